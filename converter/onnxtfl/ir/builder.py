@@ -1,0 +1,147 @@
+"""Makes nodes at a place in a graph: infers their types, follows known values, folds shape arithmetic at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import InvalidModelError, OnnxtflError
+from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
+from onnxtfl.ir.op import Op, attributes_of, foreign
+from onnxtfl.ir.types import DType, TensorType, Type
+
+Operand = Value | Array | TensorData | Sequence[int] | None
+
+
+class Builder:
+    """Inserts nodes into `graph`, in front of `before` (None: at the end).
+
+    Operands may be given as values; arrays and lists of ints become constants (int64 for lists).
+    """
+
+    def __init__(self, graph: Graph, before: Node | None = None) -> None:
+        self.graph = graph
+        self.before = before
+
+    def __call__(self, op: type[Op], *operands: Operand, **attributes: Any) -> Value:
+        """Make a node with one result and return that."""
+        results = self.many(op, *operands, **attributes)
+        if len(results) != 1:
+            raise ValueError(f"{op.name} has {len(results)} results")
+        return results[0]
+
+    def many(self, op: type[Op], *operands: Operand, **attributes: Any) -> list[Value]:
+        """Make a node and return all its results; where all of them are known, only constants are made."""
+        node = Node(op, [self.value(v) for v in operands], attributes)
+        types = infer(node)
+        known = propagate(node, types)
+        folded = _as_constants(known, types)
+        if folded is not None:
+            for i in range(len(node.operands)):
+                node.set_operand(i, None)
+            return folded
+        for type_, contents in zip(types, known, strict=True):
+            node.add_result(type_).known = contents
+        self.graph.insert(node, self.before)
+        return node.results
+
+    def foreign(self, dialect: str, name: str, operands: Sequence[Operand], types: Sequence[Type], version: int = 1,
+                domain: str = "", **attributes: Any) -> list[Value]:
+        """Make a node of a file's dialect, with the types of its results given."""
+        node = Node(foreign(dialect, name, version, domain), [self.value(v) for v in operands], attributes)
+        for type_ in types:
+            node.add_result(type_)
+        self.graph.insert(node, self.before)
+        return node.results
+
+    def value(self, operand: Operand) -> Value | None:
+        """`operand` as a value."""
+        if operand is None or isinstance(operand, Value):
+            return operand
+        if isinstance(operand, (TensorData, np.ndarray, np.generic)):
+            return constant(operand)  # type: ignore[arg-type]
+        return constant(np.asarray(operand, np.int64))
+
+    def scalar(self, number: float, like: Value | DType) -> Value:
+        """A constant of rank 0 in the element type of `like`."""
+        return constant(np.asarray(number), like if isinstance(like, DType) else like.dtype)
+
+    def dims(self, dims: Sequence[Dim], dtype: DType = DType.INT64) -> Value | None:
+        """A constant vector of `dims` where all are ints, else None."""
+        if all(isinstance(d, int) for d in dims):
+            return constant(np.asarray(dims, dtype.numpy))
+        return None
+
+
+def infer(node: Node) -> list[Type]:
+    """The types of the node's results; an error names the op and the operand types."""
+    try:
+        _check_operands(node)
+        return list(node.op.infer(node))
+    except OnnxtflError:
+        raise
+    except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as error:
+        shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
+        raise InvalidModelError(f"operands do not fit: {error}", op=node.op.name, type_=shown) from error
+
+
+def _check_operands(node: Node) -> None:
+    declared = node.op.operands
+    if not declared:
+        return
+    variadic = declared[-1].variadic
+    if len(node.operands) > len(declared) and not variadic:
+        raise ValueError(f"{len(node.operands)} operands, at most {len(declared)} expected")
+    for i, operand in enumerate(declared):
+        value = node.optional(i)
+        if value is None:
+            if not operand.optional and not operand.variadic:
+                raise ValueError(f"operand {operand.name} is absent")
+        elif isinstance(value.type, TensorType) and value.type.dtype not in operand.dtypes:
+            raise TypeError(f"operand {operand.name} cannot be {value.type.dtype.value}")
+
+
+def propagate(node: Node, types: Sequence[Type]) -> list[Array | None]:
+    """What is known of the results' contents (small integer tensors; bools come out of comparisons as unknown)."""
+    nothing: list[Array | None] = [None] * len(types)
+    follow = getattr(node.op, "follow", None)
+    if follow is not None:
+        return list(follow(node))
+    if not node.op.follows_values or any(v is not None and v.known is None for v in node.operands):
+        return nothing
+    if not all(isinstance(t, TensorType) and t.dtype.is_integer and _small(t) for t in types):
+        return nothing
+    try:
+        result = node.op.evaluate(attributes_of(node), *(None if v is None else v.known for v in node.operands))
+    except (TypeError, ZeroDivisionError, NotImplementedError):
+        return nothing
+    results = result if isinstance(result, tuple) else (result,)
+    return [np.asarray(r, object) for r in results]
+
+
+def _small(type_: TensorType) -> bool:
+    return type_.is_static and int(np.prod(type_.shape or (1,))) <= KNOWN_LIMIT
+
+
+def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[Value] | None:
+    values = []
+    for contents, type_ in zip(known, types, strict=True):
+        if contents is None or not isinstance(type_, TensorType):
+            return None
+        if not all(isinstance(d, (int, np.integer)) for d in contents.reshape(-1).tolist()):
+            return None
+        values.append(constant(_wrapped(contents, type_.dtype)))
+    return values or None
+
+
+def _wrapped(contents: Array, dtype: DType) -> Array:
+    """Exact integers brought into the range of `dtype`, as its own arithmetic would."""
+    if dtype.bits < 64:
+        contents = np.asarray([int(d) & ((1 << dtype.bits) - 1) for d in contents.reshape(-1)], np.uint64).reshape(contents.shape)
+        return contents.astype(dtype.numpy)
+    masked = [int(d) & 0xFFFFFFFFFFFFFFFF for d in contents.reshape(-1)]
+    return np.asarray(masked, np.uint64).astype(dtype.numpy).reshape(contents.shape)

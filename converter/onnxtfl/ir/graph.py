@@ -1,0 +1,331 @@
+"""The graph: nodes in an order that respects their operands, values with one producer and known uses.
+
+SSA. A value is made by one node, or is an input of the graph, or is a constant (it then has `data`). Nodes stand in a
+linked list, so that inserting and removing is local; the order of the list is a topological order, always.
+Subgraphs (of If, While, ...) are graphs among a node's attributes. They see nothing of the outer graph: what they
+capture are operands of the node, and inputs of the subgraph behind its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxtfl.ir.data import Array, ArrayData, TensorData
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, TensorType, Type
+
+if TYPE_CHECKING:
+    from onnxtfl.ir.op import Op
+
+Attributes = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from: a tensor of the source model, whose axes were permuted and numbers quantized.
+
+    `permutation[i]` is the source's axis that became axis i; None where nothing moved.
+    """
+
+    tensor: str
+    permutation: tuple[int, ...] | None = None
+    quantization: Quantization | None = None
+
+    def permuted(self, permutation: Sequence[int]) -> Origin:
+        """The origin of the transposed value."""
+        before = self.permutation or tuple(range(len(permutation)))
+        after = tuple(before[p] for p in permutation)
+        return Origin(self.tensor, None if after == tuple(range(len(after))) else after, self.quantization)
+
+
+class Value:
+    """A value of a graph: result of a node, graph input, or constant."""
+
+    __slots__ = ("data", "index", "known", "name", "origin", "producer", "type", "uses")
+
+    def __init__(self, type_: Type | None, name: str | None = None) -> None:
+        self.type: Type | None = type_
+        self.name = name
+        self.producer: Node | None = None
+        self.index = 0
+        self.uses: dict[tuple[Node, int], None] = {}
+        self.data: TensorData | None = None
+        self.known: Array | None = None
+        """Contents as far as known before run time: an object array of dims, for small integer tensors."""
+        self.origin: Origin | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the numbers are known."""
+        return self.data is not None
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type, which has to be a tensor's; TypeError otherwise."""
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"{self.name or 'a value'} is not a tensor but {self.type}")
+        return self.type
+
+    @property
+    def dtype(self) -> DType:
+        """The element type of this tensor."""
+        return self.tensor_type.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The dimensions of this tensor, whose rank has to be known; TypeError otherwise."""
+        shape = self.tensor_type.shape
+        if shape is None:
+            raise TypeError(f"the rank of {self.name or 'a value'} is not known")
+        return shape
+
+    @property
+    def rank(self) -> int:
+        """The number of axes, which has to be known."""
+        return len(self.shape)
+
+    def numpy(self) -> Array:
+        """The numbers of this constant; TypeError where it is none."""
+        if self.data is None:
+            raise TypeError(f"{self.name or 'a value'} is not constant")
+        return self.data.numpy()
+
+    def replace_uses(self, new: Value) -> None:
+        """Let every user take `new` instead."""
+        for node, index in list(self.uses):
+            node.set_operand(index, new)
+
+    def users(self) -> list[Node]:
+        """The nodes that take this value, each once, in order of use."""
+        return list(dict.fromkeys(node for node, _ in self.uses))
+
+    def __repr__(self) -> str:
+        return f"%{self.name or hex(id(self))}: {self.type}"
+
+
+class Node:
+    """One application of an op."""
+
+    __slots__ = ("attributes", "graph", "name", "next", "op", "operands", "previous", "results")
+
+    def __init__(self, op: type[Op], operands: Sequence[Value | None], attributes: Mapping[str, Any]) -> None:
+        self.op = op
+        self.attributes: Attributes = dict(attributes)
+        self.operands: list[Value | None] = list(operands)
+        self.results: list[Value] = []
+        self.name: str | None = None
+        self.graph: Graph | None = None
+        self.previous: Node | None = None
+        self.next: Node | None = None
+        for i, value in enumerate(self.operands):
+            if value is not None:
+                value.uses[(self, i)] = None
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    def operand(self, index: int) -> Value:
+        """Operand `index`, which has to be present."""
+        value = self.operands[index]
+        if value is None:
+            raise ValueError(f"{self.op.name}: operand {index} is absent")
+        return value
+
+    def optional(self, index: int) -> Value | None:
+        """Operand `index`, or None where it is absent."""
+        return self.operands[index] if index < len(self.operands) else None
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """Attribute `name`, or the default that the op declares, or `default`."""
+        if name in self.attributes:
+            return self.attributes[name]
+        return self.op.defaults.get(name, default)
+
+    def add_result(self, type_: Type | None, name: str | None = None) -> Value:
+        """Append a result."""
+        value = Value(type_, name)
+        value.producer, value.index = self, len(self.results)
+        self.results.append(value)
+        return value
+
+    def set_operand(self, index: int, value: Value | None) -> None:
+        """Take `value` as operand `index`."""
+        old = self.operands[index]
+        if old is not None:
+            del old.uses[(self, index)]
+        self.operands[index] = value
+        if value is not None:
+            value.uses[(self, index)] = None
+
+    def subgraphs(self) -> Iterator[Graph]:
+        """The graphs among the attributes."""
+        for value in self.attributes.values():
+            if isinstance(value, Graph):
+                yield value
+            elif isinstance(value, tuple) and value and isinstance(value[0], Graph):
+                yield from value
+
+    def __repr__(self) -> str:
+        return f"{', '.join(map(repr, self.results))} = {self.op.name}({', '.join(map(repr, self.operands))})"
+
+
+@dataclass(slots=True)
+class State:
+    """What lives from run to run: read at `input`, written from `output`, at first `initial`."""
+
+    input: Value
+    output: Value
+    initial: TensorData | None = None
+
+
+@dataclass
+class Graph:
+    """A graph of nodes; `inputs` and `outputs` keep the order of the source."""
+
+    name: str = "main"
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    first: Node | None = None
+    last: Node | None = None
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """The nodes in order; the one just yielded may be removed."""
+        node = self.first
+        while node is not None:
+            following = node.next
+            yield node
+            node = following
+
+    def add_input(self, type_: Type | None, name: str | None = None) -> Value:
+        """Append an input."""
+        value = Value(type_, name)
+        if name is not None:
+            value.origin = Origin(name)
+        self.inputs.append(value)
+        return value
+
+    def insert(self, node: Node, before: Node | None = None) -> Node:
+        """Put `node` in front of `before`, or at the end."""
+        node.graph = self
+        node.next = before
+        node.previous = before.previous if before else self.last
+        if node.previous:
+            node.previous.next = node
+        else:
+            self.first = node
+        if before:
+            before.previous = node
+        else:
+            self.last = node
+        return node
+
+    def remove(self, node: Node) -> None:
+        """Take out a node whose results nobody uses."""
+        if any(result.uses for result in node.results):
+            raise ValueError(f"{node.op.name} still has users")
+        for i in range(len(node.operands)):
+            node.set_operand(i, None)
+        self._unlink(node)
+
+    def move(self, node: Node, before: Node | None) -> None:
+        """Put a node of this graph elsewhere; the caller sees to the order."""
+        self._unlink(node)
+        self.insert(node, before)
+
+    def _unlink(self, node: Node) -> None:
+        if node.previous:
+            node.previous.next = node.next
+        else:
+            self.first = node.next
+        if node.next:
+            node.next.previous = node.previous
+        else:
+            self.last = node.previous
+        node.graph = node.previous = node.next = None
+
+    def replace(self, node: Node, values: Sequence[Value]) -> None:
+        """Let `values` stand for the results of `node`, which goes. Names and origins pass on to new values."""
+        for old, new in zip(node.results, values, strict=True):
+            self.substitute(old, new)
+        self.remove(node)
+
+    def substitute(self, old: Value, new: Value) -> None:
+        """Let everyone, the graph's outputs too, take `new` for `old`."""
+        inherit(old, new)
+        old.replace_uses(new)
+        if any(v is old for v in self.outputs):
+            self.outputs = [new if v is old else v for v in self.outputs]
+        for state in self.states:
+            if state.output is old:
+                state.output = new
+
+    def output_set(self) -> set[Value]:
+        """The values that the outside sees: outputs and written states."""
+        return {*self.outputs, *(state.output for state in self.states)}
+
+    def walk(self) -> Iterator[Node]:
+        """All nodes, those of subgraphs behind the node that holds them."""
+        for node in self.nodes:
+            yield node
+            for graph in node.subgraphs():
+                yield from graph.walk()
+
+
+def inherit(old: Value, new: Value) -> None:
+    """Pass name and origin on to a value that stands for `old` and has none of its own."""
+    if new.name is None and new.data is None:
+        new.name = old.name
+    if new.origin is None:
+        new.origin = old.origin
+
+
+def constant(value: Array | TensorData | int | float | bool, dtype: DType | None = None, name: str | None = None) -> Value:
+    """A value with known numbers; `dtype` converts plain numbers and arrays."""
+    if not isinstance(value, TensorData):
+        array = np.asarray(value, None if dtype is None else dtype.numpy)
+        value = ArrayData(array, dtype)
+    result = Value(TensorType(value.dtype, value.shape), name)
+    result.data = value
+    if value.dtype.is_integer and value.size <= KNOWN_LIMIT and value.dtype.bits >= 8:
+        result.known = value.numpy().astype(object)
+    return result
+
+
+KNOWN_LIMIT = 256
+"""Largest integer tensor, in elements, whose contents are followed symbolically."""
+
+
+def toposorted(nodes: Iterable[Node]) -> list[Node]:
+    """`nodes` ordered so that each stands behind the producers of its operands; ValueError on a cycle."""
+    pending = list(nodes)
+    inside = set(pending)
+    missing = {n: len({v.producer for v in n.operands if v is not None} & inside) for n in pending}
+    ready = [n for n in reversed(pending) if not missing[n]]
+    order: list[Node] = []
+    while ready:
+        node = ready.pop()
+        order.append(node)
+        for user in dict.fromkeys(u for r in node.results for u in r.users()):
+            if user in missing:
+                missing[user] -= 1
+                if not missing[user]:
+                    ready.append(user)
+    if len(order) != len(pending):
+        raise ValueError("the nodes form a cycle")
+    return order

@@ -1,0 +1,225 @@
+"""The parent's side of `worker`: a child process that may crash or hang, and is then replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+
+from onnxtfl.errors import RuntimeUnavailableError, one_line
+from onnxtfl.runtimes import worker as script
+
+Value = Any  # np.ndarray, None, or a list of these
+STDERR_TAIL = 4000
+
+
+class RunError(RuntimeUnavailableError):
+    """A runtime could not run a model.
+
+    ``kind``: unavailable (runtime not installed), unsupported (the model may be good, the runtime does not know
+    something in it), load, run, memory, crash, timeout.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run a model.
+
+    ``kernels``: "default" (LiteRT: XNNPACK), "builtin" (optimized kernels, no delegate) or "reference"; for ONNX
+    Runtime all but "default" turn its graph optimizer off. ``time_limit``: seconds for loading and one run.
+    """
+
+    threads: int = 1
+    kernels: str = "default"
+    time_limit: float = 300.0
+
+
+class Worker:
+    """One child process for one runtime, running any number of models; restarted after a crash or time-out.
+
+    Use it as a context manager. ``python``: the interpreter to run the worker with.
+    """
+
+    def __init__(self, runtime: str, python: str) -> None:
+        self.runtime = runtime
+        self.python = python
+        self._directory = Path(tempfile.mkdtemp(prefix="onnxtfl-run-"))
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._stderr: IO[bytes] | None = None
+        self._numbers = itertools.count()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the process unless it runs; done by `run` too, but done early it imports its runtime meanwhile."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self._stop()
+        self._stderr = (self._directory / f"stderr{next(self._numbers)}").open("w+b")
+        self._answers = queue.Queue()
+        try:
+            self._process = subprocess.Popen(
+                [self.python, os.fspath(Path(script.__file__).resolve()), self.runtime],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                text=True,
+                encoding="utf-8",
+            )
+        except OSError as error:
+            raise RunError("unavailable", f"cannot start {self.python}: {error.strerror or error}") from error
+        threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True).start()
+
+    def run(self, model: str | os.PathLike[str], inputs: Sequence[Value], options: RunOptions) -> list[Value]:
+        """Run ``model`` on ``inputs`` in the order of its own inputs; returns the outputs in its order.
+
+        Types that NumPy lacks are ml_dtypes arrays on both sides. Raises `RunError`.
+        """
+        arrays = self._directory / f"{next(self._numbers)}.npz"
+        results = self._directory / f"{next(self._numbers)}.npz"
+        try:
+            return self._exchange(self._request(os.fspath(model), inputs, options, arrays, results), options, results)
+        finally:
+            arrays.unlink(missing_ok=True)
+            results.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End the process and remove its files."""
+        self._stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _request(
+        self, model: str, inputs: Sequence[Value], options: RunOptions, arrays: Path, results: Path
+    ) -> dict[str, Any]:
+        store: dict[str, Any] = {}
+        items = [script.encode(value, store) for value in inputs]
+        np.savez(arrays, **store)
+        return {
+            "runtime": self.runtime,
+            "model": os.path.abspath(model),
+            "arrays": os.fspath(arrays),
+            "inputs": items,
+            "results": os.fspath(results),
+            "threads": options.threads,
+            "kernels": options.kernels,
+        }
+
+    def _exchange(self, request: dict[str, Any], options: RunOptions, results: Path) -> list[Value]:
+        self.start()
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(OSError):  # a dead child is found below, with its last words
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        try:
+            line = self._answers.get(timeout=options.time_limit)
+        except queue.Empty:
+            self._stop()
+            raise RunError("timeout", f"{self.runtime} took more than {options.time_limit:g} s") from None
+        if line is None:
+            raise RunError("crash", self._last_words())
+        reply = json.loads(line)
+        if "error" in reply:
+            raise RunError(reply["kind"], f"{self.runtime}: {_brief(reply['error'])}")
+        return _decode_results(reply["outputs"], results)
+
+    def _last_words(self) -> str:
+        """Say how the process died and what it wrote last."""
+        assert self._process is not None
+        code = _wait(self._process)
+        tail = self._stderr_tail()
+        self._stop()
+        return one_line(f"{self.runtime} crashed ({_exit_text(code)}){': ' + tail if tail else ''}", 500)
+
+    def _stderr_tail(self) -> str:
+        if self._stderr is None:
+            return ""
+        self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, self._stderr.tell() - STDERR_TAIL))
+        lines = self._stderr.read().decode("utf-8", "replace").splitlines()
+        telling = [line for line in lines if line.strip() and not line.startswith(("INFO:", "WARNING:", "***"))]
+        return " ".join(telling[-3:])
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            _wait(self._process)
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+            self._process = None
+        if self._stderr is not None:
+            self._stderr.close()
+            self._stderr = None
+
+
+def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
+    """Move the child's lines into a queue, which can be waited for with a time limit on every system."""
+    with contextlib.suppress(ValueError, OSError):
+        for line in stream:
+            answers.put(line)
+    answers.put(None)
+
+
+def _wait(process: subprocess.Popen[str]) -> int:
+    """Return the exit code of a process that is ending; kills one that closed its output and lives on."""
+    deadline = time.monotonic() + 5
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    if process.poll() is None:
+        process.kill()
+    return process.wait()
+
+
+def _exit_text(code: int) -> str:
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _brief(message: str) -> str:
+    """Return a runtime's error as one line without the paths of its own source files."""
+    return one_line(re.sub(r"/[\w/.-]+\.(cc|h|cpp):\d+ ", "", message), 600)
+
+
+def _decode_results(items: list[dict[str, Any]], results: Path) -> list[Value]:
+    with np.load(results, allow_pickle=False) as store:
+        return [_named_type(script.decode(item, store), item) for item in items]
+
+
+def _named_type(value: Value, item: dict[str, Any]) -> Value:
+    """Give the bits of a type that NumPy lacks their ml_dtypes type again."""
+    raw = item.get("raw") or item.get("dtype")
+    if not raw:
+        return value
+    import ml_dtypes
+
+    names = {"float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2": "float8_e5m2"}
+    names |= {"float8e5m2fnuz": "float8_e5m2fnuz", "float8e8m0": "float8_e8m0fnu"}
+    return value.view(getattr(ml_dtypes, names.get(raw, raw)))

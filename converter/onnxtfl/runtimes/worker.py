@@ -1,0 +1,245 @@
+"""The child process in which models run: a plain script on NumPy and one runtime, so that a crash stays in here.
+
+It reads requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports
+nothing of onnxtfl and runs on Python 3.9 and newer, so that another interpreter can run it too (tflite-runtime 2.14
+wants numpy < 2 and Python 3.11).
+
+Request: ``{"runtime", "model", "arrays": npz, "inputs": [item], "results": npz, "threads", "kernels"}``.
+Answer: ``{"outputs": [item], "seconds"}`` or ``{"error", "kind"}``. Item: see `encode`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import sys
+import time
+from typing import Any
+
+# "onnxtfl/runtimes" must not stand on the path of the script, or its modules would hide others of the same name.
+if __name__ == "__main__" and sys.path and os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
+    del sys.path[0]
+
+import numpy as np
+
+Item = dict[str, Any]
+
+# TensorProto.DataType of the types that NumPy lacks, and the NumPy type of the same width that carries them.
+RAW_TYPES: dict[str, tuple[int, str]] = {
+    "bfloat16": (16, "uint16"),
+    "float8e4m3fn": (17, "uint8"),
+    "float8e4m3fnuz": (18, "uint8"),
+    "float8e5m2": (19, "uint8"),
+    "float8e5m2fnuz": (20, "uint8"),
+    "float8e8m0": (24, "uint8"),
+}
+
+
+class Failure(Exception):
+    """A run that cannot be; ``kind`` is one of unavailable, unsupported, load, run."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def encode(value: Any, store: dict[str, Any]) -> Item:
+    """Return the JSON item for ``value`` (array, list of values, None); numeric arrays go into ``store``.
+
+    Strings stand in the item itself: npy files either pickle them or lose trailing NULs.
+    """
+    if value is None:
+        return {"kind": "none"}
+    if isinstance(value, list):
+        return {"kind": "list", "items": [encode(item, store) for item in value]}
+    array = np.asarray(value)
+    if array.dtype.kind in "OSU":
+        return {"kind": "strings", "shape": list(array.shape), "values": [as_text(v) for v in array.reshape(-1)]}
+    key = f"a{len(store)}"
+    name = array.dtype.name
+    if array.dtype.kind == "V" or name.startswith(("bfloat", "float8")):
+        store[key] = array.view(f"uint{8 * array.dtype.itemsize}")
+        return {"kind": "array", "key": key, "dtype": name.replace("_", "")}
+    store[key] = array
+    return {"kind": "array", "key": key}
+
+
+def decode(item: Item, store: Any) -> Any:
+    """Return the value of ``item``; raw types come back as their bits (uint16 or uint8)."""
+    kind = item["kind"]
+    if kind == "list":
+        return [decode(part, store) for part in item["items"]]
+    if kind == "strings":
+        array = np.empty(len(item["values"]), dtype=object)
+        array[:] = item["values"]
+        return array.reshape(item["shape"])
+    return store[item["key"]] if kind == "array" else None
+
+
+def as_text(value: Any) -> str:
+    """Return a string element as ``str``; bytes that are not UTF-8 survive as surrogates."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def run(request: Item) -> Item:
+    """Run one request and return its answer; raises `Failure`."""
+    store = np.load(request["arrays"], allow_pickle=False) if request["inputs"] else {}
+    inputs = [decode(item, store) for item in request["inputs"]]
+    runner = run_onnx if request["runtime"] == "onnxruntime" else run_tflite
+    started = time.perf_counter()
+    outputs = runner(request, inputs)
+    seconds = time.perf_counter() - started
+    results: dict[str, Any] = {}
+    items = [encode(value, results) | {"raw": raw} if raw else encode(value, results) for value, raw in outputs]
+    np.savez(request["results"], **results)
+    return {"outputs": items, "seconds": seconds}
+
+
+def run_onnx(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
+    """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output."""
+    ort = load_runtime("onnxruntime")
+    session = open_session(ort, request)
+    slots = session.get_inputs()
+    if len(slots) != len(inputs):
+        raise Failure("run", f"the model has {len(slots)} inputs, {len(inputs)} were given")
+    raw_in = [raw_type(slot.type) for slot in slots]
+    raw_out = [raw_type(slot.type) for slot in session.get_outputs()]
+    try:
+        if not any(raw_in) and not any(raw_out):
+            values = session.run(None, {slot.name: value for slot, value in zip(slots, inputs)})
+            return [(value, "") for value in values]
+        feeds = {s.name: ort_value(ort, v, raw) for s, v, raw in zip(slots, inputs, raw_in)}
+        return [(ort_bits(v, raw), raw) for v, raw in zip(session.run_with_ort_values(None, feeds), raw_out)]
+    except Exception as error:
+        raise Failure(onnx_error_kind(error, "run"), str(error)) from error
+
+
+def open_session(ort: Any, request: Item) -> Any:
+    """Return an ONNX Runtime session; every kernel set but "default" turns the graph optimizer off."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = request["threads"]
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    if request["kernels"] != "default":
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        return ort.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise Failure(onnx_error_kind(error, "load"), str(error)) from error
+
+
+def onnx_error_kind(error: Exception, otherwise: str) -> str:
+    """Return "unsupported" where ONNX Runtime says that a model may be good but is beyond it, else ``otherwise``."""
+    text = str(error)
+    beyond = ("under development", "Unsupported model IR version", "is not a registered function/op", "No Op registered")
+    return "unsupported" if type(error).__name__ == "NotImplemented" or any(b in text for b in beyond) else otherwise
+
+
+def raw_type(ort_type: str) -> str:
+    """Return the name of a tensor type that NumPy lacks ("tensor(bfloat16)" -> "bfloat16"), else ""."""
+    name = ort_type[7:-1] if ort_type.startswith("tensor(") else ""
+    return name if name in RAW_TYPES else ""
+
+
+def ort_value(ort: Any, value: Any, raw: str) -> Any:
+    """Return ``value`` as an OrtValue."""
+    if raw:
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(value), RAW_TYPES[raw][0])
+    return ort.OrtValue.ortvalue_from_numpy(value)
+
+
+def ort_bits(value: Any, raw: str) -> Any:
+    """Return an OrtValue as an array, a raw type as its bits (``OrtValue.numpy`` refuses bfloat16)."""
+    if not raw:
+        return value.numpy()
+    data = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(data, dtype=RAW_TYPES[raw][1]).reshape(value.shape())
+
+
+def run_tflite(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
+    """Run the main subgraph in LiteRT or tflite-runtime, inputs and outputs in its own order."""
+    interpreter = open_interpreter(request)
+    try:
+        slots = interpreter.get_input_details()
+        if len(slots) != len(inputs):
+            raise ValueError(f"the model has {len(slots)} inputs, {len(inputs)} were given")
+        for slot, value in zip(slots, inputs):
+            if list(slot["shape"]) != list(value.shape):
+                interpreter.resize_tensor_input(slot["index"], list(value.shape))
+        interpreter.allocate_tensors()
+        for slot, value in zip(slots, inputs):
+            interpreter.set_tensor(slot["index"], tflite_input(value))
+        interpreter.invoke()
+        return [(interpreter.get_tensor(slot["index"]), "") for slot in interpreter.get_output_details()]
+    except (ValueError, RuntimeError) as error:
+        raise Failure(tflite_error_kind(error, "run"), str(error)) from error
+
+
+def open_interpreter(request: Item) -> Any:
+    """Return an interpreter with the kernel set asked for: default (XNNPACK), builtin or reference."""
+    module = load_runtime("ai_edge_litert.interpreter" if request["runtime"] == "litert" else "tflite_runtime.interpreter")
+    resolver = {
+        "default": module.OpResolverType.AUTO,
+        "builtin": module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        "reference": module.OpResolverType.BUILTIN_REF,
+    }[request["kernels"]]
+    try:
+        return module.Interpreter(
+            model_path=request["model"], num_threads=request["threads"], experimental_op_resolver_type=resolver
+        )
+    except (ValueError, RuntimeError) as error:
+        raise Failure(tflite_error_kind(error, "load"), str(error)) from error
+
+
+def tflite_error_kind(error: Exception, otherwise: str) -> str:
+    """Return "unsupported" for a custom op that the interpreter does not know, else ``otherwise``."""
+    return "unsupported" if "unresolved custom op" in str(error) else otherwise
+
+
+def tflite_input(value: Any) -> Any:
+    """Return ``value`` as ``set_tensor`` wants it: strings as bytes."""
+    if value.dtype.kind != "O":
+        return np.ascontiguousarray(value)
+    array = np.empty(value.size, dtype=object)
+    array[:] = [as_text(v).encode("utf-8", "surrogateescape") for v in value.reshape(-1)]
+    return array.reshape(value.shape)
+
+
+def load_runtime(module: str) -> Any:
+    """Import the runtime."""
+    try:
+        return __import__(module, fromlist=["_"])
+    except (ImportError, OSError) as error:
+        raise Failure("unavailable", f"{module.split('.')[0]} cannot be imported: {error}") from error
+
+
+def answer(line: str) -> Item:
+    """Return the answer to one request, whatever happens short of a crash."""
+    try:
+        return run(json.loads(line))
+    except Failure as error:
+        return {"error": str(error), "kind": error.kind}
+    except MemoryError:
+        return {"error": "out of memory", "kind": "memory"}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}", "kind": "run"}
+
+
+def main() -> None:
+    """Answer requests until stdin ends. What the runtimes print on stdout goes to stderr."""
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    if len(sys.argv) > 1:  # the runtime is imported while the parent still prepares its inputs
+        names = {"onnxruntime": "onnxruntime", "litert": "ai_edge_litert.interpreter"}
+        with contextlib.suppress(Failure):
+            load_runtime(names.get(sys.argv[1], "tflite_runtime.interpreter"))
+    for line in sys.stdin:
+        if line.strip():
+            channel.write(json.dumps(answer(line)) + "\n")
+            channel.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The test suite; a package so that `tests.harness` is found from the tools as well."""

@@ -1,0 +1,80 @@
+"""The child side of `tests.harness.workers`: reads jobs from standard input, writes results to standard output.
+
+A job is a pickled ``(function, argument)``, the function written "module:name". A result is a pickled
+``("stage", text)`` (progress, any number of them) and at the end ``("done", value)`` or ``("raised", message, traceback)``.
+Standard output is moved away first, so that what native code prints cannot be taken for a result.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+_MEMORY_LIMIT = 12 << 30
+_results: list[BinaryIO] = []
+
+
+def stage(text: str) -> None:
+    """Tell the parent what comes next, so that it can say where a crash or a timeout happened."""
+    _send(("stage", text))
+
+
+def peak_memory() -> int:
+    """Bytes of the peak resident memory of this process (VmHWM), 0 where the system does not tell."""
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        return 0
+
+
+def _send(message: tuple[Any, ...]) -> None:
+    if _results:
+        pickle.dump(message, _results[0], protocol=pickle.HIGHEST_PROTOCOL)
+        _results[0].flush()
+
+
+def _function(name: str) -> Callable[[Any], Any]:
+    module, _, attribute = name.partition(":")
+    found: Callable[[Any], Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def _limit_memory() -> None:
+    """Keep a conversion that went mad from taking the machine down (where the system has such limits)."""
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_LIMIT, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def _own_output() -> BinaryIO:
+    sys.stdout.flush()
+    mine = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return mine
+
+
+def main() -> None:
+    """Serve jobs until standard input ends."""
+    _limit_memory()
+    _results.append(_own_output())
+    while True:
+        try:
+            name, argument = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            _send(("done", _function(name)(argument)))
+        except Exception as error:
+            _send(("raised", f"{type(error).__name__}: {error}", traceback.format_exc()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Run a TFLite model in LiteRT, and an ONNX model in ONNX Runtime, on given arrays; one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def run_tflite(
+    model: bytes, inputs: Sequence[Array] | Mapping[str, Array], *, threads: int = 1
+) -> list[tuple[str, Array]]:
+    """Return (name, array) of each output, in the model's order; names are those of the signature where there is one.
+
+    ``inputs``: in the model's order, or by name. Raises ValueError where they do not fit the model, RuntimeError
+    where LiteRT refuses it.
+    """
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_content=model, num_threads=threads)
+    details = interpreter.get_input_details()
+    arrays = _in_order(inputs, names_of(interpreter, details, "inputs"))
+    for detail, array in zip(details, arrays, strict=True):
+        if tuple(detail["shape"]) != array.shape:
+            interpreter.resize_tensor_input(detail["index"], list(array.shape))
+    interpreter.allocate_tensors()
+    for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+        if array.size:
+            interpreter.set_tensor(detail["index"], narrow(array))
+    interpreter.invoke()
+    details = interpreter.get_output_details()
+    return list(zip(names_of(interpreter, details, "outputs"), (_fetch(interpreter, d) for d in details), strict=True))
+
+
+def run_onnx(model: bytes, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the outputs by name, in the model's order. Raises what ONNX Runtime raises."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def names_of(interpreter: Any, details: Sequence[Mapping[str, Any]], side: str) -> list[str]:
+    """Names of the "inputs" or "outputs" in ``details``: the signature's where there is one, else the tensors'."""
+    signatures = interpreter._get_full_signature_list()
+    key = "serving_default" if "serving_default" in signatures else next(iter(signatures), None)
+    by_index: dict[int, list[str]] = {}
+    for name, index in signatures[key][side].items() if key else ():
+        by_index.setdefault(index, []).append(name)
+    return [by_index[d["index"]].pop(0) if by_index.get(d["index"]) else d["name"] for d in details]
+
+
+def narrow(array: Array) -> Array:
+    """Bring float64 to float32 (the interface is narrowed the same way); everything else stays."""
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _in_order(inputs: Sequence[Array] | Mapping[str, Array], names: list[str]) -> list[Array]:
+    if isinstance(inputs, Mapping):
+        if set(inputs) != set(names):
+            raise ValueError(f"the model's inputs are {sorted(names)} where {sorted(inputs)} are given")
+        return [inputs[name] for name in names]
+    if len(inputs) != len(names):
+        raise ValueError(f"the model has {len(names)} inputs where {len(inputs)} are given")
+    return list(inputs)
+
+
+def _fetch(interpreter: Any, detail: Mapping[str, Any]) -> Array:
+    shape = interpreter._interpreter.TensorSize(detail["index"])
+    if 0 in shape:
+        return np.zeros(shape, detail["dtype"])
+    array: Array = interpreter.get_tensor(detail["index"])
+    return array

@@ -1,0 +1,158 @@
+"""Worker processes that may crash or hang without taking the run down.
+
+A `Worker` keeps one child process and gives it one job after the other; a child that dies or takes too long is
+killed, the job's outcome says so, and the next job gets a new child. `run_all` spreads jobs over several workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).resolve().parents[2]
+_ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: ``kind`` is "done", "raised", "crashed" or "timeout".
+
+    ``value``: what the function returned ("done" only). ``message``: one line for the other kinds. ``detail``: the
+    traceback, or the end of what the child printed. ``stage``: the last stage that the job announced.
+    """
+
+    kind: str
+    value: Any = None
+    message: str = ""
+    detail: str = ""
+    stage: str = ""
+
+
+class Worker:
+    """One persistent child process; use as a context manager or call `close`."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+        if self._log:
+            self._log.close()
+        self._process = self._log = None
+
+    def run(self, function: str, argument: Any, timeout: float) -> Outcome:
+        """Run ``function`` ("module:name") on ``argument`` in the child, for at most ``timeout`` seconds."""
+        process = self._start()
+        expired = threading.Event()
+        timer = threading.Timer(timeout, lambda: (expired.set(), process.kill()))
+        timer.start()
+        try:
+            return self._exchange(process, function, argument, expired, timeout)
+        finally:
+            timer.cancel()
+
+    def _exchange(
+        self, process: subprocess.Popen[bytes], function: str, argument: Any, expired: threading.Event, timeout: float
+    ) -> Outcome:
+        assert process.stdin and process.stdout
+        stage = ""
+        try:
+            pickle.dump((function, argument), process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+            process.stdin.flush()
+            while True:
+                kind, *rest = pickle.load(process.stdout)
+                if kind == "done":
+                    return Outcome("done", value=rest[0], stage=stage)
+                if kind == "raised":
+                    return Outcome("raised", message=rest[0], detail=rest[1], stage=stage)
+                stage = rest[0]
+        except (EOFError, OSError, pickle.UnpicklingError):
+            return self._died(process, stage, expired.is_set(), timeout)
+
+    def _died(self, process: subprocess.Popen[bytes], stage: str, expired: bool, timeout: float) -> Outcome:
+        process.kill()
+        code = process.wait()
+        tail = self._log_tail()
+        self.close()
+        if expired:
+            return Outcome("timeout", message=f"no result after {timeout:g} s", detail=tail, stage=stage)
+        return Outcome("crashed", message=_how_it_ended(code), detail=tail, stage=stage)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._process and self._process.poll() is None:
+            return self._process
+        self.close()
+        self._log = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.harness.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            cwd=ROOT,
+            env={**os.environ, **_ONE_THREAD, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONWARNINGS": "ignore"},
+        )
+        return self._process
+
+    def _log_tail(self, size: int = 2000) -> str:
+        if not self._log:
+            return ""
+        end = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, end - size))
+        return self._log.read().decode(errors="replace")
+
+
+def run_all(function: str, arguments: Iterable[Any], timeout: float, jobs: int = 1) -> Iterator[tuple[Any, Outcome]]:
+    """Run ``function`` on each argument, spread over ``jobs`` workers; yields (argument, outcome) as they end."""
+    todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Any, Outcome]] = queue.SimpleQueue()
+    count = 0
+    for argument in arguments:
+        todo.put(argument)
+        count += 1
+    for _ in range(min(jobs, count)):
+        threading.Thread(target=_serve, args=(function, todo, done, timeout), daemon=True).start()
+    for _ in range(count):
+        yield done.get()
+
+
+def _serve(function: str, todo: queue.SimpleQueue[Any], done: queue.SimpleQueue[Any], timeout: float) -> None:
+    with Worker() as worker:
+        while True:
+            try:
+                argument = todo.get_nowait()
+            except queue.Empty:
+                return
+            done.put((argument, worker.run(function, argument, timeout)))
+
+
+def _how_it_ended(code: int) -> str:
+    if code >= 0:
+        return f"the process ended with exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"the process died of {signal.Signals(-code).name}"
+    return f"the process died of signal {-code}"
