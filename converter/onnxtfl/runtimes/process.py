@@ -66,6 +66,7 @@ class Worker:
         self._directory = Path(tempfile.mkdtemp(prefix="onnxtfl-run-"))
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
+        self._reader: threading.Thread | None = None
         self._stderr: IO[bytes] | None = None
         self._numbers = itertools.count()
 
@@ -93,7 +94,8 @@ class Worker:
             )
         except OSError as error:
             raise RunError("unavailable", f"cannot start {self.python}: {error.strerror or error}") from error
-        threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True).start()
+        self._reader = threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True)
+        self._reader.start()
 
     def run(self, model: str | os.PathLike[str], inputs: Sequence[Value], options: RunOptions) -> list[Value]:
         """Run ``model`` on ``inputs`` in the order of its own inputs; returns the outputs in its order.
@@ -168,6 +170,8 @@ class Worker:
         if self._process is not None:
             self._process.kill()
             _wait(self._process)
+            if self._reader is not None:
+                self._reader.join(5)
             for stream in (self._process.stdin, self._process.stdout):
                 if stream is not None:
                     with contextlib.suppress(OSError):

@@ -133,7 +133,12 @@ def open_session(ort: Any, request: Item) -> Any:
 def onnx_error_kind(error: Exception, otherwise: str) -> str:
     """Return "unsupported" where ONNX Runtime says that a model may be good but is beyond it, else ``otherwise``."""
     text = str(error)
-    beyond = ("under development", "Unsupported model IR version", "is not a registered function/op", "No Op registered")
+    beyond = (
+        "under development",
+        "Unsupported model IR version",
+        "is not a registered function/op",
+        "No Op registered",
+    )
     return "unsupported" if type(error).__name__ == "NotImplemented" or any(b in text for b in beyond) else otherwise
 
 
@@ -146,7 +151,7 @@ def raw_type(ort_type: str) -> str:
 def ort_value(ort: Any, value: Any, raw: str) -> Any:
     """Return ``value`` as an OrtValue."""
     if raw:
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(value), RAW_TYPES[raw][0])
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.asarray(value, order="C"), RAW_TYPES[raw][0])
     return ort.OrtValue.ortvalue_from_numpy(value)
 
 
@@ -179,7 +184,9 @@ def run_tflite(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
 
 def open_interpreter(request: Item) -> Any:
     """Return an interpreter with the kernel set asked for: default (XNNPACK), builtin or reference."""
-    module = load_runtime("ai_edge_litert.interpreter" if request["runtime"] == "litert" else "tflite_runtime.interpreter")
+    module = load_runtime(
+        "ai_edge_litert.interpreter" if request["runtime"] == "litert" else "tflite_runtime.interpreter"
+    )
     resolver = {
         "default": module.OpResolverType.AUTO,
         "builtin": module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -201,7 +208,7 @@ def tflite_error_kind(error: Exception, otherwise: str) -> str:
 def tflite_input(value: Any) -> Any:
     """Return ``value`` as ``set_tensor`` wants it: strings as bytes."""
     if value.dtype.kind != "O":
-        return np.ascontiguousarray(value)
+        return np.asarray(value, order="C")
     array = np.empty(value.size, dtype=object)
     array[:] = [as_text(v).encode("utf-8", "surrogateescape") for v in value.reshape(-1)]
     return array.reshape(value.shape)

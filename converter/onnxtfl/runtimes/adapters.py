@@ -1,0 +1,120 @@
+"""The runtimes: ONNX Runtime for .onnx; LiteRT and tflite-runtime for .tflite. Importing this imports none of them."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from onnxtfl.errors import RuntimeUnavailableError, UsageError
+from onnxtfl.runtimes.describe import describe
+from onnxtfl.runtimes.process import RunError, RunOptions, Value, Worker
+
+TFLITE_RUNTIME_PYTHON = "ONNXTFL_TFLITE_RUNTIME_PYTHON"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime: ``name``, the model ``format`` it runs ("onnx" or "tflite"), and the distribution it comes in."""
+
+    name: str
+    format: str
+    distribution: str
+    find_python: Callable[[], str] = lambda: sys.executable
+
+    def version(self) -> str | None:
+        """Return the installed version, or None where the runtime is not installed. Imports nothing."""
+        return _version(self.distribution, self.find_python())
+
+    def available(self) -> bool:
+        """Tell whether the runtime is installed."""
+        return self.version() is not None
+
+    def worker(self) -> Worker:
+        """Return a child process (not started yet) that runs models one after the other; close it after use.
+
+        Raises `RunError` (kind "unavailable") where the runtime is not installed.
+        """
+        if not self.available():
+            raise RunError("unavailable", f"{self.name} is not installed (pip install {self.distribution})")
+        return Worker(self.name, self.find_python())
+
+    def run(
+        self,
+        model: str | os.PathLike[str],
+        inputs: Mapping[str, Value] | Sequence[Value],
+        options: RunOptions | None = None,
+        *,
+        worker: Worker | None = None,
+    ) -> dict[str, Value]:
+        """Run ``model`` once in a child process and return its outputs by name, in its own order.
+
+        ``inputs``: arrays by name (signature names of a .tflite that has them), or in the model's order; inputs of
+        other sizes than the file says resize the model where the runtime can. ``worker``: run in this process.
+        Raises `InvalidModelError`, `UsageError` for inputs that the model does not have, and `RunError`.
+        """
+        info = describe(model)
+        values = ordered([spec.name for spec in info.inputs], inputs)
+        if worker is not None:
+            outputs = worker.run(model, values, options or RunOptions())
+        else:
+            with self.worker() as own:
+                outputs = own.run(model, values, options or RunOptions())
+        return dict(zip((spec.name for spec in info.outputs), outputs, strict=True))
+
+
+def ordered(names: Sequence[str], inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
+    """Return ``inputs`` in the order of ``names``. Raises `UsageError` where they do not fit."""
+    if not isinstance(inputs, Mapping):
+        values = list(inputs)
+        if len(values) != len(names):
+            raise UsageError(f"the model has {len(names)} inputs, {len(values)} were given")
+        return values
+    missing = [name for name in names if name not in inputs]
+    unknown = [name for name in inputs if name not in names]
+    if missing or unknown:
+        raise UsageError(f"inputs do not fit the model: missing {missing}, unknown {unknown}", hint=f"it has {names}")
+    return [inputs[name] for name in names]
+
+
+def tflite_runtime_python() -> str:
+    """Return the interpreter that has tflite-runtime: the one that ONNXTFL_TFLITE_RUNTIME_PYTHON names, or ours."""
+    return os.environ.get(TFLITE_RUNTIME_PYTHON) or sys.executable
+
+
+@functools.cache
+def _version(distribution: str, python: str) -> str | None:
+    if python == sys.executable:
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+    query = f"import importlib.metadata as m; print(m.version({distribution!r}))"
+    try:
+        done = subprocess.run([python, "-c", query], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+ONNXRUNTIME = Runtime("onnxruntime", "onnx", "onnxruntime")
+LITERT = Runtime("litert", "tflite", "ai-edge-litert")
+TFLITE_RUNTIME = Runtime("tflite_runtime", "tflite", "tflite-runtime", tflite_runtime_python)
+RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME)}
+
+
+def runtime_for(format_: str) -> Runtime:
+    """Return the runtime that runs ``format_`` ("onnx" or "tflite"): the first installed one.
+
+    Raises `RuntimeUnavailableError` where there is none.
+    """
+    candidates = [runtime for runtime in RUNTIMES.values() if runtime.format == format_]
+    for runtime in candidates:
+        if runtime.available():
+            return runtime
+    names = " or ".join(runtime.distribution for runtime in candidates)
+    raise RuntimeUnavailableError(f"no runtime for .{format_} models is installed", hint=f"pip install {names}")
