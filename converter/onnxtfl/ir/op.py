@@ -99,6 +99,13 @@ class Op:
         return None
 
     @classmethod
+    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
+        """For ops with dimension numbers: how the op reads when its operands lie as channels-last (or channels-first)
+        kernels take them, dimension numbers renumbered to match. None for ops without a preference.
+        """
+        return None
+
+    @classmethod
     def effect_of(cls, node: Node) -> Effect:
         """The effect of this node (ops with subgraphs have those of the nodes in them)."""
         for graph in node.subgraphs():

@@ -1,0 +1,36 @@
+"""The small core: lifting emits these ops only, so passes meet one form of each thing.
+
+Each op class sets ``core = True`` in its family module; this list is what a reader (and a test) holds against them.
+Signatures (operands; attributes). Vectors of sizes, starts and axes are integer operands, constant where known.
+
+elementwise.py (unary)
+    Abs Neg Sign Ceil Floor Round(half away) RoundNearestEven Exp Log Sqrt Rsqrt Sin Cos Tan Asin Acos Atan Sinh Cosh
+    Asinh Acosh Atanh Erf Tanh Sigmoid IsNaN IsInf(detect_positive, detect_negative) Not(bool; bitwise on integers)
+    Relu Elu(alpha) LeakyRelu(alpha) Selu? -> decomposed
+    Convert(x; dtype)  BitcastConvert(x; dtype)
+    QuantizeLinear(x, scale, zero_point?; axis, dtype, block_size, saturate)  DequantizeLinear(x, scale, zero_point?; axis, block_size)
+binary.py (NumPy broadcasting)
+    Add Sub Mul Div(integers truncate) Rem(sign of dividend) FloorMod(sign of divisor) FloorDiv Pow Max Min Atan2
+    And Or Xor (bool; bitwise on integers) ShiftLeft ShiftRightLogical Compare(lhs, rhs; comparison_direction)
+    PRelu(x, slope)  Select(pred, on_true, on_false)  Clamp(x, min?, max?)
+reductions.py
+    Reduce(x, axes; kind = sum prod max min mean any all, keepdims)  ArgMax ArgMin(x; axis, keepdims, select_last_index, dtype)
+    CumSum(x, axis; exclusive, reverse)  Softmax LogSoftmax(x; axis)
+shape.py
+    Reshape(x, shape)   (one -1 allowed)   Transpose(x; permutation)  BroadcastTo(x, shape)  Concatenate(xs...; axis)
+    Split(x, sizes; axis) -> n results     Slice(x, starts, limits, strides)   full rank, NumPy meaning
+    Pad(x, padding [rank, 2], value?; mode = constant reflect edge wrap)  Tile(x, multiples)  Reverse(x; dimensions)
+    ReverseSequence(x, lengths; seq_axis, batch_axis)  Range(start, limit, delta)  Shape(x) -> int64
+    DepthToSpace SpaceToDepth(x; block_size, mode, dimension numbers)  Trilu(x, k; upper)
+indexing.py
+    Gather(x, indices; axis, batch_dims)  GatherND(x, indices; batch_dims)  GatherElements(x, indices; axis)
+    ScatterND(x, indices, updates; kind = none add mul max min)  ScatterElements(x, indices, updates; axis, kind)
+    NonZero(x) -> int64 [rank, n]  TopK(x, k; axis, largest, sorted)  OneHot(indices, depth, on, off; axis)
+contraction.py
+    DotGeneral(lhs, rhs; lhs_batching_dimensions, rhs_batching_dimensions, lhs_contracting_dimensions, rhs_contracting_dimensions)
+    Conv(input, kernel, bias?; dimension numbers, window_strides, padding, rhs_dilation, feature_group_count)
+    ConvTranspose(input, kernel, bias?; dimension numbers, window_strides, padding, output_padding, rhs_dilation, feature_group_count)
+window.py
+    MaxPool AveragePool(x; dimension numbers, window_dimensions, window_strides, padding, window_dilations, ceil_mode, ...)
+    Resize(x, sizes; axes, scales, mode, coordinate mode, ...)  GridSample RoiAlign MaxRoiPool NonMaxSuppression
+"""

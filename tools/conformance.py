@@ -1,0 +1,142 @@
+"""Run ONNX's own op tests through onnx2tfl and LiteRT, and say what to fix next.
+
+python tools/conformance.py                                  all cases, both modes, summary by reason and by op
+python tools/conformance.py --filter reduce --mode plain --show-errors
+python tools/conformance.py --case test_add_bcast            one case, with the traceback
+python tools/conformance.py --update [--grow]                rewrite the ratchet lists
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.conformance import ratchet
+from tests.conformance.cases import MODES, Case, load_cases
+from tests.conformance.run_case import TIMEOUT, Result, result_of
+from tests.harness.workers import run_all
+
+_UNUSUAL = frozenset({8, 16, 17, 18, 19, 20})
+Results = dict[str, Result]
+
+
+def main() -> int:
+    """Exit code 1 where the results and the lists disagree."""
+    options = _options()
+    code = 0
+    for mode in MODES if options.mode == "both" else (options.mode,):
+        cases = [case for case in load_cases(mode) if _wanted(case, options)]
+        started = time.monotonic()
+        results = _run(cases, options.jobs)
+        print(f"\n=== {mode}: {_summary(cases, results)}, {time.monotonic() - started:.0f} s ===")
+        _report(cases, results, options)
+        code |= _settle(mode, cases, results, options)
+    return code
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--filter", metavar="REGEX", help="only cases whose name matches")
+    parser.add_argument("--op", metavar="NAME", help="only cases of this ONNX op (its first node)")
+    parser.add_argument("--case", metavar="NAME", help="one case, with everything it says")
+    parser.add_argument("--mode", choices=[*MODES, "both"], default="both")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--show-errors", action="store_true", help="print each failing case with its message")
+    parser.add_argument("--tracebacks", action="store_true", help="and the traceback, where there is one")
+    parser.add_argument("--examples", type=int, default=3, help="case names printed for each reason")
+    parser.add_argument("--reasons", type=int, default=40, help="reasons printed")
+    parser.add_argument("--update", action="store_true", help="rewrite the ratchet lists (all cases are run)")
+    parser.add_argument("--grow", action="store_true", help="let --update add cases that passed before")
+    options = parser.parse_args()
+    if options.update and (options.filter or options.op or options.case):
+        parser.error("--update needs a run of all cases")
+    return options
+
+
+def _wanted(case: Case, options: argparse.Namespace) -> bool:
+    if options.case:
+        return bool(case.name == options.case)
+    return (not options.filter or re.search(options.filter, case.name) is not None) and (
+        not options.op or case.ops[:1] == (options.op,)
+    )
+
+
+def _run(cases: list[Case], jobs: int) -> Results:
+    results: Results = {}
+    for case, outcome in run_all("tests.conformance.run_case:attempt", cases, TIMEOUT, jobs):
+        results[case.name] = result_of(outcome)
+        if sys.stderr.isatty():
+            print(f"\r{len(results)}/{len(cases)}", end="", file=sys.stderr, flush=True)
+    return results
+
+
+def _summary(cases: list[Case], results: Results) -> str:
+    usual = [case for case in cases if not case.types & _UNUSUAL]
+    passed, usual_passed = (sum(results[c.name].passed for c in some) for some in (cases, usual))
+    return f"{passed} of {len(cases)} pass ({usual_passed} of {len(usual)} without string, bfloat16, float8)"
+
+
+def _report(cases: list[Case], results: Results, options: argparse.Namespace) -> None:
+    if options.case or options.show_errors or options.tracebacks:
+        for case in cases:
+            _show(case.name, results[case.name], bool(options.case or options.tracebacks))
+    if options.case:
+        return
+    groups = ratchet.by_reason({name: result.reason for name, result in results.items() if not result.passed})
+    print("\nby reason:")
+    for reason, names in list(groups.items())[: options.reasons]:
+        more = " ..." if len(names) > options.examples else ""
+        print(f"{len(names):5}  {reason}\n         {' '.join(names[: options.examples])}{more}")
+    left = list(groups.values())[options.reasons :]
+    if left:
+        print(f"{sum(map(len, left)):5}  in {len(left)} more reasons (--reasons N)")
+    print("\nby op (failing/all): " + ", ".join(_by_op(cases, results)))
+
+
+def _show(name: str, result: Result, everything: bool) -> None:
+    if result.passed:
+        if everything:
+            print(f"pass  {name}")
+        return
+    print(f"FAIL  {name}: {result.reason}\n      {result.message}")
+    if everything and result.detail:
+        print(result.detail)
+
+
+def _by_op(cases: list[Case], results: Results) -> list[str]:
+    total = Counter(case.ops[0] for case in cases if case.ops)
+    failing = Counter(case.ops[0] for case in cases if case.ops and not results[case.name].passed)
+    return [f"{op} {count}/{total[op]}" for op, count in failing.most_common()]
+
+
+def _settle(mode: str, cases: list[Case], results: Results, options: argparse.Namespace) -> int:
+    """Compare with the list, or rewrite it."""
+    known = ratchet.load(mode)
+    failing = {name: result.reason for name, result in results.items() if not result.passed}
+    new = ratchet.grown(known, failing)
+    repaired = sorted(name for name in known.known if name in results and results[name].passed)
+    if not options.update:
+        _print_list("pass now, but are listed (--update)", repaired)
+        _print_list("fail, but are not listed", new)
+        return int(bool(new or repaired))
+    if new and known.path.exists() and not options.grow:
+        _print_list("would be added to the list: fix them, or say --grow", new)
+        return 1
+    ratchet.save(ratchet.Ratchet(mode, known=failing), len(cases))
+    print(f"\n{known.path.name}: {len(known.known)} -> {len(failing)}")
+    return 0
+
+
+def _print_list(title: str, names: list[str], limit: int = 40) -> None:
+    if names:
+        print(f"\n{len(names)} {title}: {' '.join(names[:limit])}{' ...' if len(names) > limit else ''}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
