@@ -19,15 +19,16 @@ PathLike = str | os.PathLike[str]
 TFLITE_MAGIC = b"TFL3"
 # By number: tflite.TensorType; the last four are in ai-edge-litert's schema only.
 TFLITE_DTYPES = (
-    "float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource variant "
-    "uint32 uint16 int4 bfloat16 int2 uint4 float8e4m3fn float8e5m2"
-).split()
+    *("float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64"),
+    *("complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"),
+    *("int2", "uint4", "float8e4m3fn", "float8e5m2"),
+)
 # By number: onnx.TensorProto.DataType.
 ONNX_DTYPES = (
-    "undefined float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64 complex64 "
-    "complex128 bfloat16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz uint4 int4 float4e2m1 float8e8m0 "
-    "uint2 int2"
-).split()
+    *("undefined", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16"),
+    *("float64", "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz"),
+    *("float8e5m2", "float8e5m2fnuz", "uint4", "int4", "float4e2m1", "float8e8m0", "uint2", "int2"),
+)
 
 
 @dataclass(frozen=True)
