@@ -38,7 +38,7 @@ class Ratchet:
     @property
     def fits(self) -> bool:
         """True where the installed onnx is the one that the list was made with."""
-        return self.onnx_version == onnx.__version__
+        return self.onnx_version == str(onnx.__version__)
 
 
 def load(mode: str) -> Ratchet:

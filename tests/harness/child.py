@@ -1,7 +1,8 @@
 """The child side of `tests.harness.workers`: reads jobs from standard input, writes results to standard output.
 
 A job is a pickled ``(function, argument)``, the function written "module:name". A result is a pickled
-``("stage", text)`` (progress, any number of them) and at the end ``("done", value)`` or ``("raised", message, traceback)``.
+``("stage", text)`` (progress, any number of them) and at the end ``("done", value)`` or
+``("raised", message, traceback)``.
 Standard output is moved away first, so that what native code prints cannot be taken for a result.
 """
 

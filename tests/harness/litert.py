@@ -73,7 +73,7 @@ def _in_order(inputs: Sequence[Array] | Mapping[str, Array], names: list[str]) -
 
 
 def _fetch(interpreter: Any, detail: Mapping[str, Any]) -> Array:
-    shape = interpreter._interpreter.TensorSize(detail["index"])
+    shape = interpreter._interpreter.TensorSize(int(detail["index"]), 0)
     if 0 in shape:
         return np.zeros(shape, detail["dtype"])
     array: Array = interpreter.get_tensor(detail["index"])

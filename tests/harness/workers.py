@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
-_ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Worker:
         """Run ``function`` ("module:name") on ``argument`` in the child, for at most ``timeout`` seconds."""
         process = self._start()
         expired = threading.Event()
-        timer = threading.Timer(timeout, lambda: (expired.set(), process.kill()))
+        timer = threading.Timer(timeout, _kill, (process, expired))
         timer.start()
         try:
             return self._exchange(process, function, argument, expired, timeout)
@@ -107,7 +107,7 @@ class Worker:
         if self._process and self._process.poll() is None:
             return self._process
         self.close()
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.harness.child"],
             stdin=subprocess.PIPE,
@@ -124,6 +124,11 @@ class Worker:
         end = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, end - size))
         return self._log.read().decode(errors="replace")
+
+
+def _kill(process: subprocess.Popen[bytes], expired: threading.Event) -> None:
+    expired.set()
+    process.kill()
 
 
 def run_all(function: str, arguments: Iterable[Any], timeout: float, jobs: int = 1) -> Iterator[tuple[Any, Outcome]]:

@@ -1,0 +1,75 @@
+"""Whole models there and back at the corpus' tolerances, and how clean the results are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.workers import Worker
+from tests.models import corpus
+from tests.models.corpus import FLOAT_MODELS, PURE_CNNS, REAL_MODELS, Job, Report
+
+pytestmark = pytest.mark.skipif(not corpus.CORPUS.exists(), reason=f"no corpus at {corpus.CORPUS} (ONNXTFL_CORPUS)")
+
+_LARGE = 1 << 20
+_TFLITE_FLOAT = [job.name for job in corpus.find_tflite("tflite2onnx")] if corpus.CORPUS.exists() else []
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker() as found:
+        yield found
+
+
+def _try(worker: Worker, job: Job) -> Report:
+    outcome = worker.run("tests.models.corpus:attempt", job, corpus.TIMEOUT)
+    assert outcome.kind == "done", f"{outcome.kind} in {outcome.stage}: {outcome.message}\n{outcome.detail}"
+    report: Report = outcome.value
+    return report
+
+
+@pytest.mark.parametrize("name", [*FLOAT_MODELS, *REAL_MODELS])
+def test_there_and_back(worker: Worker, name: str) -> None:
+    (job,) = corpus.find([name])
+    report = _try(worker, job)
+    assert not report.error, f"{report.error}\n{report.detail}"
+    assert not report.back_error, f"{report.back_error}\n{report.detail}"
+    assert report.nodes_ratio <= 1.1
+    assert report.size_ratio <= 1.02 or job.path.stat().st_size < _LARGE
+
+
+@pytest.mark.parametrize("name", PURE_CNNS)
+def test_a_cnn_has_no_transpose_inside(worker: Worker, name: str) -> None:
+    (job,) = corpus.find([name])
+    report = _try(worker, Job(job.name, job.path, back=False))
+    assert not report.error, f"{report.error}\n{report.detail}"
+    assert report.ops["TRANSPOSE"] <= report.four_d
+    (job,) = corpus.find([name], io_layout="channels-last")
+    report = _try(worker, Job(job.name, job.path, job.options, back=False))
+    assert not report.error, f"{report.error}\n{report.detail}"
+    assert report.ops["TRANSPOSE"] == 0
+
+
+@pytest.mark.parametrize("io_layout", ["source", "channels-last"])
+def test_xnnpack_takes_the_whole_mobilenet(worker: Worker, io_layout: str) -> None:
+    (job,) = corpus.find(["mobilenet_v1"], io_layout=io_layout)
+    assert _try(worker, Job(job.name, job.path, job.options, back=False)).whole_in_delegate
+
+
+@pytest.mark.parametrize("name", _TFLITE_FLOAT)
+def test_tflite_file_to_onnx(worker: Worker, name: str) -> None:
+    report = _try(worker, Job(name, corpus.CORPUS / "tflite" / name))
+    assert report.good, f"{report.error}{report.back_error}\n{report.detail}"
+
+
+@pytest.mark.parametrize("name", ["densenet", "bert_tiny"])
+def test_same_input_same_bytes(name: str) -> None:
+    (job,) = corpus.find([name])
+    digests = []
+    for _ in range(2):
+        with Worker() as one:
+            outcome = one.run("tests.models.corpus:digest", job, corpus.TIMEOUT)
+            assert outcome.kind == "done", outcome.message
+            digests.append(outcome.value)
+    assert digests[0] == digests[1]
