@@ -38,7 +38,7 @@ RAW_TYPES: dict[str, tuple[int, str]] = {
 }
 
 
-class RunFailure(Exception):
+class WorkerError(Exception):
     """A run that cannot be; ``kind`` is one of unavailable, unsupported, load, run."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -85,7 +85,7 @@ def as_text(value: Any) -> str:
 
 
 def run(request: Item) -> Item:
-    """Run one request and return its answer; raises `RunFailure`."""
+    """Run one request and return its answer; raises `WorkerError`."""
     store = np.load(request["arrays"], allow_pickle=False) if request["inputs"] else {}
     inputs = [decode(item, store) for item in request["inputs"]]
     runner = run_onnx if request["runtime"] == "onnxruntime" else run_tflite
@@ -104,7 +104,7 @@ def run_onnx(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
     session = open_session(ort, request)
     slots = session.get_inputs()
     if len(slots) != len(inputs):
-        raise RunFailure("run", f"the model has {len(slots)} inputs, {len(inputs)} were given")
+        raise WorkerError("run", f"the model has {len(slots)} inputs, {len(inputs)} were given")
     raw_in = [raw_type(slot.type) for slot in slots]
     raw_out = [raw_type(slot.type) for slot in session.get_outputs()]
     try:
@@ -114,7 +114,7 @@ def run_onnx(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
         feeds = {s.name: ort_value(ort, v, raw) for s, v, raw in zip(slots, inputs, raw_in)}
         return [(ort_bits(v, raw), raw) for v, raw in zip(session.run_with_ort_values(None, feeds), raw_out)]
     except Exception as error:
-        raise RunFailure(onnx_error_kind(error, "run"), str(error)) from error
+        raise WorkerError(onnx_error_kind(error, "run"), str(error)) from error
 
 
 def open_session(ort: Any, request: Item) -> Any:
@@ -128,7 +128,7 @@ def open_session(ort: Any, request: Item) -> Any:
     try:
         return ort.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise RunFailure(onnx_error_kind(error, "load"), str(error)) from error
+        raise WorkerError(onnx_error_kind(error, "load"), str(error)) from error
 
 
 def onnx_error_kind(error: Exception, otherwise: str) -> str:
@@ -180,7 +180,7 @@ def run_tflite(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
         interpreter.invoke()
         return [(interpreter.get_tensor(slot["index"]), "") for slot in interpreter.get_output_details()]
     except (ValueError, RuntimeError) as error:
-        raise RunFailure(tflite_error_kind(error, "run"), str(error)) from error
+        raise WorkerError(tflite_error_kind(error, "run"), str(error)) from error
 
 
 def open_interpreter(request: Item) -> Any:
@@ -198,7 +198,7 @@ def open_interpreter(request: Item) -> Any:
             model_path=request["model"], num_threads=request["threads"], experimental_op_resolver_type=resolver
         )
     except (ValueError, RuntimeError) as error:
-        raise RunFailure(tflite_error_kind(error, "load"), str(error)) from error
+        raise WorkerError(tflite_error_kind(error, "load"), str(error)) from error
 
 
 def tflite_error_kind(error: Exception, otherwise: str) -> str:
@@ -220,14 +220,14 @@ def load_runtime(module: str) -> Any:
     try:
         return __import__(module, fromlist=["_"])
     except (ImportError, OSError) as error:
-        raise RunFailure("unavailable", f"{module.partition('.')[0]} cannot be imported: {error}") from error
+        raise WorkerError("unavailable", f"{module.partition('.')[0]} cannot be imported: {error}") from error
 
 
 def answer(line: str) -> Item:
     """Return the answer to one request, whatever happens short of a crash."""
     try:
         return run(json.loads(line))
-    except RunFailure as error:
+    except WorkerError as error:
         return {"error": str(error), "kind": error.kind}
     except MemoryError:
         return {"error": "out of memory", "kind": "memory"}
@@ -241,7 +241,7 @@ def main() -> None:
     os.dup2(2, 1)
     if len(sys.argv) > 1:  # the runtime is imported while the parent still prepares its inputs
         names = {"onnxruntime": "onnxruntime", "litert": "ai_edge_litert.interpreter"}
-        with contextlib.suppress(RunFailure):
+        with contextlib.suppress(WorkerError):
             load_runtime(names.get(sys.argv[1], "tflite_runtime.interpreter"))
     for line in sys.stdin:
         if line.strip():
