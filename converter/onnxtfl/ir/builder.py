@@ -26,6 +26,7 @@ class Builder:
     def __init__(self, graph: Graph, before: Node | None = None) -> None:
         self.graph = graph
         self.before = before
+        self.created: list[Node] = []
 
     def __call__(self, op: type[Op], *operands: Operand, **attributes: Any) -> Value:
         """Make a node with one result and return that."""
@@ -46,8 +47,7 @@ class Builder:
             return folded
         for type_, contents in zip(types, known, strict=True):
             node.add_result(type_).known = contents
-        self.graph.insert(node, self.before)
-        return node.results
+        return self._insert(node)
 
     def foreign(self, dialect: str, name: str, operands: Sequence[Operand], types: Sequence[Type], version: int = 1,
                 domain: str = "", **attributes: Any) -> list[Value]:
@@ -55,7 +55,11 @@ class Builder:
         node = Node(foreign(dialect, name, version, domain), [self.value(v) for v in operands], attributes)
         for type_ in types:
             node.add_result(type_)
+        return self._insert(node)
+
+    def _insert(self, node: Node) -> list[Value]:
         self.graph.insert(node, self.before)
+        self.created.append(node)
         return node.results
 
     def value(self, operand: Operand) -> Value | None:

@@ -1,0 +1,55 @@
+"""Cleanup: what nobody needs goes, what stands twice stands once.
+
+::
+
+    %a = Exp(%x)                    %a = Exp(%x)
+    %b = Exp(%x)             ->     %c = Add(%a, %a)
+    %c = Add(%a, %b)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.op import Effect
+
+
+def remove_dead(graph: Graph) -> None:
+    """Remove pure nodes whose results nobody needs."""
+    outputs = graph.output_set()
+    node = graph.last
+    while node is not None:
+        previous = node.previous
+        needed = any(r.uses or r in outputs for r in node.results)
+        if not needed and node.op.effect_of(node) is Effect.PURE:
+            graph.remove(node)
+        node = previous
+
+
+def merge_equal(graph: Graph) -> None:
+    """Let equal pure nodes over the same operands be one."""
+    seen: dict[Hashable, Node] = {}
+    outputs = graph.output_set()
+    for node in graph.nodes:
+        if node.op.effect_of(node) is not Effect.PURE or any(True for _ in node.subgraphs()):
+            continue
+        key = _key(node)
+        first = seen.setdefault(key, node)
+        if first is not node and not any(r in outputs for r in node.results):
+            graph.replace(node, first.results)
+
+
+def _key(node: Node) -> Hashable:
+    operands = tuple(None if v is None else _value_key(v) for v in node.operands)
+    return node.op, operands, tuple(sorted((k, _attribute_key(v)) for k, v in node.attributes.items()))
+
+
+def _value_key(value: Value) -> Hashable:
+    return value.data.key if value.data is not None else value
+
+
+def _attribute_key(value: Any) -> str:
+    return str(value.key) if isinstance(value, TensorData) else repr(value)

@@ -1,0 +1,94 @@
+"""Constant folding, with a limit on what it may add to the model.
+
+::
+
+    %y = Add(%constant, %constant)            %y = constant
+    %t = Transpose(%weight) [1, 0]      ->    %t = weight, read transposed when it is written
+
+Moves of big weights (transpose, reshape) stay lazy. What would blow up the model (a Range or BroadcastTo that makes
+megabytes from a few numbers) is left to run time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.interpret import evaluate_node
+from onnxtfl.ir.op import Effect
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType, TensorType
+
+SMALL = 16 << 10
+"""Bytes that a folded result may have even where its operands had fewer."""
+LARGEST = 64 << 20
+"""Bytes of operands above which only lazy folding happens."""
+
+
+def fold(graph: Graph) -> None:
+    """Replace pure nodes with constant operands by their results."""
+    for node in graph.nodes:
+        values = fold_node(node)
+        if values is not None:
+            graph.replace(node, values)
+
+
+def fold_node(node: Node) -> list[Value] | None:
+    """Constants for the results of `node`; None where it is not constant or the result would be too big."""
+    if node.op.effect_of(node) is not Effect.PURE or any(True for _ in node.subgraphs()):
+        return None
+    if any(v is not None and not v.is_constant for v in node.operands):
+        return None
+    lazy = _fold_lazily(node)
+    if lazy is not None:
+        return [lazy]
+    taken = sum(v.data.nbytes for v in node.operands if v is not None and v.data is not None)
+    if taken > LARGEST or not _worth(node, taken):
+        return None
+    try:
+        results = evaluate_node(node, [None if v is None else v.numpy() for v in node.operands])
+    except NotImplementedError:
+        return None
+    return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
+
+
+def _result(array: np.ndarray, result: Value) -> Value:  # type: ignore[type-arg]
+    dtype = result.dtype
+    return constant(ArrayData(array if dtype is DType.STRING else array.astype(dtype.numpy, copy=False), dtype))
+
+
+def _worth(node: Node, taken: int) -> bool:
+    """Whether the results are no larger than the operands, or small."""
+    given = 0
+    for result in node.results:
+        if not isinstance(result.type, TensorType) or not result.type.is_static:
+            return False
+        given += int(np.prod([int(d) for d in result.shape], dtype=object)) * max(1, result.dtype.bits // 8)
+    return given <= max(SMALL, taken)
+
+
+def _fold_lazily(node: Node) -> Value | None:
+    data = node.operands[0].data if node.operands and node.operands[0] is not None else None
+    if data is None or data.nbytes <= SMALL:
+        return None
+    if node.op is ops.Transpose:
+        return constant(data.transpose(node.attr("permutation")))
+    if node.op is ops.Reshape and node.result.tensor_type.is_static:
+        return constant(data.reshape(node.result.shape))
+    if node.op is ops.Convert and node.attr("dtype").bits <= data.dtype.bits:
+        return constant(data.cast(node.attr("dtype")))
+    return None
+
+
+def scalar_of(value: Value | None) -> float | None:
+    """The number of a constant of one element; None for others."""
+    if value is None or value.data is None or value.data.size != 1:
+        return None
+    return float(value.numpy().reshape(-1)[0])
+
+
+def ints_of(value: Value | None) -> list[int] | None:
+    """The contents of a constant integer vector; None for others."""
+    return static_ints(value)

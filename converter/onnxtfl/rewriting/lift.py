@@ -1,0 +1,87 @@
+"""Lift: every op of a file's dialect becomes neutral ops, in order, so that operand types are known when a rule runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.rewriting.registry import Lifted, LiftRule, rules
+
+
+def lift(graph: Graph) -> None:
+    """Replace all ``onnx`` and ``tfl`` nodes of `graph` by neutral ones.
+
+    Raises UnsupportedError for an op or op version without a rule; the rules raise it for forms they cannot say.
+    """
+    for node in graph.nodes:
+        if node.op.dialect != "neutral":
+            lift_node(graph, node)
+
+
+def lift_node(graph: Graph, node: Node) -> None:
+    """Replace one node of a file's dialect by neutral ones."""
+    name = op_name(node)
+    try:
+        rule = _onnx_rule(graph, node) if node.op.dialect == "onnx" else _tfl_rule(node)
+        _replace(graph, node, rule(Builder(graph, node), node))
+    except OnnxtflError as error:
+        raise _located(error, node, name) from error
+    except RecursionError as error:
+        raise InvalidModelError("nested too deep", node=node.name, op=name) from error
+    except (ValueError, TypeError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError) as error:
+        message = f"not a valid {name}: {error}"
+        raise InvalidModelError(message, node=node.name, op=name, version=node.op.version, type_=_types(node)) from error
+
+
+def op_name(node: Node) -> str:
+    """The op's name as its file says it, with the domain where that is not the default."""
+    name = node.op.name.partition(".")[2] or node.op.name
+    return f"{node.op.domain}::{name}" if node.op.domain else name
+
+
+def _onnx_rule(graph: Graph, node: Node) -> LiftRule:
+    key = (node.op.domain, node.op.name.partition(".")[2])
+    if key not in rules().lift_onnx:
+        raise UnsupportedError("there is no conversion for this op", hint="cut the model around it with --inputs/--outputs")
+    since, rule = rules().lift_onnx[key]
+    for version, upgrade in rules().upgrades.get(key, ()):
+        if version == node.op.version:
+            upgrade(Builder(graph, node), node)
+            return rule
+    if since and node.op.version not in since:
+        known = sorted({*since, *(v for v, _ in rules().upgrades.get(key, ()))})
+        raise UnsupportedError(f"this version of the op is not known (known: {', '.join(map(str, known))})")
+    return rule
+
+
+def _tfl_rule(node: Node) -> LiftRule:
+    name = node.op.name.partition(".")[2]
+    if name not in rules().lift_tfl:
+        raise UnsupportedError("there is no conversion for this op", hint="cut the model around it with --inputs/--outputs")
+    return rules().lift_tfl[name]
+
+
+def _replace(graph: Graph, node: Node, lifted: Lifted) -> None:
+    values: Sequence[Value] = [lifted] if isinstance(lifted, Value) else lifted
+    for i, old in enumerate(node.results):
+        if i < len(values):
+            graph.substitute(old, values[i])
+        elif old.uses or old in graph.output_set():
+            raise UnsupportedError(f"result {i} of this op cannot be converted")
+    graph.remove(node)
+
+
+def _located(error: OnnxtflError, node: Node, name: str) -> OnnxtflError:
+    """The same error, naming this node where it names none."""
+    if error.node is None:
+        error.node = node.name or (node.results[0].name if node.results else None)
+        if error.op != name:
+            error.op, error.version = name, node.op.version
+    error.type_ = error.type_ or _types(node)
+    return error
+
+
+def _types(node: Node) -> str:
+    return ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)

@@ -1,0 +1,82 @@
+"""The worklist that applies rewrite patterns until none matches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.op import Effect, Op
+
+Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
+"""Gives what stands for the node's results, or None where the pattern does not match. It must not change the graph
+before it is sure to match, other than through the builder."""
+
+
+class Patterns:
+    """Rewrites by the op that they start from, in order of preference."""
+
+    def __init__(self) -> None:
+        self._by_op: dict[type[Op], list[Rewrite]] = {}
+
+    def on(self, *ops: type[Op]) -> Callable[[Rewrite], Rewrite]:
+        """Register a rewrite that starts from a node of one of `ops`."""
+
+        def register(rewrite: Rewrite) -> Rewrite:
+            for op in ops:
+                self._by_op.setdefault(op, []).append(rewrite)
+            return rewrite
+
+        return register
+
+    def apply(self, graph: Graph) -> bool:
+        """Rewrite `graph` until nothing matches; returns whether anything changed."""
+        work = deque(graph.nodes)
+        waiting = set(work)
+        changed = False
+        while work:
+            node = work.popleft()
+            waiting.discard(node)
+            if node.graph is not graph:
+                continue
+            touched = self._step(graph, node)
+            changed |= touched is not None
+            for other in touched or ():
+                if other.graph is graph and other not in waiting:
+                    waiting.add(other)
+                    work.append(other)
+        return changed
+
+    def _step(self, graph: Graph, node: Node) -> list[Node] | None:
+        for rewrite in self._by_op.get(node.op, ()):
+            builder = Builder(graph, node)
+            result = rewrite(builder, node)
+            if result is None:
+                continue
+            values = [result] if isinstance(result, Value) else list(result)
+            producers = [v.producer for v in node.operands if v is not None and v.producer]
+            graph.replace(node, values)
+            erase_dead(graph, producers)
+            around = [u for v in values for u in v.users()] + [v.producer for v in values if v.producer]
+            return [*builder.created, *around]
+        return None
+
+
+def erase_dead(graph: Graph, candidates: Iterable[Node]) -> None:
+    """Remove those pure nodes among `candidates` whose results nobody needs, and then their producers likewise."""
+    outputs = graph.output_set()
+    work = list(candidates)
+    while work:
+        node = work.pop()
+        if node.graph is not graph or any(r.uses or r in outputs for r in node.results):
+            continue
+        if node.op.effect_of(node) is not Effect.PURE:
+            continue
+        work.extend(v.producer for v in node.operands if v is not None and v.producer)
+        graph.remove(node)
+
+
+def single_use(value: Value, graph: Graph) -> bool:
+    """Whether exactly one operand takes `value` and the outside does not see it."""
+    return len(value.uses) == 1 and not any(v is value for v in graph.outputs)
