@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType, Type
 
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
@@ -113,6 +113,31 @@ class Op:
                 if (effect := inner.op.effect_of(inner)) is not Effect.PURE:
                     return effect
         return cls.effect
+
+
+class Elementwise(Op, register=False):
+    """An op whose result at an index depends on its operands at that index only, under NumPy broadcasting."""
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """Every operand of full rank takes the permutation; those of rank 0, and of one element, need none."""
+        ranks = [None if v is None else v.tensor_type.rank for v in node.operands]
+        full = len(permutation)
+        if any(r not in (None, 0, full) and not is_single(v) for r, v in zip(ranks, node.operands, strict=True)):
+            return None
+        operands = tuple(permutation if r == full else None for r in ranks)
+        return Relabeled(operands, (permutation,) * len(node.results))
+
+
+def is_single(value: Value | None) -> bool:
+    """Whether `value` is a tensor of one element, by its type."""
+    shape = value.tensor_type.shape if value is not None else None
+    return shape is not None and all(d == 1 for d in shape)
+
+
+def inverse(permutation: Permutation) -> Permutation:
+    """The permutation that undoes `permutation`."""
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
 class _Required:

@@ -1,0 +1,13 @@
+"""The neutral ops, one module a family; core.py lists the core."""
+
+# ruff: noqa: F403 - this package is the one place where all families meet
+
+from onnxtfl.ir.ops.binary import *
+from onnxtfl.ir.ops.contraction import *
+from onnxtfl.ir.ops.elementwise import *
+from onnxtfl.ir.ops.image import *
+from onnxtfl.ir.ops.indexing import *
+from onnxtfl.ir.ops.normalization import *
+from onnxtfl.ir.ops.reductions import *
+from onnxtfl.ir.ops.shape import *
+from onnxtfl.ir.ops.window import *

@@ -1,0 +1,75 @@
+"""Collapse: an elementwise node over more axes than a kernel takes, written over fewer.
+
+::
+
+    %y = Add(%a: 2x3x4x5x6x7, %b: 2x3x1x1x6x7)
+      ->
+    %p = Reshape(%a) [6, 20, 42]; %q = Reshape(%b) [6, 1, 42]; %y = Reshape(Add(%p, %q)) [2, 3, 4, 5, 6, 7]
+
+Neighbouring axes merge where every operand either has both of their sizes or broadcasts over both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Shape, product
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Elementwise
+from onnxtfl.ir.types import TensorType
+
+
+def collapse(builder: Builder, node: Node, limit: int | None) -> list[Value] | None:
+    """The node on merged axes, at most `limit` of them; None where it is not elementwise or they do not merge."""
+    if limit is None or not issubclass(node.op, Elementwise) or len(node.results) != 1:
+        return None
+    full = node.result.tensor_type.shape
+    if full is None or not all(isinstance(v.type, TensorType) and v.type.shape is not None for v in node.operands if v):
+        return None
+    shapes = [(1,) * (len(full) - v.rank) + v.shape if v is not None else None for v in node.operands]
+    groups = _groups(full, [s for s in shapes if s is not None])
+    if len(groups) > limit or _open(full) > 1 or any(_open(s) > 1 for s in shapes if s is not None):
+        return None
+    operands = [None if v is None or s is None else _reshape(builder, v, _merged(s, groups)) for v, s in zip(node.operands, shapes, strict=True)]
+    result = builder(node.op, *operands, **node.attributes)
+    return [_reshape(builder, result, full)]
+
+
+def _groups(full: Shape, shapes: Sequence[Shape]) -> list[list[int]]:
+    groups: list[list[int]] = []
+    for axis in range(len(full)):
+        pattern = _pattern(axis, full, shapes)
+        if full[axis] == 1 and groups:
+            groups[-1].append(axis)
+        elif groups and _pattern_of(groups[-1], full, shapes) in (None, pattern):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups
+
+
+def _pattern(axis: int, full: Shape, shapes: Sequence[Shape]) -> tuple[bool, ...]:
+    """Which operands broadcast over `axis`."""
+    return tuple(s[axis] == 1 for s in shapes)
+
+
+def _pattern_of(group: Sequence[int], full: Shape, shapes: Sequence[Shape]) -> tuple[bool, ...] | None:
+    """The pattern of a group's axes; None where all of them are units."""
+    return next((_pattern(a, full, shapes) for a in group if full[a] != 1), None)
+
+
+def _merged(shape: Shape, groups: Sequence[Sequence[int]]) -> Shape:
+    return tuple(product(shape[a] for a in g) for g in groups)
+
+
+def _open(shape: Shape) -> int:
+    """How many sizes are known at run time only; a Reshape can leave one to be found by itself."""
+    return sum(not isinstance(d, int) for d in shape)
+
+
+def _reshape(builder: Builder, value: Value, shape: Shape) -> Value:
+    if value.tensor_type.shape == shape:
+        return value
+    return builder(ops.Reshape, value, [d if isinstance(d, int) else -1 for d in shape])

@@ -1,0 +1,173 @@
+"""Legalize: one worklist that brings every neutral node to a form that the target takes.
+
+For each node, the lowering rules say which op of the target it would be, and the target's tables say whether its
+kernels take that. If not, the node is cast to an element type that holds all its values, collapsed to fewer axes, or
+decomposed, and the new nodes are visited in turn, until every node is accepted or an error names the one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from onnxtfl.errors import OnnxtflError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.op import Effect
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.collapse import collapse
+from onnxtfl.rewriting.registry import Form, Target as TargetName, rules
+from onnxtfl.targets import Refusal
+
+
+class Target(Protocol):
+    """What the legalizer asks of a target."""
+
+    name: TargetName
+
+    def forms(self, node: Node) -> Sequence[Form]:
+        """The forms that the lowering rules offer for `node`, best first."""
+        ...
+
+    def refuses(self, node: Node, form: Form) -> Refusal | None:
+        """Why the target's kernels do not take `form` of `node`; None where they do."""
+        ...
+
+
+MAX_STEPS_PER_NODE = 400
+
+
+def legalize(graph: Graph, target: Target) -> None:
+    """Rewrite `graph` until `target` accepts every node; UnsupportedError names the one that it never does."""
+    work = list(graph.nodes)
+    budget = MAX_STEPS_PER_NODE * (len(work) + 10)
+    work.reverse()
+    while work:
+        node = work.pop()
+        if node.graph is not graph or accepted(node, target):
+            continue
+        budget -= 1
+        if budget < 0:
+            raise UnsupportedError("legalization does not come to an end", node=node.name, op=node.op.name)
+        work.extend(reversed(_rewrite(graph, node, target)))
+
+
+def accepted(node: Node, target: Target) -> Form | None:
+    """The first form of `node` that the target takes."""
+    for form in target.forms(node):
+        if target.refuses(node, form) is None:
+            return form
+    return None
+
+
+def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
+    refusals = [r for f in target.forms(node) if (r := target.refuses(node, f)) is not None]
+    builder = Builder(graph, node)
+    values = _repair(builder, node, refusals) or _decompose(builder, node, target)
+    if values is None:
+        raise _error(node, target, refusals)
+    graph.replace(node, values)
+    return builder.created
+
+
+def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[Value] | None:
+    for refusal in refusals:
+        if refusal.kind == "dtype" and (values := cast_operands(builder, node, refusal.allowed)) is not None:
+            return values
+        if refusal.kind == "rank" and (values := collapse(builder, node, refusal.limit)) is not None:
+            return values
+    return None
+
+
+def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | None:
+    for wanted, rule in sorted(rules().decompose.get(node.op, ()), key=lambda r: r[0] is None):
+        if wanted not in (None, target.name):
+            continue
+        try:
+            values = rule(builder, node)
+        except OnnxtflError as error:
+            error.node = error.node or label(node)
+            raise
+        if values is not None:
+            return [values] if isinstance(values, Value) else list(values)
+    return None
+
+
+# The element types that hold every value of a type, the closest first. int64 is never narrowed.
+_WIDER: dict[DType, tuple[DType, ...]] = {
+    DType.BOOL: (DType.INT8, DType.UINT8, DType.INT32, DType.FLOAT32),
+    DType.INT8: (DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32),
+    DType.UINT8: (DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32),
+    DType.INT16: (DType.INT32, DType.INT64, DType.FLOAT32),
+    DType.UINT16: (DType.INT32, DType.INT64, DType.FLOAT32),
+    DType.INT32: (DType.INT64,),
+    DType.UINT32: (DType.INT64,),
+    DType.INT4: (DType.INT8, DType.INT32),
+    DType.UINT4: (DType.UINT8, DType.INT32),
+    DType.FLOAT16: (DType.FLOAT32,),
+    DType.BFLOAT16: (DType.FLOAT32,),
+}
+
+
+def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> list[Value] | None:
+    """`node` on operands of a wider element type, its results cast back; None where no allowed type holds the values.
+
+    Integer arithmetic wraps when it is cast back, as it would have in the narrow type. Quotients and products of
+    floats are never made from integers: floats stand in only where the op merely moves or compares values.
+    """
+    if node.op in (ops.Convert, ops.BitcastConvert) or node.op.effect is not Effect.PURE:
+        return None
+    narrow = next((v.dtype for v in node.operands if _tensor(v) and v is not None and _widened(v.dtype, allowed, node)), None)
+    if narrow is None:
+        return None
+    wide = _widened(narrow, allowed, node)
+    assert wide is not None
+    operands = [builder(ops.Convert, v, dtype=wide) if _tensor(v) and v is not None and v.dtype is narrow else v for v in node.operands]
+    attributes = {k: wide if v is narrow else v for k, v in node.attributes.items()}
+    results = builder.many(node.op, *operands, **attributes)
+    back = []
+    for new, old in zip(results, node.results, strict=True):
+        changed = isinstance(new.type, TensorType) and isinstance(old.type, TensorType) and new.dtype is not old.dtype
+        back.append(builder(ops.Convert, new, dtype=old.dtype) if changed else new)
+    return back
+
+
+def _tensor(value: Value | None) -> bool:
+    return value is not None and isinstance(value.type, TensorType)
+
+
+def _widened(dtype: DType, allowed: frozenset[DType], node: Node) -> DType | None:
+    if dtype in allowed:
+        return None
+    for wide in _WIDER.get(dtype, ()):
+        if wide in allowed and (wide.is_integer or not dtype.is_integer or node.op in _EXACT_IN_FLOAT):
+            return wide
+    return None
+
+
+_EXACT_IN_FLOAT: frozenset[type] = frozenset()
+
+
+def _error(node: Node, target: Target, refusals: Sequence[Refusal]) -> UnsupportedError:
+    shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
+    reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or "no form of it exists there"
+    hint = "cut the model with --inputs/--outputs, or fix its shapes with --input-shape"
+    return UnsupportedError(f"{target.title} cannot run this: {reason}", node=label(node), op=node.op.name, type_=shown, hint=hint)
+
+
+def label(node: Node) -> str | None:
+    """A name for errors: the source's node or tensor that this one comes from."""
+    if node.name:
+        return node.name
+    result = node.results[0] if node.results else None
+    seen: set[Node] = set()
+    while result is not None:
+        if result.origin or result.name:
+            return result.name or (result.origin.tensor if result.origin else None)
+        user = next(iter(result.users()), None)
+        if user is None or user in seen or not user.results:
+            return None
+        seen.add(user)
+        result = user.results[0]
+    return None
