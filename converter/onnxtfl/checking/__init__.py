@@ -1,0 +1,6 @@
+"""Compare two models, of either format, on the same inputs."""
+
+from onnxtfl.checking.check import Settings, check_models
+from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
+
+__all__ = ["CheckReport", "InputUsed", "OutputCheck", "Settings", "check_models"]

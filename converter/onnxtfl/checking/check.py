@@ -1,0 +1,325 @@
+"""Run two models on the same inputs and compare what comes out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from onnxtfl.checking.compare import Expectation, compare, quantize
+from onnxtfl.checking.facts import Facts, Range
+from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
+from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
+from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
+from onnxtfl.errors import RuntimeUnavailableError
+from onnxtfl.runtimes import ModelInfo, RunError, RunOptions, Runtime, TensorInfo, Worker, describe, runtime_for
+from onnxtfl.runtimes.describe import describe_onnx, load_onnx, sniff
+
+PathLike = str | os.PathLike[str]
+# A converted model that its runtime rejects for one of these reasons may still be good; for others it is not.
+EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to check.
+
+    ``rtol``, ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: of the inputs. ``time_limit``:
+    seconds for each run. ``layout``: "auto" accepts channels-last against channels-first, "source" does not,
+    "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes for open dimensions.
+    ``kernels``: the kernel sets that a .tflite has to agree on as the second model; the first one is the main one.
+    """
+
+    rtol: float = 1e-3
+    atol: float = 1e-4
+    seed: int = 0
+    time_limit: float = 300.0
+    layout: Layout = "auto"
+    kernels: tuple[str, ...] = ("default", "builtin")
+    threads: int = 1
+    input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+def check_models(
+    a: PathLike, b: PathLike, settings: Settings | None = None, inputs: Mapping[str, Any] | None = None
+) -> CheckReport:
+    """Compare the .onnx or .tflite model ``b`` with ``a``, which is taken to be right.
+
+    ``inputs``: arrays by ``a``'s names, for some or all inputs; the rest are made up. Returns a report in any case
+    where both files can be read; raises `InvalidModelError`, and `UsageError` for an unknown input name.
+    """
+    started = time.perf_counter()
+    settings = settings or Settings()
+    with ExitStack() as stack:
+        report = _Check(a, b, settings, stack).report(inputs)
+    seconds = time.perf_counter() - started
+    return replace(report, rtol=settings.rtol, atol=settings.atol, seed=settings.seed, seconds=seconds)
+
+
+@dataclass
+class _Side:
+    """One of the two models: what it is, what is known of it, and the process that runs it."""
+
+    info: ModelInfo
+    facts: Facts
+    runtime: Runtime | None = None
+    worker: Worker | None = None
+
+    @classmethod
+    def read(cls, path: PathLike) -> _Side:
+        if sniff(path) == "onnx":
+            from onnxtfl.checking.facts_onnx import onnx_facts
+
+            model = load_onnx(path)
+            return cls(describe_onnx(path, model), onnx_facts(model))
+        from onnxtfl.checking.facts_tflite import tflite_facts
+
+        return cls(describe(path), tflite_facts(path))
+
+    def run(self, values: Sequence[Any], settings: Settings, kernels: str) -> list[Any]:
+        assert self.worker is not None
+        options = RunOptions(settings.threads, kernels, settings.time_limit)
+        return self.worker.run(self.info.path, values, options)
+
+
+class _Check:
+    def __init__(self, a: PathLike, b: PathLike, settings: Settings, stack: ExitStack) -> None:
+        self.settings = settings
+        self.runtimes: list[str] = []
+        self.problem = ""
+        workers = [self._start(path, stack) for path in (a, b)]  # their imports run while the graphs are read
+        self.a, self.b = _Side.read(a), _Side.read(b)
+        self.a.worker, self.b.worker = workers
+
+    def _start(self, path: PathLike, stack: ExitStack) -> Worker | None:
+        try:
+            runtime = runtime_for(sniff(path))
+            worker = stack.enter_context(runtime.worker())
+            worker.start()
+        except RuntimeUnavailableError as error:
+            self.problem = self.problem or str(error)
+            return None
+        self.runtimes.append(f"{runtime.name} {runtime.version()}")
+        return worker
+
+    def report(self, given: Mapping[str, Any] | None) -> CheckReport:
+        """Return the report, without the settings."""
+        arrays = merge_user_inputs([info.name for info in self.a.info.inputs], given)
+        if self.problem:
+            return self._result("not checked", self.problem)
+        try:
+            pairs = self._match_inputs()
+            out_pairs = match(self.a.info.outputs, self.b.info.outputs, "output", self.settings.layout)
+        except MismatchError as error:
+            return self._result("failed", str(error))
+        try:
+            values, words, expected = self._run_a(pairs, arrays)
+        except UnknownInputError as error:
+            return self._result("not checked", str(error))
+        except RunError as error:
+            return self._result("not checked", f"the first model does not run: {error}")
+        return self._run_b(pairs, out_pairs, values, words, expected)
+
+    def _match_inputs(self) -> list[Pair]:
+        """Pair the inputs; where the shapes show that one was moved, others that may have been come moved first."""
+        a, b = self.a.info.inputs, self.b.info.inputs
+        pairs = match(a, b, "input", self.settings.layout)
+        if self.settings.layout == "auto" and any(pair.moved for pair in pairs):
+            pairs = match(a, b, "input", "channels-last")
+        return pairs
+
+    def _run_a(self, pairs: list[Pair], given: Mapping[str, Any]) -> tuple[list[Any], list[str], list[Any]]:
+        """Run the first model on the first sizes that it takes; returns inputs, how they were chosen, outputs."""
+        infos = _joined(self.a.info.inputs, self.b.info.inputs, pairs)
+        fixed = {**self.settings.input_shapes, **{name: array.shape for name, array in given.items()}}
+        failure: RunError | None = None
+        empty: tuple[list[Any], list[str], list[Any]] | None = None
+        for shapes in open_shapes(infos, fixed):
+            values, words = self._make_inputs(infos, shapes, pairs, given)
+            try:
+                outputs = self.a.run(values, self.settings, self.settings.kernels[0])
+            except RunError as error:
+                failure = failure or error
+                if error.kind != "run":
+                    break
+                continue
+            if all(getattr(out, "size", 1) for out in outputs):
+                return values, words, outputs
+            empty = empty or (values, words, outputs)
+        if empty is not None:
+            return empty
+        assert failure is not None
+        raise failure
+
+    def _make_inputs(
+        self, infos: Sequence[TensorInfo], shapes: list[tuple[int, ...]], pairs: list[Pair], given: Mapping[str, Any]
+    ) -> tuple[list[Any], list[str]]:
+        values, words = [], []
+        for k, (info, shape) in enumerate(zip(infos, shapes, strict=True)):
+            other = self.b.info.inputs[pairs[k].b]
+            if info.name in given:
+                value, word = given[info.name].astype(numpy_type(info.dtype), copy=False), "given"
+            else:
+                value, word = make_input(info, shape, self._range(info, other), (self.settings.seed, k))
+                value = _agreeable(value, info, other)
+            values.append(value)
+            words.append(word)
+        return values, words
+
+    def _range(self, a: TensorInfo, b: TensorInfo) -> Range | None:
+        return self.a.facts.ranges.get(a.name) or self.b.facts.ranges.get(b.name)
+
+    def _run_b(
+        self, pairs: list[Pair], out_pairs: list[Pair], values: list[Any], words: list[str], expected: list[Any]
+    ) -> CheckReport:
+        """Run the second model and compare; where the shapes leave the layout open, each way until one agrees."""
+        first: CheckReport | None = None
+        for attempt in range(max((len(pair.permutations) for pair in pairs), default=1)):
+            chosen = [pair.permutations[min(attempt, len(pair.permutations) - 1)] for pair in pairs]
+            used = tuple(self._used(pair, p, v, w) for pair, p, v, w in zip(pairs, chosen, values, words, strict=True))
+            fed = self._inputs_of_b(pairs, chosen, values)
+            run = partial(self._run_kernels, fed=fed, used=used, pairs=out_pairs, expected=expected)
+            report = self._all_kernels(run)
+            if report.status != "failed":
+                return report
+            first = first or report
+        assert first is not None
+        return first
+
+    def _all_kernels(self, run: Callable[[str], CheckReport]) -> CheckReport:
+        """Return the report of the main kernel set, or of the first other one that disagrees."""
+        report = run(self.settings.kernels[0])
+        if not report.ok or self.b.info.format != "tflite":
+            return report
+        for kernels in self.settings.kernels[1:]:
+            other = run(kernels)
+            if other.status == "failed":
+                return replace(other, reason=f"with the {kernels} kernels: {other.reason}")
+            if not other.ok:
+                report = replace(report, notes=(*report.notes, f"{kernels} kernels not checked: {other.reason}"))
+        return report
+
+    def _run_kernels(
+        self, kernels: str, fed: list[Any], used: tuple[InputUsed, ...], pairs: list[Pair], expected: list[Any]
+    ) -> CheckReport:
+        try:
+            got = self.b.run(fed, self.settings, kernels)
+        except RunError as error:
+            status = "not checked" if error.kind in EXCUSES else "failed"
+            return self._result(status, f"the second model does not run: {error}", used)
+        return self._judge(pairs, used, expected, got)
+
+    def _inputs_of_b(self, pairs: list[Pair], chosen: list[Permutation], values: list[Any]) -> list[Any]:
+        result: list[Any] = [None] * len(pairs)
+        for pair, permutation, value in zip(pairs, chosen, values, strict=True):
+            info = self.b.info.inputs[pair.b]
+            moved = value.transpose(permutation) if is_moved(permutation) else value
+            result[pair.b] = _as_type(moved, self.a.info.inputs[pair.a], info)
+        return result
+
+    def _used(self, pair: Pair, permutation: Permutation, value: Any, words: str) -> InputUsed:
+        """Say how an input is fed, and whether the second model takes it as it should."""
+        a, b = self.a.info.inputs[pair.a], self.b.info.inputs[pair.b]
+        notes = [f"axes {list(permutation)}"] if is_moved(permutation) else []
+        notes += [f"{a.dtype} became {b.dtype}"] if a.dtype != b.dtype else []
+        kept, moved = _dtype_kept(a, b), is_moved(permutation)
+        return InputUsed(a.name, a.dtype, tuple(value.shape), words, ", ".join(notes), kept, moved)
+
+    def _judge(
+        self, out_pairs: list[Pair], used: tuple[InputUsed, ...], expected: list[Any], got: list[Any]
+    ) -> CheckReport:
+        moved = any(spec.moved for spec in used)
+        outputs = tuple(self._compare_output(pair, expected[pair.a], got[pair.b], moved) for pair in out_pairs)
+        bad_input = next((spec for spec in used if not spec.ok), None)
+        bad = next((out for out in outputs if not out.ok), None)
+        if bad_input is not None:
+            return self._result("failed", f"input {bad_input.name!r}: {bad_input.note}", used, outputs)
+        if bad is not None:
+            return self._result("failed", f"output {bad.name!r}: {bad.message}", used, outputs)
+        return self._result("passed", "", used, outputs)
+
+    def _compare_output(self, pair: Pair, expected: Any, got: Any, moved: bool) -> OutputCheck:
+        """Compare one output; another layout counts where the shape shows it, or where inputs are moved too."""
+        a, b = self.a.info.outputs[pair.a], self.b.info.outputs[pair.b]
+        expect = self._expectation(a, b)
+        if isinstance(expected, list) or isinstance(got, list) or expected is None or got is None:
+            return compare(a.name, expected, got, expect)
+        layout = self.settings.layout
+        ways = permutations(tuple(expected.shape), tuple(got.shape), layout)
+        if not moved and layout == "auto":
+            ways = ways[:1]
+        first: OutputCheck | None = None
+        for way in ways or [tuple(range(expected.ndim))]:
+            result = compare(a.name, expected, got.transpose(_inverse(way)) if is_moved(way) else got, expect)
+            if is_moved(way):
+                result = replace(result, note=", ".join(part for part in (result.note, f"axes {list(way)}") if part))
+            if result.ok:
+                return result
+            first = first or result
+        assert first is not None
+        return first
+
+    def _expectation(self, a: TensorInfo, b: TensorInfo) -> Expectation:
+        step = self.a.facts.steps.get(a.name) or self.b.facts.steps.get(b.name)
+        drawn = a.name in self.a.facts.drawn or b.name in self.b.facts.drawn
+        return Expectation(self.settings.rtol, self.settings.atol, step, drawn, a.quantization, b.quantization)
+
+    def _result(
+        self, status: Any, reason: str, used: tuple[InputUsed, ...] = (), outputs: tuple[OutputCheck, ...] = ()
+    ) -> CheckReport:
+        return CheckReport(status, reason, used, outputs, runtimes=tuple(self.runtimes))
+
+
+def _joined(a: Sequence[TensorInfo], b: Sequence[TensorInfo], pairs: Sequence[Pair]) -> list[TensorInfo]:
+    """Return ``a`` with the sizes that only ``b`` knows; a symbol of ``a`` gets its size wherever it stands."""
+    symbols: dict[Any, int] = {}
+    sized: dict[tuple[int, int], int] = {}
+    for pair in pairs:
+        dims_a, dims_b = a[pair.a].shape, b[pair.b].shape
+        for k, axis in enumerate(pair.permutations[0] if dims_a and dims_b else ()):
+            size = dims_b[k] if dims_b else None
+            if isinstance(size, int) and dims_a and not isinstance(dims_a[axis], int):
+                sized[pair.a, axis] = size
+                if dims_a[axis] is not None:
+                    symbols.setdefault(dims_a[axis], size)
+    return [_sized(info, i, sized, symbols, b[pairs[i].b]) for i, info in enumerate(a)]
+
+
+def _sized(
+    info: TensorInfo, i: int, sized: Mapping[tuple[int, int], int], symbols: Mapping[Any, int], other: TensorInfo
+) -> TensorInfo:
+    if info.shape is None:
+        return replace(info, shape=other.shape)
+    dims = [sized.get((i, axis), symbols.get(dim, dim)) for axis, dim in enumerate(info.shape)]
+    return replace(info, shape=tuple(dims))
+
+
+def _agreeable(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
+    """Return made-up values that both models can take without rounding: the narrower of the two types decides."""
+    if value.dtype.kind != "f" or a.dtype == b.dtype or not b.dtype.startswith("float"):
+        return value
+    return value.astype(numpy_type(b.dtype)).astype(value.dtype)
+
+
+def _as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
+    """Return the first model's input as the second one takes it."""
+    if a.dtype == b.dtype or "string" in (a.dtype, b.dtype):
+        return value
+    if b.quantization is not None and a.dtype.startswith("float"):
+        return quantize(value, b.quantization, b.dtype)
+    return value.astype(numpy_type(b.dtype))
+
+
+def _dtype_kept(a: TensorInfo, b: TensorInfo) -> bool:
+    """Tell whether the dtype is the same, or float64 narrowed, or a float quantized."""
+    floats = {a.dtype, b.dtype} == {"float32", "float64"}
+    quantized = (a.quantization is None) != (b.quantization is None) and "float32" in (a.dtype, b.dtype)
+    return a.dtype == b.dtype or floats or quantized
+
+
+def _inverse(permutation: Permutation) -> Permutation:
+    return tuple(permutation.index(axis) for axis in range(len(permutation)))

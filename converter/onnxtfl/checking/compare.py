@@ -1,0 +1,184 @@
+"""Compare one output of two models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.checking.report import OutputCheck
+from onnxtfl.runtimes.describe import Quantization
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+FINEST = {"bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}
+QUANTIZED_SHARE = 0.99
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """How close an output has to be: ``|b - a| <= rtol |a| + atol max|a|`` for floats, equality for the rest.
+
+    ``step``: the values lie on a grid of this width, and one step is allowed on 99 % of the elements (the rest may
+    differ by anything). ``quantized``: the integers are such a grid themselves. ``drawn``: the output depends on
+    random numbers, so only dtype and shape count. ``quantization_a``, ``quantization_b``: where one side is
+    quantized and the other is float, the integers are made real first.
+    """
+
+    rtol: float = 1e-3
+    atol: float = 1e-4
+    step: float | None = None
+    drawn: bool = False
+    quantization_a: Quantization | None = None
+    quantization_b: Quantization | None = None
+
+
+def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
+    """Compare output ``name``: ``a`` is the value expected, ``b`` the one to judge; arrays or lists of them."""
+    if isinstance(a, list) or isinstance(b, list):
+        return _compare_lists(name, a, b, expect)
+    if a is None or b is None:
+        return OutputCheck(name, a is b, "none", None, message="" if a is b else "one of the two is absent")
+    a, b, note = _same_kind(np.asarray(a), np.asarray(b), expect)
+    dtype, shape = dtype_name(a), tuple(a.shape)
+    if shape != tuple(b.shape):
+        return OutputCheck(name, False, dtype, shape, message=f"shape {_sizes(shape)} became {_sizes(b.shape)}")
+    if dtype != dtype_name(b):
+        return OutputCheck(name, False, dtype, shape, message=f"dtype {dtype} became {dtype_name(b)}")
+    if expect.drawn:
+        return OutputCheck(name, True, dtype, shape, note="random: only dtype and shape compared")
+    if a.dtype.kind == "O":
+        wrong = int(np.sum(a != b))
+        return OutputCheck(
+            name, not wrong, dtype, shape, message=f"{wrong} of {a.size} strings differ" if wrong else ""
+        )
+    return _compare_numbers(name, a, b, expect, note)
+
+
+def dtype_name(array: Array) -> str:
+    """Return the dtype as the reports name it."""
+    return "string" if array.dtype.kind == "O" else array.dtype.name
+
+
+def _compare_lists(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
+    if not isinstance(a, list) or not isinstance(b, list) or len(a) != len(b):
+        return OutputCheck(name, False, "sequence", None, message="sequences of different length")
+    parts = [compare(f"{name}[{k}]", x, y, expect) for k, (x, y) in enumerate(zip(a, b, strict=True))]
+    bad = next((part for part in parts if not part.ok), None)
+    largest = max((part.max_abs for part in parts if part.max_abs is not None), default=None)
+    relative = max((part.max_rel for part in parts if part.max_rel is not None), default=None)
+    message = f"{bad.name}: {bad.message}" if bad else ""
+    return OutputCheck(name, bad is None, "sequence", (len(a),), largest, relative, message)
+
+
+def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, str]:
+    """Bring the two to one dtype where the difference is one of storage: float64 narrowed, one side quantized."""
+    if {dtype_name(a), dtype_name(b)} == {"float32", "float64"}:
+        return a.astype(np.float64), b.astype(np.float64), f"{dtype_name(a)} became {dtype_name(b)}"
+    if a.dtype.kind == "f" and b.dtype.kind in "iu" and expect.quantization_b:
+        return a, dequantize(b, expect.quantization_b).astype(a.dtype), f"{dtype_name(a)} became {dtype_name(b)}"
+    if b.dtype.kind == "f" and a.dtype.kind in "iu" and expect.quantization_a:
+        return dequantize(a, expect.quantization_a).astype(b.dtype), b, f"{dtype_name(a)} became {dtype_name(b)}"
+    return a, b, ""
+
+
+def dequantize(array: Array, quantization: Quantization) -> Array:
+    """Return the real values of quantized integers, as float64."""
+    scale, zero_point = np.array(quantization.scale), np.array(quantization.zero_point)
+    if scale.size > 1:
+        shape = [1] * array.ndim
+        shape[quantization.axis] = -1
+        scale, zero_point = scale.reshape(shape), zero_point.reshape(shape)
+    return np.asarray((array.astype(np.float64) - zero_point) * scale)
+
+
+def quantize(array: Array, quantization: Quantization, dtype: str) -> Array:
+    """Return the integers of type ``dtype`` nearest to real values, per tensor."""
+    limits = np.iinfo(dtype)
+    stored = np.rint(array.astype(np.float64) / quantization.scale[0]) + quantization.zero_point[0]
+    return np.clip(stored, limits.min, limits.max).astype(dtype)
+
+
+def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: str) -> OutputCheck:
+    dtype, shape = dtype_name(a), tuple(a.shape)
+    exact = a.dtype.kind in "iub"
+    x, y = _widened(a), _widened(b)
+    stray = _stray(x, y)
+    if stray:
+        return OutputCheck(name, False, dtype, shape, message=stray, note=note)
+    finite = np.isfinite(x)
+    error = _integer_error(a, b) if exact else np.abs(np.where(finite, y, 0) - np.where(finite, x, 0))
+    size = np.abs(np.where(finite, x, 0))
+    peak, tiny = float(size.max(initial=0.0)), float(np.finfo(np.float32).tiny)
+    rtol = max(expect.rtol, FINEST.get(dtype, 0.0))
+    allowed = np.zeros_like(size) if exact else rtol * size + max(expect.atol * peak, tiny)
+    message = _judge(error, allowed, _step(a, expect), x, y)
+    largest = float(error.max(initial=0.0))
+    relative = float((error / np.maximum(size, max(1e-3 * peak, tiny))).max(initial=0.0))
+    note = note if not a.size or finite.any() else "no finite value to compare"
+    return OutputCheck(name, not message, dtype, shape, largest, relative, message, note)
+
+
+def _widened(array: Array) -> Array:
+    """Return numbers as float64 or complex128."""
+    wide: Array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    return wide
+
+
+def _integer_error(a: Array, b: Array) -> Array:
+    """Return ``|b - a|`` of integers or bools, exact also where int64 goes beyond float64."""
+    if a.dtype.kind == "b":
+        return np.asarray(np.not_equal(a, b), dtype=np.float64)
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    error: Array = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)  # wraps around to the right gap
+    return error
+
+
+def _step(a: Array, expect: Expectation) -> float | None:
+    """Return the width of the grid on which the values lie, None where there is none."""
+    if a.dtype.kind in "iu":
+        return 1.0 if expect.quantization_a or expect.quantization_b else None
+    if expect.step is not None:
+        return expect.step
+    scales = [q.scale for q in (expect.quantization_a, expect.quantization_b) if q is not None]
+    return max(scales[0]) if scales else None
+
+
+def _stray(x: Array, y: Array) -> str | None:
+    """Return where NaN or infinities are not at the same places, in words."""
+    for what, at_x, at_y in (("NaN", np.isnan(x), np.isnan(y)), ("infinity", np.isinf(x), np.isinf(y))):
+        differ = at_x != at_y
+        if what == "infinity":
+            differ |= at_x & at_y & (x != y)
+        if differ.any():
+            place = _place(differ.reshape(-1).argmax(), x.shape)
+            return f"{what} at different places: {int(differ.sum())} of {x.size} elements, first at {place}"
+    return None
+
+
+def _judge(error: Array, allowed: Array, step: float | None, x: Array, y: Array) -> str:
+    """Return why the errors are too large, "" where they are not."""
+    bad = error > allowed
+    if step is not None and float(np.mean(error <= np.maximum(allowed, step * (1 + 1e-3)))) >= QUANTIZED_SHARE:
+        return ""
+    if not bad.any():
+        return ""
+    worst = int(np.where(bad, error - allowed, -np.inf).reshape(-1).argmax())
+    expected, got = x.reshape(-1)[worst], y.reshape(-1)[worst]
+    place = _place(worst, x.shape)
+    return (
+        f"{int(bad.sum())} of {bad.size} elements differ, worst at {place}: {_number(expected)} became {_number(got)}"
+    )
+
+
+def _place(flat: Any, shape: tuple[int, ...]) -> str:
+    return _sizes(tuple(int(i) for i in np.unravel_index(int(flat), shape)))
+
+
+def _sizes(numbers: tuple[int, ...]) -> str:
+    return "[" + ",".join(str(n) for n in numbers) + "]"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}"

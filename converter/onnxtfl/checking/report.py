@@ -1,0 +1,83 @@
+"""What a check found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Status = Literal["passed", "failed", "not checked"]
+
+
+@dataclass(frozen=True)
+class InputUsed:
+    """An input of the first model: what was fed (``values`` in words), and how the second model took it.
+
+    ``note``: what differs between the two (layout, dtype); ``ok`` is False where that counts as a mismatch;
+    ``moved``: the second model has its axes in another order.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    values: str
+    note: str = ""
+    ok: bool = True
+    moved: bool = False
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """One output of both models. ``dtype`` and ``shape`` are the first model's.
+
+    ``max_abs``: the largest ``|b - a|``. ``max_rel``: the largest ``|b - a| / max(|a|, 0.001 max|a|)``, so that
+    elements near zero do not drown the rest. Both are 0.0 where all elements are equal, None where there is nothing
+    to subtract (strings, different shapes). ``message`` says in one line why ``ok`` is False; ``note`` what else is
+    worth knowing.
+    """
+
+    name: str
+    ok: bool
+    dtype: str
+    shape: tuple[int, ...] | None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    message: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The result of comparing two models on the same inputs.
+
+    ``status``: "passed", "failed" or "not checked"; ``reason``: one line, "" for passed. ``runtimes``: what ran the
+    two models. ``seconds``: wall time.
+    """
+
+    status: Status
+    reason: str
+    inputs: tuple[InputUsed, ...] = ()
+    outputs: tuple[OutputCheck, ...] = ()
+    notes: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
+    rtol: float = 1e-3
+    atol: float = 1e-4
+    seed: int = 0
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """True where both models ran and agree."""
+        return self.status == "passed"
+
+    @property
+    def max_abs(self) -> float | None:
+        """Largest absolute error of all outputs."""
+        return max((out.max_abs for out in self.outputs if out.max_abs is not None), default=None)
+
+    @property
+    def max_rel(self) -> float | None:
+        """Largest relative error of all outputs."""
+        return max((out.max_rel for out in self.outputs if out.max_rel is not None), default=None)
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.reason}" if self.reason else self.status
