@@ -1,0 +1,256 @@
+"""From a graph of `tfl` ops to the contents of the format's tables, all but the constants' bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats.tflite import schema
+from onnxtfl.formats.tflite.encode import Values
+from onnxtfl.formats.tflite.names import Names
+from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.types import DType, ResourceType, TensorType, Type
+
+Content = TensorData | bytes
+DESCRIPTION = "onnxtfl"
+SIGNATURE = "serving_default"
+CUSTOM = "custom:"
+LAST_SHORT_CODE = 127
+"""Builtin codes from here on do not fit the older one-byte field, which then holds this."""
+
+
+def model_tables(graph: Graph) -> tuple[dict[str, Any], list[Content | None]]:
+    """The values of the Model table without `buffers`, and what each buffer holds (None: nothing)."""
+    model = _Model()
+    model.graph_number(graph)
+    subgraphs = [tables.values() for tables in model.all_subgraphs()]
+    values = {
+        "version": 3,
+        "operator_codes": model.codes,
+        "subgraphs": subgraphs,
+        "description": DESCRIPTION,
+        "metadata": model.metadata(graph) or None,
+        "signature_defs": [_signature(model.subgraphs[0])],
+    }
+    return values, model.contents
+
+
+class _Model:
+    """What the subgraphs of a model share: op codes, buffers, and their own numbers."""
+
+    def __init__(self) -> None:
+        self.codes: list[Values] = []
+        self.contents: list[Content | None] = [None]  # buffer 0 is empty by convention
+        self.subgraphs: list[_Subgraph] = []
+        self._code_numbers: dict[tuple[str, int], int] = {}
+        self._buffer_numbers: dict[Hashable, int] = {}
+        self._graph_numbers: dict[Graph, int] = {}
+
+    def graph_number(self, graph: Graph) -> int:
+        """The number of a subgraph, which is taken up when it is first met."""
+        if graph not in self._graph_numbers:
+            self._graph_numbers[graph] = len(self.subgraphs)
+            self.subgraphs.append(_Subgraph(self, graph))
+        return self._graph_numbers[graph]
+
+    def all_subgraphs(self) -> Iterator[_Subgraph]:
+        """Each subgraph, those that are met on the way too."""
+        done = 0
+        while done < len(self.subgraphs):
+            yield self.subgraphs[done]
+            done += 1
+
+    def code_number(self, name: str, version: int) -> int:
+        """The number of an op code."""
+        key = (name, version)
+        if key not in self._code_numbers:
+            self._code_numbers[key] = len(self.codes)
+            self.codes.append(_op_code(name, version))
+        return self._code_numbers[key]
+
+    def buffer_number(self, data: TensorData) -> int:
+        """The number of the buffer with these numbers; equal constants share one."""
+        if data.key not in self._buffer_numbers:
+            is_text = data.dtype is DType.STRING
+            content = encode_strings(data.numpy().reshape(-1).tolist()) if is_text else data
+            self._buffer_numbers[data.key] = self._add(content)
+        return self._buffer_numbers[data.key]
+
+    def metadata(self, graph: Graph) -> list[Values]:
+        """The named byte strings that the graph carries along."""
+        entries: dict[str, bytes] = graph.metadata.get("tflite_metadata", {})
+        return [{"name": name, "buffer": self._add(content)} for name, content in entries.items()]
+
+    def _add(self, content: Content) -> int:
+        self.contents.append(content)
+        return len(self.contents) - 1
+
+
+class _Subgraph:
+    """The tables of one subgraph."""
+
+    def __init__(self, model: _Model, graph: Graph) -> None:
+        self.model = model
+        self.graph = graph
+        self.tensors: list[dict[str, Any]] = []
+        self.names = Names(graph)
+        self._numbers: dict[Value, int] = {}
+        self._constants: dict[Hashable, int] = {}
+        self._states = {state.input: state for state in graph.states}
+
+    def values(self) -> Values:
+        """The values of the SubGraph table."""
+        inputs = [self.number(value) for value in self.graph.inputs]
+        operators = [self._operator(node) for node in self.graph.nodes]
+        return {
+            "tensors": self.tensors,
+            "inputs": inputs,
+            "outputs": [self.number(value) for value in self.graph.outputs],
+            "operators": operators,
+            "name": self.graph.name,
+        }
+
+    def number(self, value: Value) -> int:
+        """The number of the tensor that holds `value`."""
+        found = self._numbers.get(value)
+        if found is None:
+            found = self._numbers[value] = self._constant(value) if value.is_constant else self._add(value)
+        return found
+
+    def _constant(self, value: Value) -> int:
+        """Constants without a name are one tensor where they are equal."""
+        assert value.data is not None
+        if value.name is not None:
+            return self._add(value)
+        key = (value.type, value.data.key)
+        if key not in self._constants:
+            self._constants[key] = self._add(value)
+        return self._constants[key]
+
+    def _add(self, value: Value) -> int:
+        tensor = _tensor(value.type, self.names.of(value))
+        if value.data is not None:
+            if isinstance(value.type, TensorType) and value.data.dtype is not value.type.storage:
+                raise InvalidModelError(
+                    f"constant of {value.data.dtype.value} where {value.type.storage.value} is stored", node=value.name
+                )
+            tensor["buffer"] = self.model.buffer_number(value.data)
+        if value in self._states:
+            tensor["is_variable"] = True
+            self._check_initial(value)
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+    def _check_initial(self, value: Value) -> None:
+        initial = self._states[value].initial
+        if initial is not None and np.any(initial.numpy()):
+            raise InvalidModelError("a TFLite variable can only begin as zeros", node=value.name)
+
+    def _operator(self, node: Node) -> Values:
+        name = node.op.name.removeprefix("tfl.")
+        if node.op.dialect != "tfl":
+            raise InvalidModelError("not an op of TFLite", node=node.name, op=node.op.name)
+        values = {
+            "opcode_index": self.model.code_number(name, node.op.version),
+            "inputs": [-1 if value is None else self.number(value) for value in node.operands],
+            "outputs": [self.number(value) for value in self._outputs(node)],
+        }
+        return values | self._options(name, node)
+
+    def _outputs(self, node: Node) -> list[Value]:
+        """The results but those that an op writes into a variable among its operands."""
+        written = {s.output: s.input for s in self.graph.states if s.output is not s.input} if self._states else {}
+        for value in node.results:
+            if value in written and written[value] in node.operands:
+                self._numbers[value] = self.number(written[value])
+        return [value for value in node.results if value not in written]
+
+    def _options(self, name: str, node: Node) -> dict[str, Any]:
+        attributes = dict(node.attributes)
+        table = schema.options_table(name)
+        values = {field: attributes.pop(field) for field in _OPERATOR_FIELDS if field in attributes}
+        if "intermediates" in values:
+            values["intermediates"] = [self._intermediate(type_) for type_ in values["intermediates"]]
+        if table is not None:
+            field, number = schema.options_union(table.name)
+            values[f"{field}_type"] = number
+            values[field] = (
+                table,
+                {key: self._attribute(table, key, value, node) for key, value in attributes.items()},
+            )
+        elif attributes:
+            raise InvalidModelError(f"no option {next(iter(attributes))!r}", node=node.name, op=node.op.name)
+        return values
+
+    def _attribute(self, table: schema.Table, key: str, value: Any, node: Node) -> Any:
+        field = table.by_name.get(key)
+        if field is None or (isinstance(value, str) and field.enum and value not in field.enum):
+            what = f"no option {key!r}" if field is None else f"option {key} cannot be {value!r}"
+            raise InvalidModelError(what, node=node.name, op=node.op.name)
+        if not field.is_graph or not value:
+            return value
+        return [self.model.graph_number(g) for g in value] if field.kind == "vector" else self.model.graph_number(value)
+
+    def _intermediate(self, type_: TensorType | None) -> int:
+        if type_ is None:
+            return -1
+        self.tensors.append(_tensor(type_, self.names.fresh("intermediate")))
+        return len(self.tensors) - 1
+
+
+_OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates")
+
+
+def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
+    """A Tensor without contents; unknown dimensions are 1 in `shape` and -1 in `shape_signature`."""
+    if isinstance(type_, ResourceType):
+        kind = "VARIANT" if type_.kind == "variant" else "RESOURCE"
+        return {"shape": (), "type": kind, "name": name}
+    if not isinstance(type_, TensorType):
+        raise InvalidModelError(f"TFLite has no {type_}", node=name)
+    shape = type_.shape
+    values: dict[str, Any] = {
+        "shape": tuple(d if isinstance(d, int) else 1 for d in shape or ()),
+        "type": _type_name(type_, name),
+        "name": name,
+        "has_rank": shape is not None,
+    }
+    if any(d >= 1 << 31 for d in values["shape"]):
+        raise InvalidModelError("TFLite's dimensions have 32 bits", node=name, type_=type_)
+    if shape is not None and not type_.is_static:
+        values["shape_signature"] = tuple(d if isinstance(d, int) else -1 for d in shape)
+    if type_.quantization is not None:
+        values["quantization"] = quantization_table(type_.quantization)
+    return values
+
+
+def _type_name(type_: TensorType, name: str) -> str:
+    found = type_name(type_.storage)
+    if found not in schema.enums()["TensorType"][1]:
+        raise InvalidModelError(f"TFLite has no element type {type_.storage.value}", node=name)
+    return found
+
+
+def _op_code(name: str, version: int) -> Values:
+    if name.startswith(CUSTOM):
+        code, custom = schema.builtin_code("CUSTOM"), name.removeprefix(CUSTOM)
+        return {"deprecated_builtin_code": code, "builtin_code": code, "custom_code": custom, "version": version}
+    if name not in schema.builtin_ops():
+        raise InvalidModelError("TFLite has no such op", op=name)
+    code = schema.builtin_code(name)
+    return {"deprecated_builtin_code": min(code, LAST_SHORT_CODE), "builtin_code": code, "version": version}
+
+
+def _signature(main: _Subgraph) -> Values:
+    """`serving_default`: the names of inputs and outputs as the source has them."""
+
+    def entries(values: list[Value]) -> list[Values]:
+        return [{"name": main.names.of(value), "tensor_index": main.number(value)} for value in values]
+
+    inputs, outputs = entries(main.graph.inputs), entries(main.graph.outputs)
+    return {"inputs": inputs, "outputs": outputs, "signature_key": SIGNATURE, "subgraph_index": 0}

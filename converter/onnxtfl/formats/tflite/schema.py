@@ -1,0 +1,165 @@
+"""The tables, enums and unions of the TFLite format, with the numbers that the file uses for them.
+
+Read from `schema_text`: importing the `tflite` package instead takes 0.1 s for its 188 modules, and it lacks the newer
+types, ops and fields. A test compares both.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from onnxtfl.formats.tflite import schema_text
+
+Kind = Literal["scalar", "string", "vector", "table", "tables", "union"]
+_SCALARS = {
+    **{"bool": "?", "byte": "b", "ubyte": "B", "short": "h", "ushort": "H", "int": "i", "uint": "I"},
+    **{"long": "q", "ulong": "Q", "float": "f", "double": "d", "graph": "i"},
+}
+SIZES = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8, "f": 4, "d": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a table.
+
+    `code`: the struct code of a scalar or of a vector's elements. `enum`: its names where the numbers are those of an
+    enum. `target`: the table or union that it refers to. `is_graph`: the number is that of a subgraph.
+    """
+
+    name: str
+    slot: int
+    kind: Kind
+    code: str = ""
+    default: Any = None
+    enum: tuple[str, ...] = ()
+    target: str = ""
+    align: int = 4
+    is_graph: bool = False
+
+    def number(self, value: Any) -> Any:
+        """The number for `value`, which may be an enum's name; ValueError for a name that the enum lacks."""
+        if self.enum and isinstance(value, str):
+            return self.enum.index(value)
+        return value
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its name and the fields that are in use."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+    @functools.cached_property
+    def by_name(self) -> dict[str, Field]:
+        """The fields by name."""
+        return {field.name: field for field in self.fields}
+
+
+@functools.cache
+def enums() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Name of each enum -> its struct code and its names in the order of their numbers."""
+    found = {"BuiltinOperator": ("i", builtin_ops())}
+    for line in _lines(schema_text.ENUMS):
+        head, *names = line.split()
+        name, _, base = head.partition(":")
+        found[name] = (_SCALARS[base], tuple(names))
+    return found
+
+
+@functools.cache
+def unions() -> dict[str, tuple[str, ...]]:
+    """Name of each union -> its member tables; the first has number 1."""
+    return {words[0]: tuple(words[1:]) for words in map(str.split, _lines(schema_text.UNIONS))}
+
+
+@functools.cache
+def table(name: str) -> Table:
+    """The table `name`; KeyError where the format has none."""
+    return Table(name, tuple(_fields(_table_texts()[name])))
+
+
+@functools.cache
+def builtin_ops() -> tuple[str, ...]:
+    """The names of the builtin ops in the order of their codes."""
+    return tuple(_options())
+
+
+@functools.cache
+def builtin_code(op: str) -> int:
+    """The code of the builtin op; ValueError where there is none of that name."""
+    return builtin_ops().index(op)
+
+
+@functools.cache
+def options_table(op: str) -> Table | None:
+    """The options table of a builtin op; None where it has none."""
+    name = _options().get(op)
+    return table(name) if name else None
+
+
+@functools.cache
+def options_union(name: str) -> tuple[str, int]:
+    """The field of an Operator that holds the options table `name`, and its number in that union."""
+    field = "builtin_options" if name in unions()["BuiltinOptions"] else "builtin_options_2"
+    members = unions()[table("Operator").by_name[field].target]
+    return field, members.index(name) + 1
+
+
+@functools.cache
+def _options() -> dict[str, str]:
+    pairs = (word.partition(":") for word in schema_text.OPS.split())
+    return {op: options for op, _, options in pairs}
+
+
+@functools.cache
+def _table_texts() -> dict[str, list[str]]:
+    return {words[0]: words[1:] for words in map(str.split, _lines(schema_text.TABLES))}
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\n    ", " ").splitlines()
+
+
+def _fields(words: list[str]) -> list[Field]:
+    """The fields of a table; a union takes two slots, the first for the number of its member."""
+    fields, slot = [], 0
+    for word in words:
+        name, _, rest = word.partition(":")
+        type_, _, default = rest.partition("=")
+        if type_ in unions():
+            fields.append(Field(f"{name}_type", slot, "scalar", "B", 0))
+            slot += 1
+        if name != "-":
+            fields.append(_field(name, slot, type_, default))
+        slot += 1
+    return fields
+
+
+def _field(name: str, slot: int, type_: str, default: str) -> Field:
+    element, _, align = type_.partition("@")
+    is_vector, element = element.startswith("["), element.strip("[]")
+    if element == "string":
+        return Field(name, slot, "string")
+    if element in unions():
+        return Field(name, slot, "union", target=element)
+    if element in _table_texts():
+        return Field(name, slot, "tables" if is_vector else "table", target=element)
+    code, names = enums().get(element) or (_SCALARS[element], ())
+    is_graph = element == "graph"
+    if is_vector:
+        alignment = max(int(align or 0), SIZES[code], 4)
+        return Field(name, slot, "vector", code, enum=names, align=alignment, is_graph=is_graph)
+    return Field(
+        name, slot, "scalar", code, _default(default, code, names), names, align=SIZES[code], is_graph=is_graph
+    )
+
+
+def _default(text: str, code: str, names: tuple[str, ...]) -> Any:
+    if code == "?":
+        return text == "true"
+    if text in names:
+        return names.index(text)
+    return float(text or 0) if code in "fd" else int(text or 0)
