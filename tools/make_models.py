@@ -61,7 +61,7 @@ class Network:
 
     def constant(self, value: Any, dtype: type = np.float32) -> str:
         """A small constant; the same value is stored once."""
-        array = np.asarray(value, dtype)
+        array: np.ndarray[Any, Any] = np.asarray(value, dtype)
         name = f"const_{array.dtype.name}_" + "_".join(str(v) for v in [*array.shape, "of", *array.ravel()])
         self._constants[name] = array
         return name
@@ -100,13 +100,13 @@ def _frame(number: int, length: int) -> bytes:
 
 
 def _field(number: int, message: TensorProto) -> bytes:
-    data = message.SerializeToString()
+    data: bytes = message.SerializeToString()
     return _frame(number, len(data)) + data
 
 
 def _tensor_head(name: str, shape: Sequence[int]) -> bytes:
     """A TensorProto up to the bytes of its raw_data (field 9)."""
-    head = TensorProto(dims=shape, data_type=TensorProto.FLOAT, name=name).SerializeToString()
+    head: bytes = TensorProto(dims=shape, data_type=TensorProto.FLOAT, name=name).SerializeToString()
     return head + _frame(9, 4 * math.prod(shape))
 
 

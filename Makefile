@@ -1,0 +1,40 @@
+# The ways to work. Each target sets up what it needs: a fresh machine needs python3 (3.11 or newer) and make only.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+JOBS ?= 2
+
+.PHONY: demo test lint types bench docs clean
+
+# Convert a trained network, see that both runtimes agree, and measure its accuracy in each.
+demo: $(READY)
+	@mkdir -p build
+	$(BIN)/onnx2tfl examples/digits.onnx -o build/digits.tflite --check
+	$(BIN)/python examples/demo.py build/digits.tflite
+
+test: $(READY)
+	$(BIN)/python -m pytest -q -n $(JOBS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/python tools/typecheck.py
+
+# Seconds, memory and latency beside the bars; writes 1.5 GB to the temporary folder and removes it again.
+bench: $(READY)
+	$(BIN)/python tools/bench.py
+
+# The coverage tables, from the mapping rules.
+docs: $(READY)
+	$(BIN)/python tools/make_docs.py
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache
+
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	@touch $(READY)

@@ -1,0 +1,269 @@
+"""Measure onnx2tfl: seconds and peak memory of whole processes, and the latency of what it writes.
+
+    python tools/bench.py                   everything, medians of five
+    python tools/bench.py --only resnet50 chain --runs 3
+    python tools/bench.py --no-latency --strict
+
+A conversion is measured beside `cp --reflink=never` of the same file and `python -c "import onnx, numpy, flatbuffers"`,
+in turn, so that a busy machine hurts all three. Peak memory is VmHWM, read by the process itself as its last act (a
+child's ru_maxrss begins at its parent's peak). Latency is that of LiteRT (XNNPACK) beside ONNX Runtime on the source,
+2 threads each, in processes of their own, in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from make_models import MODELS
+
+_SIZES = {"chain_5000": ("chain", 5000), "chain_10000": ("chain", 10000)}
+_LATENCY = ("resnet50", "mobilenet_v2", "bert_base")
+_CONVERTED = ("mobilenet_v2", "resnet50", "bert_base", "bert_base_plus", "chain_5000", "chain_10000")
+_MB = 1 << 20
+_PEAK = """
+import sys
+def peak():
+    with open("/proc/self/status") as status:
+        return next(line.split()[1] for line in status if line.startswith("VmHWM"))
+def tell():
+    with open(sys.argv[1], "w") as out:
+        out.write(peak())
+"""
+_IMPORTS = _PEAK + "import onnx, numpy, flatbuffers\ntell()\n"
+_CONVERT = _PEAK + (
+    "from onnxtfl.cli import onnx2tfl\n"
+    "told = sys.argv[1]\nsys.argv = ['onnx2tfl', *sys.argv[2:]]\n"
+    "try:\n    onnx2tfl()\nfinally:\n    sys.argv[1:] = [told]\n    tell()\n"
+)
+_LITERT_LATENCY = """
+import sys, time, json, statistics
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+model = Interpreter(sys.argv[1], num_threads=2)
+model.allocate_tensors()
+random = np.random.default_rng(0)
+for d in model.get_input_details():
+    kind = np.dtype(d["dtype"]).kind
+    value = random.random(d["shape"]) if kind == "f" else np.ones(d["shape"])
+    model.set_tensor(d["index"], value.astype(d["dtype"]))
+def run():
+    model.invoke()
+"""
+_ORT_LATENCY = """
+import sys, time, json, statistics
+import numpy as np
+import onnxruntime
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 2
+model = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+random = np.random.default_rng(0)
+fed = {i.name: random.random(i.shape).astype("f") if "float" in i.type else np.ones(i.shape, "int64")
+       for i in model.get_inputs()}
+def run():
+    model.run(None, fed)
+"""
+_TIME = """
+for _ in range(3):
+    run()
+times = []
+begin = time.perf_counter()
+while len(times) < 5 or (time.perf_counter() - begin < 2 and len(times) < 100):
+    start = time.perf_counter()
+    run()
+    times.append(time.perf_counter() - start)
+print(json.dumps(statistics.median(times)))
+"""
+
+
+@dataclass
+class Series:
+    """Seconds and peak bytes of the runs of one command."""
+
+    seconds: list[float] = field(default_factory=list)
+    peaks: list[int] = field(default_factory=list)
+
+    @property
+    def wall(self) -> float:
+        """Median seconds."""
+        return statistics.median(self.seconds)
+
+    @property
+    def peak(self) -> float:
+        """Median peak memory in MB."""
+        return statistics.median(self.peaks or [0]) / _MB
+
+
+class Bench:
+    """Keeps the folder of the generated files, and whether each bar was met."""
+
+    def __init__(self, folder: Path, runs: int) -> None:
+        self.folder = folder
+        self.runs = runs
+        self.over: list[str] = []
+
+    def source(self, name: str) -> Path:
+        """The generated model, written where it is not there yet."""
+        path = self.folder / f"{name}.onnx"
+        if not path.exists():
+            model, nodes = _SIZES.get(name, (name, 0))
+            network = MODELS[model](nodes) if nodes else MODELS[model]()
+            partial = path.with_suffix(".partial")
+            network.write(partial)
+            partial.replace(path)
+        return path
+
+    def in_turn(self, *commands: Callable[[Series], None]) -> list[Series]:
+        """Run the commands in turn, as often as asked for."""
+        found = [Series() for _ in commands]
+        for _ in range(self.runs):
+            for command, series in zip(commands, found, strict=True):
+                command(series)
+        return found
+
+    def process(self, code: str, *arguments: str) -> Callable[[Series], None]:
+        """A command: Python code that writes its peak memory to its first argument."""
+        told = self.folder / "peak.txt"
+
+        def run(series: Series) -> None:
+            _timed([sys.executable, "-c", code, str(told), *arguments], series)
+            series.peaks.append(int(told.read_text()) * 1024)
+
+        return run
+
+    def convert(self, source: Path, target: Path) -> Callable[[Series], None]:
+        """A command: onnx2tfl as a user starts it."""
+        run = self.process(_CONVERT, str(source), "-o", str(target), "--no-check")
+
+        def fresh(series: Series) -> None:
+            target.unlink(missing_ok=True)
+            run(series)
+
+        return fresh
+
+    def copy(self, source: Path) -> Callable[[Series], None]:
+        """A command: a copy of the file that really copies."""
+        target = self.folder / "copy.bin"
+
+        def run(series: Series) -> None:
+            target.unlink(missing_ok=True)
+            _timed(["cp", "--reflink=never", str(source), str(target)], series)
+
+        return run
+
+    def judge(self, what: str, value: float, bar: float, unit: str) -> str:
+        """A value beside its bar, in words; remembers the bars that were not met."""
+        if value > bar:
+            self.over.append(what)
+        return f"{value:.2f} {unit} (bar {bar:.2f}{'' if value <= bar else ', OVER'})"
+
+
+def main() -> int:
+    """Exit code 1 with --strict where a bar is not met."""
+    options = _options()
+    folder = options.dir or Path(tempfile.mkdtemp(prefix="onnxtfl-bench-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    bench = Bench(folder, options.runs)
+    try:
+        _conversions(bench, [name for name in _CONVERTED if _wanted(name, options)])
+        _start(bench)
+        if not options.no_latency:
+            _latencies(bench, [name for name in _LATENCY if _wanted(name, options)])
+    finally:
+        if not options.dir:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"\nbars not met: {', '.join(bench.over) or 'none'}")
+    return int(bool(options.strict and bench.over))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="models whose name begins so")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--dir", type=Path, help="keep the generated files here (1.5 GB), and take them from here")
+    parser.add_argument("--no-latency", action="store_true")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 where a bar is not met")
+    return parser.parse_args()
+
+
+def _wanted(name: str, options: argparse.Namespace) -> bool:
+    return not options.only or any(name.startswith(start) for start in options.only)
+
+
+def _timed(command: Sequence[str], series: Series) -> None:
+    """Run a command, adding its wall seconds; raises SystemExit with what it said where it fails."""
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    series.seconds.append(time.perf_counter() - began)
+    if done.returncode:
+        sys.exit(f"failed: {' '.join(command[-4:])}\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+
+
+def _conversions(bench: Bench, names: Sequence[str]) -> None:
+    print("conversion: wall at most 4 imports + 6 cp, peak memory at most the import's + 100 MB")
+    walls = {}
+    for name in names:
+        source = bench.source(name)
+        commands = (bench.process(_IMPORTS), bench.copy(source), bench.convert(source, _target(bench, name)))
+        imports, copy, ours = bench.in_turn(*commands)
+        walls[name] = ours.wall
+        many = name in _SIZES
+        bar = 10.0 if many else 4 * imports.wall + 6 * copy.wall
+        print(
+            f"  {name:15} {source.stat().st_size / _MB:6.0f} MB: {bench.judge(f'{name} wall', ours.wall, bar, 's')}, "
+            f"{bench.judge(f'{name} memory', ours.peak, imports.peak + 100, 'MB')}; "
+            f"import {imports.wall:.2f} s {imports.peak:.0f} MB, cp {copy.wall:.3f} s",
+            flush=True,
+        )
+    if walls.keys() >= _SIZES.keys():
+        ratio = walls["chain_10000"] / walls["chain_5000"]
+        print(f"  10,000 nodes over 5,000: {bench.judge('growth', ratio, 2.4, 'times')}")
+
+
+def _start(bench: Bench) -> None:
+    imports, ours = bench.in_turn(bench.process(_IMPORTS), bench.process(_CONVERT, "--help"))
+    print(f"  onnx2tfl --help: {bench.judge('--help', ours.wall, imports.wall, 's')}")
+
+
+def _latencies(bench: Bench, names: Sequence[str]) -> None:
+    print("\nlatency, 2 threads: LiteRT on the result over ONNX Runtime on the source")
+    for name in names:
+        source, target = bench.source(name), _target(bench, name)
+        if not target.exists():
+            bench.convert(source, target)(Series())
+        theirs, ours = bench.in_turn(_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target))
+        ratio = bench.judge(f"{name} latency", ours.wall / theirs.wall, 1.0, "times")
+        print(f"  {name:15} {1000 * ours.wall:7.1f} ms over {1000 * theirs.wall:7.1f} ms: {ratio}", flush=True)
+
+
+def _latency(code: str, model: Path) -> Callable[[Series], None]:
+    def run(series: Series) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", code + _TIME, str(model)], capture_output=True, text=True, check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "2"},
+        )  # fmt: skip
+        if done.returncode:
+            sys.exit(f"failed: {model}\n{done.stderr[-2000:]}")
+        series.seconds.append(json.loads(done.stdout.splitlines()[-1]))
+
+    return run
+
+
+def _target(bench: Bench, name: str) -> Path:
+    return bench.folder / f"{name}.tflite"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
