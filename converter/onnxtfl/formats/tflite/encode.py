@@ -29,13 +29,14 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How a table lies in memory when a certain set of its fields is present."""
+    """How a table lies in memory when certain fields are present: its scalars are packed, its references are zero."""
 
     packer: struct.Struct
     vtable: bytes
     align: int
-    order: tuple[Field, ...]
-    places: tuple[int, ...]
+    scalars: tuple[str, ...]
+    references: tuple[tuple[Field, int], ...]
+    """Each with its place in the table, in the order of the slots."""
 
 
 class Encoder:
@@ -51,7 +52,7 @@ class Encoder:
         self.later: list[tuple[int, Any]] = []
         """Place of the reference to fill in, and the content that it shall refer to."""
         self._vtables: dict[bytes, int] = {}
-        self._layouts: dict[tuple[str, tuple[int, ...]], _Layout] = {}
+        self._layouts: dict[tuple[str, ...], _Layout] = {}
 
     def root(self, table: Table, values: Values, identifier: bytes) -> None:
         """Write the whole buffer."""
@@ -62,48 +63,37 @@ class Encoder:
         """Let the reference at `place` point to `target`."""
         struct.pack_into("<I", self.out, place, target - place)
 
-    def pad(self, align: int, ahead: int = 0) -> None:
-        """Fill up so that the byte `ahead` of the end is aligned."""
-        self.out += b"\0" * (-(len(self.out) + ahead) % align)
+    def _pad(self, align: int) -> None:
+        gap = -len(self.out) % align
+        if gap:
+            self.out += bytes(gap)
 
     def table(self, table: Table, values: Values) -> int:
         """Write a table and all below it; its place."""
-        present: list[tuple[Field, Any]] = []
-        for field in table.fields:
-            value = values.get(field.name)
-            if value is None:
-                continue
-            if field.kind == "scalar":
-                value = field.number(value)
-                if value == field.default:
-                    continue
-            present.append((field, value))
+        present = _present(table, values)
         layout = self._layout(table, present)
         position = self._open(layout)
-        contents = {field.slot: value if field.kind == "scalar" else 0 for field, value in present}
-        self.out += layout.packer.pack(
-            position - self._vtables[layout.vtable], *(contents[f.slot] for f in layout.order)
-        )
-        places = dict(zip((f.slot for f in layout.order), layout.places, strict=True))
-        for field, value in present:
-            if field.kind != "scalar":
-                self._child(field, value, position + places[field.slot])
+        scalars = [present[name] for name in layout.scalars]
+        self.out += layout.packer.pack(position - self._vtables[layout.vtable], *scalars)
+        for field, place in layout.references:
+            self._child(field, present[field.name], position + place)
         return position
 
     def _open(self, layout: _Layout) -> int:
         """Write the vtable unless an equal one is there; the place where the table begins."""
         if layout.vtable not in self._vtables:
-            self.pad(2)
+            self._pad(2)
             self._vtables[layout.vtable] = len(self.out)
             self.out += layout.vtable
-        self.pad(layout.align)
+        self._pad(layout.align)
         return len(self.out)
 
-    def _layout(self, table: Table, present: Sequence[tuple[Field, Any]]) -> _Layout:
-        key = (table.name, tuple(field.slot for field, _ in present))
-        if key not in self._layouts:
-            self._layouts[key] = _lay_out([field for field, _ in present])
-        return self._layouts[key]
+    def _layout(self, table: Table, present: Values) -> _Layout:
+        key = (table.name, *present)
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._layouts[key] = _lay_out([table.by_name[name] for name in present])
+        return layout
 
     def _child(self, field: Field, value: Any, place: int) -> None:
         if isinstance(value, Later):
@@ -122,7 +112,7 @@ class Encoder:
         self.refer(place, target)
 
     def _tables(self, table: Table, items: Sequence[Values]) -> int:
-        self.pad(4)
+        self._pad(4)
         position = len(self.out)
         self.out += struct.pack("<I", len(items)) + bytes(4 * len(items))
         for i, values in enumerate(items):
@@ -135,29 +125,46 @@ class Encoder:
             return self._bytes(value, field.align)
         if isinstance(value, np.ndarray):
             value = value.tolist()
-        numbers = [field.number(item) for item in value]
-        return self._bytes(struct.pack(f"<{len(numbers)}{field.code}", *numbers), field.align, count=len(numbers))
+        numbers = [field.number(item) for item in value] if field.enum else value
+        count, gap = len(numbers), -(len(self.out) + 4) % field.align
+        self.out += struct.pack(f"<{gap}xI{count}{field.code}", count, *numbers)
+        return len(self.out) - count * SIZES[field.code] - 4
 
-    def _bytes(self, raw: bytes | bytearray, align: int, end: bytes = b"", count: int | None = None) -> int:
-        self.pad(max(align, 4), ahead=4)
-        position = len(self.out)
-        self.out += struct.pack("<I", len(raw) if count is None else count) + raw + end
-        return position
+    def _bytes(self, raw: bytes | bytearray, align: int, end: bytes = b"") -> int:
+        gap = -(len(self.out) + 4) % align
+        self.out += struct.pack(f"<{gap}xI", len(raw)) + raw + end
+        return len(self.out) - len(raw) - len(end) - 4
+
+
+def _present(table: Table, values: Values) -> dict[str, Any]:
+    """The values to write: those that are there and not the default, enums as numbers."""
+    present = {}
+    fields = table.by_name
+    for name, value in values.items():
+        if value is None:
+            continue
+        field = fields[name]
+        if field.kind == "scalar":
+            value = field.number(value)  # noqa: PLW2901 - the same value, as the file has it
+            if value == field.default:
+                continue
+        present[name] = value
+    return present
 
 
 def _lay_out(fields: Sequence[Field]) -> _Layout:
     """Large fields first behind the word that points to the vtable, so that little is lost to alignment."""
     sized = [(SIZES[f.code] if f.kind == "scalar" else 4, f) for f in fields]
     order = [pair for size in (8, 4, 2, 1) for pair in sized if pair[0] == size]
-    place, pattern, places = 4, "<i", []
+    place, pattern, places = 4, "<i", {}
     for size, field in order:
         gap = -place % size
-        pattern += "x" * gap + (field.code if field.kind == "scalar" else "I")
-        places.append(place + gap)
+        pattern += "x" * gap + (field.code if field.kind == "scalar" else "4x")
+        places[field.slot] = place + gap
         place += gap + size
-    slots = [0] * (1 + max((f.slot for f in fields), default=-1))
-    for (_, field), at in zip(order, places, strict=True):
-        slots[field.slot] = at
+    slots = [places.get(slot, 0) for slot in range(1 + max(places, default=-1))]
     vtable = struct.pack(f"<HH{len(slots)}H", 4 + 2 * len(slots), place, *slots)
+    scalars = tuple(f.name for _, f in order if f.kind == "scalar")
+    references = sorted((f.slot, f) for f in fields if f.kind != "scalar")
     align = max([4, *(size for size, _ in order)])
-    return _Layout(struct.Struct(pattern), vtable, align, tuple(f for _, f in order), tuple(places))
+    return _Layout(struct.Struct(pattern), vtable, align, scalars, tuple((f, places[slot]) for slot, f in references))

@@ -214,16 +214,12 @@ def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
     if not isinstance(type_, TensorType):
         raise InvalidModelError(f"TFLite has no {type_}", node=name)
     shape = type_.shape
-    values: dict[str, Any] = {
-        "shape": tuple(d if isinstance(d, int) else 1 for d in shape or ()),
-        "type": _type_name(type_, name),
-        "name": name,
-        "has_rank": shape is not None,
-    }
-    if any(d >= 1 << 31 for d in values["shape"]):
-        raise InvalidModelError("TFLite's dimensions have 32 bits", node=name, type_=type_)
+    values = {"shape": shape or (), "type": _type_name(type_, name), "name": name, "has_rank": shape is not None}
     if shape is not None and not type_.is_static:
+        values["shape"] = tuple(d if isinstance(d, int) else 1 for d in shape)
         values["shape_signature"] = tuple(d if isinstance(d, int) else -1 for d in shape)
+    if values["shape"] and max(values["shape"]) >= 1 << 31:
+        raise InvalidModelError("TFLite's dimensions have 32 bits", node=name, type_=type_)
     if type_.quantization is not None:
         values["quantization"] = quantization_table(type_.quantization)
     return values
