@@ -1,0 +1,77 @@
+"""The terms of op version conditions in ``schemas/tflite_ops.toml`` (its head describes the language)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.types import TensorType
+from onnxtfl.targets.use import Use
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": operator.gt, "!=": operator.ne, "=": operator.eq}
+_UNSET = (None, False, 0, 0.0, "", "NONE", "FLOAT32")
+
+
+def holds(term: str, use: Use) -> bool:
+    """Whether one term holds for a use of the op."""
+    match term.split():
+        case ["broadcast"]:
+            return _first_two_differ(use)
+        case ["rescale"]:
+            return _rescales(use)
+        case ["grouped"]:
+            return _grouped(use)
+        case ["rank", sign, number]:
+            return _COMPARE[sign](use.highest_rank(), int(number))
+        case ["not", option]:
+            return option in use.options and use.options[option] in _UNSET
+        case [option]:
+            return use.options.get(option) not in _UNSET
+        case [option, sign, value] if sign in _COMPARE:
+            return option in use.options and _COMPARE[sign](use.options[option], _literal(value))
+        case [name, *words]:
+            return _about(use.named(name), words)
+    raise ValueError(f"no such term: {term!r}")
+
+
+def _about(values: list[Value], words: list[str]) -> bool:
+    if words == ["absent"]:
+        return not values
+    if words == ["present"]:
+        return bool(values)
+    types = [v.type for v in values if isinstance(v.type, TensorType)]
+    if words == ["per-axis"]:
+        return any(t.quantization is not None and not t.quantization.per_tensor for t in types)
+    if words == ["plain"]:
+        return any(t.quantization is None for t in types)
+    if words[0] == "not":
+        return any(t.storage.value not in words[1:] for t in types)
+    return any(_is(t.storage.value, word) for t in types for word in words)
+
+
+def _is(stored: str, word: str) -> bool:
+    return stored.startswith(word) if word == "float8" else stored == word
+
+
+def _first_two_differ(use: Use) -> bool:
+    shapes = [v.type.shape for _, _, v in use.operands[:2] if isinstance(v.type, TensorType)]
+    return len(set(shapes)) > 1
+
+
+def _rescales(use: Use) -> bool:
+    """Whether the product of the operands' scales is at least the result's."""
+    types = [v.type for _, _, v in (*use.operands[:2], *use.results[:1])]
+    scales = [t.quantization.scales[0] for t in types if isinstance(t, TensorType) and t.quantization]
+    return len(scales) == 3 and scales[0] * scales[1] / scales[2] >= 1.0
+
+
+def _grouped(use: Use) -> bool:
+    """Whether the filter sees fewer channels than the input has (both channels last)."""
+    shapes = [v.type.shape for _, _, v in use.operands[:2] if isinstance(v.type, TensorType)]
+    return all(shapes) and len(shapes) == 2 and shapes[0][-1] != shapes[1][-1]  # type: ignore[index]
+
+
+def _literal(text: str) -> Any:
+    return int(text) if text.lstrip("-").isdigit() else text

@@ -1,0 +1,123 @@
+"""Kernel forms: what a kernel was measured to compute rightly, and how a use of the op misses that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onnxtfl.targets.refusal import Kind
+from onnxtfl.targets.use import Use, dtypes_of
+
+Bounds = tuple[int, int]
+_HIGHEST = 99
+_MAIN = "T"
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One thing in which a use misses a form; `subject`: the variable, operand or option it is about."""
+
+    kind: Kind
+    subject: str
+    what: str
+    found: str
+    allowed: Any
+
+
+@dataclass(frozen=True)
+class KernelForm:
+    """A form in which a kernel is right.
+
+    `types`: element types by variable. `ranks`: lowest and highest rank by variable. `broadcast`: highest rank where
+    the operands' shapes differ (None: nothing broadcasts). `constant`: operands that have to be constant. `options`:
+    values that these options may have.
+    """
+
+    types: Mapping[str, frozenset[str]]
+    ranks: Mapping[str, Bounds]
+    broadcast: int | None
+    constant: frozenset[str]
+    options: Mapping[str, frozenset[Any]]
+
+    def misfits(self, use: Use) -> list[Misfit]:
+        """All that a use misses, what is hardest to change first; empty where the form takes it."""
+        found = [*self._options(use), *self._types(use), *self._ranks(use)]
+        return sorted(found, key=lambda m: ("other", "quantization", "dtype", "rank").index(m.kind))
+
+    def _types(self, use: Use) -> Iterator[Misfit]:
+        for variable, allowed in self.types.items():
+            for element in sorted(use.elements(variable) - allowed)[:1]:
+                quantized = element.startswith("q")
+                taken = dtypes_of(frozenset(n for n in allowed if n.startswith("q") == quantized))
+                names = " and ".join(dict.fromkeys(p.name for _, p, _ in use.operands if p.variable == variable))
+                kind: Kind = "quantization" if quantized else "dtype"
+                yield Misfit(kind, variable, f"{names or 'results'} of", element, taken)
+
+    def _ranks(self, use: Use) -> Iterator[Misfit]:
+        broadcasts = self.broadcast is not None and use.broadcasts()
+        for variable, (low, high) in self.ranks.items():
+            ranks = use.ranks(variable)
+            top = high
+            if broadcasts and variable == _MAIN and self.broadcast is not None:
+                top, ranks = min(high, self.broadcast), [*ranks, use.highest_rank()]
+            for rank in ranks:
+                if not low <= rank <= top:
+                    what = f"rank {low} to" if low else "rank up to"
+                    yield Misfit("rank", variable, what, f"{rank}{' with broadcasting' * broadcasts}", (low, top))
+                    break
+
+    def _options(self, use: Use) -> Iterator[Misfit]:
+        for name in sorted(self.constant):
+            if not all(v.is_constant for v in use.named(name)):
+                yield Misfit("other", name, name, "computed", "constant")
+        for name, allowed in self.options.items():
+            if name in use.options and use.options[name] not in allowed:
+                yield Misfit("other", name, name, str(use.options[name]), allowed)
+
+
+def read_form(table: Mapping[str, Any]) -> KernelForm:
+    """A form as the table writes it."""
+    types: dict[str, frozenset[str]] = {}
+    ranks: dict[str, Bounds] = {}
+    options: dict[str, frozenset[Any]] = {}
+    for key, value in table.items():
+        if key == "rank":
+            ranks[_MAIN] = _bounds(value)
+        elif key.endswith(".rank"):
+            ranks[key.removesuffix(".rank")] = _bounds(value)
+        elif key.isupper():
+            types[key] = frozenset(value.split())
+        elif key not in ("broadcast", "constant"):
+            options[key] = frozenset(value if isinstance(value, list) else [value])
+    constant = frozenset(table.get("constant", "").split())
+    if "broadcast" in table:
+        ranks.setdefault(_MAIN, (0, _HIGHEST))
+    return KernelForm(types, ranks, table.get("broadcast"), constant, options)
+
+
+def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
+    """What both take; None where that is nothing."""
+    types = _both(a.types, b.types)
+    options = _both(a.options, b.options)
+    everything = (0, _HIGHEST)
+    ranks = {v: _overlap(a.ranks.get(v, everything), b.ranks.get(v, everything)) for v in {**a.ranks, **b.ranks}}
+    if not all(types.values()) or not all(options.values()) or any(low > high for low, high in ranks.values()):
+        return None
+    broadcasts = [x.broadcast for x in (a, b) if x.broadcast is not None]
+    return KernelForm(types, ranks, min(broadcasts, default=None), a.constant | b.constant, options)
+
+
+def _both(a: Mapping[str, frozenset[Any]], b: Mapping[str, frozenset[Any]]) -> dict[str, frozenset[Any]]:
+    return {key: a.get(key, b.get(key, frozenset())) & b.get(key, a.get(key, frozenset())) for key in {**a, **b}}
+
+
+def _overlap(a: Bounds, b: Bounds) -> Bounds:
+    return max(a[0], b[0]), min(a[1], b[1])
+
+
+def _bounds(value: int | str) -> Bounds:
+    if isinstance(value, int):
+        return 0, value
+    low, _, high = value.partition("-")
+    return int(low), int(high)

@@ -1,0 +1,133 @@
+"""What a TFLite runtime takes: which forms its kernels compute rightly, and the op version that a node needs.
+
+Everything is read from ``schemas/tflite_ops.toml``; no fact about a kernel stands in code.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnxtfl.errors import UsageError
+from onnxtfl.ir.graph import Value
+from onnxtfl.targets.conditions import holds
+from onnxtfl.targets.forms import KernelForm, Misfit, intersect, read_form
+from onnxtfl.targets.refusal import Refusal
+from onnxtfl.targets.table import OpEntry, Release, entry, op_names, parse_release
+from onnxtfl.targets.use import Use
+
+LITERT_RELEASES: Mapping[str, Release] = {
+    "litert-1.0": (2, 18),
+    "litert-1.1": (2, 19),
+    "litert-1.2": (2, 19),
+    "litert-1.3": (2, 20),
+    "litert-1.4": (2, 20),
+    "litert-2.0": (2, 20),
+    "litert-2.1": (2, 21),
+    "litert-2.2": (2, 22),
+    "litert-2.3": (2, 22),
+}
+"""LiteRT's own numbers, and the TensorFlow releases whose op versions they have."""
+MEASURED_LITERT: Release = (2, 21)
+"""From this release on, a target counts as the LiteRT that was measured; below it, tflite-runtime 2.14 has to agree."""
+
+
+@dataclass(frozen=True)
+class TfliteTarget:
+    """A TFLite runtime and every later one.
+
+    `min_runtime`: a TensorFlow or tflite-runtime release ("2.14", the default: what LiteRT and tflite-runtime 2.14 both
+    compute rightly), or one of LiteRT's ("litert-2.3": what LiteRT computes rightly). Raises UsageError for other text.
+    """
+
+    min_runtime: str = "2.14"
+
+    def __post_init__(self) -> None:
+        _ = self.release
+
+    @functools.cached_property
+    def release(self) -> Release:
+        """`min_runtime` in TensorFlow's numbering."""
+        if self.min_runtime in LITERT_RELEASES:
+            return LITERT_RELEASES[self.min_runtime]
+        try:
+            return parse_release(self.min_runtime)[:2]
+        except ValueError as error:
+            known = f"'2.14', ..., or one of {', '.join(LITERT_RELEASES)}"
+            raise UsageError(f"no TFLite runtime is called {self.min_runtime!r}", hint=f"use {known}") from error
+
+    @property
+    def runtimes(self) -> tuple[str, ...]:
+        """The measured runtimes that a form has to be right on."""
+        return ("litert",) if self.release >= MEASURED_LITERT else ("2.14", "litert")
+
+    def refusal(
+        self, op: str, operands: Sequence[Value | None], results: Sequence[Value], options: Mapping[str, Any]
+    ) -> Refusal | None:
+        """Why the target does not take this form, and what it would take; None where it takes it."""
+        if op not in op_names():
+            return Refusal("op", f"TFLite has no op {op}")
+        known = entry(op)
+        if not known.versions or known.versions[0].since > (*self.release, 99):
+            return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
+        use = Use(known, operands, results, options)
+        misfits = [form.misfits(use) for form in _forms(op, self.runtimes)]
+        if not misfits:
+            return Refusal("op", f"{op} computes right numbers in no runtime in any form")
+        if not all(misfits):
+            return self._too_new(known, use)
+        return _explain(use, misfits)
+
+    def op_version(
+        self, op: str, operands: Sequence[Value | None], results: Sequence[Value], options: Mapping[str, Any]
+    ) -> int:
+        """The lowest version of `op` that means this node; KeyError where TFLite has no such op."""
+        known = entry(op)
+        return _version(known, Use(known, operands, results, options))
+
+    def _too_new(self, known: OpEntry, use: Use) -> Refusal | None:
+        number = _version(known, use)
+        since = next(version.since for version in known.versions if version.number == number)
+        if since[:2] <= self.release:
+            return None
+        release = ".".join(map(str, since))
+        return Refusal("op", f"{known.name} version {number} needs runtime {release}, not {self.min_runtime}")
+
+
+def _version(known: OpEntry, use: Use) -> int:
+    if not known.versions:
+        return 1
+    first, *later = known.versions
+    needed = (v.number for v in later if any(all(holds(t, use) for t in c) for c in v.conditions))
+    return max(needed, default=first.number)
+
+
+@functools.cache
+def _forms(op: str, runtimes: tuple[str, ...]) -> tuple[KernelForm, ...]:
+    kernels = entry(op).kernels
+    first, *others = ([read_form(table) for table in kernels[runtime]] for runtime in runtimes)
+    for other in others:
+        if other != first:
+            first = [form for a in first for b in other if (form := intersect(a, b)) is not None]
+    return tuple(first)
+
+
+def _explain(use: Use, misfits: Sequence[Sequence[Misfit]]) -> Refusal:
+    """The refusal that is nearest to being accepted: wrong rank before wrong type before wrong option."""
+    cost = min(_cost(found) for found in misfits)
+    nearest = [found[0] for found in misfits if _cost(found) == cost]
+    first = nearest[0]
+    same = [m for m in nearest if (m.kind, m.subject) == (first.kind, first.subject)]
+    allowed: Any = first.allowed
+    if first.kind in ("dtype", "quantization"):
+        allowed = frozenset().union(*(m.allowed for m in same))
+    elif first.kind == "rank":
+        allowed = max((m.allowed for m in same), key=lambda bounds: bounds[1])[1]
+    return use.refuse(first, allowed)
+
+
+def _cost(found: Sequence[Misfit]) -> int:
+    weights = {"rank": 1, "dtype": 100, "quantization": 100, "other": 10_000}
+    return sum(weights[misfit.kind] for misfit in found)
