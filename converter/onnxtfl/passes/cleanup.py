@@ -53,3 +53,20 @@ def _value_key(value: Value) -> Hashable:
 
 def _attribute_key(value: Any) -> str:
     return str(value.key) if isinstance(value, TensorData) else repr(value)
+
+
+def remove_unreached(graph: Graph, stops: set[Value]) -> None:
+    """Remove nodes, whatever their effect, that no output depends on other than through `stops`."""
+    needed: set[Node] = set()
+    work = [v for v in graph.output_set() if v not in stops]
+    while work:
+        producer = work.pop().producer
+        if producer is not None and producer not in needed:
+            needed.add(producer)
+            work.extend(v for v in producer.operands if v is not None and v not in stops)
+    node = graph.last
+    while node is not None:
+        previous = node.previous
+        if node not in needed and not any(r.uses for r in node.results):
+            graph.remove(node)
+        node = previous

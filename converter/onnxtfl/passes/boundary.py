@@ -1,0 +1,117 @@
+"""The model's edge: which inputs and outputs it has, their shapes and names.
+
+::
+
+    cut at inputs [%h], outputs [%g]:   %h = A(%x); %g = B(%h); %y = C(%g)   ->   (%h) %g = B(%h)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from onnxtfl.errors import UsageError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.graph import Graph, Origin, Value
+from onnxtfl.ir.types import TensorType
+from onnxtfl.passes.cleanup import remove_unreached
+from onnxtfl.rewriting.lift import lift_node
+
+
+def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Fix the shapes of inputs (-1 leaves a size open); UsageError for an unknown input, another rank or size."""
+    inputs = {v.name: v for v in graph.inputs}
+    for name, shape in shapes.items():
+        value = inputs.get(name)
+        if value is None or not isinstance(value.type, TensorType):
+            known = ", ".join(str(v.name) for v in graph.inputs) or "none"
+            raise UsageError(f"there is no input {name!r} to set the shape of", hint=f"the inputs are: {known}")
+        given = value.type.shape
+        if given is not None and len(given) != len(shape):
+            raise UsageError(f"input {name!r} has rank {len(given)}, not {len(shape)}", type_=value.type)
+        for have, want in zip(given or shape, shape, strict=True):
+            if isinstance(have, int) and want not in (-1, have):
+                raise UsageError(f"input {name!r} has a fixed size {have} where {want} is asked for", type_=value.type)
+        old = given or tuple(fresh() for _ in shape)
+        value.type = value.type.with_shape(tuple(d if w == -1 else w for d, w in zip(old, shape, strict=True)))
+
+
+def cut(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> list[str] | None:
+    """Keep only what lies between the tensors named; returns the new outputs' names, None where they stay.
+
+    The type of a tensor that becomes an input is the file's where it says one, else it is found by lifting what
+    stands before. UsageError for names that do not exist.
+    """
+    if outputs:
+        found = _named(graph, outputs)
+        graph.outputs = [found[name] for name in outputs]
+        remove_unreached(graph, set(_named(graph, inputs).values()) if inputs else set())
+    if inputs:
+        _infer_up_to(graph, inputs)
+        _cut_inputs(graph, inputs)
+        remove_unreached(graph, set())
+    return list(outputs) if outputs else None
+
+
+def _cut_inputs(graph: Graph, names: Sequence[str]) -> None:
+    old = list(graph.inputs)
+    found = _named(graph, names)
+    graph.inputs = []
+    for name in names:
+        value = found[name]
+        if value in old:
+            graph.inputs.append(value)
+            continue
+        new = graph.add_input(value.type, name)
+        new.origin = Origin(name)
+        value.name = None
+        graph.substitute(value, new)
+    remove_unreached(graph, set())
+    lost = [v for v in old if v not in graph.inputs and v.uses]
+    if lost:
+        raise UsageError(f"the outputs still need the input {lost[0].name!r}", hint="name it under --inputs too")
+
+
+def _infer_up_to(graph: Graph, names: Sequence[str]) -> None:
+    """Lift nodes until all named values have types."""
+    for node in graph.nodes:
+        if all(isinstance(v.type, TensorType) for v in _named(graph, names).values()):
+            return
+        lift_node(graph, node)
+
+
+def _named(graph: Graph, names: Sequence[str]) -> dict[str, Value]:
+    known = {v.name: v for v in _values(graph) if v.name}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"there is no tensor {name!r} to cut at")
+    return {name: known[name] for name in names}
+
+
+def _values(graph: Graph) -> Iterator[Value]:
+    yield from graph.inputs
+    for node in graph.nodes:
+        yield from node.results
+
+
+def separate_outputs(graph: Graph) -> None:
+    """Give each output a value of its own: an input, a constant or another output is copied."""
+    builder = Builder(graph)
+    taken: set[Value] = set(graph.inputs)
+    for i, value in enumerate(graph.outputs):
+        if value in taken or value.is_constant:
+            graph.outputs[i] = builder(ops.Copy, value)
+        taken.add(graph.outputs[i])
+
+
+def keep_names(graph: Graph) -> None:
+    """Let outputs have the names that the source gave them, and nobody else."""
+    names: list[str] = graph.metadata["output_names"]
+    boundary = {v.name for v in graph.inputs} | set(names)
+    outside = set(graph.inputs)
+    for value in _values(graph):
+        if value.name in boundary and value not in outside:
+            value.name = None
+    for value, name in zip(graph.outputs, names, strict=True):
+        value.name = name

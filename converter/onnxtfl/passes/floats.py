@@ -1,0 +1,114 @@
+"""Float types that the target computes in another.
+
+::
+
+    %y: float64 = Add(%x: float64, %c)     ->     %y: float32 = Add(%x: float32, %c')
+
+    %y: float16 = MatMul(%x: float16, %w)  ->     %v = Convert(%w) float32; %u = Convert(%x) float32
+                                                  %y = Convert(MatMul(%u, %v)) float16
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.types import DType, TensorType
+
+_NARROW = {DType.FLOAT64: DType.FLOAT32, DType.COMPLEX128: DType.COMPLEX64}
+_HALF = {DType.FLOAT16: DType.FLOAT32, DType.BFLOAT16: DType.FLOAT32}
+_SMALL = 256
+"""Elements up to which a half-precision constant is stored as float32 at once."""
+
+
+def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
+    """Compute everything that is float64 in float32, inputs and outputs too; UnsupportedError in mode "error"."""
+    for value in graph.inputs:
+        _narrow_value(value, mode)
+    for node in graph.nodes:
+        for i, operand in enumerate(node.operands):
+            if operand is not None and operand.data is not None and operand.data.dtype in _NARROW:
+                node.set_operand(i, constant(operand.data.cast(_NARROW[operand.data.dtype])))
+        node.attributes = {k: _replaced(v, _NARROW) for k, v in node.attributes.items()}
+        for result in node.results:
+            _narrow_value(result, mode)
+        for inner in node.subgraphs():
+            narrow_float64(inner, mode)
+    graph.outputs = [_narrow_constant(v) for v in graph.outputs]
+
+
+def _narrow_value(value: Value, mode: str) -> None:
+    if isinstance(value.type, TensorType) and value.type.dtype in _NARROW:
+        if mode == "error":
+            raise UnsupportedError("is float64", node=value.name, type_=value.type, hint="--float64 narrow computes in float32")
+        value.type = value.type.with_dtype(_NARROW[value.type.dtype])
+
+
+def _narrow_constant(value: Value) -> Value:
+    if value.data is not None and value.data.dtype in _NARROW:
+        return constant(value.data.cast(_NARROW[value.data.dtype]))
+    return value
+
+
+def _replaced(attribute: object, table: dict[DType, DType]) -> object:
+    return table.get(attribute, attribute) if isinstance(attribute, DType) else attribute
+
+
+def compute_in_float32(graph: Graph) -> None:
+    """Compute float16 and bfloat16 in float32; inputs, outputs and weights keep their type behind a Convert."""
+    if not _any_half(graph):
+        return
+    widened = _Widening(graph)
+    for node in list(graph.nodes):
+        widened.node(node)
+    widened.boundary()
+
+
+def _any_half(graph: Graph) -> bool:
+    values = [*graph.inputs, *(r for n in graph.nodes for r in n.results)]
+    return any(_is_half(v) for v in values) or any(_is_half(v) for n in graph.nodes for v in n.operands)
+
+
+def _is_half(value: Value | None) -> bool:
+    return value is not None and isinstance(value.type, TensorType) and value.type.dtype in _HALF
+
+
+class _Widening:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.inputs = {v: v.dtype for v in graph.inputs if _is_half(v)}
+        self.outputs = [v.dtype if _is_half(v) else None for v in graph.outputs]
+        self.wide: dict[object, Value] = {}
+
+    def node(self, node: Node) -> None:
+        for i, operand in enumerate(node.operands):
+            if operand is not None and (operand in self.inputs or (operand.is_constant and _is_half(operand))):
+                node.set_operand(i, self._widened(operand))
+        node.attributes = {k: _replaced(v, _HALF) for k, v in node.attributes.items()}
+        for result in node.results:
+            if _is_half(result):
+                result.type = result.tensor_type.with_dtype(DType.FLOAT32)
+
+    def boundary(self) -> None:
+        """Give outputs the type they had."""
+        for i, dtype in enumerate(self.outputs):
+            value = self.graph.outputs[i]
+            if dtype is None or value.is_constant or value in self.inputs:
+                continue
+            self.graph.outputs[i] = Builder(self.graph)(ops.Convert, value, dtype=dtype)
+            self.graph.outputs[i].name, value.name = value.name, None
+            self.graph.outputs[i].origin = value.origin
+
+    def _widened(self, value: Value) -> Value:
+        key = value if value.data is None else value.data.key
+        if key not in self.wide:
+            self.wide[key] = self._convert(value)
+        return self.wide[key]
+
+    def _convert(self, value: Value) -> Value:
+        if value.data is not None and (value.data.size <= _SMALL or value.data.dtype is not DType.FLOAT16):
+            return constant(value.data.cast(DType.FLOAT32))
+        return Builder(self.graph, self.graph.first)(ops.Convert, value, dtype=DType.FLOAT32)

@@ -1,0 +1,40 @@
+"""Fused activations, tfl to tfl.
+
+::
+
+    %a = tfl.CONV_2D(%x, %w, %b) fused_activation_function="NONE"
+    %y = tfl.RELU6(%a)
+      ->
+    %y = tfl.CONV_2D(%x, %w, %b) fused_activation_function="RELU6"
+"""
+
+from __future__ import annotations
+
+from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.patterns import single_use
+from onnxtfl.targets.tflite import fused_activation_of
+
+FIELD = "fused_activation_function"
+
+
+def fuse_activations(graph: Graph) -> None:
+    """Fold each activation into the node that makes its operand, where that op has a place for it."""
+    for node in graph.nodes:
+        name = fused_activation_of(node.op.name.partition(".")[2])
+        if name is not None and _fusable(graph, node):
+            producer = node.operand(0).producer
+            assert producer is not None
+            producer.attributes[FIELD] = name
+            producer.result.origin = producer.result.name = None
+            graph.replace(node, producer.results)
+        for inner in node.subgraphs():
+            fuse_activations(inner)
+
+
+def _fusable(graph: Graph, node: Node) -> bool:
+    value = node.operand(0)
+    producer = value.producer
+    if producer is None or producer.attributes.get(FIELD) != "NONE" or not single_use(value, graph):
+        return False
+    return isinstance(value.type, TensorType) and value.type.dtype.is_float and value.type.quantization is None

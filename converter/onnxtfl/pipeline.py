@@ -1,0 +1,162 @@
+"""The two ways through the house: ONNX to TFLite, and TFLite to ONNX.
+
+read -> lift -> canonicalize, fold, fuse -> legalize -> layout -> cleanup -> lower -> write
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+from onnxtfl.formats.onnx import reader as onnx_reader, writer as onnx_writer
+from onnxtfl.formats.tflite import reader as tflite_reader, writer as tflite_writer
+from onnxtfl.ir.dims import reset_fresh
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.verify import verify
+from onnxtfl.passes import simplify
+from onnxtfl.passes.boundary import cut, keep_names, set_input_shapes
+from onnxtfl.passes.cleanup import merge_equal, remove_dead
+from onnxtfl.passes.floats import compute_in_float32, narrow_float64
+from onnxtfl.passes.fold import fold
+from onnxtfl.passes.fuse_activations import fuse_activations
+from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.rewriting.legalize import accepted, legalize
+from onnxtfl.rewriting.lift import lift, op_name
+from onnxtfl.rewriting.lower import LoweringTarget, lower
+from onnxtfl.rewriting.selection import OnnxSelection, TflSelection
+from onnxtfl.targets.onnxruntime import OnnxTarget
+from onnxtfl.targets.tflite import TfliteTarget
+
+if TYPE_CHECKING:
+    import onnx
+
+Source = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to convert.
+
+    `input_shapes`: input name -> sizes (-1 stays open). `io_layout`: whether inputs and outputs keep the source's
+    axes. `float64`: "narrow" computes in float32, "error" refuses. `min_runtime`: the oldest runtime that has to run
+    the result. `inputs`, `outputs`: names of tensors to cut the model at. `opset`: the ONNX opset to write.
+    """
+
+    input_shapes: Mapping[str, Sequence[int]] | None = None
+    io_layout: Literal["source", "channels-last"] = "source"
+    float64: Literal["narrow", "error"] = "narrow"
+    min_runtime: str = "2.14"
+    inputs: Sequence[str] | None = None
+    outputs: Sequence[str] | None = None
+    opset: int = 21
+    on_progress: Progress | None = field(default=None, compare=False)
+    debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
+
+    def step(self, name: str, graph: Graph | None = None) -> None:
+        """Say what comes next; in debug runs hold the graph against the verifier."""
+        if self.on_progress is not None:
+            self.on_progress(name)
+        if self.debug and graph is not None:
+            verify(graph, f"before {name}")
+
+
+@dataclass
+class Report:
+    """What a conversion read and wrote: (name, dtype, shape) of inputs and outputs, ops by name, before and after."""
+
+    inputs: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
+    outputs: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
+    ops_before: dict[str, int] = field(default_factory=dict)
+    ops_after: dict[str, int] = field(default_factory=dict)
+
+
+def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
+    """Convert an ONNX model and write the .tflite to `out`, a seekable binary file.
+
+    Raises OnnxtflError (InvalidModelError, UnsupportedError, ...) naming the place; `out` is then worth nothing.
+    """
+    reset_fresh()
+    options.step("read")
+    graph = onnx_reader.read(model)
+    report = Report(ops_before=count_ops(graph))
+    graph = lifted(graph, options)
+    target = TflSelection(TfliteTarget(options.min_runtime))
+    compute_in_float32(graph)
+    to_target(graph, target, options, channels_last=True)
+    fuse_activations(graph)
+    return _finish(graph, report, options, lambda: tflite_writer.write(graph, out))
+
+
+def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
+    """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for the other way."""
+    reset_fresh()
+    options.step("read")
+    graph = tflite_reader.read(model)
+    report = Report(ops_before=count_ops(graph))
+    graph = lifted(graph, options)
+    target = OnnxSelection(OnnxTarget(options.opset))
+    to_target(graph, target, options, channels_last=False)
+    return _finish(graph, report, options, lambda: onnx_writer.write(graph, out, opset=options.opset))
+
+
+def lifted(graph: Graph, options: Options) -> Graph:
+    """From a file's ops to neutral ones, cut and with shapes as the options say."""
+    names = [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
+    set_input_shapes(graph, options.input_shapes or {})
+    cut_names = cut(graph, options.inputs, options.outputs)
+    graph.metadata["output_names"] = cut_names or names
+    options.step("lift")
+    lift(graph)
+    remove_dead(graph)
+    narrow_float64(graph, options.float64)
+    return graph
+
+
+def to_target(graph: Graph, target: TflSelection | OnnxSelection, options: Options, *, channels_last: bool) -> None:
+    """From neutral ops to those of the target."""
+    options.step("simplify", graph)
+    simplify(graph, target)
+    options.step("legalize", graph)
+    legalize(graph, target)
+    options.step("layout", graph)
+    fold(graph)
+    merge_equal(graph)
+    remove_dead(graph)
+    takes = lambda node: accepted(node, target) is not None  # noqa: E731
+    assign_layouts(graph, takes, channels_last=channels_last, io_layout=options.io_layout)
+    options.step("cleanup", graph)
+    fold(graph)
+    merge_equal(graph)
+    remove_dead(graph)
+    options.step("lower", graph)
+    lower(graph, target)
+
+
+def _finish(graph: Graph, report: Report, options: Options, write: Callable[[], None]) -> Report:
+    keep_names(graph)
+    options.step("write")
+    write()
+    report.ops_after = count_ops(graph)
+    report.inputs = [_describe(v.name, v.type) for v in graph.inputs]
+    report.outputs = [_describe(v.name, v.type) for v in graph.outputs]
+    return report
+
+
+def _describe(name: str | None, type_: object) -> tuple[str, str, tuple[str, ...]]:
+    from onnxtfl.ir.types import TensorType
+
+    if isinstance(type_, TensorType):
+        return name or "", type_.storage.value, tuple(str(d) for d in type_.shape or ())
+    return name or "", str(type_), ()
+
+
+def count_ops(graph: Graph) -> dict[str, int]:
+    """How often each op stands in the graph and its subgraphs, the most frequent first."""
+    return dict(Counter(op_name(node) for node in graph.walk()).most_common())
+
+
+__all__ = ["LoweringTarget", "Options", "Report", "count_ops", "lifted", "onnx_to_tflite", "tflite_to_onnx", "to_target"]
