@@ -1,0 +1,94 @@
+"""Who may know whom: the arrows between the rooms of the package, read from the imports in the sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_API = "the public API"
+_KNOWS = {
+    "errors": set(),
+    "ir": set(),
+    "formats": {"ir"},
+    "rewriting": {"ir"},
+    "runtimes": {"ir"},
+    "schemas": set(),
+    "targets": {"ir", "schemas"},
+    "passes": {"ir", "rewriting", "targets"},
+    "mappings": {"ir", "rewriting", "targets"},
+    "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
+    "checking": {"ir", "runtimes", "pipeline"},
+    "cli": {_API},
+    _API: {"pipeline", "checking"},
+}
+_FOLDERS = {"": ROOT / "converter" / "onnxtfl", "mappings": ROOT / "mappings", "schemas": ROOT / "schemas"}
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    """Each module's dotted name inside onnxtfl, with its file; a package's own file has the package's name."""
+    for inside, folder in _FOLDERS.items():
+        for path in folder.rglob("*.py"):
+            parts = [inside, *path.relative_to(folder).with_suffix("").parts]
+            yield ".".join(part for part in parts if part and part != "__init__"), path
+
+
+_MODULES = dict(_modules())
+
+
+def _room(module: str) -> str:
+    return module.partition(".")[0] or _API
+
+
+def _imports(name: str, path: Path) -> Iterator[str]:
+    """Dotted names, inside onnxtfl, of what a module imports from the package."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found = _from(name, path, node)
+        else:
+            continue
+        for target in found:
+            if target == "onnxtfl" or target.startswith("onnxtfl."):
+                yield target.removeprefix("onnxtfl").removeprefix(".")
+
+
+def _from(name: str, path: Path, node: ast.ImportFrom) -> list[str]:
+    base = node.module or ""
+    if node.level:
+        parts = ["onnxtfl", *name.split(".")] if name else ["onnxtfl"]
+        kept = parts[: len(parts) - node.level + (path.stem == "__init__")]
+        base = ".".join([*kept, base]).rstrip(".")
+    inside = base.removeprefix("onnxtfl").removeprefix(".")
+    joined = [f"{inside}.{alias.name}".lstrip(".") for alias in node.names]
+    return [f"onnxtfl.{full}" if base.startswith("onnxtfl") and full in _MODULES else base for full in joined]
+
+
+@pytest.mark.parametrize("name", sorted(_MODULES), ids=lambda name: name or "onnxtfl")
+def test_arrows(name: str) -> None:
+    room = _room(name)
+    allowed = _KNOWS[room] | {room, "errors"}
+    known = {_room(target): target for target in _imports(name, _MODULES[name])}
+    assert not {other: target for other, target in known.items() if other not in allowed}
+
+
+def test_every_room_has_its_arrows() -> None:
+    assert {_room(name) for name in _MODULES} <= set(_KNOWS)
+
+
+def test_mapping_modules_are_not_imported_by_name() -> None:
+    outside = {name: path for name, path in _MODULES.items() if _room(name) != "mappings"}
+    found = {name for name, path in outside.items() if any(_room(t) == "mappings" for t in _imports(name, path))}
+    assert not found
+
+
+@pytest.mark.parametrize("name", sorted(_MODULES), ids=lambda name: name or "onnxtfl")
+def test_a_file_is_one_room(name: str) -> None:
+    source = _MODULES[name].read_text(encoding="utf-8")
+    assert source.count("\n") < 500
+    functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)]
+    assert not {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno - f.lineno >= 60}
