@@ -1,0 +1,113 @@
+"""Ops that write by index: ScatterND ScatterElements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops.permutations import moved, rank_of
+from onnxtfl.ir.shapes import normalize_axis, same_type
+from onnxtfl.ir.types import Type
+
+__all__ = ["ScatterElements", "ScatterND"]
+
+KINDS = ("none", "add", "mul", "max", "min")
+_AT: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+class _Scatter(Op, register=False):
+    """What both share: `kind` says how an update joins what stands there ("none": it takes its place).
+
+    Where two updates of kind "none" meet, either may stand. Indices lie in [0, n).
+    """
+
+    operands = (Operand("input"), Operand("indices", INTEGERS), Operand("updates"))
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, updates = node.operand(0).tensor_type, node.operand(2).tensor_type
+        if x.dtype is not updates.dtype:
+            raise TypeError("updates have another element type")
+        if node.attr("kind") not in KINDS:
+            raise ValueError(f"kind {node.attr('kind')}")
+        cls.check(node)
+        return [same_type(x, x.shape)]
+
+    @classmethod
+    def check(cls, node: Node) -> None:
+        """ValueError where the operands' ranks do not fit."""
+
+
+def _written(x: Array, place: tuple[Array, ...], updates: Array, kind: str) -> Array:
+    if kind == "none":
+        result = x.copy()
+        result[place] = updates
+        return result
+    if x.dtype == bool:
+        kind = {"add": "max", "mul": "min"}.get(kind, kind)
+    small = x.dtype.kind not in "iub" and x.dtype.itemsize < 4
+    result = x.astype(np.float32) if small else x.copy()
+    _AT[kind].at(result, place, updates.astype(result.dtype))
+    return result.astype(x.dtype)
+
+
+class ScatterND(_Scatter):
+    """input with input[indices[i...]] joined by updates[i...]; the last axis of `indices` holds positions of the first
+    axes. Source: ONNX ScatterND; neutral-ops 3.108 is XLA's and wider.
+    """
+
+    defaults = {"kind": "none"}
+    core = True
+
+    @classmethod
+    def check(cls, node: Node) -> None:
+        rank, shape = rank_of(node.operand(0).type), node.operand(1).tensor_type.shape
+        if shape == ():
+            raise ValueError("indices of rank 0")
+        if rank is None or shape is None or not isinstance(shape[-1], int):
+            return
+        if shape[-1] > rank or rank_of(node.operand(2).type) not in (None, len(shape) - 1 + rank - shape[-1]):
+            raise ValueError(f"indices of shape {shape} for rank {rank} and these updates")
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, indices, updates = operands
+        assert x is not None and indices is not None and updates is not None
+        return _written(x, tuple(np.moveaxis(indices.astype(np.int64), -1, 0)), updates, attributes["kind"])
+
+
+class ScatterElements(_Scatter):
+    """input with input[..., indices[..., i, ...], ...] joined by updates[..., i, ...], the index at `axis`.
+
+    Source: ONNX ScatterElements.
+    """
+
+    defaults = {"axis": 0, "kind": "none"}
+    core = True
+
+    @classmethod
+    def check(cls, node: Node) -> None:
+        ranks = {rank_of(node.operand(i).type) for i in range(3)} - {None}
+        if len(ranks) > 1:
+            raise ValueError("operands differ in rank")
+        for rank in ranks:
+            normalize_axis(node.attr("axis"), rank or 0)
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, indices, updates = operands
+        assert x is not None and indices is not None and updates is not None
+        place: list[Array] = list(np.indices(indices.shape, sparse=True))
+        place[normalize_axis(attributes["axis"], x.ndim)] = indices.astype(np.int64)
+        return _written(x, tuple(place), updates, attributes["kind"])
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        if any(rank_of(v.type) != len(permutation) for v in node.operands if v is not None):
+            return None
+        return Relabeled((permutation,) * 3, (permutation,), {"axis": moved(node.attr("axis"), permutation)})
