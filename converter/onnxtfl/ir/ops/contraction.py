@@ -1,1 +1,226 @@
-"""Written by its family."""
+"""Sums of products over axes: DotGeneral and DotGeneralBias (convolution.py has the convolutions).
+
+Layout is data: which axis is batching, contracting or free stands in the attributes, so a transposed operand is only
+renumbered. Source: neutral-ops 3.38, 3.39; XLA operation semantics (DotGeneral).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
+from onnxtfl.ir.types import TensorType
+
+__all__ = ["DotGeneral", "DotGeneralBias"]
+
+Attributes = Mapping[str, Any]
+
+
+class DotGeneral(Op):
+    """Sum of products over the contracting dimensions, apart for each index of the batching ones.
+
+    The result has the batching axes (in the order of the attribute), then lhs's free axes, then rhs's;
+    `output_permutation` (added) permutes that result, empty for as it is. Operands of one numeric dtype; integers wrap,
+    floats under 32 bits are summed in float32. Source: neutral-ops 3.38.
+    """
+
+    core = True
+    operands: ClassVar[tuple[Operand, ...]] = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC))
+    defaults: ClassVar[Attributes] = {
+        "lhs_batching_dimensions": (),
+        "rhs_batching_dimensions": (),
+        "lhs_contracting_dimensions": REQUIRED,
+        "rhs_contracting_dimensions": REQUIRED,
+        "output_permutation": (),
+    }
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        lhs, rhs = node.operand(0).tensor_type, node.operand(1).tensor_type
+        if lhs.dtype is not rhs.dtype:
+            raise TypeError(f"operands of {lhs.dtype.value} and {rhs.dtype.value}")
+        if lhs.shape is None or rhs.shape is None:
+            return [TensorType(lhs.dtype, None)]
+        roles = DotRoles.of(node)
+        batch = [_agree(lhs.shape[i], rhs.shape[j]) for i, j in zip(roles.lhs_batch, roles.rhs_batch, strict=True)]
+        for i, j in zip(roles.lhs_contract, roles.rhs_contract, strict=True):
+            _agree(lhs.shape[i], rhs.shape[j])
+        natural = (*batch, *(lhs.shape[i] for i in roles.lhs_free), *(rhs.shape[j] for j in roles.rhs_free))
+        order = node.attr("output_permutation") or range(len(natural))
+        return [TensorType(lhs.dtype, tuple(natural[p] for p in order))]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        lhs, rhs = operands[:2]
+        assert lhs is not None and rhs is not None
+        roles = DotRoles(attributes, lhs.ndim, rhs.ndim)
+        a = computing(lhs).transpose(*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contract)
+        b = computing(rhs).transpose(*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free)
+        batch = a.shape[: len(roles.lhs_batch)]
+        free, tail = (lhs.shape[i] for i in roles.lhs_free), [rhs.shape[j] for j in roles.rhs_free]
+        depth, width = math.prod(lhs.shape[i] for i in roles.lhs_contract), math.prod(tail)
+        rows = [*free]
+        product = np.matmul(a.reshape(*batch, math.prod(rows), depth), b.reshape(*batch, depth, width))
+        result = product.reshape(*batch, *rows, *tail)
+        if attributes["output_permutation"]:
+            result = result.transpose(attributes["output_permutation"])
+        return np.asarray(result, lhs.dtype)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """Any permutation is a renumbering: the result follows the order of an operand's free axes, or, for the result
+        itself, `output_permutation` changes. What kernels take of these, `offers` says.
+        """
+        if index == -1:
+            return _relabel_result(node, permutation)
+        return _relabel_operand(node, index, permutation)
+
+    @classmethod
+    def offers(cls, node: Node) -> Iterator[Relabeled]:
+        """Every labelling of a batched matmul that kernels take; none for a node of another form.
+
+        Kernels transpose the last two axes of an operand by a flag, give the transposed result by swapping the
+        operands, and take the batch axes in any order that all three share.
+        """
+        roles = DotRoles.of(node)
+        if not roles.is_batch_matmul:
+            return
+        count = len(roles.lhs_batch)
+        orders = itertools.permutations(range(count)) if count <= 3 else [tuple(range(count))]
+        for order in orders:
+            for flips in itertools.product((False, True), repeat=3):
+                yield _matmul_labels(node, order, flips)
+
+
+class DotGeneralBias(DotGeneral):
+    """DotGeneral, plus a bias for each index of the last natural axis (rhs's last free one).
+
+    Source: neutral-ops 3.39. Not core: recognised for targets whose matmul adds a bias.
+    """
+
+    core = False
+    operands = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC), Operand("bias", NUMERIC))
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        bias = operands[2]
+        assert bias is not None
+        order = attributes["output_permutation"]
+        product = super().evaluate({**attributes, "output_permutation": ()}, *operands[:2])
+        result = (computing(product) + computing(bias)).astype(product.dtype)
+        return result.transpose(order) if order else result
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """As DotGeneral; the bias does not move, nor may the axis that it is added to."""
+        relabeled = None if index == 2 else super().relabel(node, index, permutation)
+        if relabeled is None or (index == 1 and len(DotRoles.of(node).rhs_free) > 1):
+            return None
+        return Relabeled((*relabeled.operands, None), relabeled.results, relabeled.attributes)
+
+    @classmethod
+    def offers(cls, node: Node) -> Iterator[Relabeled]:
+        """None: kernels with a bias take one form."""
+        return iter(())
+
+
+class DotRoles:
+    """The axes of a DotGeneral's operands by what they do."""
+
+    def __init__(self, attributes: Attributes, lhs_rank: int, rhs_rank: int) -> None:
+        self.lhs_batch, self.rhs_batch = _axes(attributes, "batching")
+        self.lhs_contract, self.rhs_contract = _axes(attributes, "contracting")
+        if len(self.lhs_batch) != len(self.rhs_batch) or len(self.lhs_contract) != len(self.rhs_contract):
+            raise ValueError("batching or contracting dimensions do not pair up")
+        self.lhs_free = _free(lhs_rank, self.lhs_batch + self.lhs_contract)
+        self.rhs_free = _free(rhs_rank, self.rhs_batch + self.rhs_contract)
+
+    @classmethod
+    def of(cls, node: Node) -> DotRoles:
+        """The roles in `node`, whose operands' ranks have to be known."""
+        return cls(attributes_of(node), node.operand(0).rank, node.operand(1).rank)
+
+    @property
+    def is_batch_matmul(self) -> bool:
+        """Whether each operand is [batch..., two axes]: batch axes in order, one free and one contracting axis."""
+        front = tuple(range(len(self.lhs_batch)))
+        ones = len(self.lhs_contract) == len(self.lhs_free) == len(self.rhs_free) == 1
+        return ones and self.lhs_batch == front == self.rhs_batch
+
+
+def _axes(attributes: Attributes, kind: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(attributes[f"lhs_{kind}_dimensions"]), tuple(attributes[f"rhs_{kind}_dimensions"])
+
+
+def _free(rank: int, taken: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(taken)) != len(taken) or any(not 0 <= a < rank for a in taken):
+        raise ValueError(f"dimensions {taken} of a tensor of rank {rank}")
+    return tuple(a for a in range(rank) if a not in taken)
+
+
+def _agree(a: Dim, b: Dim) -> Dim:
+    """The one size that two axes have to share; a known one where the other is symbolic."""
+    if isinstance(a, int) and isinstance(b, int) and a != b:
+        raise ValueError(f"sizes {a} and {b} differ")
+    return b if isinstance(b, int) else a
+
+
+def _relabel_operand(node: Node, index: int, permutation: Permutation) -> Relabeled:
+    """The batching axes of the other operand and of the result follow; so do the result's free axes of this operand."""
+    roles = DotRoles.of(node)
+    mine, other = (roles.rhs_batch, roles.lhs_batch) if index else (roles.lhs_batch, roles.rhs_batch)
+    batch = [mine.index(a) for a in permutation if a in mine]
+    labels: list[Sequence[int]] = [permutation, _shuffled(node.operand(1 - index).rank, other, batch)]
+    lhs, rhs = reversed(labels) if index else labels
+    changed = {
+        "lhs_batching_dimensions": renumbered(tuple(roles.lhs_batch[q] for q in batch), lhs),
+        "rhs_batching_dimensions": renumbered(tuple(roles.rhs_batch[q] for q in batch), rhs),
+        "lhs_contracting_dimensions": renumbered(roles.lhs_contract, lhs),
+        "rhs_contracting_dimensions": renumbered(roles.rhs_contract, rhs),
+    }
+    free = roles.rhs_free if index else roles.lhs_free
+    start = len(batch) + (len(roles.lhs_free) if index else 0)
+    order = [*batch, *range(len(batch), len(batch) + len(roles.lhs_free) + len(roles.rhs_free))]
+    order[start : start + len(free)] = [start + free.index(a) for a in permutation if a in free]
+    before = node.attr("output_permutation")
+    if before:  # the natural result changes, the output permutation puts it back
+        changed["output_permutation"] = unless_identity([order.index(p) for p in before]) or ()
+        order = list(range(len(order)))
+    return Relabeled((unless_identity(lhs), unless_identity(rhs)), (unless_identity(order),), changed)
+
+
+def _shuffled(rank: int, axes: Sequence[int], order: Sequence[int]) -> list[int]:
+    """The label of `rank` axes that puts `axes` into `order` among themselves, where they stand."""
+    label = list(range(rank))
+    for place, which in zip(sorted(axes), order, strict=True):
+        label[place] = axes[which]
+    return label
+
+
+def _relabel_result(node: Node, permutation: Permutation) -> Relabeled:
+    before = node.attr("output_permutation") or tuple(range(len(permutation)))
+    after = unless_identity([before[p] for p in permutation])
+    return Relabeled((None, None), (unless_identity(permutation),), {"output_permutation": after or ()})
+
+
+def _matmul_labels(node: Node, order: Sequence[int], flips: Sequence[bool]) -> Relabeled:
+    """The labelling with the batch axes in `order` and the last two axes of lhs, rhs or result swapped."""
+    count = len(order)
+    lhs, rhs, result = ((*order, *((count + 1, count) if flip else (count, count + 1))) for flip in flips)
+    before = node.attr("output_permutation")
+    swapped = (bool(before) and before[-1] == count) != flips[2]
+    attributes = {
+        "lhs_contracting_dimensions": renumbered(node.attr("lhs_contracting_dimensions"), lhs),
+        "rhs_contracting_dimensions": renumbered(node.attr("rhs_contracting_dimensions"), rhs),
+        "output_permutation": (*range(count), count + 1, count) if swapped else (),
+    }
+    return Relabeled((unless_identity(lhs), unless_identity(rhs)), (unless_identity(result),), attributes)

@@ -1,1 +1,66 @@
-"""Written by its family."""
+"""Normalization over a batch's statistics that are given (BatchNormInference) or computed (layer, instance, group)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import FLOATS, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
+from onnxtfl.ir.types import TensorType
+
+__all__ = ["BatchNormInference"]
+
+Attributes = Mapping[str, Any]
+
+
+class BatchNormInference(Op):
+    """output = (input - mean) / sqrt(variance + epsilon) * scale + bias, each a vector along `feature_index`.
+
+    The vectors may be of another float type than the input (ONNX BatchNormalization-15). Source: neutral-ops 3.14.
+    """
+
+    core = True
+    operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias", "mean", "variance"))
+    defaults: ClassVar[Attributes] = {"epsilon": 1e-5, "feature_index": REQUIRED}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        x, axis = node.operand(0).tensor_type, node.attr("feature_index")
+        if x.shape is not None and not 0 <= axis < len(x.shape):
+            raise ValueError(f"feature axis {axis} of a tensor of rank {len(x.shape)}")
+        for i in range(1, 5):
+            vector = node.operand(i).tensor_type.shape
+            if vector is not None and len(vector) != 1:
+                raise ValueError(f"{cls.operands[i].name} of shape {vector}")
+            if vector and x.shape and isinstance(vector[0], int) and isinstance(x.shape[axis], int):
+                _same(vector[0], x.shape[axis], cls.operands[i].name)
+        return [TensorType(x.dtype, x.shape)]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        given = [computing(v) for v in operands if v is not None]
+        x = given[0]
+        shape = [-1 if a == attributes["feature_index"] else 1 for a in range(x.ndim)]
+        scale, bias, mean, variance = (v.reshape(shape) for v in given[1:])
+        result = (x - mean) / np.sqrt(variance + np.asarray(attributes["epsilon"], variance.dtype)) * scale + bias
+        assert operands[0] is not None
+        return np.asarray(result, operands[0].dtype)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """The input and the result move together; the vectors have one axis."""
+        if index > 0:
+            return None
+        moved = unless_identity(permutation)
+        attributes = {"feature_index": renumbered(node.attr("feature_index"), permutation)}
+        return Relabeled((moved, None, None, None, None), (moved,), attributes)
+
+
+def _same(a: int, b: int, name: str) -> None:
+    if a != b:
+        raise ValueError(f"{name} of {a} for {b} features")

@@ -1,1 +1,167 @@
-"""Written by its family."""
+"""Pooling: a window slides over the spatial axes `dims`, every other axis stays as it is.
+
+`padding` and `auto_pad` as in :mod:`onnxtfl.ir.ops.spatial`. Which axes are spatial is data, so a transposed operand is
+only renumbered. Source: neutral-ops 3.12, 3.77; ONNX AveragePool, MaxPool.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.ops.spatial import Window, computing, pad_spatial, renumbered, unless_identity
+from onnxtfl.ir.types import DType, TensorType
+
+__all__ = ["AveragePool", "MaxPool"]
+
+Attributes = Mapping[str, Any]
+_DEFAULTS: Attributes = {
+    "dims": REQUIRED,
+    "kernel_shape": REQUIRED,
+    "strides": REQUIRED,
+    "padding": REQUIRED,
+    "dilations": REQUIRED,
+    "auto_pad": "NOTSET",
+    "ceil_mode": False,
+}
+
+
+def pool_window(attributes: Attributes) -> Window:
+    """The window that a pool's attributes describe."""
+    shape, strides, dilations, padding = (
+        tuple(attributes[name]) for name in ("kernel_shape", "strides", "dilations", "padding")
+    )
+    return Window(shape, strides, dilations, padding, attributes["auto_pad"], bool(attributes["ceil_mode"]))
+
+
+class _Pool(Op, register=False):
+    """What the pools share."""
+
+    operands = (Operand("input", NUMERIC),)
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        x, attributes = node.operand(0).tensor_type, attributes_of(node)
+        window = pool_window(attributes)
+        if x.shape is None:
+            return [TensorType(x.dtype, None)]
+        dims = attributes["dims"]
+        if len(dims) != window.rank or any(not 0 <= d < len(x.shape) for d in dims):
+            raise ValueError(f"spatial axes {tuple(dims)} of a tensor of rank {len(x.shape)}")
+        shape = list(x.shape)
+        for axis, count in zip(dims, window.counts([x.shape[d] for d in dims]), strict=True):
+            shape[axis] = count
+        return [TensorType(x.dtype, tuple(shape))]
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """The result lies as the operand does; the spatial axes are renumbered."""
+        moved = unless_identity(permutation)
+        return Relabeled((moved,), (moved,), {"dims": renumbered(tuple(node.attr("dims")), permutation)})
+
+    @classmethod
+    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
+        """One axis, the spatial ones in order, then the others; or the spatial ones at the end."""
+        dims = tuple(node.attr("dims"))
+        others = [a for a in range(node.operand(0).rank) if a not in dims]
+        order = (*others[:1], *dims, *others[1:]) if channels_last else (*others, *dims)
+        return cls.relabel(node, 0, order)
+
+
+def _spatial_last(x: Array, dims: Sequence[int]) -> tuple[Array, list[int]]:
+    """`x` with the spatial axes at the end, and the permutation that leads back."""
+    order = [*(a for a in range(x.ndim) if a not in dims), *dims]
+    return x.transpose(order), [order.index(a) for a in range(x.ndim)]
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+class MaxPool(_Pool):
+    """The largest element that the window sees; padding is never the largest.
+
+    With `return_indices` a second result, int64: where in the flattened operand the (first) largest lies, in C order,
+    with `storage_order` 1 the spatial part in Fortran order. Source: neutral-ops 3.77, ONNX MaxPool-12.
+    """
+
+    core = True
+    results = (Operand("output", NUMERIC), Operand("indices", frozenset({DType.INT64}), optional=True))
+    defaults: ClassVar[Attributes] = {**_DEFAULTS, "return_indices": False, "storage_order": 0}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        (output,) = super().infer(node)
+        return [output, output.with_dtype(DType.INT64)] if node.attr("return_indices") else [output]
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """As for every pool; None where indices are asked for, which count along the axes as they are."""
+        return None if node.attr("return_indices") else super().relabel(node, index, permutation)
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array | tuple[Array, ...]:
+        assert operands[0] is not None
+        x, back = _spatial_last(operands[0], attributes["dims"])
+        window = pool_window(attributes)
+        stack = window.stack(x, _lowest(x.dtype))
+        best = stack.max(axis=-1).transpose(back)
+        if not attributes["return_indices"]:
+            return np.asarray(best)
+        numbers = _flat_numbers(operands[0].shape, attributes["dims"], attributes["storage_order"])
+        where = window.stack(_spatial_last(numbers, attributes["dims"])[0], 0)
+        chosen = np.take_along_axis(where, stack.argmax(axis=-1)[..., None], axis=-1)[..., 0]
+        return np.asarray(best), chosen.transpose(back)
+
+
+def _flat_numbers(shape: Sequence[int], dims: Sequence[int], storage_order: int) -> Array:
+    """The number of each element in the flattened tensor."""
+    numbers = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
+    if not storage_order:
+        return numbers
+    spatial = [shape[d] for d in dims]
+    local = np.arange(math.prod(spatial), dtype=np.int64).reshape(spatial, order="F")
+    base = numbers.reshape(*(n for a, n in enumerate(shape) if a not in dims), -1)[..., :1]
+    return (base.reshape(*base.shape[:-1], *[1] * len(dims)) + local).reshape(shape)
+
+
+class AveragePool(_Pool):
+    """The mean of the elements that the window sees; with `count_include_pad` padding counts as zeros.
+
+    What lies behind the padding (a last window of `ceil_mode`) never counts. Source: neutral-ops 3.12,
+    ONNX AveragePool-19.
+    """
+
+    core = True
+    operands = (Operand("input", FLOATS),)
+    defaults: ClassVar[Attributes] = {**_DEFAULTS, "count_include_pad": False}
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        assert operands[0] is not None
+        x, back = _spatial_last(computing(operands[0]), attributes["dims"])
+        window = pool_window(attributes)
+        total = window.stack(x, 0).sum(axis=-1)
+        sizes = x.shape[x.ndim - window.rank :]
+        counts = window_counts(window, sizes, attributes["count_include_pad"])
+        return np.asarray((total / counts.astype(x.dtype)).transpose(back), operands[0].dtype)
+
+
+def window_counts(window: Window, sizes: Sequence[int], include_padding: bool) -> Array:
+    """How many elements each position of an averaging window sees."""
+    explicit = window.explicit(sizes)
+    ones = pad_spatial(np.ones(sizes), explicit.padding, 1.0 if include_padding else 0.0)
+    shifted = Window(window.shape, window.strides, window.dilations, (0,) * (2 * window.rank), ceil=window.ceil)
+    needed = [max(0, n) for n in explicit.overhang(sizes)]
+    grown = pad_spatial(
+        ones, [*[0] * window.rank, *(max(0, n - a) for n, a in zip(needed, explicit.after, strict=True))], 0.0
+    )
+    counts = explicit.static_counts(sizes)
+    seen = np.stack([grown[shifted.seen(tap, counts)] for tap in window.taps()], axis=-1)
+    return np.asarray(seen.sum(axis=-1))

@@ -1,0 +1,269 @@
+"""Convolutions: Conv (with or without bias) and ConvTranspose.
+
+Layout is data: which axis is batch, feature or spatial stands in the attributes, so a transposed operand is only
+renumbered. Source: neutral-ops 3.28, 3.29; XLA operation semantics (ConvWithGeneralPadding); ONNX ConvTranspose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, Shape
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.ops.spatial import Window, computing, pad_spatial, renumbered, unless_identity
+from onnxtfl.ir.types import TensorType
+
+__all__ = ["Conv", "ConvTranspose"]
+
+Attributes = Mapping[str, Any]
+_DEFAULTS: Attributes = {
+    "input_batch_dimension": 0,
+    "input_feature_dimension": 1,
+    "input_spatial_dimensions": REQUIRED,
+    "kernel_input_feature_dimension": 1,
+    "kernel_output_feature_dimension": 0,
+    "kernel_spatial_dimensions": REQUIRED,
+    "output_batch_dimension": 0,
+    "output_feature_dimension": 1,
+    "output_spatial_dimensions": REQUIRED,
+    "window_strides": REQUIRED,
+    "padding": REQUIRED,
+    "rhs_dilation": REQUIRED,
+    "feature_group_count": 1,
+}
+
+
+class _Convolution(Op, register=False):
+    """What Conv and ConvTranspose share: dimension numbers, and how they are renumbered."""
+
+    operands = (Operand("input", NUMERIC), Operand("kernel", NUMERIC), Operand("bias", NUMERIC, optional=True))
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        x, w = node.operand(0).tensor_type, node.operand(1).tensor_type
+        if x.dtype is not w.dtype:
+            raise TypeError(f"input of {x.dtype.value}, kernel of {w.dtype.value}")
+        attributes = attributes_of(node)
+        rank = len(attributes["output_spatial_dimensions"])
+        if x.shape is None or w.shape is None:
+            return [TensorType(x.dtype, None)]
+        if len(x.shape) != rank + 2 or len(w.shape) != rank + 2:
+            raise ValueError(f"input of rank {len(x.shape)}, kernel of rank {len(w.shape)}, {rank} spatial axes")
+        return [TensorType(x.dtype, cls.output_shape(attributes, x.shape, w.shape))]
+
+    @classmethod
+    def output_shape(cls, attributes: Attributes, x: Shape, w: Shape) -> Shape:
+        """The shape of the result."""
+        raise NotImplementedError
+
+    @classmethod
+    def kernel_order(cls, node: Node, attributes: Attributes, channels_last: bool) -> Permutation:
+        """How a target's kernels want the kernel operand to lie."""
+        raise NotImplementedError
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """Renumbers: input and result move together, the kernel by itself, the bias has one axis."""
+        attributes = attributes_of(node)
+        if index == 2:
+            return None
+        if index == 1:
+            changed = _renumber(attributes, "kernel", permutation)
+            return Relabeled((None, unless_identity(permutation), None), (None,), changed)
+        order = [_roles(attributes, "input" if index == 0 else "output").index(p) for p in permutation]
+        return _relabeled(attributes, order, None)
+
+    @classmethod
+    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
+        """Input and result as batch, spatial, feature (or as in ONNX), the kernel as `kernel_order` says."""
+        attributes = attributes_of(node)
+        spatial = range(2, len(attributes["input_spatial_dimensions"]) + 2)
+        order = [0, *spatial, 1] if channels_last else [0, 1, *spatial]
+        return _relabeled(attributes, order, cls.kernel_order(node, attributes, channels_last))
+
+
+def _roles(attributes: Attributes, side: str) -> list[int]:
+    """Axes of the input or the output in the order batch, feature, spatial."""
+    batch, feature = attributes[f"{side}_batch_dimension"], attributes[f"{side}_feature_dimension"]
+    return [batch, feature, *attributes[f"{side}_spatial_dimensions"]]
+
+
+def _renumber(attributes: Attributes, side: str, permutation: Sequence[int]) -> dict[str, Any]:
+    names = [n for n in attributes if n.startswith(f"{side}_") and "dimension" in n]
+    return {n: renumbered(attributes[n], permutation) for n in names}
+
+
+def _relabeled(attributes: Attributes, order: Sequence[int], kernel: Permutation | None) -> Relabeled:
+    """Input and result with their roles (0 batch, 1 feature, 2.. spatial) in `order`."""
+    x, y = (tuple(_roles(attributes, side)[r] for r in order) for side in ("input", "output"))
+    changed = {**_renumber(attributes, "input", x), **_renumber(attributes, "output", y)}
+    if kernel is not None:
+        changed.update(_renumber(attributes, "kernel", kernel))
+    operands = (unless_identity(x), kernel and unless_identity(kernel), None)
+    return Relabeled(operands, (unless_identity(y),), changed)
+
+
+def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The spatial sizes of the tensor at `side` ("input", "kernel", "output")."""
+    return tuple(shape[a] for a in attributes[f"{side}_spatial_dimensions"])
+
+
+def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
+    """The window of a convolution; ValueError where the kernel's size is not known."""
+    shape = spatial_sizes(attributes, "kernel", kernel_shape)
+    if not all(isinstance(k, int) for k in shape):
+        raise ValueError("the size of the kernel is not known")
+    strides, dilations, padding = (attributes[n] for n in ("window_strides", "rhs_dilation", "padding"))
+    return Window(shape, tuple(strides), tuple(dilations), tuple(padding), attributes.get("auto_pad", "NOTSET"))
+
+
+def _placed(attributes: Attributes, batch: Dim, features: Dim, sizes: Sequence[Dim]) -> Shape:
+    shape: list[Dim] = [0] * (len(sizes) + 2)
+    for axis, size in zip(_roles(attributes, "output"), (batch, features, *sizes), strict=True):
+        shape[axis] = size
+    return tuple(shape)
+
+
+def is_depthwise(node: Node) -> bool:
+    """Whether each group of a Conv has one input feature, and there are several groups."""
+    groups = node.attr("feature_group_count")
+    return bool(groups > 1 and node.operand(0).shape[node.attr("input_feature_dimension")] == groups)
+
+
+class Conv(_Convolution):
+    """Convolution (cross-correlation) over n spatial axes, with an optional bias a feature (the spec's ConvBias).
+
+    `padding` and `auto_pad` as in :mod:`onnxtfl.ir.ops.spatial`, negative padding crops; group g of the input features
+    meets group g of the kernel's output features. Floats under 32 bits are summed in float32, integers wrap.
+    Source: neutral-ops 3.28, 3.29 (lhs_dilation is ConvTranspose, batch_group_count serves training only).
+    """
+
+    core = True
+    defaults: ClassVar[Attributes] = {**_DEFAULTS, "auto_pad": "NOTSET"}
+
+    @classmethod
+    def output_shape(cls, attributes: Attributes, x: Shape, w: Shape) -> Shape:
+        features, depth = x[attributes["input_feature_dimension"]], w[attributes["kernel_input_feature_dimension"]]
+        groups, out = attributes["feature_group_count"], w[attributes["kernel_output_feature_dimension"]]
+        if isinstance(features, int) and isinstance(depth, int) and features != depth * groups:
+            raise ValueError(f"{features} input features for {groups} groups of {depth}")
+        if isinstance(out, int) and out % groups:
+            raise ValueError(f"{out} output features for {groups} groups")
+        sizes = conv_window(attributes, w).counts(spatial_sizes(attributes, "input", x))
+        return _placed(attributes, x[attributes["input_batch_dimension"]], out, sizes)
+
+    @classmethod
+    def kernel_order(cls, node: Node, attributes: Attributes, channels_last: bool) -> Permutation:
+        """Output, spatial, input; a depthwise kernel input, spatial, output; over three axes spatial, input, output."""
+        spatial = tuple(attributes["kernel_spatial_dimensions"])
+        in_, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
+        if not channels_last:
+            return (out, in_, *spatial)
+        if len(spatial) == 3:
+            return (*spatial, in_, out)
+        return (in_, *spatial, out) if is_depthwise(node) else (out, *spatial, in_)
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, w, bias = (*operands, None)[:3]
+        assert x is not None and w is not None
+        image, kernel = _channels_first(attributes, x, w)
+        window, groups, depth = conv_window(attributes, w.shape), attributes["feature_group_count"], kernel.shape[1]
+        padded, counts = window.pad(image, 0)
+        result = np.zeros((groups, kernel.shape[0] // groups, image.shape[0], *counts), image.dtype)
+        for tap in window.taps():
+            seen = padded[window.seen(tap, counts)]
+            rows = _at(kernel, tap).reshape(groups, -1, depth)
+            for g in range(groups):
+                result[g] += np.tensordot(rows[g], seen[:, g * depth : (g + 1) * depth], ((1,), (1,)))
+        return _finish(attributes, result, bias, x.dtype)
+
+
+class ConvTranspose(_Convolution):
+    """The gradient of a convolution: each input element adds its multiple of the kernel to the output.
+
+    The full result has size stride * (n - 1) + span; `padding` crops it, `output_padding` grows its end. The kernel's
+    input feature axis meets the input's features; with groups, group g of it serves group g of the output.
+    Source: ONNX ConvTranspose-11 (added: the spec says it as a Conv with lhs_dilation).
+    """
+
+    core = True
+    defaults: ClassVar[Attributes] = {
+        **_DEFAULTS,
+        "kernel_input_feature_dimension": 0,
+        "kernel_output_feature_dimension": 1,
+        "output_padding": REQUIRED,
+    }
+
+    @classmethod
+    def output_shape(cls, attributes: Attributes, x: Shape, w: Shape) -> Shape:
+        features = w[attributes["kernel_output_feature_dimension"]] * attributes["feature_group_count"]
+        depth, has = w[attributes["kernel_input_feature_dimension"]], x[attributes["input_feature_dimension"]]
+        if isinstance(depth, int) and isinstance(has, int) and depth != has:
+            raise ValueError(f"{has} input features, kernel for {depth}")
+        sizes = transposed_sizes(attributes, spatial_sizes(attributes, "input", x), conv_window(attributes, w))
+        return _placed(attributes, x[attributes["input_batch_dimension"]], features, sizes)
+
+    @classmethod
+    def kernel_order(cls, node: Node, attributes: Attributes, channels_last: bool) -> Permutation:
+        """Output, spatial, input; over three axes spatial, output, input."""
+        spatial = tuple(attributes["kernel_spatial_dimensions"])
+        in_, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
+        if not channels_last:
+            return (in_, out, *spatial)
+        return (*spatial, out, in_) if len(spatial) == 3 else (out, *spatial, in_)
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, w, bias = (*operands, None)[:3]
+        assert x is not None and w is not None
+        image, kernel = _channels_first(attributes, x, w)
+        window, groups, sizes = conv_window(attributes, w.shape), attributes["feature_group_count"], image.shape[2:]
+        full = [s * (n - 1) + span for s, n, span in zip(window.strides, sizes, window.span, strict=True)]
+        result = np.zeros((groups, kernel.shape[0], image.shape[0], *full), image.dtype)
+        depth = image.shape[1] // groups
+        for tap in window.taps():
+            place, rows = window.seen(tap, sizes), _at(kernel, tap)
+            for g in range(groups):
+                part = slice(g * depth, (g + 1) * depth)
+                result[g][place] += np.tensordot(rows[:, part], image[:, part], ((1,), (1,)))
+        ends = [g - p for g, p in zip(attributes["output_padding"], window.after, strict=True)]
+        return _finish(attributes, pad_spatial(result, [*(-p for p in window.before), *ends], 0), bias, x.dtype)
+
+
+def transposed_sizes(attributes: Attributes, sizes: Sequence[Dim], window: Window) -> tuple[Dim, ...]:
+    """Spatial sizes of a ConvTranspose's result."""
+    grow = attributes["output_padding"]
+    return tuple(
+        window.strides[i] * (size - 1) + window.span[i] + grow[i] - window.before[i] - window.after[i]
+        for i, size in enumerate(sizes)
+    )
+
+
+def _channels_first(attributes: Attributes, x: Array, w: Array) -> tuple[Array, Array]:
+    """The input as batch, feature, spatial; the kernel as output feature, input feature, spatial."""
+    out, in_ = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
+    image = computing(x).transpose(_roles(attributes, "input"))
+    return image, computing(w).transpose(out, in_, *attributes["kernel_spatial_dimensions"])
+
+
+def _finish(attributes: Attributes, grouped: Array, bias: Array | None, dtype: Any) -> Array:
+    """[group, feature, batch, spatial...] plus bias, in the order of the output's dimension numbers."""
+    result = grouped.reshape(-1, *grouped.shape[2:])
+    if bias is not None:
+        result = result + computing(bias).reshape(-1, *[1] * (result.ndim - 1)).astype(result.dtype)
+    first = np.swapaxes(result, 0, 1)
+    roles = _roles(attributes, "output")
+    return first.transpose([roles.index(a) for a in range(first.ndim)]).astype(dtype)
+
+
+def _at(kernel: Array, tap: Sequence[int]) -> Array:
+    """The matrix of a kernel (spatial axes last) at one position of its window."""
+    index: Any = (..., *tap)
+    matrix: Array = kernel[index]
+    return matrix

@@ -1,0 +1,164 @@
+"""What convolutions and pools share: dimension numbers as data, windows over spatial axes, and their NumPy views.
+
+Padding is a flat tuple as in ONNX: the beginnings of all spatial axes, then the ends. `auto_pad` is "NOTSET" (explicit
+padding), or "SAME_UPPER" or "SAME_LOWER" where the sizes are not known before run time and the padding hangs on them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, ceildiv, fresh
+from onnxtfl.ir.op import Permutation
+from onnxtfl.ir.shapes import window_dim
+
+Index = tuple[Any, ...]
+
+
+def renumbered(axes: Any, permutation: Sequence[int] | None) -> Any:
+    """Where `axes` (one, or a tuple) stand after a permutation (physical axis i is logical axis permutation[i])."""
+    if permutation is None:
+        return axes
+    if isinstance(axes, int):
+        return list(permutation).index(axes)
+    return tuple(list(permutation).index(a) for a in axes)
+
+
+def unless_identity(permutation: Sequence[int]) -> Permutation | None:
+    """`permutation`, or None where it moves nothing."""
+    return None if tuple(permutation) == tuple(range(len(permutation))) else tuple(permutation)
+
+
+def same_padding(size: int, window: int, stride: int, dilation: int, lower: bool = False) -> tuple[int, int]:
+    """Padding that gives ceil(size / stride) positions (ONNX SAME_UPPER or SAME_LOWER, TFLite SAME = SAME_UPPER)."""
+    total = max(0, (-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size)
+    small = total // 2
+    return (total - small, small) if lower else (small, total - small)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over n spatial axes; every tuple has n entries, `padding` 2n."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: tuple[int, ...]
+    auto_pad: str = "NOTSET"
+    ceil: bool = False
+
+    def __post_init__(self) -> None:
+        rank = len(self.shape)
+        if len(self.strides) != rank or len(self.dilations) != rank or len(self.padding) != 2 * rank:
+            raise ValueError(
+                f"strides {self.strides}, dilations {self.dilations}, padding {self.padding} for {rank} axes"
+            )
+        if any(v < 1 for v in (*self.shape, *self.strides, *self.dilations)):
+            raise ValueError(f"window {self.shape}, strides {self.strides}, dilations {self.dilations}")
+        if self.auto_pad not in ("NOTSET", "SAME_UPPER", "SAME_LOWER"):
+            raise ValueError(f"auto_pad {self.auto_pad}")
+
+    @property
+    def rank(self) -> int:
+        """The number of spatial axes."""
+        return len(self.shape)
+
+    @property
+    def span(self) -> tuple[int, ...]:
+        """The size of the dilated window."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.shape, self.dilations, strict=True))
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        """Padding in front of each axis."""
+        return self.padding[: self.rank]
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """Padding behind each axis."""
+        return self.padding[self.rank :]
+
+    def same(self, sizes: Sequence[Dim], lower: bool = False) -> tuple[int, ...] | None:
+        """The padding that SAME means for `sizes`; None where it hangs on sizes that are not known."""
+        pairs = []
+        for i, size in enumerate(sizes):
+            if not isinstance(size, int) and self.strides[i] != 1:
+                return None
+            known = size if isinstance(size, int) else self.span[i]
+            pairs.append(same_padding(known, self.shape[i], self.strides[i], self.dilations[i], lower))
+        return tuple(low for low, _ in pairs) + tuple(high for _, high in pairs)
+
+    def explicit(self, sizes: Sequence[Dim]) -> Window:
+        """The same window with explicit padding, where `sizes` settle it."""
+        if self.auto_pad == "NOTSET":
+            return self
+        padding = self.same(sizes, self.auto_pad == "SAME_LOWER")
+        return self if padding is None else replace(self, padding=padding, auto_pad="NOTSET")
+
+    def counts(self, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Positions along each axis; ValueError where the window fits nowhere."""
+        if self.auto_pad != "NOTSET":
+            return tuple(ceildiv(size, stride) for size, stride in zip(sizes, self.strides, strict=True))
+        return tuple(self._count(i, size) for i, size in enumerate(sizes))
+
+    def _count(self, i: int, size: Dim) -> Dim:
+        before, after, span, stride = self.before[i], self.after[i], self.span[i], self.strides[i]
+        if isinstance(size, int) and size + before + after < span:
+            raise ValueError(f"a window of {span} does not fit into {size} padded by {before} and {after}")
+        if self.ceil and not isinstance(size, int) and after + stride > span:
+            return fresh()  # whether the last window would start in the padding hangs on the size
+        return window_dim(size, self.shape[i], stride, before, after, self.dilations[i], self.ceil)
+
+    def static_counts(self, sizes: Sequence[int]) -> list[int]:
+        """Positions along each axis for known sizes."""
+        return [n for n in self.counts(sizes) if isinstance(n, int)]
+
+    def overhang(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Padding behind each axis with which the last window just fits: negative where elements are not seen."""
+        counts = self.static_counts(sizes)
+        return tuple((counts[i] - 1) * self.strides[i] + self.span[i] - self.before[i] - n for i, n in enumerate(sizes))
+
+    def pad(self, x: Array, value: Any) -> tuple[Array, list[int]]:
+        """`x` (spatial axes last) with the padding that its windows see, and the number of windows along each axis."""
+        sizes = x.shape[x.ndim - self.rank :]
+        window = self.explicit(sizes)
+        padded = pad_spatial(x, (*window.before, *(max(0, p) for p in window.overhang(sizes))), value)
+        return padded, window.static_counts(sizes)
+
+    def taps(self) -> Iterator[tuple[int, ...]]:
+        """The positions inside a window, in C order."""
+        return itertools.product(*(range(k) for k in self.shape))
+
+    def seen(self, tap: Sequence[int], counts: Sequence[int]) -> Index:
+        """What position `tap` of the window sees as the window moves, as an index into a padded array's last axes."""
+        starts = [t * d for t, d in zip(tap, self.dilations, strict=True)]
+        ends = [a + (n - 1) * s + 1 for a, n, s in zip(starts, counts, self.strides, strict=True)]
+        return (Ellipsis, *(slice(a, e, s) for a, e, s in zip(starts, ends, self.strides, strict=True)))
+
+    def stack(self, x: Array, value: Any) -> Array:
+        """All windows of `x` (spatial axes last): [..., positions..., taps], padded by `value`."""
+        padded, counts = self.pad(x, value)
+        return np.stack([padded[self.seen(t, counts)] for t in self.taps()], axis=-1)
+
+
+def pad_spatial(x: Array, padding: Sequence[int], value: Any) -> Array:
+    """`x` with its last axes padded (negative entries crop)."""
+    rank = len(padding) // 2
+    if not any(padding):
+        return x
+    pairs = list(zip(padding[:rank], padding[rank:], strict=True))
+    lead = x.ndim - rank
+    grow = [(0, 0)] * lead + [(max(a, 0), max(b, 0)) for a, b in pairs]
+    crop = [slice(None)] * lead + [slice(max(-a, 0), -max(-b, 0) or None) for a, b in pairs]
+    return np.pad(x[tuple(crop)], grow, constant_values=value)
+
+
+def computing(array: Array) -> Array:
+    """`array` in the element type that sums are made in: float32 for the smaller floats, else its own."""
+    return array.astype(np.float32) if array.dtype.kind in "fV" and array.dtype.itemsize < 4 else array
