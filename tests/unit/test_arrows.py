@@ -22,8 +22,10 @@ _KNOWS = {
     "mappings": {"ir", "rewriting", "targets"},
     "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
     "checking": {"ir", "runtimes", "pipeline"},
+    "output": set(),
+    "api": {"pipeline", "checking", "output"},
     "cli": {_API},
-    _API: {"pipeline", "checking"},
+    _API: {"api", "checking"},
 }
 _FOLDERS = {"": ROOT / "converter" / "onnxtfl", "mappings": ROOT / "mappings", "schemas": ROOT / "schemas"}
 
