@@ -143,6 +143,26 @@ class SourceFile:
         self._file.close()
 
 
+class SourceBytes(SourceFile):
+    """The same over bytes in memory, for models that come as bytes; `name` stands for the path in messages."""
+
+    def __init__(self, content: bytes | bytearray | memoryview, name: str = "<bytes>") -> None:
+        self.path = Path(name)
+        self._content = memoryview(content).cast("B")
+        self.size = len(self._content)
+
+    def read_into(self, offset: int, buffer: Array) -> None:
+        view = memoryview(buffer).cast("B")
+        part = self._content[offset : offset + len(view)]
+        if len(part) != len(view):
+            raise InvalidModelError(f"{self.path}: cut off: {len(view)} bytes wanted at {offset}")
+        view[:] = part
+
+    def close(self) -> None:
+        """Let go of the bytes; later reads fail."""
+        self._content = memoryview(b"")
+
+
 class FileData(TensorData):
     """Packed little-endian numbers in C order at a place in a file."""
 

@@ -1,0 +1,258 @@
+"""GraphProto as a graph of `onnx` ops exactly as they stand; model-local functions are inlined, subgraphs closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.formats.onnx.names import attribute_kind, free_names, graphs_of, in_order, label
+from onnxtfl.formats.onnx.since import OpsetImports, normal_domain, since_version
+from onnxtfl.formats.onnx.tensors import Tensors, text
+from onnxtfl.formats.onnx.value_types import ValueTypes
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Origin, Value, constant
+from onnxtfl.ir.op import foreign
+from onnxtfl.ir.types import Type
+
+_Key = tuple[str, str, str]
+_MOST_INLINED = 1 << 20
+
+
+@dataclass
+class _Scope:
+    """Where nodes are added: the graph, its names so far (None: an absent operand of a function), and the context.
+
+    `prefix` stands before the names of an inlined function's values; `arguments` are its attributes (None outside).
+    """
+
+    graph: Graph
+    imports: OpsetImports
+    prefix: str = ""
+    arguments: Mapping[str, Any] | None = None
+    values: dict[str, Value | None] = field(default_factory=dict)
+    types: dict[str, Type | None] = field(default_factory=dict)
+
+    def define(self, name: str, value: Value | None) -> None:
+        """Give `value` its name; InvalidModelError where it is taken."""
+        if not name:
+            raise InvalidModelError(f"a value of graph {self.graph.name!r} has no name")
+        if name in self.values:
+            raise InvalidModelError(f"the name {name!r} is given to two values of graph {self.graph.name!r}")
+        self.values[name] = value
+
+    def value(self, name: str, user: str) -> Value | None:
+        """The value of that name; "" is an absent operand."""
+        if not name:
+            return None
+        if name not in self.values:
+            raise InvalidModelError(f"{user} takes {name!r}, which nothing makes")
+        return self.values[name]
+
+
+class GraphReader:
+    """Reads the graphs of one model."""
+
+    def __init__(self, model: ModelProto, tensors: Tensors) -> None:
+        self.tensors = tensors
+        self.types = ValueTypes()
+        self.functions: dict[_Key, FunctionProto] = {}
+        for function in model.functions:
+            key = (normal_domain(function.domain), function.name, function.overload)
+            if key in self.functions:
+                raise InvalidModelError(f"the function {function.name!r} is defined twice")
+            self.functions[key] = function
+        self._active: list[_Key] = []
+        self._inlined = 0
+
+    def graph(
+        self,
+        proto: GraphProto,
+        imports: OpsetImports,
+        captured: Mapping[str, Value | None] | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Graph:
+        """`proto` as a graph. `captured`: values of the outer graph, which become inputs (constants: constants)."""
+        graph = Graph(proto.name or "main")
+        scope = _Scope(graph, imports, arguments=arguments)
+        scope.types = {info.name: self.types.of(info, "output") for info in proto.output}
+        self._initializers(scope, proto)
+        for info in proto.input:
+            if not isinstance(scope.values.get(info.name), Value):
+                scope.define(info.name, graph.add_input(self.types.of(info, "input"), info.name))
+        for name, outer in (captured or {}).items():
+            scope.define(name, _captured(graph, name, outer))
+        self._nodes(scope, proto.node)
+        for info in proto.output:
+            graph.outputs.append(self._output(scope, info.name))
+        return graph
+
+    def _initializers(self, scope: _Scope, proto: GraphProto) -> None:
+        named = [(tensor.name, self.tensors.read(tensor)) for tensor in proto.initializer]
+        named += [(sparse.values.name, self.tensors.dense(sparse)) for sparse in proto.sparse_initializer]
+        for name, data in named:
+            scope.define(name, _constant(data, name))
+
+    def _output(self, scope: _Scope, name: str) -> Value:
+        value = scope.value(name, f"graph {scope.graph.name!r}")
+        if value is None:
+            raise InvalidModelError(f"an output of graph {scope.graph.name!r} has no name")
+        value.type = value.type or scope.types.get(name)
+        return value
+
+    def _nodes(self, scope: _Scope, nodes: Sequence[NodeProto]) -> None:
+        for node in in_order(nodes):
+            self._node(scope, node)
+
+    def _node(self, scope: _Scope, proto: NodeProto) -> None:
+        name, domain = label(proto), normal_domain(proto.domain)
+        if not proto.op_type.isprintable() or not proto.op_type:
+            raise InvalidModelError(f"a node has no proper op type: {proto.op_type!r}", node=name)
+        operands = [scope.value(n, f"node {name!r}") for n in proto.input]
+        key = (domain, proto.op_type, proto.overload)
+        captured = self._captured_by(scope, proto)
+        attributes = dict(self._attributes(scope, proto, captured))
+        if key in self.functions:
+            self._inline(scope, proto, key, operands, attributes)
+            return
+        outer = [v for v in captured.values() if v is not None and not v.is_constant]
+        if any(True for _ in graphs_of(proto)):
+            attributes["captures"] = len(outer)
+        since = scope.imports.since(proto.op_type, domain, name)
+        node = Node(foreign("onnx", proto.op_type, since, domain), operands + outer, attributes)
+        node.name = scope.prefix + proto.name if proto.name else None
+        for output in proto.output:
+            result = node.add_result(scope.types.get(output), scope.prefix + output if output else None)
+            if output:
+                result.origin = Origin(scope.prefix + output)
+                scope.define(output, result)
+        scope.graph.insert(node)
+
+    def _captured_by(self, scope: _Scope, proto: NodeProto) -> dict[str, Value | None]:
+        names: dict[str, None] = {}
+        for graph in graphs_of(proto):
+            names |= free_names(graph)
+        return {n: scope.value(n, f"a subgraph of node {label(proto)!r}") for n in names}
+
+    def _attributes(
+        self, scope: _Scope, proto: NodeProto, captured: Mapping[str, Value | None]
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[str] = set()
+        for attribute in proto.attribute:
+            if attribute.name in seen:
+                raise InvalidModelError(f"the attribute {attribute.name!r} stands twice", node=label(proto))
+            seen.add(attribute.name)
+            if not attribute.ref_attr_name:
+                yield attribute.name, self._attribute(scope, attribute, label(proto), captured)
+            elif scope.arguments is None:
+                raise InvalidModelError("an attribute refers to a function's, but stands in none", node=label(proto))
+            elif attribute.ref_attr_name in scope.arguments:
+                yield attribute.name, scope.arguments[attribute.ref_attr_name]
+
+    def _attribute(self, scope: _Scope, proto: AttributeProto, node: str, captured: Mapping[str, Value | None]) -> Any:
+        """The value of `proto` in Python; see `read` for the types."""
+        kind, where = attribute_kind(proto), f"attribute {proto.name!r} of node {node!r}"
+        if kind in _PLAIN:
+            return getattr(proto, _PLAIN[kind])
+        if kind in _PLAIN_LISTS:
+            return tuple(getattr(proto, _PLAIN_LISTS[kind]))
+        A = AttributeProto  # noqa: N806 - the names of its enum
+        one = {
+            A.STRING: lambda: text(proto.s),
+            A.STRINGS: lambda: tuple(text(s) for s in proto.strings),
+            A.TENSOR: lambda: self.tensors.read(proto.t, where),
+            A.TENSORS: lambda: tuple(self.tensors.read(t, where) for t in proto.tensors),
+            A.SPARSE_TENSOR: lambda: self.tensors.dense(proto.sparse_tensor),
+            A.SPARSE_TENSORS: lambda: tuple(self.tensors.dense(t) for t in proto.sparse_tensors),
+            A.TYPE_PROTO: lambda: self.types.read(proto.tp, where),
+            A.TYPE_PROTOS: lambda: tuple(self.types.read(t, where) for t in proto.type_protos),
+            A.GRAPH: lambda: self._subgraph(scope, proto.g, captured),
+            A.GRAPHS: lambda: tuple(self._subgraph(scope, g, captured) for g in proto.graphs),
+        }
+        if kind not in one:
+            raise InvalidModelError(f"{where} has no value")
+        return one[kind]()
+
+    def _subgraph(self, scope: _Scope, proto: GraphProto, captured: Mapping[str, Value | None]) -> Graph:
+        """A closed subgraph. Every capture of the node is an input of each of its subgraphs, used there or not."""
+        return self.graph(proto, scope.imports, captured, scope.arguments)
+
+    def _inline(
+        self, scope: _Scope, proto: NodeProto, key: _Key, operands: Sequence[Value | None], attributes: dict[str, Any]
+    ) -> None:
+        """Add the body of a model-local function in place of the node that calls it."""
+        function, name = self.functions[key], label(proto)
+        self._inlined += len(function.node)
+        if key in self._active or self._inlined > _MOST_INLINED:
+            raise InvalidModelError(f"the function {function.name!r} calls itself, or makes too many nodes", node=name)
+        if len(operands) > len(function.input) or len(proto.output) > len(function.output):
+            raise InvalidModelError(f"more operands or results than the function {function.name!r} has", node=name)
+        if any(True for _ in graphs_of(proto)):
+            raise UnsupportedError("a graph is passed to a function", node=name, op=proto.op_type)
+        imports = OpsetImports({**scope.imports.versions, **opset_versions(function.opset_import)})
+        inner = _Scope(scope.graph, imports, f"{scope.prefix}{name}/")
+        defaults = {a.name: self._attribute(inner, a, name, {}) for a in function.attribute_proto}
+        inner.arguments = defaults | attributes
+        for i, formal in enumerate(function.input):
+            inner.define(formal, operands[i] if i < len(operands) else None)
+        self._active.append(key)
+        self._nodes(inner, function.node)
+        self._active.pop()
+        self._results(scope, inner, proto, function)
+
+    def _results(self, scope: _Scope, inner: _Scope, proto: NodeProto, function: FunctionProto) -> None:
+        """Give the results of an inlined function the names that its caller uses."""
+        renamed: set[Value] = {v for n in function.input if (v := inner.values.get(n)) is not None}
+        for formal, output in zip(function.output, proto.output, strict=False):
+            if not output:
+                continue
+            value = inner.value(formal, f"function {function.name!r}")
+            if value is not None and (value in renamed or value.producer is None):
+                value = self._copy(scope, value)
+            if value is not None:
+                value.name, value.origin = scope.prefix + output, Origin(scope.prefix + output)
+                value.type = value.type or scope.types.get(output)
+                renamed.add(value)
+            scope.define(output, value)
+
+    @staticmethod
+    def _copy(scope: _Scope, value: Value) -> Value:
+        """The same value again, for a second name."""
+        opset = scope.imports.versions.get("", 1)
+        node = Node(foreign("onnx", "Identity", since_version("Identity", opset, "")), [value], {})
+        scope.graph.insert(node)
+        return node.add_result(value.type)
+
+
+def opset_versions(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
+    """Opset by domain; InvalidModelError for a version below 1 or a domain with two."""
+    versions: dict[str, int] = {}
+    for entry in imports:
+        domain, version = normal_domain(entry.domain), int(entry.version)
+        if version < 1 or versions.setdefault(domain, version) != version:
+            raise InvalidModelError(f"the opset version {version} of domain {domain or 'ai.onnx'!r} makes no sense")
+    return versions
+
+
+def _constant(data: TensorData, name: str) -> Value:
+    value = constant(data, name=name)
+    value.origin = Origin(name)
+    return value
+
+
+def _captured(graph: Graph, name: str, outer: Value | None) -> Value | None:
+    """How a subgraph sees a value of the outer graph: constants as constants, others as inputs."""
+    if outer is None:
+        return None
+    if outer.data is not None:
+        return _constant(outer.data, name)
+    value = graph.add_input(outer.type, name)
+    value.origin = outer.origin
+    return value
+
+
+_PLAIN = {AttributeProto.FLOAT: "f", AttributeProto.INT: "i"}
+_PLAIN_LISTS = {AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints"}

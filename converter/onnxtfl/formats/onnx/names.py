@@ -1,0 +1,111 @@
+"""Names in a list of nodes: which they need, in which order they can run, which a subgraph takes from outside."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from onnx import AttributeProto, GraphProto, NodeProto
+
+from onnxtfl.errors import InvalidModelError
+
+
+def label(node: NodeProto) -> str:
+    """What to call `node` in a message: its name, else its first output's."""
+    return node.name or next((name for name in node.output if name), "") or node.op_type
+
+
+def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs among the attributes of `node`."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def free_names(graph: GraphProto) -> dict[str, None]:
+    """The names that `graph` uses and does not define, in order of use (a dict as an ordered set)."""
+    defined = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+    defined |= {sparse.values.name for sparse in graph.sparse_initializer}
+    defined |= {name for node in graph.node for name in node.output}
+    used = dict.fromkeys(name for node in graph.node for name in needed_names(node))
+    used |= dict.fromkeys(info.name for info in graph.output)
+    return {name: None for name in used if name and name not in defined}
+
+
+def needed_names(node: NodeProto) -> dict[str, None]:
+    """The names that have to be there before `node` can run."""
+    needed = dict.fromkeys(name for name in node.input if name)
+    for graph in graphs_of(node):
+        needed |= free_names(graph)
+    return needed
+
+
+def in_order(nodes: Sequence[NodeProto]) -> list[NodeProto]:
+    """`nodes` so that each stands behind what it needs; as they are, where they stand so. InvalidModelError on a cycle."""
+    producers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
+    needs = [{producers[name] for name in needed_names(node) if name in producers} for node in nodes]
+    if all(not need or max(need) < i for i, need in enumerate(needs)):
+        return list(nodes)
+    return _sorted(nodes, needs)
+
+
+def _sorted(nodes: Sequence[NodeProto], needs: Sequence[set[int]]) -> list[NodeProto]:
+    """Kahn's algorithm; of the nodes that can run, the one that stands first in the file goes first."""
+    users: list[list[int]] = [[] for _ in nodes]
+    for i, need in enumerate(needs):
+        for j in need:
+            users[j].append(i)
+    missing = [len(need) for need in needs]
+    ready = [i for i, count in enumerate(missing) if not count]
+    order = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(nodes[i])
+        for user in users[i]:
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, user)
+    if len(order) != len(nodes):
+        i = _on_cycle(needs, next(i for i, count in enumerate(missing) if count), missing)
+        raise InvalidModelError("the graph has a cycle", node=label(nodes[i]), op=nodes[i].op_type)
+    return order
+
+
+def _on_cycle(needs: Sequence[set[int]], start: int, missing: Sequence[int]) -> int:
+    """A node that stands on a cycle: reached by going from a node that waits to one that it waits for."""
+    seen: set[int] = set()
+    while start not in seen:
+        seen.add(start)
+        start = min(j for j in needs[start] if missing[j])
+    return start
+
+
+def attribute_kind(attribute: AttributeProto) -> int:
+    """The type of `attribute`; old files leave it out, then the field that is set tells."""
+    if attribute.type:
+        return int(attribute.type)
+    for name, kind in _FIELDS.items():
+        value = getattr(attribute, name)
+        if (len(value) > 0) if name in _LISTS else attribute.HasField(name):
+            return kind
+    return int(AttributeProto.UNDEFINED)
+
+
+_FIELDS = {
+    "f": AttributeProto.FLOAT,
+    "i": AttributeProto.INT,
+    "s": AttributeProto.STRING,
+    "t": AttributeProto.TENSOR,
+    "g": AttributeProto.GRAPH,
+    "sparse_tensor": AttributeProto.SPARSE_TENSOR,
+    "tp": AttributeProto.TYPE_PROTO,
+    "floats": AttributeProto.FLOATS,
+    "ints": AttributeProto.INTS,
+    "strings": AttributeProto.STRINGS,
+    "tensors": AttributeProto.TENSORS,
+    "graphs": AttributeProto.GRAPHS,
+    "sparse_tensors": AttributeProto.SPARSE_TENSORS,
+    "type_protos": AttributeProto.TYPE_PROTOS,
+}
+_LISTS = ("floats", "ints", "strings", "tensors", "graphs", "sparse_tensors", "type_protos")

@@ -1,0 +1,114 @@
+"""ONNX files as graphs of foreign ops: what stands in the file, nothing interpreted, weights left where they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto
+
+from onnxtfl.errors import InvalidModelError, OnnxtflError
+from onnxtfl.formats.onnx.external import ExternalFiles
+from onnxtfl.formats.onnx.graphs import GraphReader, opset_versions
+from onnxtfl.formats.onnx.since import OpsetImports
+from onnxtfl.formats.onnx.tensors import Tensors
+from onnxtfl.formats.onnx.wire import Cuts, reduced_model
+from onnxtfl.ir.data import SourceBytes, SourceFile
+from onnxtfl.ir.graph import Graph
+
+_OTHER_FORMATS = (
+    (4, b"TFL3", "a TFLite model"),
+    (4, b"ORTM", "a model in ONNX Runtime's own format"),
+    (0, b"PK\x03\x04", "a ZIP archive"),
+    (0, b"\x89HDF", "an HDF5 file"),
+    (0, b"version https://git-lfs", "a Git LFS pointer, in place of the file that it points to"),
+)
+
+
+def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Graph:
+    """The model in `source` (a path, the bytes of a file, or a message) as a graph of `onnx` ops.
+
+    Nodes are `foreign("onnx", op_type, since_version, domain)`: the since-version that the model's opset means; the
+    opset itself where ONNX defines no such op, 1 in domains that are not imported. Attributes are int, float, str
+    (bytes where not UTF-8), TensorData, Type, Graph, and tuples of these. A subgraph sees nothing of the outer graph:
+    what it captures are operands of its node, behind the node's own, and inputs of each subgraph of the node, behind
+    its own; the attribute `captures` counts them. Captured constants are constants of the subgraph instead.
+    Initializers are constants, also those that are listed as inputs with a default. Calls of the model's functions are
+    inlined. Types of inputs and outputs are the declared ones; all other results have none yet.
+
+    Weights of more than a kilobyte stay in the file (or in the bytes) and are read when asked for, so the file has to
+    stay as it is until the graph is written. `metadata`: format, opset_imports, ir_version, producer_name,
+    producer_version, domain, model_version, doc_string, metadata_props, dim_names (symbol -> name in the file).
+
+    Raises InvalidModelError for anything that is not a good model, UnsupportedError for element types and kinds of
+    values that the graph does not know. Source: onnx.proto and IR.md of the ONNX specification.
+    """
+    name = str(source) if isinstance(source, (str, os.PathLike)) else "model"
+    try:
+        return _read(source)
+    except RecursionError as error:
+        raise InvalidModelError(f"{name}: graphs are nested too deep") from error
+    except UnicodeDecodeError as error:
+        raise InvalidModelError(f"{name}: garbled: a name is not UTF-8") from error
+    except MemoryError as error:
+        raise InvalidModelError(f"{name}: does not fit into memory") from error
+    except OnnxtflError as error:
+        if name not in error.message:
+            error.message = f"{name}: {error.message}"
+        raise
+
+
+def _read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Graph:
+    cuts: Cuts | None = None
+    path: Path | None = None
+    if isinstance(source, ModelProto):
+        model = source
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        model, cuts = _parsed(SourceBytes(source, "model"))
+    else:
+        path = Path(source)
+        if path.exists() and not path.is_file():
+            raise InvalidModelError(f"{path}: not a regular file")
+        model, cuts = _parsed(SourceFile(path))
+    return _graph(model, Tensors(cuts, ExternalFiles(path)))
+
+
+def _parsed(source: SourceFile) -> tuple[ModelProto, Cuts]:
+    head = source.read(0, min(32, source.size))
+    if not head:
+        raise InvalidModelError(f"{source.path}: the file is empty")
+    for place, magic, what in _OTHER_FORMATS:
+        if head[place:].startswith(magic):
+            raise InvalidModelError(f"{source.path}: {what}, not an ONNX model")
+    return reduced_model(source)
+
+
+def _graph(model: ModelProto, tensors: Tensors) -> Graph:
+    if not model.HasField("graph") or not model.graph.output:
+        raise InvalidModelError("not an ONNX model: there is no graph with outputs in it")
+    versions = opset_versions(model.opset_import)
+    if not versions and model.ir_version < 3:
+        versions = {"": 1}  # files from before opsets were counted
+    reader = GraphReader(model, tensors)
+    graph = reader.graph(model.graph, OpsetImports(versions))
+    for value in graph.inputs:
+        if value.type is None:
+            raise InvalidModelError(f"the input {value.name!r} has no type")
+    graph.metadata = _metadata(model, versions)
+    graph.metadata["dim_names"] = {symbol: name for name, symbol in reader.types.names.items()}
+    return graph
+
+
+def _metadata(model: ModelProto, versions: dict[str, int]) -> dict[str, Any]:
+    return {
+        "format": "onnx",
+        "opset_imports": versions,
+        "ir_version": int(model.ir_version),
+        "producer_name": model.producer_name,
+        "producer_version": model.producer_version,
+        "domain": model.domain,
+        "model_version": int(model.model_version),
+        "doc_string": model.doc_string or model.graph.doc_string,
+        "metadata_props": {entry.key: entry.value for entry in model.metadata_props},
+    }

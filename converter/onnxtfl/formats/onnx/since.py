@@ -1,0 +1,44 @@
+"""The since-version of an op: the version of its definition that a model's opset means."""
+
+from __future__ import annotations
+
+import functools
+
+from onnx import defs
+
+from onnxtfl.errors import InvalidModelError
+
+_LATEST = (1 << 31) - 1
+
+
+def normal_domain(domain: str) -> str:
+    """ONNX's own domain has two names."""
+    return "" if domain == "ai.onnx" else domain
+
+
+@functools.lru_cache(maxsize=None)
+def since_version(op: str, opset: int, domain: str) -> int:
+    """The newest definition of `op` not above `opset`; `opset` itself where ONNX defines none."""
+    try:
+        return int(defs.get_schema(op, min(opset, _LATEST), domain).since_version)
+    except defs.SchemaError:
+        return opset
+
+
+class OpsetImports:
+    """The opset of each domain that a model or a function imports."""
+
+    def __init__(self, versions: dict[str, int]) -> None:
+        self.versions = versions
+
+    def since(self, op: str, domain: str, node: str) -> int:
+        """The since-version of `op`; InvalidModelError where ONNX defines its domain but the model does not import it."""
+        opset = self.versions.get(domain)
+        if opset is None:
+            if domain in _ONNX_DOMAINS:
+                raise InvalidModelError(f"no opset of domain {domain or 'ai.onnx'!r} is imported", node=node, op=op)
+            return 1
+        return since_version(op, opset, domain)
+
+
+_ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")

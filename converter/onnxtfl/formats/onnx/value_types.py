@@ -1,0 +1,68 @@
+"""TypeProto and its dimensions as types of the graph."""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+from onnx import TensorShapeProto, TypeProto, ValueInfoProto
+
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.formats.onnx.tensors import element_type, static_shape
+from onnxtfl.ir.dims import Dim, Shape, SymDim, fresh, symbol
+from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
+
+_NOT_A_NAME = re.compile(r"[\W\d_]*|None|unk(nown)?")
+
+
+class ValueTypes:
+    """Reads the types of one model; `names` maps the dimension names of the file to the symbols that stand for them."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, info: ValueInfoProto, where: str) -> Type | None:
+        """The type of a graph's input or output; None where it is not given."""
+        return self.read(info.type, f"{where} {info.name!r}") if info.HasField("type") else None
+
+    def read(self, proto: TypeProto, where: str) -> Type | None:
+        """`proto` as a type; None where it is empty, UnsupportedError for maps and opaque types."""
+        kind = proto.WhichOneof("value")
+        if kind is None:
+            return None
+        content = getattr(proto, kind)
+        if kind in ("tensor_type", "sparse_tensor_type"):
+            dtype = element_type(content.elem_type, where)
+            return TensorType(dtype, self._shape(content.shape, dtype, where) if content.HasField("shape") else None)
+        if kind in ("sequence_type", "optional_type"):
+            element = self.read(content.elem_type, where)
+            if element is None:
+                raise InvalidModelError(f"{where} is a {kind[:8]} of nothing")
+            return SequenceType(element) if kind == "sequence_type" else OptionalType(element)
+        raise UnsupportedError(f"{where} is a {kind.removesuffix('_type')}")
+
+    def _shape(self, proto: TensorShapeProto, dtype: DType, where: str) -> Shape:
+        dims = tuple(self._dim(d) for d in proto.dim)
+        static_shape((d for d in dims if isinstance(d, int)), dtype, where)
+        return dims
+
+    def _dim(self, dim: TensorShapeProto.Dimension) -> Dim:
+        """An int, the symbol of that name, or a new one. -1 means unknown, as in ONNX Runtime."""
+        if dim.HasField("dim_value") and dim.dim_value != -1:
+            return int(dim.dim_value)
+        name = dim.dim_param if dim.HasField("dim_param") else ""
+        return fresh() if _NOT_A_NAME.fullmatch(name) else self.symbol(name)
+
+    def symbol(self, name: str) -> SymDim:
+        """The symbol for the dimension `name`: an identifier, which the text form can print."""
+        if name not in self.names:
+            wanted = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "n"
+            wanted = f"_{wanted}" if wanted[0].isdigit() or keyword.iskeyword(wanted) else wanted
+            unique, count = wanted, 1
+            while unique in self._taken or "__Q__" in unique:
+                count += 1
+                unique = f"{wanted.replace('__Q__', '_')}_{count}"
+            self._taken.add(unique)
+            self.names[name] = unique
+        return symbol(self.names[name])

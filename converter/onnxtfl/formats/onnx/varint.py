@@ -1,0 +1,58 @@
+"""Varints: protobuf's integers of one to ten bytes, seven bits each, low bits first, by whole arrays.
+
+Source: https://protobuf.dev/programming-guides/encoding (Base 128 Varints).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+
+LONGEST = 10
+"""Bytes of the longest varint."""
+
+
+def encode_varint(value: int) -> bytes:
+    """`value` (not negative) as a varint."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def split_varints(buffer: Array) -> tuple[Array, Array]:
+    """Where each whole varint of the uint8 `buffer` starts and stops; an unfinished last one is left out."""
+    stops = np.flatnonzero(buffer < 0x80) + 1
+    starts = np.empty_like(stops)
+    if len(stops):
+        starts[0], starts[1:] = 0, stops[:-1]
+    return starts, stops
+
+
+def count_varints(buffer: Array) -> int:
+    """How many varints end in the uint8 `buffer`."""
+    return int(np.count_nonzero(buffer < 0x80))
+
+
+def decode_varints(buffer: Array) -> tuple[Array, int]:
+    """The whole varints of the uint8 `buffer` as uint64, and how many bytes they take; ValueError for one over ten bytes."""
+    starts, stops = split_varints(buffer)
+    if not len(stops):
+        if len(buffer) >= LONGEST:
+            raise ValueError("a varint of more than ten bytes")
+        return np.empty(0, np.uint64), 0
+    used = int(stops[-1])
+    if used == len(stops):
+        return buffer[:used].astype(np.uint64), used
+    lengths = stops - starts
+    longest = int(lengths.max())
+    if longest > LONGEST:
+        raise ValueError("a varint of more than ten bytes")
+    values = (buffer[starts] & 0x7F).astype(np.uint64)
+    for k in range(1, longest):
+        among = np.flatnonzero(lengths > k)
+        values[among] |= (buffer[starts[among] + k] & 0x7F).astype(np.uint64) << np.uint64(7 * k)
+    return values, used
