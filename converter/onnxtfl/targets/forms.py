@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from onnxtfl.ir.types import DType
 from onnxtfl.targets.refusal import Kind
 from onnxtfl.targets.use import Use, dtypes_of
 
@@ -16,13 +17,36 @@ _MAIN = "T"
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """One thing in which a use misses a form; `subject`: the variable, operand or option it is about."""
+    """One thing in which a use misses a form; `subject`: the variable, operand or option it is about.
+
+    `allowed`: element types, for kinds "dtype" and "quantization"; `limit`: the highest rank; `values`: of an option.
+    """
 
     kind: Kind
     subject: str
     what: str
     found: str
-    allowed: Any
+    allowed: frozenset[DType] = frozenset()
+    limit: int = 0
+    values: frozenset[Any] = frozenset()
+
+    @property
+    def wanted(self) -> str:
+        """What would fit, in words."""
+        if self.kind == "rank":
+            return str(self.limit)
+        names = self.values or {d.value for d in self.allowed} or {"no quantized type"}
+        return " or ".join(sorted(map(str, names)))
+
+    @property
+    def cost(self) -> int:
+        """How far this is from fitting: a rank can be collapsed, an element type cast."""
+        return {"rank": 1, "dtype": 100, "quantization": 100}.get(self.kind, 10_000)
+
+    def joined(self, other: Misfit) -> Misfit:
+        """The same miss, where what `other` misses would fit as well."""
+        limit = max(self.limit, other.limit)
+        return replace(self, allowed=self.allowed | other.allowed, limit=limit, values=self.values | other.values)
 
 
 @dataclass(frozen=True)
@@ -43,7 +67,7 @@ class KernelForm:
     def misfits(self, use: Use) -> list[Misfit]:
         """All that a use misses, what is hardest to change first; empty where the form takes it."""
         found = [*self._options(use), *self._types(use), *self._ranks(use)]
-        return sorted(found, key=lambda m: ("other", "quantization", "dtype", "rank").index(m.kind))
+        return sorted(found, key=lambda m: -m.cost)
 
     def _types(self, use: Use) -> Iterator[Misfit]:
         for variable, allowed in self.types.items():
@@ -63,17 +87,17 @@ class KernelForm:
                 top, ranks = min(high, self.broadcast), [*ranks, use.highest_rank()]
             for rank in ranks:
                 if not low <= rank <= top:
-                    what = f"rank {low} to" if low else "rank up to"
-                    yield Misfit("rank", variable, what, f"{rank}{' with broadcasting' * broadcasts}", (low, top))
+                    what = f"rank {low} to" if low else "ranks up to"
+                    yield Misfit("rank", variable, what, f"{rank}{' with broadcasting' * broadcasts}", limit=top)
                     break
 
     def _options(self, use: Use) -> Iterator[Misfit]:
         for name in sorted(self.constant):
             if not all(v.is_constant for v in use.named(name)):
-                yield Misfit("other", name, name, "computed", "constant")
+                yield Misfit("other", name, name, "computed", values=frozenset({"constant"}))
         for name, allowed in self.options.items():
             if name in use.options and use.options[name] not in allowed:
-                yield Misfit("other", name, name, str(use.options[name]), allowed)
+                yield Misfit("other", name, name, str(use.options[name]), values=allowed)
 
 
 def read_form(table: Mapping[str, Any]) -> KernelForm:

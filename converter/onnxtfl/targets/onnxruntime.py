@@ -52,6 +52,13 @@ class OnnxTarget:
         gaps = _gaps(op, schema.since_version) if self.runtime and not domain else {}
         return _wrong_type(schema, operands, results, gaps)
 
+    def op_version(self, op: str, domain: str = "") -> int:
+        """The since-version of `op` at this opset; KeyError where it has none."""
+        schema = _schema(op, self.opset, domain)
+        if schema is None:
+            raise KeyError(op)
+        return int(schema.since_version)
+
 
 @functools.cache
 def _schema(op: str, opset: int, domain: str) -> Any:
@@ -94,7 +101,7 @@ def _wrong_type(
             dtypes = frozenset(d for name in allowed if (d := _dtype(name)) is not None)
             listed = " or ".join(sorted(d.value for d in dtypes)) or "no such type"
             what = f"{schema.name}-{schema.since_version} takes {listed} as {type_str}, not {min(found - allowed)}"
-            return Refusal("dtype", what, dtypes, tuple(taken), tuple(given))
+            return Refusal("dtype", what, dtypes, operands=tuple(taken), results=tuple(given))
     return None
 
 

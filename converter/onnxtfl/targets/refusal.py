@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from onnxtfl.ir.types import DType
 
 Kind = Literal["dtype", "rank", "op", "quantization", "other"]
 
@@ -12,19 +14,20 @@ Kind = Literal["dtype", "rank", "op", "quantization", "other"]
 class Refusal:
     """A form that the target does not take.
 
-    `kind` and `allowed` (what would be taken):
+    `kind`:
 
-    - "dtype": a frozenset of DType; a cast of `operands` (and back of `results`) to one of them helps.
-    - "quantization": a frozenset of the storage DType that quantized tensors may have; empty where none may be.
-    - "rank": the highest rank (int).
-    - "other": an option, an operand that has to be constant; the values allowed, or None.
-    - "op": the target has no such op; None.
+    - "dtype": a cast of `operands` (and back of `results`) to an element type of `allowed` helps.
+    - "quantization": likewise, `allowed` being the storage types that quantized tensors may have (none: no such kernel).
+    - "rank": no more than `limit` axes are taken (where shapes differ, if that is said in the message).
+    - "other": an option, or an operand that has to be constant, or the number of operands.
+    - "op": the target has no such op.
 
     `operands` and `results`: indices of those at fault; all that share one element type are named together.
     """
 
     kind: Kind
     message: str
-    allowed: Any = None
+    allowed: frozenset[DType] = frozenset()
+    limit: int = 0
     operands: tuple[int, ...] = ()
     results: tuple[int, ...] = ()

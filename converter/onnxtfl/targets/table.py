@@ -37,7 +37,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class OpEntry:
-    """What the table says of one op. `kernels`: forms by runtime ("2.14" and "litert")."""
+    """What the table says of one op.
+
+    `fuses_as`: the fused_activation_function that means this op. `kernels`: forms by runtime ("2.14" and "litert").
+    """
 
     name: str
     code: int
@@ -46,6 +49,7 @@ class OpEntry:
     options: str
     versions: tuple[Version, ...]
     micro: bool
+    fuses_as: str | None
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
 
 
@@ -68,7 +72,15 @@ def entry(op: str) -> OpEntry:
     kernels = _parse(f"{op}.kernels") if f"{op}.kernels" in _sections() else {}
     forms = {runtime: tuple(kernels.get("both", kernels.get(runtime, ()))) for runtime in MEASURED}
     return OpEntry(
-        op, table["code"], operands, results, table.get("options", ""), versions, table.get("micro", False), forms
+        name=op,
+        code=table["code"],
+        operands=operands,
+        results=results,
+        options=table.get("options", ""),
+        versions=versions,
+        micro=table.get("micro", False),
+        fuses_as=table.get("fuses_as"),
+        kernels=forms,
     )
 
 

@@ -116,18 +116,12 @@ def _forms(op: str, runtimes: tuple[str, ...]) -> tuple[KernelForm, ...]:
 
 def _explain(use: Use, misfits: Sequence[Sequence[Misfit]]) -> Refusal:
     """The refusal that is nearest to being accepted: wrong rank before wrong type before wrong option."""
-    cost = min(_cost(found) for found in misfits)
-    nearest = [found[0] for found in misfits if _cost(found) == cost]
-    first = nearest[0]
-    same = [m for m in nearest if (m.kind, m.subject) == (first.kind, first.subject)]
-    allowed: Any = first.allowed
-    if first.kind in ("dtype", "quantization"):
-        allowed = frozenset().union(*(m.allowed for m in same))
-    elif first.kind == "rank":
-        allowed = max((m.allowed for m in same), key=lambda bounds: bounds[1])[1]
-    return use.refuse(first, allowed)
+    cost = min(sum(m.cost for m in found) for found in misfits)
+    first, *others = (found[0] for found in misfits if sum(m.cost for m in found) == cost)
+    same = [m for m in others if (m.kind, m.subject) == (first.kind, first.subject)]
+    return use.refuse(functools.reduce(Misfit.joined, same, first))
 
 
-def _cost(found: Sequence[Misfit]) -> int:
-    weights = {"rank": 1, "dtype": 100, "quantization": 100, "other": 10_000}
-    return sum(weights[misfit.kind] for misfit in found)
+def fused_activation_of(op: str) -> str | None:
+    """The fused_activation_function that means the activation `op`; None where `op` is no activation or has none."""
+    return entry(op).fuses_as if op in op_names() else None

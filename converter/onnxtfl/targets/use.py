@@ -64,12 +64,11 @@ class Use:
         operands = tuple(i for i, p, _ in self.operands if subject in (p.name, p.variable))
         return operands, tuple(i for i, p, _ in self.results if subject in (p.name, p.variable))
 
-    def refuse(self, misfit: Misfit, allowed: Any) -> Refusal:
+    def refuse(self, misfit: Misfit) -> Refusal:
         """The refusal that tells of `misfit`."""
         operands, results = self.indices(misfit.subject)
-        wanted = _listed(allowed) if isinstance(allowed, frozenset) else str(allowed)
-        message = f"{self.entry.name} takes {misfit.what} {wanted}, not {misfit.found}"
-        return Refusal(misfit.kind, message, allowed, operands, results)
+        message = f"{self.entry.name} takes {misfit.what} {misfit.wanted}, not {misfit.found}"
+        return Refusal(misfit.kind, message, misfit.allowed, misfit.limit, operands, results)
 
 
 def element_name(value: Value) -> str:
@@ -83,10 +82,6 @@ def dtypes_of(names: frozenset[str]) -> frozenset[DType]:
     """The element types among `names` (of which each may stand for a quantized tensor's storage)."""
     known = {d.value: d for d in DType}
     return frozenset(known[n.removeprefix("q")] for n in names if n.removeprefix("q") in known)
-
-
-def _listed(allowed: frozenset[Any]) -> str:
-    return " or ".join(sorted(x.value if isinstance(x, DType) else str(x) for x in allowed)) or "none"
 
 
 def _rank(value: Value) -> int | None:
