@@ -16,13 +16,13 @@ from onnxtfl.formats.tflite import reader as tflite_reader, writer as tflite_wri
 from onnxtfl.ir.dims import reset_fresh
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes import simplify
-from onnxtfl.passes.boundary import cut, keep_names, set_input_shapes
+from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.floats import compute_in_float32, narrow_float64
 from onnxtfl.passes.fold import fold
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.passes.simplify import simplify
 from onnxtfl.rewriting.legalize import accepted, legalize
 from onnxtfl.rewriting.lift import lift, op_name
 from onnxtfl.rewriting.lower import LoweringTarget, lower
@@ -119,8 +119,9 @@ def lifted(graph: Graph, options: Options) -> Graph:
 def to_target(graph: Graph, target: TflSelection | OnnxSelection, options: Options, *, channels_last: bool) -> None:
     """From neutral ops to those of the target."""
     options.step("simplify", graph)
-    simplify(graph, target)
+    simplify(graph)
     options.step("legalize", graph)
+    separate_outputs(graph)
     legalize(graph, target)
     options.step("layout", graph)
     fold(graph)

@@ -25,6 +25,7 @@ class Target(Protocol):
     """What the legalizer asks of a target."""
 
     name: TargetName
+    title: str
 
     def forms(self, node: Node) -> Sequence[Form]:
         """The forms that the lowering rules offer for `node`, best first."""
@@ -75,7 +76,7 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
     for refusal in refusals:
         if refusal.kind == "dtype" and (values := cast_operands(builder, node, refusal.allowed)) is not None:
             return values
-        if refusal.kind == "rank" and (values := collapse(builder, node, refusal.limit)) is not None:
+        if refusal.kind == "rank" and (values := collapse(builder, node, refusal.allowed)) is not None:
             return values
     return None
 

@@ -51,6 +51,7 @@ class OpEntry:
     micro: bool
     fuses_as: str | None
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
+    fused: str | None = None
 
 
 MEASURED = ("2.14", "litert")

@@ -11,4 +11,5 @@ from onnxtfl.ir.ops.indexing import *
 from onnxtfl.ir.ops.normalization import *
 from onnxtfl.ir.ops.reductions import *
 from onnxtfl.ir.ops.shape import *
+from onnxtfl.ir.ops.structure import *
 from onnxtfl.ir.ops.window import *

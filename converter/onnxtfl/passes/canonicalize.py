@@ -1,0 +1,185 @@
+"""Canonical forms: what says the same is said one way, and what does nothing goes.
+
+::
+
+    Transpose(Transpose(x, p), q)  ->  Transpose(x, p[q])       Reshape(Reshape(x, s), t)  ->  Reshape(x, t)
+    Transpose that moves unit axes ->  Reshape                  Reshape(x, its own shape)  ->  x
+    Convert(x, its own type)       ->  x                        BroadcastTo(x, its shape)  ->  x
+    Add(x, 0)  Mul(x, 1)  Pow(x, 1) -> x                        Add(BroadcastTo(x), y)     ->  Add(x, y)
+    Slice(x, everything)           ->  x                        Concatenate(x)             ->  x
+    Pad(x, nothing)                ->  x                        Select(all true, x, y)     ->  x
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Elementwise, Op
+from onnxtfl.ir.shapes import known_dims, static_ints
+from onnxtfl.ir.types import TensorType
+from onnxtfl.passes.matching import made_by, scalar
+from onnxtfl.rewriting.patterns import Patterns
+
+CANONICAL = Patterns()
+
+
+@CANONICAL.on(ops.Transpose)
+def transpose(b: Builder, node: Node) -> Value | None:
+    """Compose with a transpose before; drop the identity; unit axes move by a Reshape."""
+    operand, order = node.operand(0), tuple(node.attr("permutation"))
+    if order == tuple(range(len(order))):
+        return operand
+    inner = made_by(operand, ops.Transpose)
+    if inner is not None:
+        before = inner.attr("permutation")
+        return b(ops.Transpose, inner.operand(0), permutation=tuple(before[p] for p in order))
+    shape = operand.tensor_type.shape
+    moved = [p for p in order if shape is not None and shape[p] != 1]
+    if shape is not None and moved == sorted(moved):
+        return reshaped(b, operand, [shape[p] for p in order])
+    return None
+
+
+@CANONICAL.on(ops.Reshape)
+def reshape(b: Builder, node: Node) -> Value | None:
+    """Drop a reshape to the operand's own shape; skip a reshape before."""
+    operand = node.operand(0)
+    if _same_shape(operand, node.result):
+        return operand
+    inner = made_by(operand, ops.Reshape)
+    if inner is None or not isinstance(node.result.type, TensorType) or node.result.type.shape is None:
+        return None
+    return reshaped(b, inner.operand(0), node.result.type.shape)
+
+
+def reshaped(b: Builder, value: Value, shape: list[Dim] | tuple[Dim, ...]) -> Value | None:
+    """`value` under `shape` by a constant vector; None where more than one size is open."""
+    if sum(not isinstance(d, int) for d in shape) > 1 or (0 in shape and any(not isinstance(d, int) for d in shape)):
+        return None
+    result = b(ops.Reshape, value, [d if isinstance(d, int) else -1 for d in shape])
+    result.type = result.tensor_type.with_shape(tuple(shape))
+    return result
+
+
+@CANONICAL.on(ops.Convert)
+def convert(b: Builder, node: Node) -> Value | None:
+    """Drop a conversion to the operand's own type; skip one before that kept every value."""
+    operand, dtype = node.operand(0), node.attr("dtype")
+    if operand.dtype is dtype and operand.tensor_type.quantization is None:
+        return operand
+    inner = made_by(operand, ops.Convert)
+    if inner is not None and inner.operand(0).dtype is dtype and _keeps_values(inner):
+        return inner.operand(0)
+    return None
+
+
+def _keeps_values(node: Node) -> bool:
+    """Whether a conversion goes to a wider type of the same kind."""
+    before, after = node.operand(0).dtype, node.result.dtype
+    same_kind = (before.is_float and after.is_float) or (before.is_integer and after.is_integer)
+    signs = before.is_signed == after.is_signed or (after.is_signed and after.bits > before.bits)
+    return same_kind and after.bits >= before.bits and signs and before.is_float == after.is_float
+
+
+@CANONICAL.on(ops.BroadcastTo)
+def broadcast(b: Builder, node: Node) -> Value | None:
+    """Drop a broadcast to the operand's own shape."""
+    return node.operand(0) if _same_shape(node.operand(0), node.result) else None
+
+
+def _neutral(number: float, places: tuple[int, ...]) -> Callable[[Builder, Node], Value | None]:
+    """Drop an operation whose constant operand (at one of `places`) changes nothing."""
+
+    def rewrite(b: Builder, node: Node) -> Value | None:
+        for place in places:
+            other = node.operand(1 - place)
+            if scalar(node.operand(place)) == number and _same_type(other, node.result):
+                return other
+        return None
+
+    return rewrite
+
+
+CANONICAL.on(ops.Add)(_neutral(0.0, (0, 1)))
+CANONICAL.on(ops.Sub)(_neutral(0.0, (1,)))
+CANONICAL.on(ops.Mul)(_neutral(1.0, (0, 1)))
+CANONICAL.on(ops.Div)(_neutral(1.0, (1,)))
+CANONICAL.on(ops.Pow)(_neutral(1.0, (1,)))
+
+
+@CANONICAL.on(ops.Slice)
+def slice_(b: Builder, node: Node) -> Value | None:
+    """Drop a slice that takes everything."""
+    strides = static_ints(node.optional(3)) if node.optional(3) is not None else [1]
+    starts = static_ints(node.operand(1))
+    if starts is None or strides is None or any(starts) or any(s != 1 for s in strides):
+        return None
+    return node.operand(0) if _same_shape(node.operand(0), node.result) else None
+
+
+@CANONICAL.on(ops.Concatenate)
+def concatenate(b: Builder, node: Node) -> Value | None:
+    """Drop a concatenation of one tensor, and empty tensors from others."""
+    operands = [v for v in node.operands if v is not None and v.tensor_type.shape is not None]
+    if len(operands) != len(node.operands):
+        return None
+    axis = node.attr("axis")
+    kept = [v for v in operands if v.shape[axis] != 0] or operands[:1]
+    if len(kept) == 1:
+        return kept[0]
+    return b(ops.Concatenate, *kept, axis=axis) if len(kept) < len(operands) else None
+
+
+@CANONICAL.on(ops.Pad)
+def pad(b: Builder, node: Node) -> Value | None:
+    """Drop a pad by nothing."""
+    amounts = known_dims(node.operand(1))
+    return node.operand(0) if amounts is not None and not any(amounts) else None
+
+
+@CANONICAL.on(ops.Select)
+def select(b: Builder, node: Node) -> Value | None:
+    """A constant condition chooses once and for all."""
+    condition = scalar(node.operand(0))
+    if condition is None:
+        return None
+    chosen = node.operand(1 if condition else 2)
+    return chosen if _same_type(chosen, node.result) else None
+
+
+def drop_broadcasts(b: Builder, node: Node) -> Value | None:
+    """An elementwise op broadcasts by itself, where another operand has the full shape."""
+    full = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
+    if full is None or len(node.operands) < 2 or not any(v is not None and made_by(v, ops.BroadcastTo) for v in node.operands):
+        return None
+    operands = list(node.operands)
+    for i, value in enumerate(operands):
+        inner = made_by(value, ops.BroadcastTo)
+        others = [v for j, v in enumerate(operands) if j != i and v is not None]
+        if inner is not None and any(v.tensor_type.shape == full for v in others):
+            operands[i] = inner.operand(0)
+    if operands == node.operands:
+        return None
+    return b(node.op, *operands, **node.attributes)
+
+
+def _all_elementwise(base: type[Op]) -> list[type[Op]]:
+    found = list(base.__subclasses__())
+    return found + [inner for op in found for inner in _all_elementwise(op)]
+
+
+CANONICAL.on(*_all_elementwise(Elementwise))(drop_broadcasts)
+
+
+def _same_shape(a: Value, b: Value) -> bool:
+    if not isinstance(a.type, TensorType) or not isinstance(b.type, TensorType):
+        return False
+    return a.type.shape is not None and a.type.shape == b.type.shape
+
+
+def _same_type(a: Value, b: Value) -> bool:
+    return _same_shape(a, b) and a.dtype is b.dtype

@@ -1,0 +1,106 @@
+"""Small questions that patterns ask of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.op import Op
+
+SMALL = 1 << 16
+"""Elements up to which a pattern reads a constant's numbers."""
+
+
+def scalar(value: Value | None) -> float | None:
+    """The number of a real constant all of whose elements are equal; None for others."""
+    if value is None or value.data is None or not 0 < value.data.size <= 64 or value.data.dtype.is_complex:
+        return None
+    numbers = value.numpy().reshape(-1)
+    if numbers.dtype == object or any(n != numbers[0] for n in numbers):
+        return None
+    return float(numbers[0])
+
+
+def is_close(value: float | None, wanted: float, tolerance: float = 1e-4) -> bool:
+    """Whether a constant is the number that a formula has, but for the rounding of exporters."""
+    return value is not None and abs(value - wanted) <= tolerance * max(1.0, abs(wanted))
+
+
+def made_by(value: Value | None, op: type[Op]) -> Node | None:
+    """The node of `op` that makes `value`."""
+    node = value.producer if value is not None else None
+    return node if node is not None and node.op is op else None
+
+
+def only_for(value: Value, graph: Graph) -> bool:
+    """Whether exactly one operand takes `value`, and the outside does not see it."""
+    return len(value.uses) == 1 and not any(v is value for v in graph.outputs)
+
+
+def with_constant(node: Node) -> tuple[Value, Value, int] | None:
+    """A binary node's other operand, its constant one, and which place the constant has; None where neither is."""
+    for place in (1, 0):
+        if node.operand(place).is_constant:
+            return node.operand(1 - place), node.operand(place), place
+    return None
+
+
+def along_axis(value: Value, rank: int, axis: int, size: int) -> Array | None:
+    """The numbers of a constant that, broadcast to `rank`, varies along `axis` only: a vector of `size`; else None."""
+    if value.data is None or value.data.size > SMALL or len(value.data.shape) > rank:
+        return None
+    shape = (1,) * (rank - len(value.data.shape)) + value.data.shape
+    if any(d != 1 for i, d in enumerate(shape) if i != axis) or shape[axis] not in (1, size):
+        return None
+    return np.broadcast_to(value.numpy().reshape(-1), (size,))
+
+
+@dataclass
+class Product:
+    """A chain of multiplications taken apart: `factor` times all `operands`."""
+
+    factor: float = 1.0
+    operands: list[Value] = field(default_factory=list)
+
+
+def product_of(value: Value, graph: Graph, root: bool = True) -> Product:
+    """Take apart the multiplications (and divisions by constants) that make `value`, as far as nobody else needs them."""
+    node = value.producer
+    if node is not None and (root or only_for(value, graph)) and node.op in (ops.Mul, ops.Div):
+        right = scalar(node.operand(1))
+        if node.op is ops.Div and right:
+            inner = product_of(node.operand(0), graph, root=False)
+            return Product(inner.factor / right, inner.operands)
+        if node.op is ops.Mul:
+            parts = [_factor(v, graph) for v in node.operands if v is not None]
+            return Product(parts[0].factor * parts[1].factor, parts[0].operands + parts[1].operands)
+    return Product(1.0, [value])
+
+
+def _factor(value: Value, graph: Graph) -> Product:
+    number = scalar(value)
+    return Product(number, []) if number is not None else product_of(value, graph, root=False)
+
+
+def sum_with(value: Value, number: float) -> Value | None:
+    """x where `value` is x + number, in either order; None for others."""
+    node = made_by(value, ops.Add)
+    found = with_constant(node) if node is not None else None
+    return found[0] if found is not None and is_close(scalar(found[1]), number) else None
+
+
+def same(a: Value, b: Value) -> bool:
+    """Whether two values are one."""
+    return a is b or (a.data is not None and b.data is not None and a.data.key == b.data.key)
+
+
+def whole(numbers: Sequence[object] | None) -> list[int] | None:
+    """`numbers` where all are ints."""
+    if numbers is None or not all(isinstance(n, int) for n in numbers):
+        return None
+    return [int(n) for n in numbers]  # type: ignore[call-overload]

@@ -1,0 +1,25 @@
+"""Canonical forms, folding and fusing, in turn until nothing changes."""
+
+from __future__ import annotations
+
+from onnxtfl.ir.graph import Graph
+from onnxtfl.passes.canonicalize import CANONICAL
+from onnxtfl.passes.cleanup import merge_equal, remove_dead
+from onnxtfl.passes.fold import fold
+from onnxtfl.passes.fuse import FUSE
+
+MAX_ROUNDS = 8
+
+
+def simplify(graph: Graph) -> None:
+    """Bring `graph` to its simplest form; idempotent."""
+    for _ in range(MAX_ROUNDS):
+        fold(graph)
+        merge_equal(graph)
+        remove_dead(graph)
+        changed = CANONICAL.apply(graph)
+        if not (FUSE.apply(graph) or changed):
+            break
+    for node in graph.nodes:
+        for inner in node.subgraphs():
+            simplify(inner)
