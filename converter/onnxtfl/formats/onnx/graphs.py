@@ -122,7 +122,7 @@ class GraphReader:
         if any(True for _ in graphs_of(proto)):
             attributes["captures"] = len(outer)
         since = scope.imports.since(proto.op_type, domain, name)
-        node = Node(foreign("onnx", proto.op_type, since, domain), operands + outer, attributes)
+        node = Node(foreign("onnx", proto.op_type, since, domain), [*operands, *outer], attributes)
         node.name = scope.prefix + proto.name if proto.name else None
         for output in proto.output:
             result = node.add_result(scope.types.get(output), scope.prefix + output if output else None)

@@ -42,7 +42,7 @@ def needed_names(node: NodeProto) -> dict[str, None]:
 
 
 def in_order(nodes: Sequence[NodeProto]) -> list[NodeProto]:
-    """`nodes` so that each stands behind what it needs; as they are, where they stand so. InvalidModelError on a cycle."""
+    """`nodes`, each behind what it needs, in the order of the file where that will do; InvalidModelError on a cycle."""
     producers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
     needs = [{producers[name] for name in needed_names(node) if name in producers} for node in nodes]
     if all(not need or max(need) < i for i, need in enumerate(needs)):
@@ -89,7 +89,7 @@ def attribute_kind(attribute: AttributeProto) -> int:
         value = getattr(attribute, name)
         if (len(value) > 0) if name in _LISTS else attribute.HasField(name):
             return kind
-    return int(AttributeProto.UNDEFINED)
+    return 0
 
 
 _FIELDS = {

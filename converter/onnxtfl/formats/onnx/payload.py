@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 
 def field_of(dtype: DType) -> int:
     """The number of the field that holds elements of `dtype` where they are not raw."""
-    return _FIELDS.get(dtype, _INT32)
+    return int(_FIELDS.get(dtype, _INT32))
 
 
 def elements(numbers: Array, dtype: DType) -> Array:
@@ -68,9 +68,12 @@ def stored_data(file: SourceFile, pieces: Sequence[Piece], dtype: DType, shape: 
     """The tensor whose payload is `pieces`; ValueError where it has not the size that `shape` takes."""
     raw = [p for p in pieces if p.field == RAW]
     kept = raw[-1:] or [p for p in pieces if p.field == field_of(dtype)]  # raw_data comes first, the last one counts
-    plain = len(kept) == 1 and not kept[0].tagged and WIRES[kept[0].field] != VARINT
-    data = FileData(file, kept[0].start, dtype, shape) if plain else EncodedData(file, kept, dtype, shape)
-    length = kept[0].stop - kept[0].start if plain else data.encoded_bytes()  # type: ignore[attr-defined]
+    data: TensorData
+    if len(kept) == 1 and not kept[0].tagged and WIRES[kept[0].field] != VARINT:
+        data, length = FileData(file, kept[0].start, dtype, shape), kept[0].stop - kept[0].start
+    else:
+        data = encoded = EncodedData(file, kept, dtype, shape)
+        length = encoded.encoded_bytes()
     if length != data.nbytes:
         raise ValueError(f"holds {length} bytes, its shape takes {data.nbytes}")
     return data
@@ -146,7 +149,7 @@ def _varints(file: SourceFile, start: int, stop: int, group: int) -> Iterator[Ar
     rest = np.empty(0, np.uint8)
     for block in _blocks(file, start, stop):
         buffer = np.concatenate([rest, block])
-        starts, stops = split_varints(buffer)
+        stops = split_varints(buffer)[1]
         whole = len(stops) // group * group
         used = int(stops[whole - 1]) if whole else 0
         rest = buffer[used:]

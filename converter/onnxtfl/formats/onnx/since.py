@@ -16,7 +16,7 @@ def normal_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def since_version(op: str, opset: int, domain: str) -> int:
     """The newest definition of `op` not above `opset`; `opset` itself where ONNX defines none."""
     try:
@@ -32,7 +32,7 @@ class OpsetImports:
         self.versions = versions
 
     def since(self, op: str, domain: str, node: str) -> int:
-        """The since-version of `op`; InvalidModelError where ONNX defines its domain but the model does not import it."""
+        """The since-version of `op`; InvalidModelError where its domain is one of ONNX's and not imported."""
         opset = self.versions.get(domain)
         if opset is None:
             if domain in _ONNX_DOMAINS:

@@ -13,7 +13,7 @@ from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.payload import NUMBERS, elements, field_of, stored_data
 from onnxtfl.formats.onnx.wire import Cuts, tensor_pieces
 from onnxtfl.ir.data import Array, ArrayData, SourceBytes, TensorData, unpack
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, TensorType
 
 DTYPES = {
     getattr(TensorProto, name): dtype
@@ -45,9 +45,7 @@ class Tensors:
         try:
             return self._stored(tensor, dtype, shape)
         except ValueError as error:
-            raise InvalidModelError(
-                f"tensor {name!r} of shape {list(shape)} and type {dtype.value}: {error}"
-            ) from error
+            raise InvalidModelError(f"tensor {name!r}: {error}", type_=TensorType(dtype, shape)) from error
 
     def _stored(self, tensor: TensorProto, dtype: DType, shape: tuple[int, ...]) -> TensorData:
         if dtype is DType.STRING:
@@ -129,7 +127,7 @@ def _flat_indices(indices: Array, shape: tuple[int, ...], count: int) -> Array:
     if coordinates:
         if (indices < 0).any() or (indices >= np.asarray(shape)).any():
             raise ValueError("an index lies outside")
-        return np.ravel_multi_index(tuple(indices.T), shape)
+        return np.asarray(np.ravel_multi_index(tuple(indices.T), shape))
     if (indices < 0).any() or (indices >= math.prod(shape)).any():
         raise ValueError("an index lies outside")
     return indices

@@ -38,7 +38,7 @@ def count_varints(buffer: Array) -> int:
 
 
 def decode_varints(buffer: Array) -> tuple[Array, int]:
-    """The whole varints of the uint8 `buffer` as uint64, and how many bytes they take; ValueError for one over ten bytes."""
+    """The whole varints of the uint8 `buffer` as uint64, and how many bytes they take; ValueError for a longer one."""
     starts, stops = split_varints(buffer)
     if not len(stops):
         if len(buffer) >= LONGEST:

@@ -72,9 +72,8 @@ class Cuts:
 
     def of(self, tensor: TensorProto) -> tuple[Piece, ...] | None:
         """What was cut out of `tensor`; None where it is whole."""
-        if not tensor.HasField("segment") or tensor.segment.end != self.mark:
-            return None
-        return self.pieces[tensor.segment.begin]
+        marked = tensor.HasField("segment") and tensor.segment.end == self.mark
+        return self.pieces[int(tensor.segment.begin)] if marked else None
 
 
 def reduced_model(source: SourceFile) -> tuple[ModelProto, Cuts]:
@@ -142,17 +141,14 @@ class Walker:
         elif wire in WIDTHS:
             end = start + WIDTHS[wire]
         else:
-            raise InvalidModelError(
-                f"{self.source.path}: not an ONNX model, or garbled: {kind.name} at byte {position}"
-            )
+            raise self._garbled(kind, position, "is of no known wire type")
         if end > stop:
-            raise self._cut(kind, position)
+            raise self._garbled(kind, position, "goes on behind its end")
         return Field(tag >> 3, wire, position, start, end)
 
-    def _cut(self, kind: Kind, position: int) -> InvalidModelError:
+    def _garbled(self, kind: Kind, position: int, what: str) -> InvalidModelError:
         return InvalidModelError(
-            f"{self.source.path}: not an ONNX model, or cut or garbled: "
-            f"a field of {kind.name} at byte {position} goes on behind its end"
+            f"{self.source.path}: not an ONNX model, or cut or garbled: a field of {kind.name} at byte {position} {what}"
         )
 
     def _varint(self, position: int, stop: int) -> tuple[int, int]:
@@ -174,7 +170,7 @@ class Walker:
 
     def _copy(self, target: bytearray, start: int, stop: int) -> None:
         offset = start - self._base
-        if 0 <= offset and stop - self._base <= len(self._window):
+        if offset >= 0 and stop - self._base <= len(self._window):
             target += self._window[offset : stop - self._base]
         elif stop > start:
             target += self.source.read(start, stop - start)
