@@ -1,0 +1,70 @@
+"""onnxtfl converts neural networks between ONNX and TFLite, both ways, and proves the result in both runtimes.
+
+    conversion = onnxtfl.onnx_to_tflite("model.onnx", "model.tflite")
+    conversion = onnxtfl.tflite_to_onnx("model.tflite", "model.onnx")
+    report = onnxtfl.check("model.onnx", "model.tflite")
+
+Everything is loaded when it is first used: importing onnxtfl imports neither a runtime nor a solver, nor even NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnxtfl.api import Conversion, ConversionReport, TensorReport, check, onnx_to_tflite, tflite_to_onnx
+    from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
+    from onnxtfl.errors import (
+        CheckFailedError,
+        InvalidModelError,
+        OnnxtflError,
+        OutputError,
+        RuntimeUnavailableError,
+        UnsupportedError,
+        UsageError,
+    )
+
+    __version__: str
+
+__all__ = [
+    "CheckFailedError",
+    "CheckReport",
+    "Conversion",
+    "ConversionReport",
+    "InputUsed",
+    "InvalidModelError",
+    "OnnxtflError",
+    "OutputCheck",
+    "OutputError",
+    "RuntimeUnavailableError",
+    "TensorReport",
+    "UnsupportedError",
+    "UsageError",
+    "check",
+    "onnx_to_tflite",
+    "tflite_to_onnx",
+]
+
+_HOMES = {
+    **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
+    **dict.fromkeys(("Conversion", "ConversionReport", "TensorReport"), "onnxtfl.api"),
+    **dict.fromkeys(("check", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("onnxtfl")
+    if name not in __all__:
+        raise AttributeError(f"module 'onnxtfl' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES.get(name, "onnxtfl.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, "__version__"])

@@ -6,6 +6,8 @@ user can do about it. Fields that are not known are left out.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class OnnxtflError(Exception):
     """Base of every error that onnxtfl raises on purpose.
@@ -65,14 +67,14 @@ class UsageError(OnnxtflError):
 class CheckFailedError(OnnxtflError):
     """The conversion went through, but the two models do not agree, or could not be checked where they had to be.
 
-    ``report``: the `onnxtfl.checking.CheckReport`, or None.
+    ``conversion``: the `onnxtfl.Conversion` with the report and the check; its path is None unless the result is kept.
     """
 
     exit_code = 3
 
-    def __init__(self, message: str, *, report: object | None = None, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, conversion: Any = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
-        self.report = report
+        self.conversion = conversion
 
 
 class RuntimeUnavailableError(OnnxtflError):

@@ -1,6 +1,7 @@
 """Compare two models, of either format, on the same inputs."""
 
 from onnxtfl.checking.check import Settings, check_models
+from onnxtfl.checking.match import Layout
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 
-__all__ = ["CheckReport", "InputUsed", "OutputCheck", "Settings", "check_models"]
+__all__ = ["CheckReport", "InputUsed", "Layout", "OutputCheck", "Settings", "check_models"]

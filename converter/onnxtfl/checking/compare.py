@@ -97,7 +97,7 @@ def quantize(array: Array, quantization: Quantization, dtype: str) -> Array:
     """Return the integers of type ``dtype`` nearest to real values, per tensor."""
     limits = np.iinfo(dtype)
     stored = np.rint(array.astype(np.float64) / quantization.scale[0]) + quantization.zero_point[0]
-    return np.clip(stored, limits.min, limits.max).astype(dtype)
+    return np.asarray(np.clip(stored, limits.min, limits.max), dtype=dtype)
 
 
 def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: str) -> OutputCheck:

@@ -74,7 +74,7 @@ class View:
 
 @dataclass(frozen=True)
 class Range:
-    """Values in [low, high). ``kind``: "index", "mask" or "range"."""
+    """Values in [low, high). ``kind``: "index", "mask", "range" or "value"."""
 
     kind: str
     low: float
@@ -139,7 +139,18 @@ def _use_range(view: View, op: Op, position: int) -> Range | None:
         return Range("range", *tables.ranges[op.kind, position])
     if (op.kind, position) in tables.masks or _is_flag_test(view, op, position):
         return Range("mask", 0, 2)
-    return None
+    return _expected_scalar(view, op, position)
+
+
+def _expected_scalar(view: View, op: Op, position: int) -> Range | None:
+    """Return the number that a scalar is compared with: a sampling rate, a mode."""
+    if op.kind not in view.tables.compares or len(op.inputs) != 2:
+        return None
+    shape, other = view.shape(op.inputs[position]), view.constant(op.inputs[1 - position])
+    if shape not in ((), (1,)) or other is None or other.size != 1 or other.dtype.kind not in "iu":
+        return None
+    number = int(other.reshape(-1)[0])
+    return Range("value", number, number + 1)
 
 
 def _rows(view: View, op: Op, indexer: Indexer) -> int:
@@ -195,7 +206,7 @@ def _through(known: Range, scale: float, offset: float) -> Range:
 
 def _join(found: list[Range]) -> Range | None:
     """Return the range that suits all users: row numbers count for more than masks, other ranges for more too."""
-    for kind in ("index", "range", "mask"):
+    for kind in ("index", "range", "mask", "value"):
         mine = [known for known in found if known.kind == kind]
         if mine:
             low, high = max(known.low for known in mine), min(known.high for known in mine)

@@ -1,0 +1,136 @@
+"""The commands themselves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onnxtfl.cli.options import checking, converting
+from onnxtfl.cli.running import run
+
+EXIT_CODES = "Exit codes: 0 fine, 1 cannot convert, 2 usage, 3 converted but the check failed."
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+def onnx2tfl() -> None:
+    """Entry point of ``onnx2tfl``."""
+    run(_onnx2tfl)
+
+
+def tfl2onnx() -> None:
+    """Entry point of ``tfl2onnx``."""
+    run(_tfl2onnx)
+
+
+def main() -> None:
+    """Entry point of ``onnxtfl``."""
+    run(_onnxtfl)
+
+
+@click.command("onnx2tfl", context_settings=CONTEXT, epilog=EXIT_CODES)
+@converting
+@click.version_option(package_name="onnxtfl")
+def _onnx2tfl(**options: Any) -> int:
+    """Convert the ONNX file MODEL to TFLite, run both on the same inputs, and fail where they differ."""
+    from onnxtfl.api import onnx_to_tflite
+
+    return _convert(onnx_to_tflite, ".tflite", **options)
+
+
+@click.command("tfl2onnx", context_settings=CONTEXT, epilog=EXIT_CODES)
+@converting
+@click.option("--opset", type=click.IntRange(13, 24), default=21, show_default=True, help="ONNX opset to write.")
+@click.version_option(package_name="onnxtfl")
+def _tfl2onnx(**options: Any) -> int:
+    """Convert the TFLite file MODEL to ONNX, run both on the same inputs, and fail where they differ."""
+    from onnxtfl.api import tflite_to_onnx
+
+    return _convert(tflite_to_onnx, ".onnx", **options)
+
+
+def _convert(convert: Any, suffix: str, **options: Any) -> int:
+    """Run a conversion, show what it did, and return the exit code."""
+    from onnxtfl.cli.progress import progress
+    from onnxtfl.errors import CheckFailedError
+
+    model, verbose = options.pop("model"), options.pop("verbose")
+    output = options.pop("output") or _beside(model, suffix)
+    check = {None: True, True: "require", False: False}[options.pop("check_")]
+    shapes = dict(options.pop("input_shapes"))
+    cuts = {name: list(options.pop(name)) or None for name in ("inputs", "outputs")}
+    failure: CheckFailedError | None = None
+    with progress() as step:
+        try:
+            conversion = convert(model, output, check=check, input_shapes=shapes, on_progress=step, **cuts, **options)
+        except CheckFailedError as error:
+            failure, conversion = error, error.conversion
+    from onnxtfl.cli.tables import show_conversion
+
+    show_conversion(os.fspath(model), os.fspath(output), conversion, verbose)
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def _beside(model: str, suffix: str) -> str:
+    """Return the default output: the model's path with another suffix."""
+    path = Path(model)
+    known = path.suffix.lower() in (".onnx", ".tflite", ".lite", ".pb")
+    return os.fspath(path.with_suffix(suffix) if known else path.with_name(path.name + suffix))
+
+
+@click.group("onnxtfl", context_settings=CONTEXT)
+@click.version_option(package_name="onnxtfl")
+def _onnxtfl() -> None:
+    """Look at ONNX and TFLite models, and compare them. The converters are onnx2tfl and tfl2onnx."""
+
+
+@_onnxtfl.command(
+    "check", epilog="Exit codes: 0 the models agree, 1 a file cannot be read, 2 usage, 3 they differ or do not run."
+)
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
+@checking
+@click.option("-v", "--verbose", is_flag=True, help="Say more.")
+def _check(a: str, b: str, verbose: bool, **options: Any) -> int:
+    """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is taken to be right."""
+    from onnxtfl.api import check
+    from onnxtfl.cli.progress import progress
+
+    shapes = dict(options.pop("input_shapes"))
+    with progress() as step:
+        step("check")
+        report = check(a, b, input_shapes=shapes, **options)
+    from onnxtfl.cli.tables import show_check
+
+    show_check(a, b, report, verbose)
+    if not report.ok:
+        from onnxtfl.errors import CheckFailedError
+
+        raise CheckFailedError(f"the check of {b} {report}")
+    return 0
+
+
+@_onnxtfl.command("inspect")
+@click.argument("model", type=click.Path())
+@click.option("--stage", default="file", show_default=True, help="After which step of a conversion to look.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more.")
+def _inspect(model: str, stage: str, verbose: bool) -> int:
+    """Print the graph of MODEL in the text form."""
+    from onnxtfl.api import inspect
+
+    click.echo(inspect(model, stage))
+    return 0
+
+
+@_onnxtfl.command("ops")
+@click.option("-v", "--verbose", is_flag=True, help="Say more.")
+def _ops(verbose: bool) -> int:
+    """Print which operators convert, for each version of each of them."""
+    from onnxtfl.api import coverage
+
+    click.echo(coverage())
+    return 0

@@ -1,0 +1,110 @@
+"""From a command line to an exit code: errors become one line on stderr, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+LISTS = ("--inputs", "--outputs")  # options that take all the words up to the next option
+
+
+def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run ``command`` on ``arguments`` (default: the process's) and leave the process with its exit code."""
+    words = spread_lists(list(sys.argv[1:] if arguments is None else arguments))
+    with _terminated_as_interrupt():
+        code = exit_code(command, words)
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    sys.exit(code)
+
+
+def exit_code(command: click.Command, words: list[str]) -> int:
+    """Run ``command`` and return its exit code; what went wrong stands on stderr in one line."""
+    try:
+        result = command.main(words, prog_name=command.name, standalone_mode=False)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        tell(f"{error.format_message()} (see {command.name} --help)")
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        tell("interrupted")
+        return 130
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # nobody reads on: keep the interpreter from saying so at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _failed(error, "-v" in words or "--verbose" in words)
+    return result if isinstance(result, int) else 0
+
+
+def _failed(error: Exception, verbose: bool) -> int:
+    from onnxtfl.errors import OnnxtflError, one_line
+
+    if isinstance(error, OnnxtflError):
+        tell(str(error))
+        return error.exit_code
+    if isinstance(error, MemoryError):
+        tell("out of memory")
+    elif isinstance(error, RecursionError):
+        tell("the model is nested too deeply")
+    elif isinstance(error, OSError) and error.strerror:
+        tell(one_line(f"{error.filename or 'a file'}: {error.strerror}"))
+    else:
+        tell(one_line(f"internal error: {type(error).__name__}: {error}; please report it (-v shows where)"))
+        if verbose:
+            import traceback
+
+            traceback.print_exception(error)
+    return 1
+
+
+def tell(message: str) -> None:
+    """Write one error line to stderr."""
+    with suppress(OSError, ValueError):
+        encoding = sys.stderr.encoding or "utf-8"
+        sys.stderr.write(f"error: {message}\n".encode(encoding, "backslashreplace").decode(encoding))
+        sys.stderr.flush()
+
+
+def spread_lists(words: list[str]) -> list[str]:
+    """Turn ``--inputs a b`` into ``--inputs a --inputs b``, which is what click knows; a list ends at an option."""
+    spread: list[str] = []
+    current = ""
+    for k, word in enumerate(words):
+        if word == "--":
+            return spread + words[k:]
+        if word in LISTS:
+            current = word
+            if k + 1 == len(words) or words[k + 1].startswith("-"):
+                spread.append(word)  # click will say that its value is missing
+            continue
+        if word.startswith("-"):
+            current = ""
+        spread.extend([current, word] if current else [word])
+    return spread
+
+
+@contextmanager
+def _terminated_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM unwind like Ctrl-C, so that no temporary file stays."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous: Any = None
+    with suppress(ValueError):  # not in the main thread
+        previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
