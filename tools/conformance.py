@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.conformance import ratchet
 from tests.conformance.cases import MODES, Case, load_cases
 from tests.conformance.run_case import TIMEOUT, Result, result_of
+from tests.harness.other import DEFAULT
 from tests.harness.workers import run_all
 
 _UNUSUAL = frozenset({8, 16, 17, 18, 19, 20})
@@ -33,7 +34,7 @@ def main() -> int:
     for mode in MODES if options.mode == "both" else (options.mode,):
         cases = [case for case in load_cases(mode) if _wanted(case, options)]
         started = time.monotonic()
-        results = _run(cases, options.jobs)
+        results = _run(cases, options)
         print(f"\n=== {mode}: {_summary(cases, results)}, {time.monotonic() - started:.0f} s ===")
         _report(cases, results, options)
         code |= _settle(mode, cases, results, options)
@@ -46,6 +47,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--op", metavar="NAME", help="only cases of this ONNX op (its first node)")
     parser.add_argument("--case", metavar="NAME", help="one case, with everything it says")
     parser.add_argument("--mode", choices=[*MODES, "both"], default="both")
+    parser.add_argument("--runtime", default=DEFAULT, help="litert:builtin, litert:reference, tflite-runtime, ...")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show-errors", action="store_true", help="print each failing case with its message")
     parser.add_argument("--tracebacks", action="store_true", help="and the traceback, where there is one")
@@ -54,8 +56,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--update", action="store_true", help="rewrite the ratchet lists (all cases are run)")
     parser.add_argument("--grow", action="store_true", help="let --update add cases that passed before")
     options = parser.parse_args()
-    if options.update and (options.filter or options.op or options.case):
-        parser.error("--update needs a run of all cases")
+    if options.update and (options.filter or options.op or options.case or options.runtime != DEFAULT):
+        parser.error("--update needs a run of all cases on the default runtime")
     return options
 
 
@@ -67,9 +69,10 @@ def _wanted(case: Case, options: argparse.Namespace) -> bool:
     )
 
 
-def _run(cases: list[Case], jobs: int) -> Results:
+def _run(cases: list[Case], options: argparse.Namespace) -> Results:
     results: Results = {}
-    for case, outcome in run_all("tests.conformance.run_case:attempt", cases, TIMEOUT, jobs):
+    jobs = [(case, options.runtime) for case in cases]
+    for (case, _), outcome in run_all("tests.conformance.run_case:attempt_on", jobs, TIMEOUT, options.jobs):
         results[case.name] = result_of(outcome)
         if sys.stderr.isatty():
             print(f"\r{len(results)}/{len(cases)}", end="", file=sys.stderr, flush=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.harness.other import DEFAULT
 from tests.harness.workers import Outcome, run_all
 from tests.models import corpus
 from tests.models.corpus import Job, Report
@@ -50,6 +51,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tflite", metavar="PATTERN", help=".tflite files to ONNX instead")
     parser.add_argument("--kind", action="append", help="kinds of .tflite files (default: float)")
     parser.add_argument("--io-layout", default="source", choices=["source", "channels-last"])
+    parser.add_argument("--runtime", default=DEFAULT, help="litert:builtin, litert:reference, tflite-runtime, ...")
     parser.add_argument("--no-back", action="store_true", help="leave out the way back")
     parser.add_argument("--ops", action="store_true", help="print the TFLite ops of each result")
     parser.add_argument("--tracebacks", action="store_true")
@@ -63,7 +65,7 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
     names = options.names or ([*corpus.names_of("onnx"), *corpus.names_of("onnx-real")] if options.all else [])
     settings = {} if options.io_layout == "source" else {"io_layout": options.io_layout}
     back = not options.no_back and not settings
-    return [Job(job.name, job.path, settings, back) for job in corpus.find(names)]
+    return [Job(job.name, job.path, settings, back, options.runtime) for job in corpus.find(names)]
 
 
 def _report(job: Job, outcome: Outcome) -> Report:

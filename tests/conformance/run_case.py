@@ -10,7 +10,8 @@ from pathlib import Path
 from tests.conformance.cases import Case
 from tests.harness.child import stage
 from tests.harness.compare import difference
-from tests.harness.litert import Array, narrow, run_tflite
+from tests.harness.litert import Array, narrow
+from tests.harness.other import DEFAULT, run_tflite_on
 from tests.harness.workers import ROOT, Outcome, Worker
 
 TIMEOUT = 60.0
@@ -45,7 +46,12 @@ def result_of(outcome: Outcome) -> Result:
     return Result(f"{outcome.stage}: {outcome.kind}", outcome.message, outcome.detail)
 
 
-def attempt(case: Case) -> Result:
+def attempt_on(job: tuple[Case, str]) -> Result:
+    """As `attempt`, on another runtime (see `tests.harness.other`)."""
+    return attempt(*job)
+
+
+def attempt(case: Case, runtime: str = DEFAULT) -> Result:
     """Convert and run a case; in the child."""
     stage("convert")
     try:
@@ -55,7 +61,7 @@ def attempt(case: Case) -> Result:
     stage("run")
     for inputs, outputs in case.data_sets:
         try:
-            actual = [array for _, array in run_tflite(model, inputs)]
+            actual = [array for _, array in run_tflite_on(runtime, model, inputs)]
         except (RuntimeError, ValueError, TypeError) as error:
             return _run_failure(error)
         message = _compare(case, actual, outputs)

@@ -323,7 +323,8 @@ def _gather(b: Builder) -> None:
     x = b.pick() or ""
     shape = b.shapes[x]
     axis = b.below(len(shape))
-    indices = b.random.integers(-shape[axis], shape[axis], b.choose([(2,), (3,), (1, 2)] if len(shape) < 5 else [(2,)]))
+    form = b.choose([(2,), (3,), (1, 2)] if len(shape) < 5 else [(2,)])
+    indices = b.random.integers(-shape[axis], shape[axis], form)
     new = (*shape[:axis], *indices.shape, *shape[axis + 1 :])
     if math.prod(new) <= _LARGEST:
         b.add("Gather", [x, b.constant(indices, np.int64)], new, axis=axis)
@@ -387,5 +388,6 @@ def _squeeze(b: Builder) -> None:
 STEPS: tuple[Callable[[Builder], None], ...] = (
     _unary, _clip, _softmax, _with_constant, _with_constant, _binary, _binary, _where, _conv, _conv, _conv,
     _conv_transpose, _pool, _pool, _global_pool, _transpose, _transpose, _reshape, _flatten, _matmul, _attention,
-    _concat, _split, _slice, _pad, _reduce, _gather, _resize, _depth_to_space, _layer_norm, _instance_norm, _prelu, _squeeze,
+    _concat, _split, _slice, _pad, _reduce, _gather, _resize, _depth_to_space, _layer_norm, _instance_norm, _prelu,
+    _squeeze,
 )  # fmt: skip

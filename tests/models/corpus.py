@@ -21,6 +21,7 @@ import numpy as np
 from tests.harness.child import peak_memory, stage
 from tests.harness.compare import largest_error
 from tests.harness.litert import Array, run_onnx, run_tflite
+from tests.harness.other import DEFAULT, run_tflite_on
 from tests.harness.workers import ROOT
 
 CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", ROOT.parent / "shared" / "corpus"))
@@ -39,12 +40,14 @@ PURE_CNNS = ("audio_conv1d", "densenet", "dscnn_kws", "mobilenet_v1", "repvgg_gr
 
 @dataclass(frozen=True)
 class Job:
-    """A model to try: ``path`` of the .onnx or .tflite file, ``options`` for the converter."""
+    """A model to try: ``path`` of the .onnx or .tflite file, ``options`` for the converter, ``runtime`` to run on
+    (see `tests.harness.other`)."""
 
     name: str
     path: Path
     options: Mapping[str, Any] = field(default_factory=dict)
     back: bool = True
+    runtime: str = DEFAULT
 
 
 @dataclass
@@ -165,7 +168,7 @@ def _there(
     report.four_d = sum(array.ndim == 4 for array in [*inputs.values(), *expected.values()])
     stage("run")
     moved = job.options.get("io_layout") == "channels-last"
-    actual = run_tflite(data, _to_channels_last(data, inputs) if moved else inputs)
+    actual = run_tflite_on(job.runtime, data, _to_channels_last(data, inputs) if moved else inputs)
     report.largest_error = _compare(actual, expected, moved)
     stage("delegate")
     report.whole_in_delegate = whole_in_delegate(data)
