@@ -161,7 +161,7 @@ def _there(
 
     stage("convert")
     started = time.perf_counter()
-    data: bytes = onnxtfl.onnx_to_tflite(job.path, check=False, **job.options).data
+    data = _data(onnxtfl.onnx_to_tflite(job.path, check=False, **job.options))
     report.seconds = time.perf_counter() - started
     report.ops = count_tflite_ops(data)
     report.size_ratio = len(data) / len(source)
@@ -183,7 +183,7 @@ def _back(
     import onnxtfl
 
     stage("convert back")
-    result: bytes = onnxtfl.tflite_to_onnx(data, check=False).data
+    result = _data(onnxtfl.tflite_to_onnx(data, check=False))
     stage("check back")
     model = onnx.load_from_string(result)
     onnx.checker.check_model(model, full_check=True)
@@ -196,6 +196,11 @@ def _back(
     if source is not None:
         stage("count nodes")
         report.nodes_ratio = count_onnx_nodes(result) / count_onnx_nodes(optimized(source))
+
+
+def _data(conversion: Any) -> bytes:
+    assert isinstance(conversion.data, bytes)
+    return conversion.data
 
 
 def _compare(
@@ -349,5 +354,5 @@ def digest(job: Job) -> str:
 
     import onnxtfl
 
-    data: bytes = onnxtfl.onnx_to_tflite(job.path, check=False, **job.options).data
+    data = _data(onnxtfl.onnx_to_tflite(job.path, check=False, **job.options))
     return hashlib.sha256(data).hexdigest()
