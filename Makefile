@@ -29,7 +29,8 @@ bench: $(READY)
 
 # The coverage tables, from the mapping rules.
 docs: $(READY)
-	$(BIN)/python tools/make_docs.py
+	@mkdir -p docs
+	$(BIN)/onnxtfl ops > docs/ops.md
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache
