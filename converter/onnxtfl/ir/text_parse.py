@@ -1,0 +1,270 @@
+"""Reads the text form of a graph (see :mod:`onnxtfl.ir.text_print`).
+
+Result types may be left out of the text of neutral ops: they are inferred then.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir import ops as _families  # noqa: F401 - registers the ops
+from onnxtfl.ir.builder import infer
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import Dim, parse_dim
+from onnxtfl.ir.graph import Graph, Node, State, Value, constant
+from onnxtfl.ir.op import OPS, Op, foreign
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, OptionalType, ResourceType, SequenceType, TensorType, TupleType, Type
+
+_TOKEN = re.compile(
+    r"""\s*(?:\#[^\n]*\s*)*("(?:[^"\\]|\\.)*" | -> | \.\.\. | -?inf\b | nan\b
+    | -?\d+\.?\d*(?:[eE][-+]?\d+)?(?![\w]) | %[A-Za-z0-9_.$-]+ | %" | [A-Za-z_?*][\w.$-]* | [^\s])""",
+    re.VERBOSE,
+)
+
+
+class TextError(ValueError):
+    """The text is not a graph; the message says where."""
+
+
+def parse_graph(text: str) -> Graph:
+    """The graph that `text` describes; TextError where it is none."""
+    parser = _Parser(text)
+    graph = parser.graph()
+    parser.end()
+    return graph
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text, self.position = text, 0
+
+    # tokens
+
+    def peek(self) -> str:
+        match = _TOKEN.match(self.text, self.position)
+        return match[1] if match else ""
+
+    def take(self, wanted: str | None = None) -> str:
+        match = _TOKEN.match(self.text, self.position)
+        token = match[1] if match else ""
+        if wanted is not None and token != wanted:
+            raise self.error(f"{wanted!r} expected, not {token!r}")
+        if match:
+            self.position = match.end()
+        return token
+
+    def accept(self, token: str) -> bool:
+        if self.peek() != token:
+            return False
+        self.take()
+        return True
+
+    def error(self, message: str) -> TextError:
+        return TextError(f"line {self.text.count(chr(10), 0, self.position) + 1}: {message}")
+
+    def end(self) -> None:
+        if self.peek():
+            raise self.error(f"nothing expected, not {self.peek()!r}")
+
+    def upto(self, stop: str) -> str:
+        """The raw text before `stop`, which is taken too."""
+        found = self.text.find(stop, self.position)
+        if found < 0:
+            raise self.error(f"{stop!r} expected")
+        text, self.position = self.text[self.position : found], found + len(stop)
+        return text.strip()
+
+    def listed(self, close: str, item: Callable[[], Any]) -> list[Any]:
+        items = []
+        while not self.accept(close):
+            if items:
+                self.take(",")
+            items.append(item())
+        return items
+
+    def word(self) -> str:
+        token = self.take()
+        return json.loads(token) if token.startswith('"') else token
+
+    # graphs
+
+    def graph(self) -> Graph:
+        self.take("graph")
+        graph = Graph(self.word())
+        values: dict[str, Value] = {}
+        self.take("(")
+        self.listed(")", lambda: self._input(graph, values))
+        self.take("->")
+        self.take("(")
+        outputs = self.listed(")", self.value_name)
+        self.take("{")
+        states: list[tuple[Value, str, ArrayData | None]] = []
+        while not self.accept("}"):
+            if self.accept("state"):
+                states.append(self._state(values))
+            else:
+                self._statement(graph, values)
+        graph.outputs = [self._known(values, name) for name in outputs]
+        graph.states = [State(value, self._known(values, name), initial) for value, name, initial in states]
+        return graph
+
+    def _input(self, graph: Graph, values: dict[str, Value]) -> None:
+        name = self.value_name()
+        self.take(":")
+        values[name] = graph.add_input(self.type(), _own(name))
+
+    def _state(self, values: dict[str, Value]) -> tuple[Value, str, ArrayData | None]:
+        name = self.value_name()
+        self.take(":")
+        values[name] = value = Value(self.type(), _own(name))
+        self.take("->")
+        output = self.value_name()
+        return value, output, self.data() if self.accept("=") else None
+
+    def _statement(self, graph: Graph, values: dict[str, Value]) -> None:
+        names = [self.value_name()]
+        while self.accept(","):
+            names.append(self.value_name())
+        self.take("=")
+        if self.accept("constant"):
+            values[names[0]] = constant(self.data(), name=_own(names[0]))
+            return
+        node = self._node(values)
+        types = self._types(node, len(names))
+        for name, type_ in zip(names, types, strict=True):
+            values[name] = node.add_result(type_, _own(name))
+        graph.insert(node)
+
+    def _node(self, values: dict[str, Value]) -> Node:
+        op = self._op()
+        self.take("(")
+        operands = self.listed(")", lambda: self._operand(values))
+        attributes = dict(self.listed("}", self._attribute)) if self.accept("{") else {}
+        return Node(op, operands, attributes)
+
+    def _op(self) -> type[Op]:
+        name = self.word()
+        if not self.accept("@"):
+            if name not in OPS:
+                raise self.error(f"there is no op {name!r}")
+            return OPS[name]
+        version = int(self.take())
+        domain = self.word() if self.accept("@") else ""
+        dialect, _, rest = name.partition(".")
+        return foreign(dialect, rest, version, domain)
+
+    def _types(self, node: Node, count: int) -> list[Type | None]:
+        if not self.accept(":"):
+            return list(infer(node))
+        types: list[Type | None] = []
+        for i in range(count):
+            if i:
+                self.take(",")
+            types.append(None if self.accept("?") else self.type())
+        return types
+
+    def _operand(self, values: dict[str, Value]) -> Value | None:
+        return None if self.accept("_") else self._known(values, self.value_name())
+
+    def _known(self, values: dict[str, Value], name: str) -> Value:
+        if name not in values:
+            raise self.error(f"%{name} is not defined")
+        return values[name]
+
+    def value_name(self) -> str:
+        token = self.take()
+        if token == '%"':
+            self.position -= 1
+            return str(json.loads(self.take()))
+        if not token.startswith("%") or len(token) < 2:
+            raise self.error(f"a value expected, not {token!r}")
+        return token[1:]
+
+    # attributes and types
+
+    def _attribute(self) -> tuple[str, Any]:
+        name = self.take()
+        self.take("=")
+        return name, self.attribute()
+
+    def attribute(self) -> Any:
+        token = self.peek()
+        if token == "graph":
+            return self.graph()
+        self.take()
+        if token == "[":
+            return tuple(self.listed("]", self.attribute))
+        if token.startswith('"'):
+            return json.loads(token)
+        if token == "!":
+            return DType(self.take())
+        words: dict[str, Callable[[], Any]] = {
+            "true": lambda: True,
+            "false": lambda: False,
+            "none": lambda: None,
+            "hex": lambda: bytes.fromhex(self.word()),
+            "data": self.data,
+            "type": self.type,
+        }
+        return words[token]() if token in words else self._number(token)
+
+    def _number(self, token: str) -> int | float:
+        try:
+            return float(token) if token in ("inf", "-inf", "nan") else ast.literal_eval(token)
+        except (ValueError, SyntaxError) as error:
+            raise self.error(f"a value expected, not {token!r}") from error
+
+    def data(self) -> ArrayData:
+        type_ = self.type()
+        if not isinstance(type_, TensorType) or not type_.is_static:
+            raise self.error("the type of a constant has to be static")
+        self.take("[")
+        numbers = self.listed("]", self.attribute)
+        array = np.asarray(numbers, object if type_.dtype is DType.STRING else None).astype(type_.dtype.numpy)
+        return ArrayData(array.reshape([int(d) for d in type_.shape or ()]), type_.dtype)
+
+    def type(self) -> Type:
+        kind = self.take()
+        self.take("<")
+        if kind == "tensor":
+            return self._tensor_type()
+        if kind == "resource":
+            return ResourceType(self.upto(">"))
+        if kind == "tuple":
+            return TupleType(tuple(self.listed(">", self.type)))
+        element = self.type()
+        self.take(">")
+        if kind not in ("sequence", "optional"):
+            raise self.error(f"no type is called {kind!r}")
+        return SequenceType(element) if kind == "sequence" else OptionalType(element)
+
+    def _tensor_type(self) -> TensorType:
+        shape: list[Dim] | None = []
+        while match := re.compile(r"\s*(\*|\d+|\[[^\]]*\])x").match(self.text, self.position):
+            self.position = match.end()
+            shape = None if match[1] == "*" else [*(shape or []), parse_dim(match[1].strip("[]"))]
+        dtype = DType(self.take())
+        quantization = self._quantization() if self.accept(",") else None
+        self.take(">")
+        return TensorType(dtype, None if shape is None else tuple(shape), quantization)
+
+    def _quantization(self) -> Quantization:
+        self.take("quant")
+        self.take("<")
+        storage, *rest = self.upto(">").split()
+        places = dict(word.split("=") for word in rest if "=" in word)
+        pairs = [word.split(":") for word in rest if "=" not in word]
+        axis, block = (int(places[k]) if k in places else None for k in ("axis", "block"))
+        return Quantization(storage, tuple(float(s) for s, _ in pairs), tuple(int(z) for _, z in pairs), axis, block)
+
+
+def _own(name: str) -> str | None:
+    """Numbers are the printer's names for values that have none."""
+    return None if name.isdigit() else name

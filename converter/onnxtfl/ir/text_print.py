@@ -1,0 +1,121 @@
+"""The text form of a graph, which :mod:`onnxtfl.ir.text_parse` reads back.
+
+::
+
+    graph main(%x: tensor<1x[n]xfloat32>) -> (%y) {
+      %0 = constant tensor<2xint64> [1, -1]
+      %y = Reshape(%0, %x) {mode = "a", axis = 1} : tensor<1x[n]xfloat32>
+    }
+
+An absent operand is ``_``. Ops of a file's dialect carry their version: ``onnx.Conv@11``. Constants of over `limit`
+elements print as ``...`` and do not read back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.types import DType, OptionalType, ResourceType, SequenceType, TensorType, TupleType
+
+PLAIN = re.compile(r"[A-Za-z0-9_.$-]+\Z")
+DEFAULT_LIMIT = 64
+
+
+def print_graph(graph: Graph, limit: int = DEFAULT_LIMIT) -> str:
+    """The text of `graph`; constants of up to `limit` elements are spelled out."""
+    return "\n".join(_Printer(limit).graph(graph)) + "\n"
+
+
+class _Printer:
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.names: dict[Value, str] = {}
+        self.taken: set[str] = set()
+
+    def graph(self, graph: Graph) -> Iterator[str]:
+        body: list[str] = []
+        inputs = ", ".join(f"{self.name(v)}: {v.type}" for v in graph.inputs)
+        for node in graph.nodes:
+            body += self.constants(node.operands)
+            body += self.node(node)
+        body += self.constants([*graph.outputs, *(s.output for s in graph.states)])
+        outputs = ", ".join(self.name(v) for v in graph.outputs)
+        yield f"graph {_word(graph.name)}({inputs}) -> ({outputs}) {{"
+        for state in graph.states:
+            initial = "" if state.initial is None else f" = {self.data(state.initial)}"
+            yield f"  state {self.name(state.input)}: {state.input.type} -> {self.name(state.output)}{initial}"
+        yield from (f"  {line}" for line in body)
+        yield "}"
+
+    def constants(self, values: list[Value | None] | list[Value]) -> Iterator[str]:
+        for value in values:
+            if value is not None and value.data is not None and value not in self.names:
+                yield f"{self.name(value)} = constant {self.data(value.data)}"
+
+    def node(self, node: Node) -> Iterator[str]:
+        results = ", ".join(self.name(v) for v in node.results)
+        operands = ", ".join("_" if v is None else self.name(v) for v in node.operands)
+        attributes = ", ".join(f"{k} = {self.attribute(v)}" for k, v in sorted(node.attributes.items()))
+        types = ", ".join(str(v.type) if v.type is not None else "?" for v in node.results)
+        op = node.op.name if node.op.dialect == "neutral" else f"{_word(node.op.name)}@{node.op.version}"
+        op += f"@{_word(node.op.domain)}" if node.op.domain else ""
+        text = f"{results} = {op}({operands}){f' {{{attributes}}}' if attributes else ''} : {types}"
+        yield from text.split("\n")
+
+    def name(self, value: Value) -> str:
+        if value not in self.names:
+            wanted = value.name or str(len(self.names))
+            name, count = wanted, 0
+            while name in self.taken:
+                count += 1
+                name = f"{wanted}_{count}"
+            self.taken.add(name)
+            self.names[value] = f"%{_word(name)}"
+        return self.names[value]
+
+    def data(self, data: TensorData) -> str:
+        type_ = TensorType(data.dtype, data.shape)
+        if data.size > self.limit:
+            return f"{type_} ..."
+        numbers = data.numpy().reshape(-1)
+        return f"{type_} [{', '.join(_number(n, data.dtype) for n in numbers.tolist())}]"
+
+    def attribute(self, value: Any) -> str:
+        match value:
+            case bool() | None:
+                return str(value).lower()
+            case int() | float():
+                return repr(value)
+            case str():
+                return json.dumps(value)
+            case bytes():
+                return f"hex {json.dumps(value.hex())}"
+            case DType():
+                return f"!{value.value}"
+            case TensorData():
+                return f"data {self.data(value)}"
+            case TensorType() | SequenceType() | OptionalType() | TupleType() | ResourceType():
+                return f"type {value}"
+            case Graph():
+                return "\n".join(self.graph(value))
+            case tuple() | list():
+                return f"[{', '.join(self.attribute(v) for v in value)}]"
+        raise TypeError(f"no text form for the attribute {value!r}")
+
+
+def _number(number: Any, dtype: DType) -> str:
+    if dtype is DType.STRING:
+        text = number.decode("latin-1") if isinstance(number, bytes) else str(number)
+        return json.dumps(text)
+    if dtype is DType.BOOL:
+        return "true" if number else "false"
+    return repr(number)
+
+
+def _word(name: str) -> str:
+    return name if PLAIN.match(name) else json.dumps(name)
