@@ -1,0 +1,64 @@
+"""Dimensions are polynomials with floor division, equal when their meaning is."""
+
+import itertools
+
+import pytest
+
+from onnxtfl.ir.dims import ceildiv, evaluate, floordiv, nominal, parse_dim, product, substitute, symbol, symbols
+
+B, H = symbol("b"), symbol("h")
+
+
+def test_arithmetic_normalizes() -> None:
+    assert 2 * B + 1 - B == B + 1
+    assert (B + 1) * (B - 1) == B * B - 1
+    assert H - H == 0 and isinstance(H - H, int)
+
+
+def test_division_that_comes_out_is_exact() -> None:
+    assert (B * H * 4) // (2 * B) == 2 * H
+    assert (2 * H + 3) // 2 == H + 1
+    assert (B + 1) // (B + 1) == 1
+
+
+def test_division_that_does_not_stays() -> None:
+    half = (H + 1) // 2
+    assert str(half) == "(h + 1)//2"
+    assert 2 * half != H + 1
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_values_agree_with_integers(size: int) -> None:
+    env = {"h": size, "b": 3}
+    for dim, value in [
+        (floordiv(H - 3, 2), (size - 3) // 2),
+        (ceildiv(H + 5, 4), -(-(size + 5) // 4)),
+        ((3 * H * B + H) % 4, (9 * size + size) % 4),
+        (product([B, H, 2]), 6 * size),
+    ]:
+        assert evaluate(dim, env) == value
+
+
+def test_text_reads_back() -> None:
+    atoms = [B, H + 1, (H + 1) // 2, 3 * B * H, B * B - 2 * H, -H, ((H + 1) // 2 + B) // 3 * 5]
+    for a, b in itertools.product(atoms, atoms):
+        for dim in (a + b, a * b, floordiv(a, b + 7)):
+            assert parse_dim(str(dim)) == dim
+
+
+def test_substitution_and_symbols() -> None:
+    dim = (H + 1) // 2 * B
+    assert symbols(dim) == {"h", "b"}
+    assert substitute(dim, {"h": 5}) == 3 * B
+    assert substitute(dim, {"h": 5, "b": 2}) == 6
+
+
+def test_unknown_sizes_count_nominally() -> None:
+    assert nominal(3) == 3
+    assert nominal(2 * B, default=10) == 20
+
+
+def test_other_text_is_refused() -> None:
+    for text in ("", "1 +", "f(x)", "1.5"):
+        with pytest.raises(ValueError):
+            parse_dim(text)
