@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Values
-from onnxtfl.formats.tflite.names import Names
+from onnxtfl.formats.tflite.names import Fresh, Names
 from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -83,7 +83,7 @@ class _Model:
 
     def metadata(self, graph: Graph) -> list[Values]:
         """The named byte strings that the graph carries along."""
-        entries: dict[str, bytes] = graph.metadata.get("tflite_metadata", {})
+        entries: dict[str, Content] = graph.metadata.get("tflite_metadata", {})
         return [{"name": name, "buffer": self._add(content)} for name, content in entries.items()]
 
     def _add(self, content: Content) -> int:
@@ -214,7 +214,12 @@ def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
     if not isinstance(type_, TensorType):
         raise InvalidModelError(f"TFLite has no {type_}", node=name)
     shape = type_.shape
-    values = {"shape": shape or (), "type": _type_name(type_, name), "name": name, "has_rank": shape is not None}
+    values: dict[str, Any] = {
+        "shape": shape or (),
+        "type": _type_name(type_, name),
+        "name": name,
+        "has_rank": shape is not None,
+    }
     if shape is not None and not type_.is_static:
         values["shape"] = tuple(d if isinstance(d, int) else 1 for d in shape)
         values["shape_signature"] = tuple(d if isinstance(d, int) else -1 for d in shape)
@@ -245,8 +250,16 @@ def _op_code(name: str, version: int) -> Values:
 def _signature(main: _Subgraph) -> Values:
     """`serving_default`: the names of inputs and outputs as the source has them."""
 
-    def entries(values: list[Value]) -> list[Values]:
-        return [{"name": main.names.of(value), "tensor_index": main.number(value)} for value in values]
+    def entries(names: list[str], values: list[Value]) -> list[Values]:
+        pairs = zip(names, values, strict=True)
+        return [{"name": name, "tensor_index": main.number(value)} for name, value in pairs]
 
-    inputs, outputs = entries(main.graph.inputs), entries(main.graph.outputs)
-    return {"inputs": inputs, "outputs": outputs, "signature_key": SIGNATURE, "subgraph_index": 0}
+    graph = main.graph
+    given = graph.metadata.get("output_names") or [main.names.of(value) for value in graph.outputs]
+    unique = Fresh()
+    return {
+        "inputs": entries([main.names.of(value) for value in graph.inputs], graph.inputs),
+        "outputs": entries([unique.fresh(name) for name in given], graph.outputs),
+        "signature_key": SIGNATURE,
+        "subgraph_index": 0,
+    }

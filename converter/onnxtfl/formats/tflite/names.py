@@ -7,21 +7,12 @@ from collections.abc import Iterable
 from onnxtfl.ir.graph import Graph, Value
 
 
-class Names:
-    """Gives each value of a graph its name; inputs and outputs have the first choice."""
+class Fresh:
+    """Makes names unique."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self) -> None:
         self._taken: set[str] = set()
-        self._names: dict[Value, str] = {}
         self._next: dict[str, int] = {}
-        self._reserve(graph.inputs, "input")
-        self._reserve(graph.outputs, "output")
-
-    def of(self, value: Value) -> str:
-        """The name of `value`, always the same."""
-        if value not in self._names:
-            self._names[value] = self.fresh(value.name or _hint(value))
-        return self._names[value]
 
     def fresh(self, base: str) -> str:
         """`base`, or with a number behind it where that is taken."""
@@ -31,6 +22,22 @@ class Names:
             name = f"{base}_{self._next[base]}"
         self._taken.add(name)
         return name
+
+
+class Names(Fresh):
+    """Gives each value of a graph its name; inputs and outputs have the first choice."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self._names: dict[Value, str] = {}
+        self._reserve(graph.inputs, "input")
+        self._reserve(graph.outputs, "output")
+
+    def of(self, value: Value) -> str:
+        """The name of `value`, always the same."""
+        if value not in self._names:
+            self._names[value] = self.fresh(value.name or _hint(value))
+        return self._names[value]
 
     def _reserve(self, values: Iterable[Value], base: str) -> None:
         for value in values:

@@ -109,6 +109,12 @@ def options_union(name: str) -> tuple[str, int]:
 
 
 @functools.cache
+def defaults(of: Table) -> dict[str, Any]:
+    """The values of a table that has nothing in it; an enum's as its name."""
+    return {f.name: f.enum[f.default] if f.enum and f.kind == "scalar" else f.default for f in of.fields}
+
+
+@functools.cache
 def _options() -> dict[str, str]:
     pairs = (word.partition(":") for word in schema_text.OPS.split())
     return {op: options for op, _, options in pairs}

@@ -1,16 +1,23 @@
-"""Element types, quantization and strings as TFLite files hold them."""
+"""Element types, shapes, quantization and strings as TFLite files hold them."""
 
 from __future__ import annotations
 
+import itertools
+import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.formats.tflite.schema import enums
+from onnxtfl.ir.dims import Dim, Shape, symbol
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, ResourceType, TensorType, Type
 
 _SPECIAL = {"FLOAT8_E4M3FN": DType.FLOAT8E4M3FN, "FLOAT8_E5M2": DType.FLOAT8E5M2}
 _NAMES = {dtype: name for name, dtype in _SPECIAL.items()}
+_KINDS = {"RESOURCE": "variable", "VARIANT": "variant"}
+_DTYPES = {d.value.upper(): d for d in DType} | _SPECIAL
 
 
 def type_name(dtype: DType) -> str:
@@ -18,9 +25,62 @@ def type_name(dtype: DType) -> str:
     return _NAMES.get(dtype) or dtype.value.upper()
 
 
-def dtype_named(name: str) -> DType:
-    """The element type with the format's `name`; ValueError where it is none (RESOURCE, VARIANT)."""
-    return _SPECIAL.get(name) or DType(name.lower())
+def quantization_table(quantization: Quantization) -> dict[str, Any]:
+    """The values of a QuantizationParameters table; InvalidModelError for what it cannot say."""
+    if quantization.block is not None:
+        raise InvalidModelError("quantization in blocks cannot be written to TFLite", type_=quantization)
+    return {
+        "scale": quantization.scales,
+        "zero_point": quantization.zero_points,
+        "quantized_dimension": quantization.axis,
+    }
+
+
+def read_type(tensor: Mapping[str, Any], name: str, shape: Shape | None) -> Type:
+    """The type of a decoded Tensor with that shape; InvalidModelError where it makes no sense."""
+    kind = tensor["type"]
+    if kind in _KINDS:
+        return ResourceType(_KINDS[kind])
+    dtype = _DTYPES.get(kind)
+    if dtype is None or kind not in enums()["TensorType"][1]:
+        raise InvalidModelError(f"unknown element type {kind}", node=name)
+    quantization = _read_quantization(tensor["quantization"], dtype, shape, name)
+    return TensorType(dtype if quantization is None else DType.FLOAT32, shape, quantization)
+
+
+def _read_quantization(
+    table: Mapping[str, Any] | None, dtype: DType, shape: Shape | None, name: str
+) -> Quantization | None:
+    """The parameters where there are scales and the numbers are integers; ranges alone mean nothing at run time."""
+    if table is None or not dtype.is_integer or not (table["scale"] or table["details"]):
+        return None
+    if table["details"]:
+        raise UnsupportedError(f"quantization by {table['details'][0].name} is not known", node=name)
+    scales, zero_points, axis = table["scale"], table["zero_point"] or (0,), table["quantized_dimension"]
+    if len(zero_points) == 1:
+        zero_points = zero_points * len(scales)
+    if len(scales) == 1:
+        return Quantization(dtype.value, scales, zero_points[:1])
+    if len(scales) != len(zero_points):
+        raise InvalidModelError(f"{len(scales)} scales but {len(zero_points)} zero points", node=name)
+    if shape is None or not 0 <= axis < len(shape) or shape[axis] != len(scales):
+        raise InvalidModelError(f"{len(scales)} scales along axis {axis} do not fit the shape", node=name, type_=shape)
+    return Quantization(dtype.value, scales, zero_points, axis)
+
+
+def read_shape(tensor: Mapping[str, Any], name: str, fresh: Callable[[str], str]) -> Shape:
+    """The dimensions of a decoded Tensor, unknown ones as symbols that `fresh` makes unique."""
+    shape, signature = tensor["shape"] or (), tensor["shape_signature"] or ()
+    if len(signature) != len(shape):
+        signature = shape
+
+    def dim(axis: int) -> Dim:
+        size = signature[axis]
+        if size < -1:
+            raise InvalidModelError(f"size {size} of axis {axis}", node=name)
+        return symbol(fresh(f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}_d{axis}")) if size == -1 else int(size)
+
+    return tuple(dim(axis) for axis in range(len(shape)))
 
 
 def encode_strings(strings: Iterable[object]) -> bytes:
@@ -35,10 +95,19 @@ def encode_strings(strings: Iterable[object]) -> bytes:
     return struct.pack(f"<i{len(offsets)}i", len(raw), *offsets) + b"".join(raw)
 
 
-def quantization_table(quantization: Quantization) -> dict[str, Any]:
-    """The values of a QuantizationParameters table."""
-    return {
-        "scale": quantization.scales,
-        "zero_point": quantization.zero_points,
-        "quantized_dimension": quantization.axis,
-    }
+def decode_strings(raw: bytes, name: str) -> list[str | bytes]:
+    """The strings in such a buffer (bytes where they are not UTF-8); InvalidModelError where it is garbled."""
+    count = struct.unpack_from("<i", raw)[0] if len(raw) >= 4 else -1
+    if count < 0 or 4 * (count + 2) > len(raw):
+        raise InvalidModelError("garbled string tensor", node=name)
+    offsets = struct.unpack_from(f"<{count + 1}i", raw, 4)
+    if any(not 0 <= a <= b <= len(raw) for a, b in itertools.pairwise(offsets)):
+        raise InvalidModelError("garbled string tensor", node=name)
+    return [_text(raw[a:b]) for a, b in itertools.pairwise(offsets)]
+
+
+def _text(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw

@@ -1,0 +1,69 @@
+"""The constants of a TFLite file: buffers inside the FlatBuffer, or by position and size behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.formats.tflite.source import Source, Span
+from onnxtfl.formats.tflite.types import decode_strings
+from onnxtfl.ir.data import ArrayData, FileData, TensorData
+from onnxtfl.ir.types import DType
+
+_SMALL = 1024
+"""Constants up to this many bytes are read at once; opening each later would cost more than they do."""
+
+
+class Buffers:
+    """The buffers of a model and the tensors in them."""
+
+    def __init__(self, source: Source, tables: Sequence[Mapping[str, Any]]) -> None:
+        self._source = source
+        self._spans = [self._span(table) for table in tables]
+
+    def span(self, number: int) -> Span | None:
+        """Where buffer `number` lies; None where it is empty."""
+        if not 0 <= number < len(self._spans):
+            self._source.fail(f"garbled: there is no buffer {number}")
+        return self._spans[number]
+
+    def raw(self, number: int) -> TensorData:
+        """All bytes of a buffer."""
+        span = self.span(number) or Span(0, 0)
+        return self._data(span, DType.UINT8, (span.length,))
+
+    def constant(self, tensor: Mapping[str, Any], dtype: DType, shape: tuple[int, ...], name: str) -> TensorData | None:
+        """The numbers of a tensor, None where it has none; InvalidModelError where their count is not the shape's."""
+        if tensor["external_buffer"]:
+            raise UnsupportedError("the numbers of this tensor lie in another file", node=name)
+        span = self.span(tensor["buffer"])
+        if span is None:
+            return None
+        if dtype is DType.STRING:
+            return self._strings(span, shape, name)
+        if (math.prod(shape) * dtype.bits + 7) // 8 != span.length:
+            raise InvalidModelError(f"{span.length} bytes for {dtype.value} of shape {list(shape)}", node=name)
+        return self._data(span, dtype, shape)
+
+    def _data(self, span: Span, dtype: DType, shape: tuple[int, ...]) -> TensorData:
+        data = FileData(self._source.file, span.offset, dtype, shape)
+        return ArrayData(data.numpy(), dtype) if span.length <= _SMALL else data
+
+    def _strings(self, span: Span, shape: tuple[int, ...], name: str) -> TensorData:
+        strings = decode_strings(self._source.read(span.offset, span.length), name)
+        if len(strings) != math.prod(shape):
+            raise InvalidModelError(f"{len(strings)} strings for shape {list(shape)}", node=name)
+        array = np.empty(len(strings), object)
+        array[:] = strings
+        return ArrayData(array.reshape(shape), DType.STRING)
+
+    def _span(self, table: Mapping[str, Any]) -> Span | None:
+        span: Span | None = table["data"]
+        if table["offset"] > 1:
+            span = Span(table["offset"], table["size"])
+            self._source.check(span.offset, span.length)
+        return span if span is not None and span.length else None

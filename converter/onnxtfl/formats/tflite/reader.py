@@ -1,0 +1,127 @@
+"""Reads a .tflite file as a graph of `tfl` ops: what stands in the file, nothing interpreted, weights left in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
+from onnxtfl.formats.tflite import schema
+from onnxtfl.formats.tflite.buffers import Buffers
+from onnxtfl.formats.tflite.decode import Decoded, Decoder
+from onnxtfl.formats.tflite.source import Source
+from onnxtfl.formats.tflite.subgraph_reader import SubgraphReader
+from onnxtfl.ir.graph import Graph
+
+IDENTIFIER = b"TFL3"
+SIGNATURE = "serving_default"
+MAX_DEPTH = 64
+_OTHER_FORMATS = (
+    (4, b"ORTM", "a model in ONNX Runtime's own format"),
+    (0, b"PK\x03\x04", "a ZIP archive"),
+    (0, b"\x89HDF", "an HDF5 file"),
+    (0, b"version https://git-lfs", "a Git LFS pointer, in place of the file that it points to"),
+    (0, b"\x08", "perhaps an ONNX model"),
+)
+
+
+def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Graph:
+    """The model in `source` (a path, or a file's bytes) as a graph of `tfl` ops.
+
+    Nodes are `foreign("tfl", "CONV_2D", version)`, custom ops "custom:NAME". Attributes are the fields of the op's
+    options table, the format's defaults filled in: enums by name, vectors as tuples (None where absent), a Graph in
+    place of a subgraph's number; and of the operator `custom_options` (bytes), `mutating_variable_inputs` (bools) and
+    `intermediates` (a TensorType or None each), where the file has them. Absent operands are None. A tensor with
+    scales is a float32 tensor with quantization. Variables are states whose input and output are the same value: the
+    ops that take it write it. A subgraph that is used twice is two graphs.
+
+    Inputs and outputs are called as the signature calls them where the file has one. `metadata`: format, description,
+    output_names, signatures (their keys), tflite_metadata (name -> bytes as TensorData). Weights are left in the file,
+    which has to stay as it is until the graph is written.
+
+    Raises InvalidModelError for anything that is not a good model, UnsupportedError for what the graph cannot hold.
+    Source: schema.fbs of LiteRT, its interpreter_builder.cc for what a reader makes of it.
+    """
+    opened = Source(source)
+    try:
+        return _read(opened)
+    except OnnxtflError as error:
+        if str(opened.file.path) not in error.message:
+            error.message = f"{opened.file.path}: {error.message}"
+        raise
+
+
+def _read(source: Source) -> Graph:
+    head = source.read(0, min(32, source.size))
+    if not head:
+        source.fail("the file is empty")
+    if head[4:8] != IDENTIFIER:
+        kinds = [what for place, magic, what in _OTHER_FORMATS if head[place:].startswith(magic)]
+        source.fail(", ".join([*kinds[:1], "not a TFLite model: it does not begin with its identifier"]))
+    model = Decoder(source).root(schema.table("Model"))
+    if not model["subgraphs"]:
+        source.fail("there is no subgraph in it")
+    return _ModelReader(source, model).main()
+
+
+class _ModelReader:
+    """What the subgraphs of a model share."""
+
+    def __init__(self, source: Source, model: Decoded) -> None:
+        self.model = model
+        self.source = source
+        self.buffers = Buffers(source, model["buffers"] or ())
+        self.codes = [self._code(code) for code in model["operator_codes"] or ()]
+        subgraphs: Sequence[Decoded] = model["subgraphs"]
+        self.ranks_are_told = any(t["has_rank"] for s in subgraphs for t in s["tensors"] or ())
+        self._left = 1000 + 8 * sum(len(s["operators"] or ()) + 1 for s in subgraphs)
+
+    def main(self) -> Graph:
+        """The graph that the interpreter runs."""
+        signature = self._signature()
+        graph = self.graph(0, (), signature)
+        graph.metadata.update(self._metadata())
+        return graph
+
+    def graph(self, number: int, callers: tuple[int, ...], signature: Mapping[str, Any] | None = None) -> Graph:
+        """Subgraph `number`, which the subgraphs `callers` came to."""
+        subgraphs = self.model["subgraphs"]
+        if not 0 <= number < len(subgraphs):
+            self.source.fail(f"garbled: there is no subgraph {number}")
+        if number in callers or len(callers) >= MAX_DEPTH:
+            raise InvalidModelError(f"subgraph {number} calls itself, or calls are nested too deep")
+        self._left -= 1 + len(subgraphs[number]["operators"] or ())
+        if self._left < 0:
+            raise UnsupportedError("its subgraphs are used too often, a graph of each use would be too large")
+        return SubgraphReader(self, subgraphs[number], (*callers, number), signature).graph()
+
+    def _code(self, code: Decoded) -> tuple[str, int]:
+        """Name and version; the old field of one byte and the new one, whichever is larger, tell the op."""
+        number = max(code["deprecated_builtin_code"], _number(code["builtin_code"]))
+        if not 0 <= number < len(schema.builtin_ops()):
+            raise UnsupportedError(f"unknown builtin op {number}", hint="the file is newer than this program")
+        name = schema.builtin_ops()[number]
+        if name == "CUSTOM":
+            name = f"custom:{code['custom_code'] or ''}"
+        return name, code["version"]
+
+    def _signature(self) -> Decoded | None:
+        """The signature of subgraph 0 that names its inputs and outputs."""
+        found = [s for s in self.model["signature_defs"] or () if s["subgraph_index"] == 0]
+        found.sort(key=lambda s: s["signature_key"] != SIGNATURE)
+        return found[0] if found else None
+
+    def _metadata(self) -> dict[str, Any]:
+        entries = self.model["metadata"] or ()
+        return {
+            "format": "tflite",
+            "description": self.model["description"] or "",
+            "signatures": tuple(s["signature_key"] or "" for s in self.model["signature_defs"] or ()),
+            "tflite_metadata": {entry["name"] or "": self.buffers.raw(entry["buffer"]) for entry in entries},
+        }
+
+
+def _number(builtin_code: Any) -> int:
+    """The number of a decoded op code, which is a name where it is known."""
+    return schema.builtin_code(builtin_code) if isinstance(builtin_code, str) else int(builtin_code)

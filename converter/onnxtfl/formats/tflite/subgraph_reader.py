@@ -1,0 +1,195 @@
+"""From the decoded tables of one subgraph to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats.tflite import schema
+from onnxtfl.formats.tflite.buffers import Buffers
+from onnxtfl.formats.tflite.names import Fresh
+from onnxtfl.formats.tflite.types import read_shape, read_type
+from onnxtfl.ir.data import ArrayData, TensorData
+from onnxtfl.ir.graph import Graph, Node, Origin, State, Value, constant
+from onnxtfl.ir.op import foreign
+from onnxtfl.ir.types import TensorType, Type
+
+_OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates")
+
+
+class Model(Protocol):
+    """What a subgraph needs of its model."""
+
+    buffers: Buffers
+    codes: list[tuple[str, int]]
+    ranks_are_told: bool
+
+    def graph(self, number: int, callers: tuple[int, ...]) -> Graph:
+        """Another subgraph."""
+        ...
+
+
+class SubgraphReader:
+    """Reads one subgraph; `callers` end with its own number."""
+
+    def __init__(
+        self, model: Model, table: Mapping[str, Any], callers: tuple[int, ...], signature: Mapping[str, Any] | None
+    ) -> None:
+        self.model = model
+        self.table = table
+        self.callers = callers
+        self.tensors: list[Mapping[str, Any]] = table["tensors"] or []
+        self.result = Graph(table["name"] or ("main" if len(callers) == 1 else f"subgraph_{callers[-1]}"))
+        self._values: dict[int, Value] = {}
+        self._symbols = Fresh()
+        self._names = Fresh()
+        self._input_names = _signature_names(signature, "inputs")
+        self._output_names = _signature_names(signature, "outputs")
+
+    def graph(self) -> Graph:
+        """The graph; InvalidModelError where it is not a good one."""
+        inputs, outputs = self.table["inputs"] or (), self.table["outputs"] or ()
+        self._reserve_names(inputs, outputs)
+        for number in inputs:
+            self._add_input(number)
+        for operator in self.table["operators"] or ():
+            self._add_node(operator)
+        self.result.outputs = [self._operand(number, "output of the graph") for number in outputs]
+        unique = Fresh()
+        self.result.metadata["output_names"] = [unique.fresh(self._output_name(number)) for number in outputs]
+        return self.result
+
+    def _reserve_names(self, inputs: Iterable[int], outputs: Iterable[int]) -> None:
+        """Inputs, then outputs, have the first choice of names."""
+        self._chosen: dict[int, str] = {}
+        for number in inputs:
+            self._choose(number, self._input_names.get(number, [""])[0])
+        for number in outputs:
+            self._choose(number, self._output_names.get(number, [""])[0])
+
+    def _choose(self, number: int, wanted: str) -> str:
+        if number not in self._chosen:
+            name = wanted or self._tensor(number)["name"] or f"tensor_{number}"
+            self._chosen[number] = self._names.fresh(name)
+        return self._chosen[number]
+
+    def _output_name(self, number: int) -> str:
+        """The signature's name, each time another where a tensor is listed as several outputs."""
+        names = self._output_names.get(number)
+        return names.pop(0) if names else self._chosen[number]
+
+    def _tensor(self, number: int) -> Mapping[str, Any]:
+        if not 0 <= number < len(self.tensors):
+            raise InvalidModelError(f"garbled: there is no tensor {number} in {self.result.name!r}")
+        return self.tensors[number]
+
+    def _type(self, number: int, is_input: bool = False) -> Type:
+        tensor, name = self._tensor(number), self._choose(number, "")
+        shape = read_shape(tensor, name, self._symbols.fresh)
+        type_ = read_type(tensor, name, shape)
+        if (
+            isinstance(type_, TensorType)
+            and not shape
+            and not tensor["has_rank"]
+            and not self._is_scalar(tensor, is_input)
+        ):
+            return type_.with_shape(None)
+        return type_
+
+    def _is_scalar(self, tensor: Mapping[str, Any], is_input: bool) -> bool:
+        """Whether no dimensions mean rank 0: older files do not say, and leave those of unknown rank empty too."""
+        return self.model.buffers.span(tensor["buffer"]) is not None or (is_input and not self.model.ranks_are_told)
+
+    def _named(self, number: int, type_: Type | None) -> Value:
+        value = Value(type_, self._choose(number, ""))
+        value.origin = Origin(self._tensor(number)["name"] or value.name or "")
+        return value
+
+    def _add_input(self, number: int) -> None:
+        if number in self._values:
+            raise InvalidModelError("listed twice as an input", node=self._chosen[number])
+        value = self._named(number, self._type(number, is_input=True))
+        self._values[number] = value
+        self.result.inputs.append(value)
+
+    def _operand(self, number: int, what: str) -> Value:
+        """The value of a tensor: what was read or made before, else a constant or a variable."""
+        if number not in self._values:
+            self._values[number] = self._source(number, what)
+        return self._values[number]
+
+    def _source(self, number: int, what: str) -> Value:
+        tensor, type_ = self._tensor(number), self._type(number)
+        data = self._data(tensor, type_, number)
+        if data is not None:
+            value = constant(data)
+            value.type, value.name = type_, self._choose(number, "")
+            value.origin = Origin(tensor["name"] or value.name)
+            return value
+        value = self._named(number, type_)
+        if not tensor["is_variable"]:
+            raise InvalidModelError(f"{what} is never written", node=value.name)
+        self.result.states.append(State(value, value))
+        return value
+
+    def _data(self, tensor: Mapping[str, Any], type_: Type, number: int) -> TensorData | None:
+        """The numbers of a constant, which may also be a tensor without elements that nobody writes."""
+        if not isinstance(type_, TensorType) or type_.shape is None or not type_.is_static:
+            return None
+        shape = tuple(int(d) for d in type_.shape if isinstance(d, int))
+        data = self.model.buffers.constant(tensor, type_.storage, shape, self._choose(number, ""))
+        if data is None and 0 in shape:
+            return ArrayData(np.empty(shape, type_.storage.numpy), type_.storage)
+        return data
+
+    def _add_node(self, operator: Mapping[str, Any]) -> None:
+        index = operator["opcode_index"]
+        if index >= len(self.model.codes):
+            raise InvalidModelError(f"garbled: there is no op code {index}")
+        name, version = self.model.codes[index]
+        inputs = [None if n == -1 else self._operand(n, f"operand of {name}") for n in operator["inputs"] or ()]
+        node = Node(foreign("tfl", name, version), inputs, self._attributes(name, operator))
+        for number in operator["outputs"] or ():
+            self._add_result(node, number)
+        self.result.insert(node)
+
+    def _add_result(self, node: Node, number: int) -> None:
+        if number in self._values:
+            name = self._choose(number, "")
+            raise InvalidModelError("written twice, or written after it is read", node=name, op=node.op.name)
+        named = self._named(number, self._type(number))
+        value = self._values[number] = node.add_result(named.type, named.name)
+        value.origin = named.origin
+
+    def _attributes(self, name: str, operator: Mapping[str, Any]) -> dict[str, Any]:
+        table = schema.options_table(name)
+        attributes = self._options(table, operator) if table is not None else {}
+        for field in _OPERATOR_FIELDS:
+            if operator[field]:
+                attributes[field] = operator[field]
+        if "intermediates" in attributes:
+            attributes["intermediates"] = tuple(None if n == -1 else self._type(n) for n in attributes["intermediates"])
+        return attributes
+
+    def _options(self, table: schema.Table, operator: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of the options table; its defaults where the file has another table or none, as runtimes do."""
+        field, _ = schema.options_union(table.name)
+        member, found = operator[field] or (None, None)
+        values = found if member is table else schema.defaults(table)
+        return {f.name: self._graphs(values[f.name]) if f.is_graph else values[f.name] for f in table.fields}
+
+    def _graphs(self, numbers: Any) -> Any:
+        if isinstance(numbers, int):
+            return self.model.graph(numbers, self.callers)
+        return None if numbers is None else tuple(self.model.graph(n, self.callers) for n in numbers)
+
+
+def _signature_names(signature: Mapping[str, Any] | None, side: str) -> dict[int, list[str]]:
+    """Tensor -> its names in a signature."""
+    names: dict[int, list[str]] = {}
+    for entry in (signature or {}).get(side) or ():
+        names.setdefault(entry["tensor_index"], []).append(entry["name"] or "")
+    return names
