@@ -1,7 +1,8 @@
 """Tensor data that stays where it is: arrays, ranges of files, and lazy transforms of them.
 
 Nothing here is read before somebody asks, and whoever writes reads it in chunks: a weight of 500 MB costs a buffer of
-a few MB. Two data objects with equal `key` hold the same bytes, so shared weights are stored once.
+a few MB. Two data objects with equal `key` hold the same bytes (their shapes may differ), so shared weights are stored
+once.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class TensorData(ABC):
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """Equal keys mean equal numbers."""
+        """Equal keys mean equal elements in C order, whatever the shapes."""
 
     @abstractmethod
     def slab(self, axis: int, start: int, stop: int) -> Array:
@@ -98,7 +99,7 @@ class ArrayData(TensorData):
     @property
     def key(self) -> Hashable:
         if self._key is None:
-            self._key = ("array", self.dtype, self.shape, _digest(self._array))
+            self._key = ("array", self.dtype, self.size, _digest(self._array))
         return self._key
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
@@ -171,7 +172,7 @@ class FileData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("file", id(self.file), self.offset, self.dtype, self.shape)
+        return ("file", id(self.file), self.offset, self.dtype, self.size)
 
     def numpy(self) -> Array:
         buffer = np.empty(self.nbytes, np.uint8)
@@ -221,7 +222,7 @@ class TransposedData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("transpose", self.base.key, self.permutation)
+        return ("transpose", self.base.key, self.base.shape, self.permutation)
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
         return self.base.slab(self.permutation[axis], start, stop).transpose(self.permutation)
@@ -246,7 +247,7 @@ class ReshapedData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("reshape", self.base.key, self.shape)
+        return self.base.key
 
     def numpy(self) -> Array:
         return self.base.numpy().reshape(self.shape)
@@ -286,7 +287,7 @@ class ScaledData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("scale", self.base.key, _digest(self.factors), self.axis)
+        return ("scale", self.base.key, self.shape, _digest(self.factors), self.axis)
 
     def numpy(self) -> Array:
         if not self.shape:

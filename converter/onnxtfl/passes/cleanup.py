@@ -48,11 +48,11 @@ def _key(node: Node) -> Hashable:
 
 
 def _value_key(value: Value) -> Hashable:
-    return value.data.key if value.data is not None else value
+    return (value.data.key, value.data.shape) if value.data is not None else value
 
 
 def _attribute_key(value: Any) -> str:
-    return str(value.key) if isinstance(value, TensorData) else repr(value)
+    return f"{value.key}{value.shape}" if isinstance(value, TensorData) else repr(value)
 
 
 def remove_unreached(graph: Graph, stops: set[Value]) -> None:

@@ -103,7 +103,7 @@ class _Widening:
             self.graph.outputs[i].origin = value.origin
 
     def _widened(self, value: Value) -> Value:
-        key = value if value.data is None else value.data.key
+        key = value if value.data is None else (value.data.key, value.data.shape)
         if key not in self.wide:
             self.wide[key] = self._convert(value)
         return self.wide[key]

@@ -96,7 +96,9 @@ def sum_with(value: Value, number: float) -> Value | None:
 
 def same(a: Value, b: Value) -> bool:
     """Whether two values are one."""
-    return a is b or (a.data is not None and b.data is not None and a.data.key == b.data.key)
+    if a.data is None or b.data is None:
+        return a is b
+    return a.data.shape == b.data.shape and a.data.key == b.data.key
 
 
 def whole(numbers: Sequence[object] | None) -> list[int] | None:
