@@ -12,7 +12,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onnxtfl.api import Conversion, ConversionReport, TensorReport, check, onnx_to_tflite, tflite_to_onnx
+    from onnxtfl.api import (
+        Conversion,
+        ConversionReport,
+        TensorReport,
+        check,
+        coverage,
+        inspect,
+        onnx_to_tflite,
+        tflite_to_onnx,
+    )
     from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
     from onnxtfl.errors import (
         CheckFailedError,
@@ -41,6 +50,8 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "check",
+    "coverage",
+    "inspect",
     "onnx_to_tflite",
     "tflite_to_onnx",
 ]
@@ -48,7 +59,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
     **dict.fromkeys(("Conversion", "ConversionReport", "TensorReport"), "onnxtfl.api"),
-    **dict.fromkeys(("check", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
+    **dict.fromkeys(("check", "coverage", "inspect", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
 }
 
 

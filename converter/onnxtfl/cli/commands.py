@@ -35,7 +35,7 @@ def main() -> None:
 @click.version_option(package_name="onnxtfl")
 def _onnx2tfl(**options: Any) -> int:
     """Convert the ONNX file MODEL to TFLite, run both on the same inputs, and fail where they differ."""
-    from onnxtfl.api import onnx_to_tflite
+    from onnxtfl import onnx_to_tflite
 
     return _convert(onnx_to_tflite, ".tflite", **options)
 
@@ -46,7 +46,7 @@ def _onnx2tfl(**options: Any) -> int:
 @click.version_option(package_name="onnxtfl")
 def _tfl2onnx(**options: Any) -> int:
     """Convert the TFLite file MODEL to ONNX, run both on the same inputs, and fail where they differ."""
-    from onnxtfl.api import tflite_to_onnx
+    from onnxtfl import tflite_to_onnx
 
     return _convert(tflite_to_onnx, ".onnx", **options)
 
@@ -97,7 +97,7 @@ def _onnxtfl() -> None:
 @click.option("-v", "--verbose", is_flag=True, help="Say more.")
 def _check(a: str, b: str, verbose: bool, **options: Any) -> int:
     """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is taken to be right."""
-    from onnxtfl.api import check
+    from onnxtfl import check
     from onnxtfl.cli.progress import progress
 
     shapes = dict(options.pop("input_shapes"))
@@ -120,7 +120,7 @@ def _check(a: str, b: str, verbose: bool, **options: Any) -> int:
 @click.option("-v", "--verbose", is_flag=True, help="Say more.")
 def _inspect(model: str, stage: str, verbose: bool) -> int:
     """Print the graph of MODEL in the text form."""
-    from onnxtfl.api import inspect
+    from onnxtfl import inspect
 
     click.echo(inspect(model, stage))
     return 0
@@ -130,7 +130,7 @@ def _inspect(model: str, stage: str, verbose: bool) -> int:
 @click.option("-v", "--verbose", is_flag=True, help="Say more.")
 def _ops(verbose: bool) -> int:
     """Print which operators convert, for each version of each of them."""
-    from onnxtfl.api import coverage
+    from onnxtfl import coverage
 
     click.echo(coverage())
     return 0

@@ -49,7 +49,7 @@ class Builder:
             node.add_result(type_).known = contents
         return self._insert(node)
 
-    def foreign(self, dialect: str, name: str, operands: Sequence[Operand], types: Sequence[Type], version: int = 1,
+    def foreign(self, dialect: str, name: str, operands: Sequence[Operand], types: Sequence[Type | None], version: int = 1,
                 domain: str = "", **attributes: Any) -> list[Value]:
         """Make a node of a file's dialect, with the types of its results given."""
         node = Node(foreign(dialect, name, version, domain), [self.value(v) for v in operands], attributes)

@@ -8,7 +8,7 @@ them but name and version.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
@@ -104,6 +104,11 @@ class Op:
         kernels take them, dimension numbers renumbered to match. None for ops without a preference.
         """
         return None
+
+    @classmethod
+    def offers(cls, node: Node) -> Iterator[Relabeled]:
+        """For ops whose operands may each lie in several ways: all of them, the plainest first. None for others."""
+        return iter(())
 
     @classmethod
     def effect_of(cls, node: Node) -> Effect:

@@ -6,6 +6,7 @@
     Add(Conv(x, w, b), c)            ->  Conv(x, w, b+c)
     Conv(Pad(x))                     ->  Conv(x) with padding
     Add(DotGeneral(x, w), c)         ->  DotGeneralBias(x, w, c)
+    DotGeneral(Flatten(x), w)        ->  DotGeneral(x, w) over several axes, so that x may lie in any order
     x * (1 + Erf(x / sqrt 2)) / 2    ->  Gelu(x)                     and the tanh form
     x * Clamp(x + 3, 0, 6) / 6       ->  HardSwish(x)
 """
@@ -119,6 +120,29 @@ def bias_into_dot(b: Builder, node: Node) -> Value | None:
         if vector is not None and other.dtype is dot.result.dtype:
             return b(ops.DotGeneralBias, dot.operand(0), dot.operand(1), np.ascontiguousarray(vector), **dot.attributes)
     return None
+
+
+@FUSE.on(ops.DotGeneral, ops.DotGeneralBias)
+def flatten_into_dot(b: Builder, node: Node) -> Value | None:
+    """Contract the axes that a Reshape merged; the constant matrix gets as many."""
+    flat, matrix = made_by(node.operand(0), ops.Reshape), node.operand(1)
+    lhs_axes, rhs_axes = node.attr("lhs_contracting_dimensions"), node.attr("rhs_contracting_dimensions")
+    if flat is None or matrix.data is None or node.attr("lhs_batching_dimensions") or len(rhs_axes) != 1:
+        return None
+    before, after = flat.operand(0).tensor_type.shape, flat.result.tensor_type.shape
+    if before is None or after is None or len(after) != 2 or lhs_axes != (1,) or len(before) < 3:
+        return None
+    merged = before[1:]
+    if before[0] != after[0] or not all(isinstance(d, int) for d in merged) or math.prod(merged) != after[1]:
+        return None
+    (axis,) = rhs_axes
+    shape = matrix.data.shape
+    weights = constant(matrix.data.reshape((*shape[:axis], *merged, *shape[axis + 1 :])))
+    axes = {
+        "lhs_contracting_dimensions": tuple(range(1, len(before))),
+        "rhs_contracting_dimensions": tuple(range(axis, axis + len(merged))),
+    }
+    return b(node.op, flat.operand(0), weights, *node.operands[2:], **{**node.attributes, **axes})
 
 
 @FUSE.on(ops.Mul, ops.Div)

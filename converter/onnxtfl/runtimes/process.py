@@ -183,10 +183,11 @@ class Worker:
 
 
 def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
-    """Move the child's lines into a queue, which can be waited for with a time limit on every system."""
+    """Move the child's answers into a queue, which can be waited for with a time limit on every system."""
     with contextlib.suppress(ValueError, OSError):
         for line in stream:
-            answers.put(line)
+            if line.startswith(script.MARK):
+                answers.put(line.removeprefix(script.MARK))
     answers.put(None)
 
 

@@ -26,6 +26,7 @@ if __name__ == "__main__" and sys.path and os.path.abspath(sys.path[0]) == os.pa
 import numpy as np
 
 Item = dict[str, Any]
+MARK = "onnxtfl-answer "  # begins each answer: what else is printed before the channel is ours does no harm
 
 # TensorProto.DataType of the types that NumPy lacks, and the NumPy type of the same width that carries them.
 RAW_TYPES: dict[str, tuple[int, str]] = {
@@ -176,7 +177,8 @@ def run_tflite(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
                 interpreter.resize_tensor_input(slot["index"], list(value.shape))
         interpreter.allocate_tensors()
         for slot, value in zip(slots, inputs):
-            interpreter.set_tensor(slot["index"], tflite_input(value))
+            if value.size:  # an empty tensor has no memory to copy to
+                interpreter.set_tensor(slot["index"], tflite_input(value))
         interpreter.invoke()
         return [(interpreter.get_tensor(slot["index"]), "") for slot in interpreter.get_output_details()]
     except (ValueError, RuntimeError) as error:
@@ -245,7 +247,7 @@ def main() -> None:
             load_runtime(names.get(sys.argv[1], "tflite_runtime.interpreter"))
     for line in sys.stdin:
         if line.strip():
-            channel.write(json.dumps(answer(line)) + "\n")
+            channel.write(MARK + json.dumps(answer(line)) + "\n")
             channel.flush()
 
 

@@ -17,7 +17,7 @@ class Refusal:
     `kind`:
 
     - "dtype": a cast of `operands` (and back of `results`) to an element type of `allowed` helps.
-    - "quantization": likewise, `allowed` being the storage types that quantized tensors may have (none: no such kernel).
+    - "quantization": likewise, `allowed` being the storage types that quantized tensors may have (none: no kernel).
     - "rank": no more than `limit` axes are taken (where shapes differ, if that is said in the message).
     - "other": an option, or an operand that has to be constant, or the number of operands.
     - "op": the target has no such op.

@@ -148,7 +148,8 @@ class Walker:
 
     def _garbled(self, kind: Kind, position: int, what: str) -> InvalidModelError:
         return InvalidModelError(
-            f"{self.source.path}: not an ONNX model, or cut or garbled: a field of {kind.name} at byte {position} {what}"
+            f"{self.source.path}: not an ONNX model, or cut or garbled: "
+            f"a field of {kind.name} at byte {position} {what}"
         )
 
     def _varint(self, position: int, stop: int) -> tuple[int, int]:

@@ -166,9 +166,10 @@ class Transpose(Op):
 
 
 class BroadcastTo(Op):
-    """The operand repeated along missing and unit axes (aligned at the last axis) up to the shape given.
+    """The operand repeated along missing and unit axes (aligned at the last axis) up to the shape given, which is the
+    whole result's (ONNX's Expand, which takes a 1 for the operand's own size, is resolved when lifting).
 
-    Both ways, as ONNX Expand: an axis where `shape` has 1 keeps the operand's size. Source: neutral-ops 3.18, 3.41.
+    Source: neutral-ops 3.18, 3.41.
     """
 
     operands = (Operand("input"), Operand("shape", INDICES))

@@ -106,9 +106,24 @@ class _Search:
             return
         if issubclass(node.op, Elementwise):
             expand_constants(node)
+        for relabeled in self._possible(node, index, label):
+            if self._taken(node, relabeled):
+                self._add(node, relabeled)
+
+    def _possible(self, node: Node, index: int, label: Permutation) -> list[Relabeled]:
+        """How `node` reads with `label` at `index`.
+
+        Of the many ways of a matmul: the plainest, which may spread labels, and those whose labels all are known.
+        """
+        offers = [o for o in node.op.offers(node) if _at(node, o, index) == label]
+        if offers:
+            return [offers[0], *(o for o in offers[1:] if self._all_known(node, o))]
         relabeled = node.op.relabel(node, index, label)
-        if relabeled is not None and self._taken(node, relabeled):
-            self._add(node, relabeled)
+        return [] if relabeled is None else [relabeled]
+
+    def _all_known(self, node: Node, offer: Relabeled) -> bool:
+        pairs = [*_pairs(node.operands, offer.operands), *_pairs(node.results, offer.results)]
+        return all(v is None or v.is_constant or p is None or p in self.found.labels(v) for v, p in pairs)
 
     def _taken(self, node: Node, relabeled: Relabeled) -> bool:
         if node.op is ops.Transpose or not relabeled.attributes:
@@ -141,6 +156,12 @@ def _pairs(values: list[Value | None] | list[Value], labels: tuple[Permutation |
 
 def _label(value: Value | None, label: Permutation | None) -> Permutation | None:
     return None if value is None else (label if label is not None else identity(value))
+
+
+def _at(node: Node, offer: Relabeled, index: int) -> Permutation | None:
+    """The label that `offer` gives operand `index`, or the first result for -1."""
+    value, label = (node.results[0], offer.results[0]) if index < 0 else (node.operands[index], offer.operands[index])
+    return _label(value, label)
 
 
 def _relabeled_probe(node: Node, relabeled: Relabeled) -> Node:
