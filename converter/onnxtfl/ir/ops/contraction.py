@@ -82,7 +82,8 @@ class DotGeneral(Op):
         """
         if index == -1:
             return _relabel_result(node, permutation)
-        return _relabel_operand(node, index, permutation)
+        relabeled = _relabel_operand(node, index, permutation)
+        return _follow_weight(node, relabeled) if index == 0 and node.operand(1).is_constant else relabeled
 
     @classmethod
     def offers(cls, node: Node) -> Iterator[Relabeled]:
@@ -204,6 +205,24 @@ def _shuffled(rank: int, axes: Sequence[int], order: Sequence[int]) -> list[int]
     for place, which in zip(sorted(axes), order, strict=True):
         label[place] = axes[which]
     return label
+
+
+def _follow_weight(node: Node, relabeled: Relabeled) -> Relabeled:
+    """A constant rhs lays its contracting axes in the order that lhs's now have, so that both can be flattened."""
+    lhs_axes = relabeled.attributes["lhs_contracting_dimensions"]
+    rhs_axes = tuple(node.attr("rhs_contracting_dimensions"))
+    if len(rhs_axes) < 2:
+        return relabeled
+    wanted = [rhs_axes[i] for i in sorted(range(len(lhs_axes)), key=lhs_axes.__getitem__)]
+    weight = list(range(node.operand(1).rank))
+    for place, axis in zip(sorted(rhs_axes), wanted, strict=True):
+        weight[place] = axis
+    axes = {
+        "lhs_contracting_dimensions": tuple(sorted(lhs_axes)),
+        "rhs_contracting_dimensions": tuple(sorted(rhs_axes)),
+    }
+    operands = (relabeled.operands[0], unless_identity(weight))
+    return Relabeled(operands, relabeled.results, {**relabeled.attributes, **axes})
 
 
 def _relabel_result(node: Node, permutation: Permutation) -> Relabeled:
