@@ -1,6 +1,9 @@
 """The two ways through the house: ONNX to TFLite, and TFLite to ONNX.
 
 read -> lift -> canonicalize, fold, fuse -> legalize -> layout -> cleanup -> lower -> write
+
+`onnx_to_tflite` and `tflite_to_onnx` differ in their first and last step and in what the kernels want; :func:`steps`
+lists what lies between.
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from onnxtfl.formats.onnx import reader as onnx_reader, writer as onnx_writer
-from onnxtfl.formats.tflite import reader as tflite_reader, writer as tflite_writer
+from onnxtfl.errors import UsageError
+from onnxtfl.formats.onnx import reader as onnx_reader
+from onnxtfl.formats.onnx import writer as onnx_writer
+from onnxtfl.formats.tflite import reader as tflite_reader
+from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.ir.dims import reset_fresh
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
@@ -25,7 +31,7 @@ from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.simplify import simplify
 from onnxtfl.rewriting.legalize import accepted, legalize
 from onnxtfl.rewriting.lift import lift, op_name
-from onnxtfl.rewriting.lower import LoweringTarget, lower
+from onnxtfl.rewriting.lower import lower
 from onnxtfl.rewriting.selection import OnnxSelection, TflSelection
 from onnxtfl.targets.onnxruntime import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
@@ -33,7 +39,7 @@ from onnxtfl.targets.tflite import TfliteTarget
 if TYPE_CHECKING:
     import onnx
 
-Source = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+Selection = TflSelection | OnnxSelection
 Progress = Callable[[str], None]
 
 
@@ -116,28 +122,69 @@ def lifted(graph: Graph, options: Options) -> Graph:
     return graph
 
 
-def to_target(graph: Graph, target: TflSelection | OnnxSelection, options: Options, *, channels_last: bool) -> None:
-    """From neutral ops to those of the target."""
-    options.step("simplify", graph)
-    simplify(graph)
-    options.step("legalize", graph)
-    separate_outputs(graph)
-    legalize(graph, target)
-    options.step("layout", graph)
+def to_target(
+    graph: Graph, target: Selection, options: Options, *, channels_last: bool, until: str | None = None
+) -> None:
+    """From neutral ops to those of the target; `until` names the last step to take (see :func:`steps`)."""
+    for name, step in steps(target, options, channels_last):
+        options.step(name, graph)
+        step(graph)
+        if name == until:
+            return
+
+
+def steps(target: Selection, options: Options, channels_last: bool) -> list[tuple[str, Callable[[Graph], None]]]:
+    """The steps between lifting and writing, by name."""
+
+    def takes(node: Node) -> bool:
+        return accepted(node, target) is not None
+
+    def layout(graph: Graph) -> None:
+        assign_layouts(graph, takes, channels_last=channels_last, io_layout=options.io_layout)
+
+    return [
+        ("simplify", simplify),
+        ("separate", separate_outputs),
+        ("legalize", lambda graph: legalize(graph, target)),
+        ("tidy", tidy),
+        ("layout", layout),
+        ("cleanup", tidy),
+        ("lower", lambda graph: lower(graph, target)),
+    ]
+
+
+def tidy(graph: Graph) -> None:
+    """Fold what became constant, merge what became equal, drop what became useless."""
     fold(graph)
     merge_equal(graph)
     remove_dead(graph)
-    takes = lambda node: accepted(node, target) is not None  # noqa: E731
-    assign_layouts(graph, takes, channels_last=channels_last, io_layout=options.io_layout)
-    options.step("cleanup", graph)
-    fold(graph)
-    merge_equal(graph)
-    remove_dead(graph)
-    options.step("lower", graph)
-    lower(graph, target)
 
 
-def _finish(graph: Graph, report: Report, options: Options, write: Callable[[], None]) -> Report:
+def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:
+    """The graph of a model (either format) after a stage: "file", "lifted", or a step's name.
+
+    A .tflite is taken towards ONNX, a .onnx towards TFLite. UsageError for an unknown stage.
+    """
+    reset_fresh()
+    is_tflite = tflite_reader.is_tflite(model)
+    graph = tflite_reader.read(model) if is_tflite else onnx_reader.read(model)
+    target: Selection = (
+        OnnxSelection(OnnxTarget(options.opset)) if is_tflite else TflSelection(TfliteTarget(options.min_runtime))
+    )
+    names = [name for name, _ in steps(target, options, True)]
+    if stage not in ("file", "lifted", *names):
+        raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are file, lifted, {', '.join(names)}")
+    if stage == "file":
+        return graph
+    graph = lifted(graph, options)
+    if stage != "lifted":
+        if not is_tflite:
+            compute_in_float32(graph)
+        to_target(graph, target, options, channels_last=not is_tflite, until=stage)
+    return graph
+
+
+def _finish(graph: Graph, report: Report, options: Options, write: Callable[[], object]) -> Report:
     keep_names(graph)
     options.step("write")
     write()
@@ -160,4 +207,4 @@ def count_ops(graph: Graph) -> dict[str, int]:
     return dict(Counter(op_name(node) for node in graph.walk()).most_common())
 
 
-__all__ = ["LoweringTarget", "Options", "Report", "count_ops", "lifted", "onnx_to_tflite", "tflite_to_onnx", "to_target"]
+__all__ = ["Options", "Report", "count_ops", "inspect", "onnx_to_tflite", "tflite_to_onnx"]

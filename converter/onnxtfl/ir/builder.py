@@ -49,8 +49,16 @@ class Builder:
             node.add_result(type_).known = contents
         return self._insert(node)
 
-    def foreign(self, dialect: str, name: str, operands: Sequence[Operand], types: Sequence[Type | None], version: int = 1,
-                domain: str = "", **attributes: Any) -> list[Value]:
+    def foreign(
+        self,
+        dialect: str,
+        name: str,
+        operands: Sequence[Operand],
+        types: Sequence[Type | None],
+        version: int = 1,
+        domain: str = "",
+        **attributes: Any,
+    ) -> list[Value]:
         """Make a node of a file's dialect, with the types of its results given."""
         node = Node(foreign(dialect, name, version, domain), [self.value(v) for v in operands], attributes)
         for type_ in types:
@@ -145,7 +153,9 @@ def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[
 def _wrapped(contents: Array, dtype: DType) -> Array:
     """Exact integers brought into the range of `dtype`, as its own arithmetic would."""
     if dtype.bits < 64:
-        contents = np.asarray([int(d) & ((1 << dtype.bits) - 1) for d in contents.reshape(-1)], np.uint64).reshape(contents.shape)
+        contents = np.asarray([int(d) & ((1 << dtype.bits) - 1) for d in contents.reshape(-1)], np.uint64).reshape(
+            contents.shape
+        )
         return contents.astype(dtype.numpy)
     masked = [int(d) & 0xFFFFFFFFFFFFFFFF for d in contents.reshape(-1)]
     return np.asarray(masked, np.uint64).astype(dtype.numpy).reshape(contents.shape)

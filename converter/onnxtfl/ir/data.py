@@ -8,6 +8,7 @@ once.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import os
 import threading
@@ -342,7 +343,7 @@ def _merge_axes(shape: Sequence[int], permutation: Sequence[int]) -> tuple[tuple
     kept = [p for p in permutation if shape[p] != 1]
     runs: list[list[int]] = []
     order = sorted(kept)
-    follower = dict(zip(order, order[1:], strict=False))
+    follower = dict(itertools.pairwise(order))
     for p in kept:
         if runs and follower.get(runs[-1][-1]) == p:
             runs[-1].append(p)

@@ -12,7 +12,6 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Union
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class FloorDiv:
         return f"({self.numerator})//{_factor(self.denominator)}"
 
 
-Atom = Union[str, FloorDiv]
+Atom = str | FloorDiv
 Monomial = tuple[tuple[Atom, int], ...]
 
 
@@ -82,7 +81,7 @@ class SymDim:
         return f"SymDim({self})"
 
 
-Dim = Union[int, SymDim]
+Dim = int | SymDim
 Shape = tuple[Dim, ...]
 
 _fresh_counter = itertools.count()
@@ -275,7 +274,9 @@ def _factor(dim: Dim) -> str:
 def _term_text(monomial: Monomial, c: int) -> str:
     factors = []
     for atom, p in monomial:
-        text = atom if isinstance(atom, str) else (str(atom) if p == 1 and len(monomial) == 1 and c == 1 else f"({atom})")
+        text = (
+            atom if isinstance(atom, str) else (str(atom) if p == 1 and len(monomial) == 1 and c == 1 else f"({atom})")
+        )
         factors.append(text if p == 1 else f"{text}**{p}")
     if not factors:
         return str(c)

@@ -295,7 +295,9 @@ def inherit(old: Value, new: Value) -> None:
         new.origin = old.origin
 
 
-def constant(value: Array | TensorData | int | float | bool, dtype: DType | None = None, name: str | None = None) -> Value:
+def constant(
+    value: Array | TensorData | int | float | bool, dtype: DType | None = None, name: str | None = None
+) -> Value:
     """A value with known numbers; `dtype` converts plain numbers and arrays."""
     if not isinstance(value, TensorData):
         array = np.asarray(value, None if dtype is None else dtype.numpy)

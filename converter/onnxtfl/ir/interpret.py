@@ -12,7 +12,7 @@ from onnxtfl.ir.op import attributes_of
 
 
 def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Array]:
-    """The outputs of `graph` for `inputs` (in order or by name). Quantized types are read as their expressed numbers."""
+    """The outputs of `graph` for `inputs`, in order or by name. Quantized tensors are given as real numbers."""
     given = [inputs[v.name or ""] for v in graph.inputs] if isinstance(inputs, Mapping) else inputs
     values: dict[Value, Array] = dict(zip(graph.inputs, given, strict=True))
     for node in graph.nodes:

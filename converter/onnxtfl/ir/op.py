@@ -155,7 +155,7 @@ OPS: dict[str, type[Op]] = {}
 Evaluate = Callable[..., Array | tuple[Array, ...]]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def foreign(dialect: str, name: str, version: int = 1, domain: str = "") -> type[Op]:
     """The op `name` of a file format (`dialect`: "onnx" or "tfl"), of which nothing is known but this."""
     namespace = {"dialect": dialect, "name": f"{dialect}.{name}", "version": version, "domain": domain}

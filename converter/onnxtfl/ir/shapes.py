@@ -11,7 +11,7 @@ from onnxtfl.ir.types import TensorType
 
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
     """The dimension that `a` and `b` broadcast to; ValueError where they cannot."""
-    if a == b or b == 1:
+    if b in (a, 1):
         return a
     if a == 1:
         return b
@@ -73,7 +73,7 @@ def known_dims(value: Value | None) -> list[Dim] | None:
 
 
 def dims_from(value: Value, count: int | None = None) -> Shape | None:
-    """The shape that a vector of sizes gives: known entries, fresh symbols for others; None where even the count is open."""
+    """The shape that a vector of sizes gives: fresh symbols for unknown ones; None where even the count is open."""
     known = known_dims(value)
     if known is not None:
         return tuple(known)

@@ -82,7 +82,7 @@ class _Parser:
         return text.strip()
 
     def listed(self, close: str, item: Callable[[], Any]) -> list[Any]:
-        items = []
+        items: list[Any] = []
         while not self.accept(close):
             if items:
                 self.take(",")
@@ -228,7 +228,7 @@ class _Parser:
         self.take("[")
         numbers = self.listed("]", self.attribute)
         array = np.asarray(numbers, object if type_.dtype is DType.STRING else None).astype(type_.dtype.numpy)
-        return ArrayData(array.reshape([int(d) for d in type_.shape or ()]), type_.dtype)
+        return ArrayData(array.reshape([d for d in type_.shape or () if isinstance(d, int)]), type_.dtype)
 
     def type(self) -> Type:
         kind = self.take()

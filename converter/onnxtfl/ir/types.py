@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from onnxtfl.ir.quantization import Quantization
 
 
 class DType(Enum):
-    """An element type, under ONNX's names (specs/onnx-changelog.txt); the value is the name that the text form prints."""
+    """An element type, under ONNX's names (specs/onnx-changelog.txt); the value is what the text form prints."""
 
     BOOL = "bool"
     INT2 = "int2"
@@ -83,7 +83,7 @@ _BITS = {
     **{"bool": 8, "string": 0, "bfloat16": 16, "complex64": 64, "complex128": 128, "float4e2m1": 4},
     **{f"{u}int{n}": n for n in (2, 4, 8, 16, 32, 64) for u in ("", "u")},
     **{f"float{n}": n for n in (16, 32, 64)},
-    **{n: 8 for n in ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0")},
+    **dict.fromkeys(("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0"), 8),
 }
 _ML_DTYPES = {
     "float4e2m1": "float4_e2m1fn",
@@ -197,7 +197,7 @@ class ResourceType:
         return f"resource<{self.kind}>"
 
 
-Type = Union[TensorType, SequenceType, OptionalType, TupleType, ResourceType]
+Type = TensorType | SequenceType | OptionalType | TupleType | ResourceType
 
 
 def tensor(dtype: DType | str, *shape: Dim | str) -> TensorType:

@@ -65,4 +65,6 @@ def shapes_compatible(a: Shape | None, b: Shape | None) -> bool:
     """Whether two shapes can be the same at run time."""
     if a is None or b is None:
         return True
-    return len(a) == len(b) and all(x == y or not (isinstance(x, int) and isinstance(y, int)) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        x == y or not (isinstance(x, int) and isinstance(y, int)) for x, y in zip(a, b, strict=True)
+    )

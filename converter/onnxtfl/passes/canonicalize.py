@@ -154,7 +154,11 @@ def select(b: Builder, node: Node) -> Value | None:
 def drop_broadcasts(b: Builder, node: Node) -> Value | None:
     """An elementwise op broadcasts by itself, where another operand has the full shape."""
     full = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
-    if full is None or len(node.operands) < 2 or not any(v is not None and made_by(v, ops.BroadcastTo) for v in node.operands):
+    if (
+        full is None
+        or len(node.operands) < 2
+        or not any(v is not None and made_by(v, ops.BroadcastTo) for v in node.operands)
+    ):
         return None
     operands = list(node.operands)
     for i, value in enumerate(operands):

@@ -43,7 +43,9 @@ def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
 def _narrow_value(value: Value, mode: str) -> None:
     if isinstance(value.type, TensorType) and value.type.dtype in _NARROW:
         if mode == "error":
-            raise UnsupportedError("is float64", node=value.name, type_=value.type, hint="--float64 narrow computes in float32")
+            raise UnsupportedError(
+                "is float64", node=value.name, type_=value.type, hint="--float64 narrow computes in float32"
+            )
         value.type = value.type.with_dtype(_NARROW[value.type.dtype])
 
 

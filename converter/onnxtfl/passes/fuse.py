@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -80,10 +81,10 @@ def _scale(b: Builder, node: Node, op: type[ops.Conv] | type[ops.ConvTranspose],
 
 
 for _op in (ops.Conv, ops.ConvTranspose):
-    FUSE.on(ops.Add)(lambda b, node, op=_op: _add(b, node, op, 1))
-    FUSE.on(ops.Sub)(lambda b, node, op=_op: _add(b, node, op, -1))
-    FUSE.on(ops.Mul)(lambda b, node, op=_op: _scale(b, node, op, False))
-    FUSE.on(ops.Div)(lambda b, node, op=_op: _scale(b, node, op, True))
+    FUSE.on(ops.Add)(partial(_add, op=_op, sign=1))
+    FUSE.on(ops.Sub)(partial(_add, op=_op, sign=-1))
+    FUSE.on(ops.Mul)(partial(_scale, op=_op, divide=False))
+    FUSE.on(ops.Div)(partial(_scale, op=_op, divide=True))
 
 
 @FUSE.on(ops.Conv)
@@ -132,8 +133,8 @@ def flatten_into_dot(b: Builder, node: Node) -> Value | None:
     before, after = flat.operand(0).tensor_type.shape, flat.result.tensor_type.shape
     if before is None or after is None or len(after) != 2 or lhs_axes != (1,) or len(before) < 3:
         return None
-    merged = before[1:]
-    if before[0] != after[0] or not all(isinstance(d, int) for d in merged) or math.prod(merged) != after[1]:
+    merged = [d for d in before[1:] if isinstance(d, int)]
+    if before[0] != after[0] or len(merged) < len(before) - 1 or math.prod(merged) != after[1]:
         return None
     (axis,) = rhs_axes
     shape = matrix.data.shape
@@ -178,7 +179,11 @@ def _is_gelu_cubic(b: Builder, value: Value, x: Value) -> bool:
     if len(product.operands) == 1:
         total = made_by(product.operands[0], ops.Add)
         pair = list(total.operands) if total is not None else []
-        return any(_is(p, x) and _is_power(b, q, x, 3) for p, q in (pair, pair[::-1]) if p and q) if len(pair) == 2 else False
+        return (
+            any(_is(p, x) and _is_power(b, q, x, 3) for p, q in (pair, pair[::-1]) if p and q)
+            if len(pair) == 2
+            else False
+        )
     others = [v for v in product.operands if not same(v, x)]
     inner = sum_with(others[0], 1.0) if len(others) == 1 and len(product.operands) == 2 else None
     return inner is not None and _is_power(b, inner, x, 2)

@@ -69,7 +69,7 @@ class Product:
 
 
 def product_of(value: Value, graph: Graph, root: bool = True) -> Product:
-    """Take apart the multiplications (and divisions by constants) that make `value`, as far as nobody else needs them."""
+    """Take apart the multiplications, and divisions by constants, that make `value`, where nobody else needs them."""
     node = value.producer
     if node is not None and (root or only_for(value, graph)) and node.op in (ops.Mul, ops.Div):
         right = scalar(node.operand(1))

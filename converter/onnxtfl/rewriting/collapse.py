@@ -12,6 +12,7 @@ Neighbouring axes merge where every operand either has both of their sizes or br
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -21,8 +22,8 @@ from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.types import TensorType
 
 
-def collapse(builder: Builder, node: Node, limit: int | None) -> list[Value] | None:
-    """The node on merged axes, at most `limit` of them; None where it is not elementwise or they do not merge."""
+def collapse(builder: Builder, node: Node, limit: Any) -> list[Value] | None:
+    """The node on merged axes, at most `limit` (an int) of them; None where it is not elementwise or they do not merge."""
     if limit is None or not issubclass(node.op, Elementwise) or len(node.results) != 1:
         return None
     full = node.result.tensor_type.shape
@@ -32,7 +33,10 @@ def collapse(builder: Builder, node: Node, limit: int | None) -> list[Value] | N
     groups = _groups(full, [s for s in shapes if s is not None])
     if len(groups) > limit or _open(full) > 1 or any(_open(s) > 1 for s in shapes if s is not None):
         return None
-    operands = [None if v is None or s is None else _reshape(builder, v, _merged(s, groups)) for v, s in zip(node.operands, shapes, strict=True)]
+    operands = [
+        None if v is None or s is None else _reshape(builder, v, _merged(s, groups))
+        for v, s in zip(node.operands, shapes, strict=True)
+    ]
     result = builder(node.op, *operands, **node.attributes)
     return [_reshape(builder, result, full)]
 
@@ -41,9 +45,7 @@ def _groups(full: Shape, shapes: Sequence[Shape]) -> list[list[int]]:
     groups: list[list[int]] = []
     for axis in range(len(full)):
         pattern = _pattern(axis, full, shapes)
-        if full[axis] == 1 and groups:
-            groups[-1].append(axis)
-        elif groups and _pattern_of(groups[-1], full, shapes) in (None, pattern):
+        if (full[axis] == 1 and groups) or (groups and _pattern_of(groups[-1], full, shapes) in (None, pattern)):
             groups[-1].append(axis)
         else:
             groups.append([axis])

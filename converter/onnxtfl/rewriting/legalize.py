@@ -17,7 +17,8 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
-from onnxtfl.rewriting.registry import Form, Target as TargetName, rules
+from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.targets import Refusal
 
 
@@ -119,12 +120,17 @@ def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> li
     """
     if node.op in (ops.Convert, ops.BitcastConvert) or node.op.effect is not Effect.PURE:
         return None
-    narrow = next((v.dtype for v in node.operands if _tensor(v) and v is not None and _widened(v.dtype, allowed, node)), None)
+    narrow = next(
+        (v.dtype for v in node.operands if _tensor(v) and v is not None and _widened(v.dtype, allowed, node)), None
+    )
     if narrow is None:
         return None
     wide = _widened(narrow, allowed, node)
     assert wide is not None
-    operands = [builder(ops.Convert, v, dtype=wide) if _tensor(v) and v is not None and v.dtype is narrow else v for v in node.operands]
+    operands = [
+        builder(ops.Convert, v, dtype=wide) if _tensor(v) and v is not None and v.dtype is narrow else v
+        for v in node.operands
+    ]
     attributes = {k: wide if v is narrow else v for k, v in node.attributes.items()}
     results = builder.many(node.op, *operands, **attributes)
     back = []
@@ -154,7 +160,9 @@ def _error(node: Node, target: Target, refusals: Sequence[Refusal]) -> Unsupport
     shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
     reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or "no form of it exists there"
     hint = "cut the model with --inputs/--outputs, or fix its shapes with --input-shape"
-    return UnsupportedError(f"{target.title} cannot run this: {reason}", node=label(node), op=node.op.name, type_=shown, hint=hint)
+    return UnsupportedError(
+        f"{target.title} cannot run this: {reason}", node=label(node), op=node.op.name, type_=shown, hint=hint
+    )
 
 
 def label(node: Node) -> str | None:

@@ -1,4 +1,4 @@
-"""Lift: every op of a file's dialect becomes neutral ops, in order, so that operand types are known when a rule runs."""
+"""Lift: every op of a file's dialect becomes neutral ops, in order, so that rules know the operands' types."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def lift_node(graph: Graph, node: Node) -> None:
         raise InvalidModelError("nested too deep", node=node.name, op=name) from error
     except (ValueError, TypeError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError) as error:
         message = f"not a valid {name}: {error}"
-        raise InvalidModelError(message, node=node.name, op=name, version=node.op.version, type_=_types(node)) from error
+        raise InvalidModelError(
+            message, node=node.name, op=name, version=node.op.version, type_=_types(node)
+        ) from error
 
 
 def op_name(node: Node) -> str:
@@ -44,7 +46,9 @@ def op_name(node: Node) -> str:
 def _onnx_rule(graph: Graph, node: Node) -> LiftRule:
     key = (node.op.domain, node.op.name.partition(".")[2])
     if key not in rules().lift_onnx:
-        raise UnsupportedError("there is no conversion for this op", hint="cut the model around it with --inputs/--outputs")
+        raise UnsupportedError(
+            "there is no conversion for this op", hint="cut the model around it with --inputs/--outputs"
+        )
     since, rule = rules().lift_onnx[key]
     for version, upgrade in rules().upgrades.get(key, ()):
         if version == node.op.version:
@@ -59,7 +63,9 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule:
 def _tfl_rule(node: Node) -> LiftRule:
     name = node.op.name.partition(".")[2]
     if name not in rules().lift_tfl:
-        raise UnsupportedError("there is no conversion for this op", hint="cut the model around it with --inputs/--outputs")
+        raise UnsupportedError(
+            "there is no conversion for this op", hint="cut the model around it with --inputs/--outputs"
+        )
     return rules().lift_tfl[name]
 
 

@@ -198,7 +198,10 @@ def decompose(op: type[Op], target: Target | None = None) -> Callable[[Decompose
 
 def _lift_row(entry: Row, names: Mapping[str, str], b: Builder, node: Node) -> list[Value]:
     attributes = {ours: node.attributes[theirs] for ours, theirs in names.items() if theirs in node.attributes}
-    attributes = {k: type(entry.op.defaults[k])(v) if isinstance(entry.op.defaults.get(k), bool) else v for k, v in attributes.items()}
+    attributes = {
+        k: type(entry.op.defaults[k])(v) if isinstance(entry.op.defaults.get(k), bool) else v
+        for k, v in attributes.items()
+    }
     return b.many(entry.op, *node.operands, **attributes, **entry.fixed)
 
 
@@ -210,7 +213,9 @@ def _lower_row_onnx(entry: Row, node: Node) -> Form | None:
     if not _matches(entry, node) or entry.onnx is None:
         return None
     attributes = {theirs: _plain(node.attr(ours)) for ours, theirs in entry.onnx_attributes.items()}
-    return Form(entry.onnx, tuple(node.operands), {k: v for k, v in attributes.items() if v is not None}, domain=entry.domain)
+    return Form(
+        entry.onnx, tuple(node.operands), {k: v for k, v in attributes.items() if v is not None}, domain=entry.domain
+    )
 
 
 def _lower_row_tfl(entry: Row, node: Node) -> Form | None:

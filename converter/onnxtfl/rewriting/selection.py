@@ -10,7 +10,8 @@ import numpy as np
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.rewriting.registry import Form, Target as TargetName, rules
+from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.targets import Refusal
 from onnxtfl.targets.onnxruntime import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget

@@ -15,10 +15,10 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Atom, Dim, SymDim, symbols
+from onnxtfl.ir.dims import Atom, Dim, SymDim, product, symbols
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import known_dims, static_ints
+from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.types import DType
 
 INT32_MAX = (1 << 31) - 1
@@ -145,6 +145,37 @@ def reshape_target(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -
     return dim_vector(b, [-1 if i == where[-1] else d for i, d in enumerate(dims)], x, *sources)
 
 
+def resized(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
+    """`x` under `dims`, one of which may be -1."""
+    shape = x.tensor_type.shape
+    if -1 in dims and shape is not None:
+        others = product(d for d in dims if d != -1)
+        if others != 0:
+            rest = product(shape) // others
+            if isinstance(rest, int):
+                dims = [rest if d == -1 else d for d in dims]
+    if -1 not in dims:
+        return reshape(b, x, dims, *sources)
+    return b(ops.Reshape, x, dim_vector(b, dims, x, *sources))
+
+
+def unsqueezed(b: Builder, x: Value, axes: Sequence[int]) -> Value:
+    """`x` with new axes of size 1 that stand at `axes` of the result."""
+    new = normalize_axes(axes, x.rank + len(axes))
+    old = iter(x.shape)
+    return reshape(b, x, [1 if i in new else next(old) for i in range(x.rank + len(new))])
+
+
+def broadcast(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
+    """`x` broadcast with the shape `dims`."""
+    rank = max(x.rank, len(dims))
+    own, asked = (1,) * (rank - x.rank) + x.shape, (1,) * (rank - len(dims)) + tuple(dims)
+    result = [o if d == 1 else d for o, d in zip(own, asked, strict=True)]
+    if tuple(result) == x.shape:
+        return x
+    return b(ops.BroadcastTo, x, dim_vector(b, result, x, *sources))
+
+
 def as_int32(b: Builder, value: Value) -> Value:
     """An integer vector as int32: the chain that computes it is written anew as far as it is shape arithmetic."""
     if value.dtype is DType.INT32:
@@ -236,3 +267,14 @@ def _keeps_sign() -> dict[type[Op], int]:
     moving = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.BroadcastTo, ops.Split, ops.Convert, ops.Tile)
     arithmetic = (ops.Add, ops.Mul, ops.Concatenate, ops.Max, ops.Min, ops.Range)
     return dict.fromkeys(moving, 1) | dict.fromkeys(arithmetic, _MANY)
+
+
+def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
+    """The node with the computed vectors among operands `indices` in int32; None where they are already."""
+    wide = [i for i in indices if (v := node.optional(i)) is not None and v.dtype is not DType.INT32 and not v.is_constant]
+    if not wide:
+        return None
+    operands = [as_int32(b, v) if i in wide and v is not None else v for i, v in enumerate(node.operands)]
+    return b.many(node.op, *operands, **node.attributes)
+
+

@@ -1,1 +1,273 @@
-"""Written by its family."""
+"""Ops that bring an axis down to one number, or run along it: Reduce ArgMax ArgMin CumSum Softmax LogSoftmax."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, Shape, fresh
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import BOOLS, FLOATS, INDICES, INTEGERS, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops import numeric
+from onnxtfl.ir.ops.permutations import dropping, everywhere, moved
+from onnxtfl.ir.shapes import normalize_axes, normalize_axis, same_type, static_ints
+from onnxtfl.ir.types import DType, TensorType, Type
+
+__all__ = ["ArgMax", "ArgMin", "CumSum", "LogSoftmax", "Reduce", "Softmax"]
+
+KINDS = ("sum", "prod", "max", "min", "mean", "any", "all")
+
+
+class Reduce(Op):
+    """The sum, product, largest, smallest, mean, or (of bools) disjunction or conjunction along `axes`.
+
+    `axes`: a vector of axis numbers; absent: all axes, empty: none. `keepdims`: reduced axes stay with size 1.
+    Nothing to reduce gives the neutral element (NaN for a mean); integers wrap, their mean is rounded toward zero.
+    Source: neutral-ops 3.93 (`kind` is its `computation`), ONNX ReduceSum and its kin.
+    """
+
+    operands = (Operand("input", NUMERIC | BOOLS), Operand("axes", INDICES, optional=True))
+    defaults = {"kind": REQUIRED, "keepdims": False}
+    core = True
+    follows_values = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, kind = node.operand(0).tensor_type, node.attr("kind")
+        if kind not in KINDS:
+            raise ValueError(f"no reduction is called {kind!r}")
+        if (kind in ("any", "all")) is not (x.dtype is DType.BOOL):
+            raise TypeError(f"{kind} of {x.dtype.value}")
+        return [same_type(x, _reduced(x.shape, node.optional(1), node.attr("keepdims")))]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, axes = (*operands, None)[:2]
+        assert x is not None
+        along = tuple(range(x.ndim)) if axes is None else normalize_axes([int(a) for a in axes.reshape(-1)], x.ndim)
+        return _reduce(x, along, attributes["kind"], attributes["keepdims"])
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        axes = reduced_axes(node)
+        rank = node.operand(0).tensor_type.rank
+        if axes is None or rank is None or index > 0:
+            return None
+        if index == -1:
+            if len(permutation) != rank:
+                return None
+        elif not node.attr("keepdims"):
+            result = dropping(permutation, axes)
+            return Relabeled((permutation, None)[: len(node.operands)], (result,), axes={1: permutation})
+        return Relabeled((permutation, None)[: len(node.operands)], (permutation,), axes={1: permutation})
+
+
+def reduced_axes(node: Node) -> tuple[int, ...] | None:
+    """The axes of a Reduce, counted from the front; None where they are not known."""
+    rank, axes = node.operand(0).tensor_type.rank, node.optional(1)
+    if rank is None:
+        return None
+    if axes is None:
+        return tuple(range(rank))
+    numbers = static_ints(axes)
+    return None if numbers is None else normalize_axes(numbers, rank)
+
+
+def _reduced(shape: Shape | None, axes: Value | None, keepdims: bool) -> Shape | None:
+    if axes is None:
+        return (1,) * len(shape) if keepdims and shape is not None else None if keepdims else ()
+    numbers = static_ints(axes)
+    if numbers is None or shape is None:
+        return _open_shape(shape, axes.tensor_type.shape, keepdims)
+    gone = normalize_axes(numbers, len(shape))
+    dims: list[Dim] = [1 if i in gone else d for i, d in enumerate(shape)]
+    return tuple(d for i, d in enumerate(dims) if keepdims or i not in gone)
+
+
+def _open_shape(shape: Shape | None, axes: Shape | None, keepdims: bool) -> Shape | None:
+    """What is known where the axes are found at run time: the rank, where their number is known."""
+    if shape is None:
+        return None
+    if keepdims:
+        return tuple(d if d == 1 else fresh() for d in shape)
+    if axes is None or any(not isinstance(d, int) for d in axes):
+        return None
+    count = 1 if not axes else int(axes[0])  # type: ignore[arg-type]
+    return tuple(fresh() for _ in range(len(shape) - count))
+
+
+def _reduce(x: Array, along: tuple[int, ...], kind: str, keepdims: bool) -> Array:
+    if kind == "mean" and x.dtype == object:
+        raise TypeError("dims have no mean")
+    wide = numeric.widened(x)
+    with np.errstate(all="ignore"):
+        match kind:
+            case "sum":
+                result = np.sum(wide, along, dtype=wide.dtype, keepdims=keepdims)
+            case "prod":
+                result = np.prod(wide, along, dtype=wide.dtype, keepdims=keepdims)
+            case "mean":
+                result = np.mean(wide, along, keepdims=keepdims)
+            case "max":
+                result = np.max(wide, along, keepdims=keepdims, **_start(wide, numeric.lowest))
+            case "min":
+                result = np.min(wide, along, keepdims=keepdims, **_start(wide, numeric.highest))
+            case _:
+                result = (np.any if kind == "any" else np.all)(wide, along, keepdims=keepdims)
+    return np.asarray(result) if x.dtype == object else np.asarray(result).astype(x.dtype)
+
+
+def _start(x: Array, limit: Any) -> dict[str, Any]:
+    return {} if x.dtype == object else {"initial": limit(x.dtype)}
+
+
+class _ArgExtreme(Op, register=False):
+    operands = (Operand("input", NUMERIC | BOOLS),)
+    defaults = {"axis": 0, "keepdims": False, "select_last_index": False, "dtype": DType.INT64}
+    core = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        shape, dtype = node.operand(0).tensor_type.shape, node.attr("dtype")
+        if shape is None:
+            return [TensorType(dtype, None)]
+        axis = normalize_axis(node.attr("axis"), len(shape))
+        middle: Shape = (1,) if node.attr("keepdims") else ()
+        return [TensorType(dtype, (*shape[:axis], *middle, *shape[axis + 1 :]))]
+
+    @classmethod
+    def find(cls, x: Array, axis: int) -> Array:
+        """The first index of the extreme."""
+        raise NotImplementedError
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        (x,) = operands
+        assert x is not None
+        axis = normalize_axis(attributes["axis"], x.ndim)
+        wide = numeric.widened(x)
+        if attributes["select_last_index"]:
+            found = x.shape[axis] - 1 - cls.find(np.flip(wide, axis), axis)
+        else:
+            found = cls.find(wide, axis)
+        result = np.expand_dims(found, axis) if attributes["keepdims"] else found
+        return np.asarray(result, attributes["dtype"].numpy)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        rank = node.operand(0).tensor_type.rank
+        if rank is None or len(permutation) != rank:
+            return None
+        axis = normalize_axis(node.attr("axis"), rank)
+        result = permutation if node.attr("keepdims") else dropping(permutation, [axis])
+        return Relabeled((permutation,), (result,), {"axis": moved(axis, permutation)})
+
+
+class ArgMax(_ArgExtreme):
+    """The index of the largest along `axis`, the first of several unless `select_last_index`.
+
+    `dtype`: int64 or int32. Source: neutral-ops 3.5 (keepdims is false by default here).
+    """
+
+    @classmethod
+    def find(cls, x: Array, axis: int) -> Array:
+        return np.asarray(np.argmax(x, axis))
+
+
+class ArgMin(_ArgExtreme):
+    """The index of the smallest along `axis`, the first of several unless `select_last_index`.
+
+    `dtype`: int64 or int32. Source: neutral-ops 3.6 (keepdims is false by default here).
+    """
+
+    @classmethod
+    def find(cls, x: Array, axis: int) -> Array:
+        return np.asarray(np.argmin(x, axis))
+
+
+class CumSum(Op):
+    """Sums of all numbers up to each along an axis: without it where `exclusive`, from the end where `reverse`.
+
+    `axis`: an integer of rank 0, or of one element. Source: ONNX CumSum, TFLite CUMSUM (added).
+    """
+
+    operands = (Operand("input", NUMERIC), Operand("axis", INTEGERS))
+    defaults = {"exclusive": False, "reverse": False}
+    core = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, axis = node.operand(0).tensor_type, static_ints(node.operand(1))
+        if axis is not None and (len(axis) != 1 or (x.shape is not None and normalize_axis(axis[0], len(x.shape)) < 0)):
+            raise ValueError(f"axis {axis}")
+        return [same_type(x, x.shape)]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, where = operands
+        assert x is not None and where is not None
+        axis = normalize_axis(int(where.reshape(-1)[0]), x.ndim)
+        wide = numeric.widened(x)
+        if attributes["reverse"]:
+            wide = np.flip(wide, axis)
+        sums = np.cumsum(wide, axis, dtype=wide.dtype)
+        if attributes["exclusive"]:
+            shape = [1 if i == axis else d for i, d in enumerate(x.shape)]
+            kept = sums.take(np.arange(max(x.shape[axis] - 1, 0)), axis)
+            sums = np.concatenate([np.zeros(shape, wide.dtype), kept], axis) if x.shape[axis] else sums
+        return np.asarray(np.flip(sums, axis) if attributes["reverse"] else sums).astype(x.dtype)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        if static_ints(node.operand(1)) is None or index > 0:
+            return None
+        return Relabeled((permutation, None), (permutation,), axes={1: permutation})
+
+
+class _Normalizing(Op, register=False):
+    operands = (Operand("input", FLOATS),)
+    defaults = {"axis": -1}
+    core = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x = node.operand(0).tensor_type
+        if x.shape is not None:
+            normalize_axis(node.attr("axis"), len(x.shape))
+        return [same_type(x, x.shape)]
+
+    @classmethod
+    def normalize(cls, x: Array, axis: int) -> Array:
+        """The result for `x`."""
+        raise NotImplementedError
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        (x,) = operands
+        assert x is not None
+        return numeric.computed(lambda wide: cls.normalize(wide, attributes["axis"]), x) if x.size else x
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        return everywhere(node, permutation, axis=moved(node.attr("axis"), permutation))
+
+
+class Softmax(_Normalizing):
+    """exp(input) over its sum along `axis`. Source: neutral-ops 3.124, ONNX Softmax-13."""
+
+    @classmethod
+    def normalize(cls, x: Array, axis: int) -> Array:
+        powers = np.exp(x - x.max(axis, keepdims=True))
+        return np.asarray(powers / powers.sum(axis, keepdims=True))
+
+
+class LogSoftmax(_Normalizing):
+    """The logarithm of Softmax. Source: neutral-ops 3.124 (`logarithmic`), ONNX LogSoftmax-13."""
+
+    @classmethod
+    def normalize(cls, x: Array, axis: int) -> Array:
+        shifted = x - x.max(axis, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis, keepdims=True)))

@@ -144,12 +144,14 @@ class _Search:
 
 
 def _as_it_is(node: Node) -> Iterator[Configuration]:
-    """A node without a preference can stay; a transpose that stays is one that is paid for, so it offers aliases only."""
+    """A node without a preference can stay as it is; a transpose is an alias, and one that is paid for has a cost."""
     if node.op is not ops.Transpose:
         yield Configuration(tuple(_label(v, None) for v in node.operands), tuple(_label(v, None) for v in node.results))
 
 
-def _pairs(values: list[Value | None] | list[Value], labels: tuple[Permutation | None, ...]) -> Iterator[tuple[Value | None, Permutation | None]]:
+def _pairs(
+    values: list[Value | None] | list[Value], labels: tuple[Permutation | None, ...]
+) -> Iterator[tuple[Value | None, Permutation | None]]:
     for i, value in enumerate(values):
         yield value, labels[i] if i < len(labels) else None
 

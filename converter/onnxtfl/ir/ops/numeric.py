@@ -1,0 +1,133 @@
+"""NumPy arithmetic as the ops mean it: small floats are computed in float32, small integers in int32, then rounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+
+_NARROW_INTS = ("int2", "uint2", "int4", "uint4")
+
+
+def widened(x: Array) -> Array:
+    """`x` in the type that its arithmetic is done in."""
+    name = x.dtype.name
+    if name in _NARROW_INTS:
+        return x.astype(np.int32)
+    if x.dtype.itemsize < 4 and "float" in name:
+        return x.astype(np.float32)
+    return x
+
+
+def computed(function: Callable[..., Any], *operands: Array) -> Array:
+    """`function` of the operands in their wide type, rounded to the element type of the first."""
+    with np.errstate(all="ignore"):
+        result = np.asarray(function(*(widened(x) for x in operands)))
+    return result if operands[0].dtype == object else result.astype(operands[0].dtype, copy=False)
+
+
+def is_integral(x: Array) -> bool:
+    """Whether `x` holds integers (an object array holds dims)."""
+    return x.dtype.kind in "iuO" or x.dtype.name in _NARROW_INTS
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """What every number of that type is at least: minus infinity for floats."""
+    if dtype.kind == "b":
+        return False
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+def highest(dtype: np.dtype[Any]) -> Any:
+    """What every number of that type is at most: infinity for floats."""
+    if dtype.kind == "b":
+        return True
+    return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def erf(x: Array) -> Array:
+    """The error function, in float64."""
+    return np.asarray(_erf(x.astype(np.float64)), np.float64)
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)) without overflow."""
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1, small) / (1 + small))
+
+
+def softplus(x: Array) -> Array:
+    """log(1 + exp(x)) without overflow."""
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
+
+
+def round_half_away(x: Array) -> Array:
+    """To the nearest integer, halves away from zero."""
+    whole = np.trunc(x)
+    return np.asarray(whole + np.sign(x) * (np.abs(x - whole) >= 0.5))
+
+
+def gelu(x: Array, approximate: str) -> Array:
+    """x times the normal distribution's share below x; "tanh" for the approximation by a tanh."""
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+        return np.asarray(0.5 * x * (1 + np.tanh(inner)))
+    return np.asarray(0.5 * x * (1 + erf(x / math.sqrt(2))))
+
+
+def truncating_divide(a: Array, b: Array) -> Array:
+    """Quotients: exact for floats, rounded toward zero for integers. Dims (object arrays) count as not negative."""
+    if not is_integral(a):
+        return np.asarray(a / b)
+    quotient = np.floor_divide(a, b)
+    if a.dtype == object or a.dtype.kind == "u":
+        return np.asarray(quotient)
+    inexact = (a - quotient * b) != 0
+    return np.asarray(quotient + (inexact & ((a < 0) ^ (b < 0))).astype(a.dtype))
+
+
+def floor_divide(a: Array, b: Array) -> Array:
+    """Quotients rounded down."""
+    return np.asarray(np.floor_divide(a, b) if is_integral(a) else np.floor(a / b))
+
+
+def power(a: Array, b: Array) -> Array:
+    """`a` to the `b`; integers to a negative power are rounded toward zero, as their double is."""
+    if a.dtype == object or b.dtype == object:
+        return _power_of_dims(a, b)
+    if a.dtype.kind == "f" and b.dtype.kind == "f":
+        return np.asarray(np.power(a, b.astype(a.dtype)))
+    if is_integral(a) and is_integral(b) and not (b < 0).any():
+        return np.asarray(np.power(a, b.astype(np.int64).astype(a.dtype)))
+    return np.asarray(np.trunc(np.power(a.astype(np.float64), b.astype(np.float64))) if is_integral(a)
+                      else np.power(a.astype(np.float64), b.astype(np.float64)))
+
+
+def _power_of_dims(a: Array, b: Array) -> Array:
+    if not all(isinstance(e, int) and e >= 0 for e in b.reshape(-1).tolist()):
+        raise TypeError("dims are not raised to such powers")
+    return np.asarray(a**b, object)
+
+
+def shifted(x: Array, amount: Array, kind: str) -> Array:
+    """Bits moved "left", or right filling with zeros ("logical") or the sign ("arithmetic").
+
+    Amounts outside [0, bits) move every bit out (ONNX BitShift-28).
+    """
+    bits = x.dtype.itemsize * 8
+    outside = (amount < 0) | (amount >= bits)
+    safe = np.where(outside, 0, amount).astype(x.dtype)
+    if kind == "left":
+        return np.where(outside, 0, np.left_shift(x, safe)).astype(x.dtype)
+    if kind == "logical":
+        unsigned = x.view(f"u{x.dtype.itemsize}")
+        moved = np.right_shift(unsigned, safe.astype(unsigned.dtype))
+        return np.where(outside, 0, moved).astype(unsigned.dtype).view(x.dtype)
+    return np.right_shift(x, np.where(outside, bits - 1, safe).astype(x.dtype))
