@@ -52,13 +52,14 @@ class Relabeled:
 
     `operands[i]` and `results[i]`: the permutation under which that value lies (None: as it is). `attributes`: those
     that change. `vectors[i]`: operand i is a vector with an entry an axis (pads, sizes, starts) and its entries are
-    permuted so.
+    permuted so. `axes[i]`: operand i holds axis numbers, which become those of the same axes under this permutation.
     """
 
     operands: tuple[Permutation | None, ...]
     results: tuple[Permutation | None, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     vectors: Mapping[int, Permutation] = field(default_factory=dict)
+    axes: Mapping[int, Permutation] = field(default_factory=dict)
 
 
 class Op:

@@ -177,7 +177,7 @@ class Softplus(Parametric):
 
 
 class Mish(Unary):
-    """input * tanh(softplus(input)). Source: neutral-ops 3.80; into the core: a quotient of polynomials in exp(input)."""
+    """input * tanh(softplus(input)). Source: neutral-ops 3.80; into the core: a quotient of polynomials in Exp."""
 
     core = False
 

@@ -182,7 +182,11 @@ class Clamp(Elementwise):
     Source: neutral-ops 3.23, with the operands in ONNX Clip's order.
     """
 
-    operands = (Operand("input", NUMERIC), Operand("min", NUMERIC, optional=True), Operand("max", NUMERIC, optional=True))
+    operands = (
+        Operand("input", NUMERIC),
+        Operand("min", NUMERIC, optional=True),
+        Operand("max", NUMERIC, optional=True),
+    )
     core = True
     follows_values = True
 

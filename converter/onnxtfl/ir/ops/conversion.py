@@ -20,7 +20,6 @@ __all__ = [
     "BitcastConvert",
     "Complex",
     "Convert",
-    "Copy",
     "DequantizeLinear",
     "Imag",
     "QuantizeLinear",
@@ -32,7 +31,7 @@ _FLOAT8 = frozenset(d for d in DType if d.value.startswith("float8") and d is no
 
 
 class Convert(Elementwise):
-    """The numbers in the element type `dtype`, as a C cast gives them: fractions cut off, integers wrapped, bool is != 0.
+    """The numbers in the element type `dtype` as a C cast gives them: fractions cut off, integers wrapped, bool: != 0.
 
     `saturate`: floats beyond a float8 type's range become its largest rather than NaN or infinity. Source: neutral-ops
     3.30, ONNX Cast. Strings can be converted by `evaluate` only: no TFLite kernel does it.
@@ -72,7 +71,8 @@ def _numbers(x: Array, dtype: DType, saturate: bool) -> Array:
     if dtype.bits < 8 and dtype.is_integer:
         return _small_integers(x, dtype)
     if dtype.is_integer and not numeric.is_integral(x) and x.dtype.kind != "b":
-        return np.trunc(numeric.widened(x)).astype(np.int64 if dtype is not DType.UINT64 else np.uint64).astype(dtype.numpy)
+        whole = np.trunc(numeric.widened(x))
+        return whole.astype(np.uint64 if dtype is DType.UINT64 else np.int64).astype(dtype.numpy)
     return x.astype(dtype.numpy)
 
 
@@ -146,27 +146,6 @@ class BitcastConvert(Op):
         return Relabeled((permutation,), (permutation,)) if same else None
 
 
-class Copy(Elementwise):
-    """The operand itself, as a value of its own. Source: neutral-ops 3.31."""
-
-    operands = (Operand("input"),)
-    core = True
-    follows_values = True
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        type_ = node.operand(0).type
-        if type_ is None:
-            raise TypeError("the operand has no type")
-        return [type_]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        return x
-
-
 class Linear(Op, register=False):
     """What QuantizeLinear and DequantizeLinear share: scale and zero point, for the tensor, by index of `axis`, or by
     blocks of `block_size` along `axis`.
@@ -181,10 +160,8 @@ class Linear(Op, register=False):
         zero = node.optional(2)
         if zero is not None and scale is not None and zero.tensor_type.shape is not None:
             broadcast_shapes(scale, zero.tensor_type.shape)
-        if shape is not None and scale is not None and not node.attr("block_size") and len(scale) == 1:
-            axis = normalize_axis(node.attr("axis"), len(shape)) if scale[0] != 1 else None
-            if axis is not None and isinstance(shape[axis], int) and isinstance(scale[0], int) and shape[axis] != scale[0]:
-                raise ValueError(f"{scale[0]} scales for an axis of {shape[axis]}")
+        if shape is not None and scale is not None and not node.attr("block_size") and len(scale) == 1 != scale[0]:
+            broadcast_shapes((shape[normalize_axis(node.attr("axis"), len(shape))],), scale)
         return shape
 
     @classmethod
@@ -237,7 +214,10 @@ class QuantizeLinear(Linear):
 
 
 class DequantizeLinear(Linear):
-    """(input - zero_point) * scale in the element type `dtype` (None: the scale's). Source: ONNX DequantizeLinear (added)."""
+    """(input - zero_point) * scale in the element type `dtype` (None: the scale's).
+
+    Source: ONNX DequantizeLinear (added).
+    """
 
     operands = (Operand("input"), Operand("scale", FLOATS), Operand("zero_point", optional=True))
     defaults = {"dtype": None, "axis": 1, "block_size": 0}

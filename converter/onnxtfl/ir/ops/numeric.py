@@ -100,14 +100,14 @@ def floor_divide(a: Array, b: Array) -> Array:
 
 def power(a: Array, b: Array) -> Array:
     """`a` to the `b`; integers to a negative power are rounded toward zero, as their double is."""
-    if a.dtype == object or b.dtype == object:
+    if object in (a.dtype, b.dtype):
         return _power_of_dims(a, b)
     if a.dtype.kind == "f" and b.dtype.kind == "f":
         return np.asarray(np.power(a, b.astype(a.dtype)))
     if is_integral(a) and is_integral(b) and not (b < 0).any():
         return np.asarray(np.power(a, b.astype(np.int64).astype(a.dtype)))
-    return np.asarray(np.trunc(np.power(a.astype(np.float64), b.astype(np.float64))) if is_integral(a)
-                      else np.power(a.astype(np.float64), b.astype(np.float64)))
+    result = np.power(a.astype(np.float64), b.astype(np.float64))
+    return np.asarray(np.trunc(result) if is_integral(a) else result)
 
 
 def _power_of_dims(a: Array, b: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Literal
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.op import Permutation
+from onnxtfl.ir.op import Permutation, inverse
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.layout.labels import Configuration, Takes, find_labels, identity, transposition
 from onnxtfl.passes.layout.program import Choice, choose, is_unit_move, transpose_cost
@@ -88,6 +88,10 @@ class _Rewriter:
                 vector = operands[i] if i < len(operands) else None
                 if vector is not None:
                     operands[i] = builder(ops.Gather, vector, list(permutation), axis=0)
+            for i, permutation in change.axes.items():
+                numbers = operands[i] if i < len(operands) else None
+                if numbers is not None:
+                    operands[i] = builder(ops.Gather, list(inverse(permutation)), numbers, axis=0)
         results = builder.many(node.op, *operands, **{**node.attributes, **(change.attributes if change else {})})
         for new, old, label in zip(results, node.results, configuration.results, strict=True):
             self._give(new, old, label)
