@@ -1,0 +1,42 @@
+"""What pass tests share: text in, text out, and the same numbers before and after."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from onnxtfl.ir.dims import evaluate
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.ir.verify import verify
+
+CONV2D = (
+    "input_spatial_dimensions = [2, 3], kernel_spatial_dimensions = [2, 3], output_spatial_dimensions = [2, 3], "
+    "window_strides = [1, 1], padding = [0, 0, 0, 0], rhs_dilation = [1, 1]"
+)
+
+
+def random_inputs(graph: Graph, seed: int = 0) -> list[np.ndarray]:
+    """Numbers for the inputs; unknown sizes are 3."""
+    rng = np.random.default_rng(seed)
+    shapes = [[evaluate(d, {}, 3) for d in v.shape] for v in graph.inputs]
+    return [rng.standard_normal(s).astype(v.dtype.numpy) for s, v in zip(shapes, graph.inputs, strict=True)]
+
+
+def transformed(text: str, step: Callable[[Graph], object]) -> Graph:
+    """The graph of `text` after `step`, checked by the verifier and on random numbers."""
+    graph = parse_graph(text)
+    verify(graph, "before")
+    inputs = random_inputs(graph)
+    wanted = run(graph, inputs)
+    step(graph)
+    verify(graph, "after")
+    for got, want in zip(run(graph, inputs), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    return graph
+
+
+def op_counts(graph: Graph) -> Counter[str]:
+    """How often each op stands in the graph."""
+    return Counter(node.op.name for node in graph.walk())

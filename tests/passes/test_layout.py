@@ -1,0 +1,118 @@
+"""Layout: transposes are where a hand would write them, and nowhere else."""
+
+import pytest
+
+from onnxtfl.ir.graph import Graph
+from onnxtfl.passes.layout import assign_layouts
+from tests.passes.helpers import CONV2D, op_counts, transformed
+
+
+def channels_last(graph: Graph) -> None:
+    assign_layouts(graph, lambda node: True, channels_last=True)
+
+
+def moved(graph: Graph) -> None:
+    assign_layouts(graph, lambda node: True, channels_last=True, io_layout="channels-last")
+
+
+CHAIN = f"""graph main(%x: tensor<2x3x8x8xfloat32>, %w: tensor<4x3x3x3xfloat32>, %v: tensor<4x4x1x1xfloat32>) -> (%y) {{
+  %a = Conv(%x, %w) {{{CONV2D}}}
+  %b = Conv(%a, %v) {{{CONV2D}}}
+  %c = Concatenate(%a, %b) {{axis = 1}}
+  %s = constant tensor<4xint64> [0, 1, 0, 0]
+  %e = constant tensor<4xint64> [2, 7, 6, 6]
+  %t = constant tensor<4xint64> [1, 2, 1, 1]
+  %y = Slice(%c, %s, %e, %t)
+}}"""
+
+
+def test_a_chain_of_convolutions_moves_at_its_ends_only() -> None:
+    graph = transformed(CHAIN, channels_last)
+    moves = [n for n in graph.nodes if n.op.name == "Transpose" and n.operand(0).name not in ("w", "v")]
+    assert [n.attr("permutation") for n in moves] == [(0, 2, 3, 1), (0, 3, 1, 2)]
+
+
+def test_moved_inputs_and_outputs_need_no_transpose() -> None:
+    from onnxtfl.ir.text_parse import parse_graph
+
+    graph = parse_graph(CHAIN)
+    moved(graph)
+    assert op_counts(graph)["Transpose"] == 0
+    assert [v.shape for v in graph.inputs] == [(2, 8, 8, 3), (4, 3, 3, 3), (4, 1, 1, 4)]
+    assert graph.outputs[0].shape == (2, 6, 6, 3)
+
+
+def test_flatten_before_a_matmul_takes_the_permutation_into_the_weight() -> None:
+    text = f"""graph main(%x: tensor<2x3x2x2xfloat32>) -> (%y) {{
+      %w = constant tensor<2x3x1x1xfloat32> [1, 2, 3, 4, 5, 6]
+      %a = Conv(%x, %w) {{{CONV2D}}}
+      %m = constant tensor<2x2x2x3xfloat32> [{", ".join(map(str, range(24)))}]
+      %y = DotGeneral(%a, %m) {{lhs_contracting_dimensions = [1, 2, 3], rhs_contracting_dimensions = [0, 1, 2]}}
+    }}"""
+    assert op_counts(transformed(text, channels_last))["Transpose"] == 1
+
+
+def test_transposes_of_the_model_cancel_with_those_of_the_layout() -> None:
+    text = f"""graph main(%x: tensor<2x8x8x3xfloat32>, %w: tensor<4x3x1x1xfloat32>) -> (%y) {{
+      %t = Transpose(%x) {{permutation = [0, 3, 1, 2]}}
+      %a = Conv(%t, %w) {{{CONV2D}}}
+      %y = Transpose(%a) {{permutation = [0, 2, 3, 1]}}
+    }}"""
+    graph = transformed(text, channels_last)
+    assert op_counts(graph)["Transpose"] == 0
+
+
+def test_a_transpose_is_paid_once_for_all_readers() -> None:
+    text = f"""graph main(%x: tensor<2x3x8x8xfloat32>, %w: tensor<4x3x1x1xfloat32>, %v: tensor<4x3x1x1xfloat32>)
+        -> (%a, %b) {{
+      %a = Conv(%x, %w) {{{CONV2D}}}
+      %b = Conv(%x, %v) {{{CONV2D}}}
+    }}"""
+    graph = transformed(text, channels_last)
+    assert sum(n.op.name == "Transpose" and n.operand(0).name == "x" for n in graph.nodes) == 1
+
+
+def test_the_cheaper_side_of_a_concatenation_moves() -> None:
+    """The big tensor stays as the convolution made it; the small one, which came as it is, is transposed."""
+    text = f"""graph main(%x: tensor<1x8x32x32xfloat32>, %s: tensor<1x1x32x32xfloat32>) -> (%y) {{
+      %w = constant tensor<8x8x1x1xfloat32> [{", ".join("1" * 64)}]
+      %a = Conv(%x, %w) {{{CONV2D}}}
+      %c = Concatenate(%a, %s) {{axis = 1}}
+      %k = constant tensor<1x9x1x1xfloat32> [{", ".join("1" * 9)}]
+      %y = Conv(%c, %k) {{{CONV2D}}}
+    }}"""
+    graph = transformed(text, channels_last)
+    assert [n.operand(0).name for n in graph.nodes if n.op.name == "Transpose"] == ["x"]
+
+
+def test_symbolic_batch_is_kept() -> None:
+    text = f"""graph main(%x: tensor<[n]x3x8x8xfloat32>, %w: tensor<4x3x1x1xfloat32>) -> (%y) {{
+      %a = Conv(%x, %w) {{{CONV2D}}}
+      %s = constant tensor<3xint64> [-1, 4, 64]
+      %y = Reshape(%a, %s)
+    }}"""
+    graph = transformed(text, channels_last)
+    assert str(graph.outputs[0].shape[0]) == "n"
+
+
+def test_a_model_without_a_preference_is_left_alone() -> None:
+    text = """graph main(%x: tensor<2x3xfloat32>) -> (%y) {
+      %y = Concatenate(%x, %x) {axis = 1}
+    }"""
+    graph = transformed(text, channels_last)
+    assert op_counts(graph) == {"Concatenate": 1}
+
+
+@pytest.mark.parametrize("rank", [3, 5])
+def test_other_ranks(rank: int) -> None:
+    n = rank - 2
+    axes = ", ".join(str(i + 2) for i in range(n))
+    conv = (
+        f"input_spatial_dimensions = [{axes}], kernel_spatial_dimensions = [{axes}], output_spatial_dimensions = [{axes}], "
+        f"window_strides = [{', '.join('1' * n)}], padding = [{', '.join('0' * 2 * n)}], "
+        f"rhs_dilation = [{', '.join('1' * n)}]"
+    )
+    text = f"""graph main(%x: tensor<2x3{"x4" * n}xfloat32>, %w: tensor<5x3{"x2" * n}xfloat32>) -> (%y) {{
+      %y = Conv(%x, %w) {{{conv}}}
+    }}"""
+    assert op_counts(transformed(text, channels_last))["Conv"] == 1
