@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.tflite.source import Source, Span
+from onnxtfl.formats.tflite.sparsity import SparseData
 from onnxtfl.formats.tflite.types import decode_strings
 from onnxtfl.ir.data import ArrayData, FileData, TensorData
 from onnxtfl.ir.types import DType
@@ -45,6 +46,8 @@ class Buffers:
             return None
         if dtype is DType.STRING:
             return self._strings(span, shape, name)
+        if tensor["sparsity"]:
+            return SparseData(self.raw(tensor["buffer"]), dtype, shape, tensor["sparsity"], name)
         if (math.prod(shape) * dtype.bits + 7) // 8 != span.length:
             raise InvalidModelError(f"{span.length} bytes for {dtype.value} of shape {list(shape)}", node=name)
         return self._data(span, dtype, shape)

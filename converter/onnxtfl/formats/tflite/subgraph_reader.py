@@ -178,7 +178,7 @@ class SubgraphReader:
         """The fields of the options table; its defaults where the file has another table or none, as runtimes do."""
         field, _ = schema.options_union(table.name)
         member, found = operator[field] or (None, None)
-        values = found if member is table else schema.defaults(table)
+        values = found if member is table and found is not None else schema.defaults(table)
         return {f.name: self._graphs(values[f.name]) if f.is_graph else values[f.name] for f in table.fields}
 
     def _graphs(self, numbers: Any) -> Any:

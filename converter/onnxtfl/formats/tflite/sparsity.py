@@ -1,0 +1,118 @@
+"""Sparse constants, made dense when they are read.
+
+Source: schema.fbs (SparsityParameters), LiteRT's sparsity_format_converter.cc. The stored numbers are the leaves of a
+tree whose levels are the dimensions in traversal order, those of the inner blocks last: a dense level has every index,
+a compressed one those that `array_indices` lists between two entries of `array_segments`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir.data import Array, ArrayData, TensorData, unpack
+from onnxtfl.ir.types import DType
+
+_LIMIT = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One dimension of the tree: `size` of a dense one, else segments and indices."""
+
+    size: int
+    segments: Array | None
+    indices: Array | None
+
+    def expand(self, count: int, limit: int) -> tuple[Array, Array]:
+        """For `count` parents: the parent of each child, and its index; ValueError where that makes no sense."""
+        if self.segments is None or self.indices is None:
+            if self.size < 0 or count * self.size > limit:
+                raise ValueError("a dense level is larger than the tensor")
+            return np.repeat(np.arange(count), self.size), np.tile(np.arange(self.size), count)
+        counts = np.diff(self.segments)
+        is_whole = len(self.segments) == count + 1 and self.segments[0] == 0 and self.segments[-1] == len(self.indices)
+        if not is_whole or (counts < 0).any():
+            raise ValueError("the segments do not fit the level before or the indices")
+        return np.repeat(np.arange(count), counts), self.indices
+
+
+class SparseData(TensorData):
+    """A constant stored sparsely: `stored` are the bytes of its numbers, `table` its SparsityParameters."""
+
+    def __init__(
+        self, stored: TensorData, dtype: DType, shape: tuple[int, ...], table: Mapping[str, Any], name: str
+    ) -> None:
+        self.stored, self.dtype, self.shape, self.name = stored, dtype, shape, name
+        self._order = table["traversal_order"] or ()
+        self._block_map = table["block_map"] or ()
+        self._levels = [_level(metadata) for metadata in table["dim_metadata"] or ()]
+        rank, blocks = len(shape), len(self._block_map)
+        if self.nbytes > _LIMIT or dtype is DType.STRING:
+            raise UnsupportedError("a sparse tensor this large, or of strings", node=name)
+        if (
+            sorted(self._order[:rank]) != list(range(rank))
+            or sorted(self._order[rank:]) != list(range(rank, rank + blocks))
+            or len(self._levels) != rank + blocks
+            or not set(self._block_map) <= set(range(rank))
+        ):
+            raise self._garbled("its levels are not those of the shape")
+
+    @property
+    def key(self) -> Hashable:
+        return ("sparse", self.stored.key, self.dtype, self.shape, self.name)
+
+    def numpy(self) -> Array:
+        dense = np.zeros(self.shape, self.dtype.numpy)
+        try:
+            places = self._places()
+            stored = unpack(self.stored.numpy(), self.dtype, (len(places[0]) if places else 1,))
+            dense[tuple(places)] = stored
+        except (ValueError, IndexError) as error:
+            raise self._garbled(str(error)) from error
+        return dense
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        return self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
+
+    def chunks(self) -> Iterator[Array]:
+        return ArrayData(self.numpy(), self.dtype).chunks()
+
+    def _places(self) -> list[Array]:
+        """For each dense dimension the index of each stored number."""
+        rank, count = len(self.shape), 1
+        indices: dict[int, Array] = {}
+        for number, level in zip(self._order, self._levels, strict=True):
+            parents, own = level.expand(count, math.prod(self.shape))
+            indices = {key: value[parents] for key, value in indices.items()}
+            indices[number], count = own, len(own)
+        for i, dim in enumerate(self._block_map):
+            indices[dim] = indices[dim] * self._block_size(rank + i) + indices[rank + i]
+        if any((indices[dim] < 0).any() for dim in range(rank)):
+            raise ValueError("an index is negative")
+        return [indices[dim] for dim in range(rank)]
+
+    def _block_size(self, number: int) -> int:
+        return self._levels[self._order.index(number)].size
+
+    def _garbled(self, why: str) -> InvalidModelError:
+        return InvalidModelError(f"garbled sparse tensor: {why}", node=self.name)
+
+
+def _level(metadata: Mapping[str, Any]) -> _Level:
+    if metadata["format"] != "SPARSE_CSR":
+        return _Level(metadata["dense_size"], None, None)
+    segments, indices = (_vector(metadata[key]) for key in ("array_segments", "array_indices"))
+    return _Level(metadata["dense_size"], segments, indices)
+
+
+def _vector(member: tuple[Any, Mapping[str, Any]] | None) -> Array:
+    values = member[1]["values"] if member else None
+    if isinstance(values, bytes):
+        return np.frombuffer(values, np.uint8).astype(np.int64)
+    return np.asarray(values or (), np.int64)
