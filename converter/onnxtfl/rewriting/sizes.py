@@ -87,11 +87,12 @@ def dim_value(b: Builder, dim: Dim, *sources: Value) -> Value:
         if dim in (shape := source.tensor_type.shape or ()):
             return b(ops.Shape, source, axes=(shape.index(dim),))
         if dim in (known := known_dims(source) or []) and source.rank == 1:
-            return _as_int64(b, b(ops.Gather, source, [known.index(dim)], axis=0))
+            return as_int64(b, b(ops.Gather, source, [known.index(dim)], axis=0))
     return _computed(b, dim, sources)
 
 
-def _as_int64(b: Builder, value: Value) -> Value:
+def as_int64(b: Builder, value: Value) -> Value:
+    """An integer tensor as int64."""
     return value if value.dtype is DType.INT64 else b(ops.Convert, value, dtype=DType.INT64)
 
 
@@ -271,10 +272,47 @@ def _keeps_sign() -> dict[type[Op], int]:
 
 def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
     """The node with the computed vectors among operands `indices` in int32; None where they are already."""
-    wide = [i for i in indices if (v := node.optional(i)) is not None and v.dtype is not DType.INT32 and not v.is_constant]
+    wide = [
+        i for i in indices if (v := node.optional(i)) is not None and v.dtype is not DType.INT32 and not v.is_constant
+    ]
     if not wide:
         return None
     operands = [as_int32(b, v) if i in wide and v is not None else v for i, v in enumerate(node.operands)]
     return b.many(node.op, *operands, **node.attributes)
 
 
+def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, default: int) -> Value:
+    """A vector with an entry for each of `axes` as one with an entry for each axis, `default` for the others."""
+    if vector is None:
+        return constant(np.full(rank, default, np.int64))
+    if list(axes) == list(range(rank)):
+        return as_int64(b, vector)
+    known = static_ints(vector)
+    if known is not None:
+        full = np.full(rank, default, np.int64)
+        full[list(axes)] = known
+        return constant(full)
+    padded = b(ops.Concatenate, as_int64(b, vector), [default], axis=0)
+    return b(ops.Gather, padded, [axes.index(i) if i in axes else len(axes) for i in range(rank)], axis=0)
+
+
+def merge_whole(whole: Sequence[bool]) -> list[list[int]]:
+    """Runs of axes: neighbours that are both taken whole stand together."""
+    groups: list[list[int]] = []
+    for axis, is_whole in enumerate(whole):
+        if is_whole and groups and whole[groups[-1][-1]]:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups
+
+
+def merged_shape(shape: Sequence[Dim], groups: Sequence[Sequence[int]]) -> list[Dim]:
+    """The shape with the axes of each group merged."""
+    result: list[Dim] = []
+    for group in groups:
+        size: Dim = 1
+        for axis in group:
+            size = size * shape[axis]
+        result.append(size)
+    return result

@@ -1,0 +1,209 @@
+"""Concatenate, Split and Tile.
+
+ONNX: Concat Split Tile. TFLite: CONCATENATION PACK SPLIT SPLIT_V UNPACK TILE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, ceildiv
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
+from onnxtfl.rewriting.activations import activated
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rewriting.sizes import dim_vector, int32, narrow, reshape, unsqueezed, with_int32
+
+# --- Concatenate -----------------------------------------------------------------------------------------------------
+
+
+@upgrade("Concat", since=(1,))
+def _concat_1(b: Builder, node: Node) -> None:
+    node.attributes.setdefault("axis", 1)
+
+
+@lift_onnx("Concat", since=(4, 11, 13))
+def _concat(b: Builder, node: Node) -> Value:
+    parts = [v for v in node.operands if v is not None]
+    return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=_axis(node, parts[0]))
+
+
+def _axis(node: Node, x: Value) -> int:
+    axis: int = node.attributes["axis"]
+    return axis if x.tensor_type.rank is None else normalize_axis(axis, x.tensor_type.rank)
+
+
+@lower_tfl(ops.Concatenate)
+def _to_tfl_concatenation(node: Node) -> Form:
+    axis = node.attr("axis")
+    return Form("CONCATENATION", tuple(node.operands), {"axis": axis, "fused_activation_function": "NONE"})
+
+
+@lower_onnx(ops.Concatenate)
+def _to_onnx_concat(node: Node, opset: int) -> Form:
+    return Form("Concat", tuple(node.operands), {"axis": node.attr("axis")})
+
+
+@lift_tfl("CONCATENATION")
+def _from_tfl_concatenation(b: Builder, node: Node) -> Value:
+    parts = [v for v in node.operands if v is not None]
+    axis = node.attr("axis", 0)
+    joined = b(ops.Concatenate, *parts, axis=axis % parts[0].rank if axis < 0 else axis)
+    return activated(b, joined, node)
+
+
+@lift_tfl("PACK")
+def _pack(b: Builder, node: Node) -> Value:
+    parts = [v for v in node.operands if v is not None]
+    axis = normalize_axis(node.attr("axis", 0), parts[0].rank + 1)
+    return b(ops.Concatenate, *(unsqueezed(b, v, [axis]) for v in parts), axis=axis)
+
+
+# --- Split -----------------------------------------------------------------------------------------------------------
+
+
+@upgrade("Split", since=(1, 2, 11))
+def _split_to_operand(b: Builder, node: Node) -> None:
+    sizes = node.attributes.pop("split", None)
+    if sizes is not None:
+        del node.operands[1:]
+        append_operand(node, constant(np.asarray(sizes, np.int64)))
+
+
+@lift_onnx("Split", since=(13, 18))
+def _split(b: Builder, node: Node) -> Sequence[Value]:
+    """By the sizes given, else into as many parts as there are results: equal ones, the last one smaller (since 18)."""
+    x, sizes = node.operand(0), node.optional(1)
+    axis, count = node.attr("axis", 0), node.attr("num_outputs") or len(node.results)
+    if x.tensor_type.rank is not None:
+        axis = normalize_axis(axis, x.tensor_type.rank)
+    if sizes is not None:
+        if known_dims(sizes) is None:
+            sizes = b(ops.Reshape, sizes, [len(node.results)])
+        return b.many(ops.Split, x, sizes, axis=axis)
+    if x.tensor_type.shape is None or not node.attr("num_outputs"):
+        return b.many(ops.Split, x, axis=axis, count=count)
+    return _split_unevenly(b, x, axis, count)
+
+
+def _split_unevenly(b: Builder, x: Value, axis: int, count: int) -> Sequence[Value]:
+    total = x.shape[axis]
+    part = ceildiv(total, count)
+    if part * count == total:
+        return b.many(ops.Split, x, axis=axis, count=count)
+    sizes: list[Dim] = [part] * (count - 1) + [total - part * (count - 1)]
+    return b.many(ops.Split, x, dim_vector(b, sizes, x), axis=axis)
+
+
+@lower_tfl(ops.Split)
+def _to_tfl_split(node: Node) -> Form:
+    sizes, axis, count = node.optional(1), int32([node.attr("axis")]), len(node.results)
+    known = static_ints(sizes)
+    if sizes is None or (known is not None and len(set(known)) == 1):
+        return Form("SPLIT", (axis.reshape(()), node.operand(0)), {"num_splits": count})
+    return Form("SPLIT_V", (node.operand(0), narrow(sizes), axis.reshape(())), {"num_splits": count})
+
+
+@decompose(ops.Split, "tfl")
+def _narrow_split(b: Builder, node: Node) -> Sequence[Value] | None:
+    return with_int32(b, node, 1)
+
+
+@lower_onnx(ops.Split)
+def _to_onnx_split(node: Node, opset: int) -> Form:
+    sizes, axis = node.optional(1), node.attr("axis")
+    if sizes is None:
+        return Form(
+            "Split", (node.operand(0),), {"axis": axis} | ({"num_outputs": len(node.results)} if opset >= 18 else {})
+        )
+    return Form(
+        "Split", (node.operand(0), np.asarray(sizes.numpy(), np.int64) if sizes.is_constant else sizes), {"axis": axis}
+    )
+
+
+@lift_tfl("SPLIT")
+def _from_tfl_split(b: Builder, node: Node) -> Sequence[Value]:
+    axis, x = static_ints(node.operand(0)), node.operand(1)
+    if axis is None:
+        raise UnsupportedError("an axis known only at run time")
+    return b.many(
+        ops.Split, x, axis=normalize_axis(axis[0], x.rank), count=node.attr("num_splits") or len(node.results)
+    )
+
+
+@lift_tfl("SPLIT_V")
+def _from_tfl_split_v(b: Builder, node: Node) -> Sequence[Value]:
+    x, sizes, axis = node.operand(0), node.operand(1), static_ints(node.operand(2))
+    if axis is None:
+        raise UnsupportedError("an axis known only at run time")
+    place, known = normalize_axis(axis[0], x.rank), static_ints(sizes)
+    if known is not None and -1 in known:
+        rest = x.shape[place] - sum(k for k in known if k != -1)
+        sizes = dim_vector(b, [rest if k == -1 else k for k in known], x)
+    return b.many(ops.Split, x, sizes, axis=place)
+
+
+@lift_tfl("UNPACK")
+def _unpack(b: Builder, node: Node) -> Sequence[Value]:
+    x, count = node.operand(0), node.attr("num") or len(node.results)
+    axis = normalize_axis(node.attr("axis", 0), x.rank)
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    parts = [x] if count == 1 else b.many(ops.Split, x, axis=axis, count=count)
+    return [reshape(b, part, shape) for part in parts]
+
+
+# --- Tile ------------------------------------------------------------------------------------------------------------
+
+
+@upgrade("Tile", since=(1,))
+def _tile_1(b: Builder, node: Node) -> None:
+    """Tile-1 repeats `tiles` times along one `axis`."""
+    x = node.operand(0)
+    tiles, axis = (static_ints(node.optional(i)) for i in (1, 2))
+    if tiles is None or axis is None:
+        raise UnsupportedError("tiles and axis have to be known before run time")
+    place = normalize_axis(axis[0], x.rank)
+    times = constant(np.asarray([tiles[0] if i == place else 1 for i in range(x.rank)], np.int64))
+    node.set_operand(2, None)
+    del node.operands[2:]
+    node.set_operand(1, times)
+
+
+@lift_onnx("Tile", since=(6, 13))
+def _tile(b: Builder, node: Node) -> Value:
+    return b(ops.Tile, node.operand(0), node.operand(1))
+
+
+@lower_tfl(ops.Tile)
+def _to_tfl_tile(node: Node) -> Form:
+    return Form("TILE", (node.operand(0), narrow(node.operand(1))))
+
+
+@decompose(ops.Tile, "tfl")
+def _narrow_tile(b: Builder, node: Node) -> Sequence[Value] | None:
+    return with_int32(b, node, 1)
+
+
+@lower_onnx(ops.Tile)
+def _to_onnx_tile(node: Node, opset: int) -> Form:
+    times = node.operand(1)
+    return Form("Tile", (node.operand(0), np.asarray(times.numpy(), np.int64) if times.is_constant else times))
+
+
+@lift_tfl("TILE")
+def _from_tfl_tile(b: Builder, node: Node) -> Value:
+    return b(ops.Tile, node.operand(0), node.operand(1))

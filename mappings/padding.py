@@ -1,0 +1,223 @@
+"""Pad.
+
+ONNX: Pad. TFLite: PAD PADV2 MIRROR_PAD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.shapes import normalize_axes, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rewriting.sizes import HUGE, dim_value, merge_whole, merged_shape, narrow, reshape, spread, with_int32
+
+# --- ONNX ------------------------------------------------------------------------------------------------------------
+
+
+@upgrade("Pad", since=(1, 2))
+def _pad_2(b: Builder, node: Node) -> None:
+    """Attributes (Pad-1 calls them paddings) become operands."""
+    pads = node.attributes.pop("pads", None) or node.attributes.pop("paddings", ())
+    append_operand(node, constant(np.asarray(pads, np.int64)))
+    append_operand(node, constant(np.asarray(node.attributes.pop("value", 0.0)), node.operand(0).dtype))
+
+
+@lift_onnx("Pad", since=(11, 13, 18, 19, 21, 23, 24, 25))
+def _pad(b: Builder, node: Node) -> Value:
+    """Pads come as all befores, then all afters, of all axes or those given."""
+    x, pads, value, axes = node.operand(0), node.operand(1), node.optional(2), node.optional(3)
+    if x.tensor_type.shape is None:
+        raise UnsupportedError("a tensor of unknown rank cannot be padded", hint="give --input-shape")
+    mode = node.attr("mode", "constant")
+    if mode != "constant":
+        value = None
+    elif value is not None and value.rank:
+        value = reshape(b, value, ())
+    known, places = static_ints(pads), static_ints(axes)
+    if axes is not None and places is None:
+        return b(ops.Pad, x, _rows_of_axes_at_run_time(b, pads, axes, x.rank), value, mode=mode)
+    where = list(range(x.rank)) if places is None else list(normalize_axes(places, x.rank))
+    if known is not None:
+        rows = np.zeros((x.rank, 2), np.int64)
+        rows[where] = np.asarray(known, np.int64).reshape(2, -1).T
+        return b(ops.Pad, x, rows, value, mode=mode)
+    halves = b.many(ops.Split, pads, axis=0, count=2)
+    columns = [reshape(b, spread(b, half, where, x.rank, 0), (x.rank, 1)) for half in halves]
+    return b(ops.Pad, x, b(ops.Concatenate, *columns, axis=1), value, mode=mode)
+
+
+def _rows_of_axes_at_run_time(b: Builder, pads: Value, axes: Value, rank: int) -> Value:
+    """Rows of padding put at their places by ScatterND."""
+    places = b(ops.FloorMod, axes, b.scalar(rank, axes))
+    pairs = b(ops.Transpose, b(ops.Reshape, pads, [2, -1]), permutation=(1, 0))
+    rows = b(ops.Reshape, places, [-1, 1])
+    return b(ops.ScatterND, constant(np.zeros((rank, 2), np.int64)), rows, pairs, kind="none")
+
+
+@lower_onnx(ops.Pad)
+def _to_onnx_pad(node: Node, opset: int) -> Form | None:
+    rows, mode = node.operand(1), node.attr("mode")
+    if not rows.is_constant or mode == "symmetric" or (mode == "wrap" and opset < 19):
+        return None
+    pads = np.asarray(rows.numpy(), np.int64).T.reshape(-1)
+    value = node.optional(2)
+    return Form("Pad", (node.operand(0), pads, *(() if value is None else (value,))), {"mode": mode})
+
+
+# --- TFLite ----------------------------------------------------------------------------------------------------------
+
+
+@lower_tfl(ops.Pad)
+def _to_tfl_pad(node: Node) -> Form | None:
+    rows, value, mode = node.operand(1), node.optional(2), node.attr("mode")
+    known = static_ints(rows)
+    if known is not None and min(known, default=0) < 0:
+        return None
+    padding = narrow(rows)
+    if mode in ("reflect", "symmetric"):
+        return Form("MIRROR_PAD", (node.operand(0), padding), {"mode": mode.upper()}) if _mirrors_once(node) else None
+    if mode != "constant":
+        return None
+    if value is None or (value.is_constant and _is_zero(value)):
+        return Form("PAD", (node.operand(0), padding))
+    return Form("PADV2", (node.operand(0), padding, value))
+
+
+def _is_zero(value: Value) -> bool:
+    number = value.numpy().reshape(-1)[0]
+    return bool(number == 0) and not np.signbit(np.asarray(number, np.float64))
+
+
+def _mirrors_once(node: Node) -> bool:
+    """Whether no more is mirrored than there is (sizes known at run time only are taken to do)."""
+    known = static_ints(node.operand(1))
+    if known is None:
+        return True
+    spare = 1 if node.attr("mode") == "reflect" else 0
+    pairs = zip(known[::2], known[1::2], node.operand(0).shape, strict=True)
+    return all(max(a, c) <= n - spare for a, c, n in pairs if isinstance(n, int) and (a or c))
+
+
+@lift_tfl("PAD", "PADV2")
+def _from_tfl_pad(b: Builder, node: Node) -> Value:
+    value = node.optional(2)
+    if value is not None and value.rank:
+        value = reshape(b, value, ())
+    return b(ops.Pad, node.operand(0), node.operand(1), value)
+
+
+@lift_tfl("MIRROR_PAD")
+def _from_tfl_mirror_pad(b: Builder, node: Node) -> Value:
+    return b(ops.Pad, node.operand(0), node.operand(1), mode=str(node.attr("mode")).lower())
+
+
+# --- in other ops ----------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.Pad)
+def _crop_first(b: Builder, node: Node) -> Value | None:
+    """Negative padding is a Slice."""
+    known = static_ints(node.operand(1))
+    if known is None or min(known, default=0) >= 0:
+        return None
+    rows = np.asarray(known, np.int64).reshape(-1, 2)
+    starts, limits = np.maximum(-rows[:, 0], 0), np.where(rows[:, 1] < 0, rows[:, 1], HUGE)
+    cut = b(ops.Slice, node.operand(0), starts, limits, np.ones_like(starts))
+    rows = np.maximum(rows, 0)
+    return b(ops.Pad, cut, rows, node.optional(2), **node.attributes) if rows.any() else cut
+
+
+@decompose(ops.Pad, "tfl")
+def _narrow_padding(b: Builder, node: Node) -> Sequence[Value] | None:
+    return with_int32(b, node, 1)
+
+
+@decompose(ops.Pad)
+def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
+    """Axes without padding, merged with those next to them, where a kernel takes fewer axes than there are."""
+    x, known = node.operand(0), static_ints(node.operand(1))
+    if known is None or x.tensor_type.shape is None or x.rank < 4:
+        return None
+    rows = np.asarray(known, np.int64).reshape(-1, 2)
+    groups = merge_whole([not row.any() for row in rows])
+    if len(groups) == x.rank:
+        return None
+    padded = b(
+        ops.Pad,
+        reshape(b, x, merged_shape(x.shape, groups)),
+        rows[[g[0] for g in groups]],
+        node.optional(2),
+        **node.attributes,
+    )
+    return reshape(b, padded, node.result.shape, x)
+
+
+@decompose(ops.Pad)
+def _pad_by_index(b: Builder, node: Node) -> Value | None:
+    """edge, reflect, symmetric and wrap: each padded axis gathered at the positions that the padding repeats."""
+    x, rows, mode = node.operand(0), node.operand(1), node.attr("mode")
+    if mode == "constant" or x.tensor_type.shape is None:
+        return None
+    known = static_ints(rows)
+    for axis, size in enumerate(x.shape):
+        if known is not None and not any(known[2 * axis : 2 * axis + 2]):
+            continue
+        if known is not None and isinstance(size, int):
+            before, after = known[2 * axis : 2 * axis + 2]
+            places: Value | Array = _repeated(np.arange(-before, size + after), size, mode)
+        else:
+            places = _repeated_at_run_time(b, x, rows, axis, mode)
+        x = b(ops.Gather, x, places, axis=axis)
+    return x
+
+
+def _repeated(places: Array, size: int, mode: str) -> Array:
+    """The positions in [0, size) that `places` outside of it mean."""
+    if mode == "edge":
+        return np.clip(places, 0, size - 1)
+    if mode == "wrap":
+        return places % size
+    period = max(2 * size - 2, 1) if mode == "reflect" else 2 * size
+    places = places % period
+    return np.asarray(np.minimum(places, (period if mode == "reflect" else period - 1) - places))
+
+
+def _repeated_at_run_time(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Value:
+    size = _scalar(b, dim_value(b, x.shape[axis], x))
+    before, after = (_entry(b, rows, axis, side) for side in (0, 1))
+    one, two = b.scalar(1, size), b.scalar(2, size)
+    places = b(ops.Range, b(ops.Neg, before), b(ops.Add, size, after), one)
+    if mode == "edge":
+        return b(ops.Clamp, places, b.scalar(0, size), b(ops.Sub, size, one))
+    if mode == "wrap":
+        return b(ops.FloorMod, places, size)
+    last = b(ops.Sub, b(ops.Mul, two, size), two if mode == "reflect" else one)
+    period = b(ops.Max, last, one) if mode == "reflect" else b(ops.Mul, two, size)
+    places = b(ops.FloorMod, places, period)
+    return b(ops.Min, places, b(ops.Sub, last, places))
+
+
+def _scalar(b: Builder, vector: Value) -> Value:
+    return b(ops.Reshape, vector, np.zeros(0, np.int64))
+
+
+def _entry(b: Builder, rows: Value, axis: int, side: int) -> Value:
+    picked = b(ops.Slice, rows, [axis, side], [axis + 1, side + 1], [1, 1])
+    return _scalar(b, picked if picked.dtype is DType.INT64 else b(ops.Convert, picked, dtype=DType.INT64))

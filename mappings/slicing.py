@@ -1,0 +1,302 @@
+"""Slice and what TFLite writes with it.
+
+ONNX: Slice CenterCropPad. TFLite: SLICE STRIDED_SLICE DYNAMIC_UPDATE_SLICE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rewriting.sizes import (
+    HUGE,
+    INT32_MAX,
+    as_int32,
+    as_int64,
+    int32,
+    merge_whole,
+    merged_shape,
+    narrow,
+    reshape,
+    spread,
+)
+
+# --- ONNX Slice ------------------------------------------------------------------------------------------------------
+
+
+@upgrade("Slice", since=(1,))
+def _slice_1(b: Builder, node: Node) -> None:
+    starts, ends, axes = (node.attributes.pop(name, None) for name in ("starts", "ends", "axes"))
+    for vector in (starts, ends, axes if axes is not None else tuple(range(len(starts or ())))):
+        append_operand(node, constant(np.asarray(vector, np.int64)))
+
+
+@lift_onnx("Slice", since=(10, 11, 13))
+def _slice(b: Builder, node: Node) -> Value:
+    x, starts, ends = (node.operand(i) for i in range(3))
+    axes, steps = node.optional(3), node.optional(4)
+    if x.tensor_type.shape is None:
+        raise UnsupportedError("a tensor of unknown rank cannot be sliced", hint="give --input-shape")
+    if axes is None:
+        places: list[int] | None = list(range(_length(starts, ends, steps)))
+    else:
+        places = static_ints(axes)
+    if places is None:
+        return _slice_axes_at_run_time(b, x, starts, ends, axes, steps)
+    where = normalize_axes(places, x.rank)
+    vectors = [spread(b, vector, where, x.rank, default) for vector, default in ((starts, 0), (ends, HUGE), (steps, 1))]
+    return b(ops.Slice, x, *vectors)
+
+
+def _length(*vectors: Value | None) -> int:
+    for vector in vectors:
+        shape = None if vector is None else vector.tensor_type.shape
+        if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
+            return shape[0]
+    raise UnsupportedError("how many axes are sliced has to be known before run time")
+
+
+def _slice_axes_at_run_time(
+    b: Builder, x: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None
+) -> Value:
+    """Bounds put at their places by ScatterND, where the axes are known only at run time."""
+    assert axes is not None
+    rows = b(ops.Reshape, b(ops.FloorMod, as_int64(b, axes), b.scalar(x.rank, DType.INT64)), [-1, 1])
+    vectors: list[Value] = []
+    for vector, default in ((starts, 0), (ends, INT32_MAX), (steps, 1)):
+        blank = constant(np.full(x.rank, default, np.int64))
+        vectors.append(blank if vector is None else b(ops.ScatterND, blank, rows, as_int64(b, vector), kind="none"))
+    return b(ops.Slice, x, *vectors)
+
+
+# --- Slice in TFLite -------------------------------------------------------------------------------------------------
+
+
+@lower_tfl(ops.Slice)
+def _to_tfl_slice(node: Node) -> Form | None:
+    """SLICE takes sizes, so it serves where strides are 1 and each size is known, or what is left of the axis."""
+    starts, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
+    shape, rank_1_integers = node.operand(0).shape, node.operand(0).rank == 1 and node.operand(0).dtype.is_integer
+    if starts is None or strides is None or any(s != 1 for s in strides) or rank_1_integers:
+        return None
+    begins: list[int] = []
+    sizes: list[int] = []
+    for d, n, start, limit in zip(shape, node.result.shape, starts, _limits(node), strict=True):
+        begin = start + d if start < 0 and isinstance(d, int) else start
+        size = n if isinstance(n, int) else -1 if limit is not None and limit >= INT32_MAX else None
+        if not isinstance(begin, int) or (begin < 0 and not isinstance(d, int)) or size is None:
+            return None
+        begins.append(min(max(begin, 0), d) if isinstance(d, int) else begin)
+        sizes.append(size)
+    return Form("SLICE", (node.operand(0), int32(begins), int32(sizes)))
+
+
+def _limits(node: Node) -> list[int | None]:
+    known = known_dims(node.operand(2))
+    if known is None:
+        return [None] * node.operand(0).rank
+    return [d if isinstance(d, int) else None for d in known]
+
+
+@lower_tfl(ops.Slice)
+def _to_tfl_strided_slice(node: Node) -> Form:
+    """STRIDED_SLICE, which clamps bounds as NumPy does; what goes through to an end is said by a mask."""
+    strides = static_ints(node.operand(3))
+    begins, begin_mask = _masked(node, 1, strides)
+    ends, end_mask = _masked(node, 2, strides)
+    others = {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0}
+    operands = (node.operand(0), begins, ends, narrow(node.operand(3)))
+    return Form("STRIDED_SLICE", operands, {"begin_mask": begin_mask, "end_mask": end_mask, **others})
+
+
+def _masked(node: Node, which: int, strides: Sequence[int] | None) -> tuple[Value | Array, int]:
+    """The bounds, and a mask of those that lie beyond what int32 can say of an axis (they are 0 then)."""
+    known = static_ints(node.operand(which))
+    if known is None or strides is None:
+        return narrow(node.operand(which)), 0
+    bounds, mask = [], 0
+    for axis, (bound, stride, size) in enumerate(zip(known, strides, node.operand(0).shape, strict=True)):
+        ahead = bound >= INT32_MAX and (stride > 0) == (which == 2)
+        behind = bound <= -INT32_MAX and (stride < 0) == (which == 2)
+        if ahead and stride > 0 and isinstance(size, int):
+            bounds.append(size)
+        elif ahead or behind:
+            mask |= 1 << axis
+            bounds.append(0)
+        else:
+            bounds.append(bound)
+    return int32(bounds), mask
+
+
+@decompose(ops.Slice, "tfl")
+def _narrow_slice(b: Builder, node: Node) -> Value | None:
+    """Bounds known only at run time, which may be as large as int64 goes, are clamped before they are narrowed."""
+    vectors = [node.operand(i) for i in (1, 2, 3)]
+    if all(v.is_constant or v.dtype is DType.INT32 for v in vectors):
+        return None
+    return b(ops.Slice, node.operand(0), *(_clamped(b, v) for v in vectors))
+
+
+def _clamped(b: Builder, vector: Value) -> Value:
+    known = known_dims(vector)
+    if vector.is_constant or vector.dtype is DType.INT32 or (known is not None and "v?" not in str(known)):
+        return as_int32(b, vector)
+    upper, lower = b.scalar(INT32_MAX, vector), b.scalar(-INT32_MAX, vector)
+    return as_int32(b, b(ops.Min, b(ops.Max, vector, lower), upper))
+
+
+@decompose(ops.Slice, "tfl")
+def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
+    """Axes that are taken whole, merged with those next to them, where a kernel takes fewer axes than there are."""
+    x, known = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
+    starts, limits, strides = known
+    if x.tensor_type.shape is None or starts is None or limits is None or strides is None:
+        return None
+    whole = [d == n and s > 0 for d, n, s in zip(x.shape, node.result.shape, strides, strict=True)]
+    groups = merge_whole(whole)
+    if len(groups) == x.rank:
+        return None
+    cut = reshape(b, x, merged_shape(x.shape, groups))
+    picks = [g[0] for g in groups]
+    bounds = [
+        [v[i] if not whole[i] else default for i in picks] for v, default in ((starts, 0), (limits, HUGE), (strides, 1))
+    ]
+    return reshape(b, b(ops.Slice, cut, *bounds), node.result.shape, x)
+
+
+@lower_onnx(ops.Slice)
+def _to_onnx_slice(node: Node, opset: int) -> Form:
+    starts, limits, strides = (node.operand(i) for i in (1, 2, 3))
+    known = [static_ints(v) for v in (starts, limits, strides)]
+    if known[0] is None or known[1] is None or known[2] is None:
+        axes = np.arange(node.operand(0).rank)
+        return Form("Slice", (node.operand(0), starts, limits, axes.astype(starts.dtype.numpy), strides))
+    whole = [s == 0 and n >= INT32_MAX and k == 1 for s, n, k in zip(*known, strict=True)]
+    axes = np.asarray([i for i, w in enumerate(whole) if not w] or [0], np.int64)
+    vectors = [np.asarray(v, np.int64)[axes] for v in known]
+    steps = (vectors[2],) if (vectors[2] != 1).any() else ()
+    return Form("Slice", (node.operand(0), vectors[0], vectors[1], axes, *steps))
+
+
+@lift_tfl("SLICE")
+def _from_tfl_slice(b: Builder, node: Node) -> Value:
+    """A size of -1 means what is left."""
+    x, begins, sizes = (node.operand(i) for i in range(3))
+    ones = np.ones(x.rank, np.int64)
+    known_begins, known_sizes = static_ints(begins), static_ints(sizes)
+    if known_begins is not None and known_sizes is not None:
+        limits = [HUGE if n == -1 else s + n for s, n in zip(known_begins, known_sizes, strict=True)]
+        return b(ops.Slice, x, known_begins, limits, ones)
+    starts, counts = as_int64(b, begins), as_int64(b, sizes)
+    rest = b(ops.Compare, counts, b.scalar(-1, counts), comparison_direction="EQ")
+    limits_ = b(ops.Select, rest, b.scalar(INT32_MAX, counts), b(ops.Add, starts, counts))
+    return b(ops.Slice, x, starts, limits_, ones)
+
+
+# --- TFLite STRIDED_SLICE --------------------------------------------------------------------------------------------
+
+
+@lift_tfl("STRIDED_SLICE")
+def _from_tfl_strided_slice(b: Builder, node: Node) -> Value:
+    """Slice for the axes that stay or shrink, then a Reshape that drops the ones that shrink and adds new ones."""
+    x = node.operand(0)
+    if node.attr("offset"):
+        raise UnsupportedError("limits counted from the starts are not known")
+    items = _items(node, x.rank, _length(*(node.operand(i) for i in (1, 2, 3))))
+    kept = [item for item in items if item[1] is not None]
+    vectors = [_bounds(b, node, kept, which) for which in range(3)]
+    sliced = b(ops.Slice, x, *vectors)
+    sizes = iter(sliced.shape)
+    shape: list[Dim] = []
+    for kind, axis, _ in items:
+        size: Dim = 1 if axis is None else next(sizes)
+        if kind != "shrink":
+            shape.append(size)
+    return reshape(b, sliced, shape)
+
+
+_Item = tuple[str, "int | None", "int | None"]
+
+
+def _items(node: Node, rank: int, count: int) -> list[_Item]:
+    """What each entry means: ("slice" | "shrink" | "whole" | "new", axis of the operand, entry of the vectors)."""
+    ellipsis, new, shrink = (node.attr(f"{n}_mask", 0) or 0 for n in ("ellipsis", "new_axis", "shrink_axis"))
+    items: list[_Item] = []
+    axis = 0
+    for entry in range(count):
+        if ellipsis >> entry & 1:
+            later = sum(not (new >> i & 1) for i in range(entry + 1, count))
+            while axis < rank - later:
+                items.append(("whole", axis, None))
+                axis += 1
+        elif new >> entry & 1:
+            items.append(("new", None, None))
+        else:
+            items.append(("shrink" if shrink >> entry & 1 else "slice", axis, entry))
+            axis += 1
+    return items + [("whole", a, None) for a in range(axis, rank)]
+
+
+def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value:
+    """The starts (0), limits (1) or strides (2), one for each axis of the operand."""
+    known = static_ints(node.operand(which + 1))
+    strides = static_ints(node.operand(3))
+    mask = (node.attr("begin_mask", 0), node.attr("end_mask", 0), 0)[which] or 0
+    entries: list[Value | int] = []
+    for kind, _, entry in items:
+        if entry is None:
+            entries.append((0, HUGE, 1)[which])
+            continue
+        forward = strides is None or strides[entry] > 0
+        if kind == "shrink" and which:
+            entries.append(1 if which == 2 else _one_behind(b, node.operand(1), entry))
+        elif mask >> entry & 1 and kind != "shrink":
+            entries.append(((0, HUGE) if forward else (HUGE, -HUGE))[which])
+        else:
+            entries.append(
+                known[entry]
+                if known is not None
+                else b(ops.Slice, as_int64(b, node.operand(which + 1)), [entry], [entry + 1], [1])
+            )
+    if all(isinstance(e, int) for e in entries):
+        return constant(np.asarray(entries, np.int64))
+    return b(ops.Concatenate, *(constant(np.asarray([e])) if isinstance(e, int) else e for e in entries), axis=0)
+
+
+def _one_behind(b: Builder, starts: Value, entry: int) -> Value | int:
+    """The limit for the single position at starts[entry]."""
+    known = static_ints(starts)
+    if known is not None:
+        return HUGE if known[entry] == -1 else known[entry] + 1
+    start = b(ops.Slice, as_int64(b, starts), [entry], [entry + 1], [1])
+    last = b(ops.Compare, start, b.scalar(-1, start), comparison_direction="EQ")
+    return b(ops.Select, last, b.scalar(INT32_MAX, start), b(ops.Add, start, b.scalar(1, start)))
+
+
+@lift_tfl("DYNAMIC_UPDATE_SLICE")
+def _from_tfl_update(b: Builder, node: Node) -> Value:
+    return b(ops.DynamicUpdateSlice, *(node.operand(i) for i in range(3)))
+
+
+@lower_tfl(ops.DynamicUpdateSlice)
+def _to_tfl_update(node: Node) -> Form:
+    return Form("DYNAMIC_UPDATE_SLICE", (node.operand(0), node.operand(1), narrow(node.operand(2))))
