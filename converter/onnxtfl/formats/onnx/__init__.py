@@ -1,5 +1,6 @@
 """ONNX files: `read` and `write`."""
 
 from onnxtfl.formats.onnx.reader import read
+from onnxtfl.formats.onnx.writer import write
 
-__all__ = ["read"]
+__all__ = ["read", "write"]

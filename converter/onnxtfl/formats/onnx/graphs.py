@@ -9,7 +9,8 @@ from typing import Any
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.formats.onnx.names import attribute_kind, free_names, graphs_of, in_order, label
+from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, attribute_kind
+from onnxtfl.formats.onnx.names import free_names, graphs_of, has_graphs, in_order, label
 from onnxtfl.formats.onnx.since import OpsetImports, normal_domain, since_version
 from onnxtfl.formats.onnx.tensors import Tensors, text
 from onnxtfl.formats.onnx.value_types import ValueTypes
@@ -119,7 +120,7 @@ class GraphReader:
             self._inline(scope, proto, key, operands, attributes)
             return
         outer = [v for v in captured.values() if v is not None and not v.is_constant]
-        if any(True for _ in graphs_of(proto)):
+        if has_graphs(proto):
             attributes["captures"] = len(outer)
         since = scope.imports.since(proto.op_type, domain, name)
         node = Node(foreign("onnx", proto.op_type, since, domain), [*operands, *outer], attributes)
@@ -155,26 +156,27 @@ class GraphReader:
     def _attribute(self, scope: _Scope, proto: AttributeProto, node: str, captured: Mapping[str, Value | None]) -> Any:
         """The value of `proto` in Python; see `read` for the types."""
         kind, where = attribute_kind(proto), f"attribute {proto.name!r} of node {node!r}"
-        if kind in _PLAIN:
-            return getattr(proto, _PLAIN[kind])
-        if kind in _PLAIN_LISTS:
-            return tuple(getattr(proto, _PLAIN_LISTS[kind]))
-        A = AttributeProto  # noqa: N806 - the names of its enum
-        one = {
-            A.STRING: lambda: text(proto.s),
-            A.STRINGS: lambda: tuple(text(s) for s in proto.strings),
-            A.TENSOR: lambda: self.tensors.read(proto.t, where),
-            A.TENSORS: lambda: tuple(self.tensors.read(t, where) for t in proto.tensors),
-            A.SPARSE_TENSOR: lambda: self.tensors.dense(proto.sparse_tensor),
-            A.SPARSE_TENSORS: lambda: tuple(self.tensors.dense(t) for t in proto.sparse_tensors),
-            A.TYPE_PROTO: lambda: self.types.read(proto.tp, where),
-            A.TYPE_PROTOS: lambda: tuple(self.types.read(t, where) for t in proto.type_protos),
-            A.GRAPH: lambda: self._subgraph(scope, proto.g, captured),
-            A.GRAPHS: lambda: tuple(self._subgraph(scope, g, captured) for g in proto.graphs),
-        }
-        if kind not in one:
+        if kind not in FIELDS:
             raise InvalidModelError(f"{where} has no value")
-        return one[kind]()
+        content = getattr(proto, FIELDS[kind])
+        if kind in (AttributeProto.FLOAT, AttributeProto.INT):
+            return content
+        if kind in (AttributeProto.FLOATS, AttributeProto.INTS):
+            return tuple(content)
+        if kind in ITEMS:
+            return tuple(self._item(scope, ITEMS[kind], item, where, captured) for item in content)
+        return self._item(scope, kind, content, where, captured)
+
+    def _item(self, scope: _Scope, kind: int, content: Any, where: str, captured: Mapping[str, Value | None]) -> Any:
+        if kind == AttributeProto.STRING:
+            return text(content)
+        if kind == AttributeProto.TENSOR:
+            return self.tensors.read(content, where)
+        if kind == AttributeProto.SPARSE_TENSOR:
+            return self.tensors.dense(content)
+        if kind == AttributeProto.TYPE_PROTO:
+            return self.types.read(content, where)
+        return self._subgraph(scope, content, captured)
 
     def _subgraph(self, scope: _Scope, proto: GraphProto, captured: Mapping[str, Value | None]) -> Graph:
         """A closed subgraph. Every capture of the node is an input of each of its subgraphs, used there or not."""
@@ -190,7 +192,7 @@ class GraphReader:
             raise InvalidModelError(f"the function {function.name!r} calls itself, or makes too many nodes", node=name)
         if len(operands) > len(function.input) or len(proto.output) > len(function.output):
             raise InvalidModelError(f"more operands or results than the function {function.name!r} has", node=name)
-        if any(True for _ in graphs_of(proto)):
+        if has_graphs(proto):
             raise UnsupportedError("a graph is passed to a function", node=name, op=proto.op_type)
         imports = OpsetImports({**scope.imports.versions, **opset_versions(function.opset_import)})
         inner = _Scope(scope.graph, imports, f"{scope.prefix}{name}/")
@@ -252,7 +254,3 @@ def _captured(graph: Graph, name: str, outer: Value | None) -> Value | None:
     value = graph.add_input(outer.type, name)
     value.origin = outer.origin
     return value
-
-
-_PLAIN = {AttributeProto.FLOAT: "f", AttributeProto.INT: "i"}
-_PLAIN_LISTS = {AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
-from onnx import AttributeProto, GraphProto, NodeProto
+from onnx import GraphProto, NodeProto
 
 from onnxtfl.errors import InvalidModelError
 
@@ -21,6 +21,11 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
+
+
+def has_graphs(node: NodeProto) -> bool:
+    """Whether there are graphs among the attributes of `node`."""
+    return any(True for _ in graphs_of(node))
 
 
 def free_names(graph: GraphProto) -> dict[str, None]:
@@ -79,33 +84,3 @@ def _on_cycle(needs: Sequence[set[int]], start: int, missing: Sequence[int]) -> 
         seen.add(start)
         start = min(j for j in needs[start] if missing[j])
     return start
-
-
-def attribute_kind(attribute: AttributeProto) -> int:
-    """The type of `attribute`; old files leave it out, then the field that is set tells."""
-    if attribute.type:
-        return int(attribute.type)
-    for name, kind in _FIELDS.items():
-        value = getattr(attribute, name)
-        if (len(value) > 0) if name in _LISTS else attribute.HasField(name):
-            return kind
-    return 0
-
-
-_FIELDS = {
-    "f": AttributeProto.FLOAT,
-    "i": AttributeProto.INT,
-    "s": AttributeProto.STRING,
-    "t": AttributeProto.TENSOR,
-    "g": AttributeProto.GRAPH,
-    "sparse_tensor": AttributeProto.SPARSE_TENSOR,
-    "tp": AttributeProto.TYPE_PROTO,
-    "floats": AttributeProto.FLOATS,
-    "ints": AttributeProto.INTS,
-    "strings": AttributeProto.STRINGS,
-    "tensors": AttributeProto.TENSORS,
-    "graphs": AttributeProto.GRAPHS,
-    "sparse_tensors": AttributeProto.SPARSE_TENSORS,
-    "type_protos": AttributeProto.TYPE_PROTOS,
-}
-_LISTS = ("floats", "ints", "strings", "tensors", "graphs", "sparse_tensors", "type_protos")

@@ -1,0 +1,45 @@
+"""The kinds of attributes: their numbers, the fields of AttributeProto that hold them, lists and their items."""
+
+from __future__ import annotations
+
+from onnx import AttributeProto
+
+_A = AttributeProto
+FIELDS: dict[int, str] = {
+    _A.FLOAT: "f",
+    _A.INT: "i",
+    _A.STRING: "s",
+    _A.TENSOR: "t",
+    _A.GRAPH: "g",
+    _A.SPARSE_TENSOR: "sparse_tensor",
+    _A.TYPE_PROTO: "tp",
+    _A.FLOATS: "floats",
+    _A.INTS: "ints",
+    _A.STRINGS: "strings",
+    _A.TENSORS: "tensors",
+    _A.GRAPHS: "graphs",
+    _A.SPARSE_TENSORS: "sparse_tensors",
+    _A.TYPE_PROTOS: "type_protos",
+}
+LISTS: dict[int, int] = {
+    _A.FLOAT: _A.FLOATS,
+    _A.INT: _A.INTS,
+    _A.STRING: _A.STRINGS,
+    _A.TENSOR: _A.TENSORS,
+    _A.GRAPH: _A.GRAPHS,
+    _A.SPARSE_TENSOR: _A.SPARSE_TENSORS,
+    _A.TYPE_PROTO: _A.TYPE_PROTOS,
+}
+"""Kind of the list of a kind."""
+ITEMS: dict[int, int] = {many: one for one, many in LISTS.items()}
+"""Kind of the items of a list."""
+
+
+def attribute_kind(attribute: AttributeProto) -> int:
+    """The kind of `attribute`; old files leave it out, then the field that is set tells. 0 where none is."""
+    if attribute.type:
+        return int(attribute.type)
+    for kind, name in FIELDS.items():
+        if len(getattr(attribute, name)) > 0 if kind in ITEMS else attribute.HasField(name):
+            return kind
+    return 0

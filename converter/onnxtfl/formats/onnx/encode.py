@@ -1,0 +1,184 @@
+"""Values, types and tensors of the graph as protobuf messages."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, SparseTensorProto, TensorProto, TypeProto, ValueInfoProto, defs
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, LISTS
+from onnxtfl.formats.onnx.message import Message
+from onnxtfl.formats.onnx.tensors import DTYPES
+from onnxtfl.ir.data import ArrayData, TensorData
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
+
+NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
+_FRESH = re.compile(r"\w*\?\d+")
+_A = AttributeProto
+_TYPES = (TensorType, SequenceType, OptionalType)
+
+
+class TypeWriter:
+    """Writes types; symbols get the names that the source file gave them, those without a name are numbered."""
+
+    def __init__(self, dim_names: Mapping[str, str]) -> None:
+        self.dim_names = dim_names
+        self._numbered: dict[str, str] = {}
+
+    def value_info(self, name: str, type_: Type | None) -> bytes:
+        """A ValueInfoProto."""
+        info = ValueInfoProto(name=name)
+        if type_ is not None:
+            self.fill(info.type, type_, name)
+        return bytes(info.SerializeToString())
+
+    def fill(self, proto: TypeProto, type_: Type, where: str) -> None:
+        """Say `type_` in `proto`; UnsupportedError for kinds that ONNX lacks."""
+        if isinstance(type_, TensorType):
+            proto.tensor_type.elem_type = type_number(type_.storage, where)
+            if type_.shape is not None:
+                proto.tensor_type.shape.SetInParent()
+            for dim in type_.shape or ():
+                self._fill_dim(proto.tensor_type.shape.dim.add(), dim)
+        elif isinstance(type_, SequenceType):
+            self.fill(proto.sequence_type.elem_type, type_.element, where)
+        elif isinstance(type_, OptionalType):
+            self.fill(proto.optional_type.elem_type, type_.element, where)
+        else:
+            raise UnsupportedError("ONNX has no such type", node=where, type_=type_)
+
+    def _fill_dim(self, proto: Any, dim: Dim) -> None:
+        if isinstance(dim, int):
+            proto.dim_value = dim
+        else:
+            text = str(dim)
+            proto.dim_param = self.dim_names.get(text) or _FRESH.sub(self._number, text)
+
+    def _number(self, match: re.Match[str]) -> str:
+        return self._numbered.setdefault(match[0], f"unk_{len(self._numbered)}")
+
+
+def type_number(dtype: DType, where: str) -> int:
+    """The number of `dtype` in onnx.proto; UnsupportedError where the installed onnx has none."""
+    if dtype not in NUMBERS:
+        raise UnsupportedError(f"the installed onnx has no element type {dtype.value}", node=where)
+    return int(NUMBERS[dtype])
+
+
+def tensor_message(name: str, data: TensorData, external: Mapping[str, str] | None = None) -> Message:
+    """A TensorProto, its numbers as raw data; `external`: where they stand instead."""
+    proto = TensorProto(dims=data.shape, data_type=type_number(data.dtype, name), name=name)
+    if external is not None:
+        proto.data_location = TensorProto.EXTERNAL
+        for key, value in external.items():
+            proto.external_data.add(key=key, value=value)
+    elif data.dtype is DType.STRING:
+        proto.string_data.extend(_encoded(text) for text in data.numpy().reshape(-1).tolist())
+    message = Message(proto.SerializeToString())
+    if external is None and data.dtype is not DType.STRING:
+        message.data(TensorProto.RAW_DATA_FIELD_NUMBER, data)
+    return message
+
+
+def _sparse_message(data: TensorData) -> Message:
+    flat = data.numpy().reshape(-1)
+    places = np.flatnonzero(flat)
+    dims = SparseTensorProto(dims=data.shape).SerializeToString()
+    values = tensor_message("", ArrayData(flat[places], data.dtype))
+    return Message().field(1, values).field(2, tensor_message("", ArrayData(places.astype(np.int64)))).raw(dims)
+
+
+def _encoded(text: object) -> bytes:
+    return text if isinstance(text, bytes) else str(text).encode()
+
+
+@functools.cache
+def schema(op: str, version: int, domain: str) -> Any:
+    """What ONNX defines of an op; None where it defines none."""
+    try:
+        return defs.get_schema(op, version, domain)
+    except defs.SchemaError:
+        return None
+
+
+class AttributeWriter:
+    """Writes attributes of ops in the type that ONNX defines for them; of unknown ones in the type of the value."""
+
+    def __init__(self, types: TypeWriter) -> None:
+        self.types = types
+
+    def message(self, op: tuple[str, int, str], name: str, value: Any, graph: Callable[[Graph], Message]) -> Message:
+        """An AttributeProto; `graph` writes subgraphs. UnsupportedError for a value that no attribute can have."""
+        definition = schema(*op)
+        defined = definition.attributes.get(name) if definition is not None else None
+        kind = int(defined.type.value) if defined is not None else _kind(value, op[0], name)
+        proto = AttributeProto(name=name, type=kind)
+        message = Message()
+        try:
+            if not self._fill(proto, kind, value):
+                for item in value if kind in ITEMS else (value,):
+                    message.field(_FIELD_NUMBERS[kind], _nested(ITEMS.get(kind, kind), item, graph))
+        except (TypeError, ValueError) as error:
+            raise UnsupportedError(f"the attribute {name!r} cannot be {value!r}", op=op[0]) from error
+        return message.raw(proto.SerializeToString())
+
+    def _fill(self, proto: AttributeProto, kind: int, value: Any) -> bool:
+        """Put a plain value into `proto`; False for tensors and graphs, which are streamed."""
+        if kind == _A.FLOAT:
+            proto.f = float(value)
+        elif kind == _A.INT:
+            proto.i = int(value)
+        elif kind == _A.STRING:
+            proto.s = _encoded(value)
+        elif kind == _A.FLOATS:
+            proto.floats.extend(float(v) for v in value)
+        elif kind == _A.INTS:
+            proto.ints.extend(int(v) for v in value)
+        elif kind == _A.STRINGS:
+            proto.strings.extend(_encoded(v) for v in value)
+        elif kind == _A.TYPE_PROTO:
+            self.types.fill(proto.tp, value, proto.name)
+        elif kind == _A.TYPE_PROTOS:
+            for item in value:
+                self.types.fill(proto.type_protos.add(), item, proto.name)
+        return kind not in _STREAMED
+
+
+def _nested(kind: int, value: Any, graph: Callable[[Graph], Message]) -> Message:
+    if kind == _A.GRAPH:
+        return graph(value)
+    data = value if isinstance(value, TensorData) else ArrayData(np.asarray(value))
+    return _sparse_message(data) if kind == _A.SPARSE_TENSOR else tensor_message("", data)
+
+
+_STREAMED = (_A.TENSOR, _A.GRAPH, _A.SPARSE_TENSOR, _A.TENSORS, _A.GRAPHS, _A.SPARSE_TENSORS)
+_FIELD_NUMBERS = {kind: _A.DESCRIPTOR.fields_by_name[FIELDS[kind]].number for kind in _STREAMED}
+
+
+def _kind(value: Any, op: str, name: str) -> int:
+    """The attribute type of a Python value; an empty list counts as ints."""
+    if isinstance(value, (tuple, list)):
+        kinds = {_kind(v, op, name) for v in value} or {_A.INT}
+        one = _A.FLOAT if kinds == {_A.INT, _A.FLOAT} else kinds.pop()
+        return int(LISTS[one])
+    for types, kind in _KINDS:
+        if isinstance(value, types):
+            return int(kind)
+    raise UnsupportedError(f"the attribute {name!r} cannot be {value!r}", op=op)
+
+
+_KINDS: tuple[tuple[Any, int], ...] = (
+    ((int, np.integer), _A.INT),
+    ((float, np.floating), _A.FLOAT),
+    ((str, bytes), _A.STRING),
+    ((TensorData, np.ndarray), _A.TENSOR),
+    (Graph, _A.GRAPH),
+    (_TYPES, _A.TYPE_PROTO),
+)

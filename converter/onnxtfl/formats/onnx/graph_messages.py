@@ -1,0 +1,156 @@
+"""Graphs as GraphProto messages: unique names, captures by name, weights collected for the main graph."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Mapping, Sequence
+
+from onnx import GraphProto, NodeProto
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.formats.onnx.encode import AttributeWriter, TypeWriter, schema
+from onnxtfl.formats.onnx.message import Message
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Value
+
+_PREFIX = "onnx."
+
+
+class Names:
+    """Names, each given once; a taken one gets the next free number."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def unique(self, wanted: str) -> str:
+        """`wanted`, or with a number behind it."""
+        name = wanted
+        while name in self._next:
+            name = f"{wanted}_{self._next[wanted]}"
+            self._next[wanted] += 1
+        self._next[name] = 1
+        return name
+
+
+class GraphWriter:
+    """Writes one model's graphs. `weights`: the constants met, by name; `domains`: newest op version of each domain."""
+
+    def __init__(self, dim_names: Mapping[str, str]) -> None:
+        self.weights: dict[str, TensorData] = {}
+        self.domains: dict[str, int] = {}
+        self._types = TypeWriter(dim_names)
+        self._attributes = AttributeWriter(self._types)
+        self._values: dict[Value, str] = {}
+        self._by_key: dict[Hashable, str] = {}
+        self._names = Names()
+        self._node_names = Names()
+
+    def main(self, graph: Graph) -> Message:
+        """The main graph without initializers. Inputs and outputs get their names first, so that nobody takes them."""
+        for value in [*graph.inputs, *graph.outputs]:
+            if value not in self._values:
+                self._values[value] = self._names.unique(self._wanted(value, "value"))
+                if value.data is not None:
+                    self._add_weight(self._values[value], value.data)
+        message = Message(GraphProto(name=graph.name).SerializeToString())
+        for node in graph.nodes:
+            message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
+        return self._boundary(message, graph.inputs, [(self._values[v], v) for v in graph.outputs])
+
+    def _boundary(self, message: Message, inputs: Sequence[Value], outputs: Sequence[tuple[str, Value]]) -> Message:
+        for value in inputs:
+            message.field(GraphProto.INPUT_FIELD_NUMBER, self._types.value_info(self._name(value), value.type))
+        for name, value in outputs:
+            message.field(GraphProto.OUTPUT_FIELD_NUMBER, self._types.value_info(name, value.type))
+        return message
+
+    def _subgraph(self, captured: Sequence[Value], graph: Graph) -> Message:
+        """A subgraph; its last inputs are the captured values under the names that they have outside."""
+        own = graph.inputs[: len(graph.inputs) - len(captured)]
+        for inner, outer in zip(graph.inputs[len(own) :], captured, strict=True):
+            self._values[inner] = self._name(outer)
+        for value in own:
+            self._name(value)
+        message = Message(GraphProto(name=graph.name).SerializeToString())
+        for node in graph.nodes:
+            message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
+        outputs: dict[str, Value] = {}
+        for value in graph.outputs:
+            name = self._name(value)
+            if value.producer is None or name in outputs:  # an outer value cannot be an output, one value not two
+                copy = self._names.unique(name)
+                identity = NodeProto(
+                    op_type="Identity", name=self._node_names.unique("Identity"), input=[name], output=[copy]
+                )
+                message.field(GraphProto.NODE_FIELD_NUMBER, bytes(identity.SerializeToString()))
+                name = copy
+            outputs[name] = value
+        return self._boundary(message, own, list(outputs.items()))
+
+    def _node(self, node: Node) -> Message:
+        op = self._op(node)
+        graphs = any(True for _ in node.subgraphs())
+        count = node.attributes.get("captures", 0) if graphs else 0
+        own = len(node.operands) - count
+        captured = [node.operand(i) for i in range(own, len(node.operands))]
+        inputs = [self._name(v) if v is not None else "" for v in node.operands[:own]]
+        proto = NodeProto(
+            op_type=op[0],
+            domain=op[2],
+            name=self._node_names.unique(node.name or op[0]),
+            input=_stripped(inputs),
+            output=_stripped([self._result(node, i, op) for i in range(len(node.results))]),
+        )
+        message = Message(proto.SerializeToString())
+        write_graph = functools.partial(self._subgraph, captured)
+        for name, value in node.attributes.items():
+            if value is not None and not (graphs and name == "captures"):
+                message.field(NodeProto.ATTRIBUTE_FIELD_NUMBER, self._attributes.message(op, name, value, write_graph))
+        return message
+
+    def _op(self, node: Node) -> tuple[str, int, str]:
+        """Name, version and domain of the op of `node`."""
+        if node.op.dialect != "onnx":
+            raise UnsupportedError("is no ONNX op", node=node.name, op=node.op.name)
+        domain = node.op.domain
+        self.domains[domain] = max(self.domains.get(domain, 1), node.op.version)
+        return node.op.name.removeprefix(_PREFIX), node.op.version, domain
+
+    def _result(self, node: Node, index: int, op: tuple[str, int, str]) -> str:
+        """The name of a result; "" for one that nobody takes, where ONNX lets it be left out."""
+        value = node.results[index]
+        if value.name is None and not value.uses and value not in self._values:
+            definition = schema(*op)
+            outputs = definition.outputs if definition is not None else ()
+            if definition is None or (index < len(outputs) and outputs[index].option.name == "Optional"):
+                return ""
+        return self._name(value, op[0])
+
+    def _name(self, value: Value, hint: str = "value") -> str:
+        if value not in self._values:
+            if value.data is not None:
+                return self._weight(value, value.data)
+            self._values[value] = self._names.unique(self._wanted(value, hint))
+        return self._values[value]
+
+    @staticmethod
+    def _wanted(value: Value, hint: str) -> str:
+        return value.name or (value.origin.tensor if value.origin else "") or hint
+
+    def _weight(self, value: Value, data: TensorData) -> str:
+        key = data.key
+        if key not in self._by_key:
+            self._add_weight(self._names.unique(self._wanted(value, "constant")), data)
+        self._values[value] = self._by_key[key]
+        return self._values[value]
+
+    def _add_weight(self, name: str, data: TensorData) -> None:
+        self.weights[name] = data
+        self._by_key.setdefault(data.key, name)
+
+
+def _stripped(names: list[str]) -> list[str]:
+    """`names` without empty ones at the end."""
+    while names and not names[-1]:
+        names.pop()
+    return names

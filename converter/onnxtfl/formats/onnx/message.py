@@ -1,0 +1,67 @@
+"""Serialized messages whose big payloads are not there yet: lengths are known, bytes are streamed when written."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from onnxtfl.formats.onnx.payload import BYTES
+from onnxtfl.formats.onnx.varint import encode_varint
+from onnxtfl.ir.data import TensorData
+
+
+class Message:
+    """A protobuf message in the making; nested messages and tensors go in without being copied together."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.parts: list[bytearray | TensorData] = []
+        self.size = 0
+        self.raw(content)
+
+    def raw(self, content: bytes | bytearray) -> Message:
+        """Append fields that are serialized already."""
+        if not self.parts or isinstance(self.parts[-1], TensorData):
+            self.parts.append(bytearray())
+        self.parts[-1] += content  # type: ignore[operator]
+        self.size += len(content)
+        return self
+
+    def field(self, number: int, content: Message | bytes) -> Message:
+        """Append a field of wire type "length-delimited"."""
+        length = content.size if isinstance(content, Message) else len(content)
+        self.raw(encode_varint(number << 3 | BYTES) + encode_varint(length))
+        return self.raw(content) if isinstance(content, bytes) else self.extend(content)
+
+    def extend(self, content: Message) -> Message:
+        """Append the fields of another message of the same kind."""
+        for part in content.parts:
+            if isinstance(part, TensorData):
+                self.parts.append(part)
+                self.size += part.nbytes
+            else:
+                self.raw(part)
+        return self
+
+    def data(self, number: int, content: TensorData) -> Message:
+        """Append the packed bytes of a tensor as a field."""
+        self.raw(encode_varint(number << 3 | BYTES) + encode_varint(content.nbytes))
+        self.parts.append(content)
+        self.size += content.nbytes
+        return self
+
+    def write(self, out: BinaryIO) -> None:
+        """Stream the message; InvalidModelError where a source file has changed meanwhile."""
+        for part in self.parts:
+            if isinstance(part, TensorData):
+                stream(part, out)
+            else:
+                out.write(part)
+
+
+def stream(data: TensorData, out: BinaryIO) -> None:
+    """Write the packed bytes of `data` piece by piece."""
+    written = 0
+    for chunk in data.chunks():
+        out.write(chunk.data)
+        written += chunk.nbytes
+    if written != data.nbytes:
+        raise ValueError(f"a tensor of {data.nbytes} bytes gave {written}")
