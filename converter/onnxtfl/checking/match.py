@@ -95,7 +95,10 @@ def permutations(a: tuple[Dim, ...] | None, b: tuple[Dim, ...] | None, layout: L
     moved: list[Permutation] = [(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))] if rank >= 3 else []
     order = [same] if layout == "source" else [*moved, same] if layout == "channels-last" else [same, *moved]
     fitting = [p for p in order if all(_fits(a[axis], b[k]) for k, axis in enumerate(p))]
-    return sorted(fitting, key=lambda p: -sum(isinstance(b[k], int) and a[axis] == b[k] for k, axis in enumerate(p)))
+    known = {p: sum(isinstance(b[k], int) and a[axis] == b[k] for k, axis in enumerate(p)) for p in fitting}
+    if moved and known.get(moved[0], -1) == known.get(moved[1], -2):  # channels-last is what converters make
+        fitting = [p for p in fitting if p in (same, moved[0])]
+    return sorted(fitting, key=lambda p: -known[p])
 
 
 def _fits(a: Dim, b: Dim) -> bool:

@@ -1,0 +1,164 @@
+"""The comparison of one output: what passes and, above all, what fails."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from onnxtfl.checking.compare import Expectation, compare, dequantize, quantize
+from onnxtfl.runtimes.describe import Quantization
+
+A = np.array([[1.0, -2.0], [0.0, 100.0]], np.float32)
+NAN, INF = np.nan, np.inf
+
+
+def judged(a, b, **expect):
+    return compare("y", np.asarray(a), np.asarray(b), Expectation(**expect))
+
+
+def changed(array: np.ndarray, value: float, at: tuple[int, ...] = (0, 0)) -> np.ndarray:
+    copy = array.copy()
+    copy[at] = value
+    return copy
+
+
+def test_equal_passes_with_no_error() -> None:
+    result = judged(A, A)
+    assert (result.ok, result.max_abs, result.max_rel) == (True, 0.0, 0.0)
+
+
+def test_tolerance_is_relative_plus_a_share_of_the_largest() -> None:
+    # at 1.0 allowed: 1e-3 * 1 + 1e-4 * 100 = 0.011
+    assert judged(A, changed(A, 1.0105)).ok
+    result = judged(A, changed(A, 1.0115))
+    assert not result.ok
+    assert result.message == "1 of 4 elements differ, worst at [0,0]: 1 became 1.0115"
+    assert result.max_abs == pytest.approx(0.0115, rel=1e-3)
+    assert result.max_rel == pytest.approx(0.0115, rel=1e-3)
+    assert not judged(A, changed(A, 1.0105), rtol=1e-4, atol=0).ok
+
+
+def test_relative_error_of_small_elements_is_against_a_thousandth_of_the_largest() -> None:
+    assert judged(A, changed(A, 0.01, (1, 0))).max_rel == pytest.approx(0.01 / 0.1, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([NAN, 1.0], [1.0, 1.0]),
+        ([1.0, 1.0], [NAN, 1.0]),
+        ([INF, 1.0], [1e30, 1.0]),
+        ([1.0, 1.0], [INF, 1.0]),
+        ([INF, 1.0], [-INF, 1.0]),
+        ([NAN, 1.0], [INF, 1.0]),
+    ],
+)
+def test_nan_and_infinity_have_to_be_at_the_same_places(a: list[float], b: list[float]) -> None:
+    result = judged(np.float32(a), np.float32(b))
+    assert not result.ok
+    assert "different places" in result.message
+
+
+def test_equal_nan_and_infinity_pass_and_the_rest_still_counts() -> None:
+    a = np.float32([NAN, INF, -INF, 1.0])
+    assert judged(a, a).ok
+    assert not judged(a, np.float32([NAN, INF, -INF, 1.1])).ok
+    assert judged(np.float32([NAN]), np.float32([NAN])).note == "no finite value to compare"
+
+
+def test_an_output_of_zeros_has_to_be_zero() -> None:
+    zeros = np.zeros(4, np.float32)
+    assert judged(zeros, zeros).ok
+    assert not judged(zeros, changed(zeros, 1e-6, (1,))).ok
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64", "bool"])
+def test_integers_and_bools_are_equal_or_not(dtype: str) -> None:
+    a = np.array([1, 0, 1], dtype)
+    assert judged(a, a).ok
+    assert not judged(a, np.array([1, 1, 1], dtype)).ok
+
+
+def test_int64_beyond_float64() -> None:
+    a = np.array([2**62, -(2**63)], np.int64)
+    result = judged(a, np.array([2**62 + 1, 2**63 - 1], np.int64))
+    assert not result.ok
+    assert "2 of 2" in result.message
+
+
+def test_shape_and_dtype_mismatch() -> None:
+    assert judged(A, A.reshape(4)).message == "shape [2,2] became [4]"
+    assert judged(A.astype(np.int64), A.astype(np.int32)).message == "dtype int64 became int32"
+    assert judged(A.astype(np.float16), A).message == "dtype float16 became float32"
+    assert judged(A, A[:, :0]).message == "shape [2,2] became [2,0]"
+
+
+def test_float64_may_be_narrowed_and_is_reported() -> None:
+    result = judged(A.astype(np.float64), A)
+    assert (result.ok, result.note) == (True, "float64 became float32")
+    assert not judged(A.astype(np.float64), changed(A, 2.0)).ok
+
+
+def test_a_grid_allows_one_step_on_99_percent() -> None:
+    a = np.zeros(200, np.float32)
+    a[0] = 1
+    off = a + 0.1
+    assert not judged(a, off).ok
+    assert judged(a, off, step=0.1).ok
+    off[:2] += 5
+    assert judged(a, off, step=0.1).ok
+    off[:3] += 5
+    assert not judged(a, off, step=0.1).ok
+
+
+def test_quantized_integers_allow_one_unit_on_99_percent() -> None:
+    q = Quantization((0.5,), (3,))
+    a = np.arange(100, dtype=np.int8)
+    assert judged(a, a + np.int8(1), quantization_a=q).ok
+    assert not judged(a, a + np.int8(2), quantization_a=q).ok
+    assert not judged(a, a + np.int8(1)).ok
+
+
+def test_one_side_quantized_the_other_float() -> None:
+    q = Quantization((0.5,), (3,))
+    real = np.float32([0.0, 0.5, -1.0])
+    assert quantize(real, q, "int8").tolist() == [3, 4, 1]
+    assert dequantize(np.int8([3, 4, 1]), q).tolist() == real.tolist()
+    assert judged(real, np.int8([3, 4, 1]), quantization_b=q).ok
+    assert judged(np.int8([3, 4, 1]), real, quantization_a=q).ok
+    assert not judged(real, np.int8([3, 9, 1]), quantization_b=q).ok
+    along = Quantization((0.5, 1.0), (0, 0), 1)
+    assert dequantize(np.int8([[2, 2]]), along).tolist() == [[1.0, 2.0]]
+
+
+def test_random_outputs_count_by_dtype_and_shape_only() -> None:
+    assert judged(A, A + 5, drawn=True).ok
+    assert not judged(A, A[:1], drawn=True).ok
+
+
+def test_strings_and_sequences() -> None:
+    a = np.array(["x", "y"], object)
+    assert judged(a, a).ok
+    assert not judged(a, np.array(["x", "z"], object)).ok
+    assert compare("y", [A, A], [A, A], Expectation()).ok
+    assert compare("y", [A, A], [A, A + 1], Expectation()).message.startswith("y[1]: 4 of 4")
+    assert not compare("y", [A], [A, A], Expectation()).ok
+    assert not compare("y", None, A, Expectation()).ok
+    assert compare("y", None, None, Expectation()).ok
+
+
+def test_complex_and_bfloat16() -> None:
+    a = np.array([1 + 1j, 2], np.complex64)
+    assert judged(a, a).ok
+    assert not judged(a, a.conj()).ok
+    low = np.array([1.0, 2.0], ml_dtypes.bfloat16)
+    assert judged(low, np.array([1.0078125, 2.0], ml_dtypes.bfloat16)).ok
+    assert not judged(low, np.array([1.05, 2.0], ml_dtypes.bfloat16)).ok
+
+
+def test_empty_and_scalar() -> None:
+    empty = np.zeros((0, 3), np.float32)
+    assert judged(empty, empty).ok
+    assert judged(np.float32(2), np.float32(2)).ok
+    assert not judged(np.float32(2), np.float32(3)).ok

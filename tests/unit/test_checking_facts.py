@@ -1,0 +1,173 @@
+"""What the graph says about its inputs, and the inputs made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from onnxtfl.checking.facts import Range
+from onnxtfl.checking.facts_onnx import onnx_facts
+from onnxtfl.checking.facts_tflite import tflite_facts
+from onnxtfl.checking.inputs import UnknownInputError, make_input, open_shapes
+from onnxtfl.runtimes.describe import Quantization, TensorInfo
+from tests.models.corpus import CORPUS
+from tests.unit.tiny_models import onnx_model
+
+TABLE = np.zeros((50, 4), np.float32)
+INT64, FLOAT, BOOL = TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL
+
+
+def range_of(*nodes, type_: int = INT64, shape=(2, 3), constants=None, **more):
+    """What is known of the input "x" of a model of ``nodes``."""
+    made = [helper.make_node(*node[:3], **(node[3] if len(node) > 3 else {})) for node in nodes]
+    outputs = [(made[-1].output[0], FLOAT, None)]
+    model = onnx_model(made, [("x", type_, shape)], outputs, {"table": TABLE, **(constants or {})}, **more)
+    return onnx_facts(model).ranges.get("x")
+
+
+def test_rows_of_a_table() -> None:
+    assert range_of(("Gather", ["table", "x"], ["y"])) == Range("index", 0, 50)
+    assert range_of(("Gather", ["table", "x"], ["y"], {"axis": 1})) == Range("index", 0, 4)
+    assert range_of(("Gather", ["table", "x"], ["y"], {"axis": -1})) == Range("index", 0, 4)
+
+
+def test_rows_through_operators_that_carry_the_value() -> None:
+    shape = {"shape": np.array([6], np.int64)}
+    nodes = [
+        ("Cast", ["x"], ["a"], {"to": INT64}),
+        ("Reshape", ["a", "shape"], ["b"]),
+        ("Transpose", ["b"], ["c"], {"perm": [0]}),
+        ("Gather", ["table", "c"], ["y"]),
+    ]
+    assert range_of(*nodes, type_=FLOAT, constants=shape) == Range("index", 0, 50)
+
+
+def test_rows_through_arithmetic() -> None:
+    two = {"two": np.array(2, np.int64)}
+    gather = ("Gather", ["table", "a"], ["y"])
+    assert range_of(("Add", ["x", "two"], ["a"]), gather, constants=two) == Range("index", 0, 48)
+    assert range_of(("Sub", ["x", "two"], ["a"]), gather, constants=two) == Range("index", 2, 52)
+    assert range_of(("Mul", ["two", "x"], ["a"]), gather, constants=two) == Range("index", 0, 25)
+    assert range_of(("Mod", ["x", "two"], ["a"]), gather, constants=two) is None
+
+
+def test_rows_of_a_computed_table_come_from_shape_inference() -> None:
+    found = range_of(("Relu", ["table"], ["t"]), ("Neg", ["t"], ["u"]), ("Gather", ["u", "x"], ["y"]))
+    assert found == Range("index", 0, 50)
+
+
+def test_rows_in_a_subgraph() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Gather", ["table", "x"], ["z"])], "b", [], [helper.make_tensor_value_info("z", FLOAT, None)]
+    )
+    branches = {"then_branch": body, "else_branch": body}
+    assert range_of(("If", ["c"], ["y"], branches), constants={"c": np.array(True)}) == Range("index", 0, 50)
+
+
+def test_masks() -> None:
+    one, zero = {"one": np.array(1, np.int64)}, {"zero": np.array(0, np.int64)}
+    assert range_of(("Cast", ["x"], ["y"], {"to": BOOL})) == Range("mask", 0, 2)
+    assert range_of(("Sub", ["one", "x"], ["y"]), constants=one) == Range("mask", 0, 2)
+    assert range_of(("Sub", ["x", "one"], ["y"]), constants=one) is None
+    assert range_of(("Equal", ["x", "zero"], ["y"]), constants=zero) == Range("mask", 0, 2)
+    assert range_of(("Where", ["x", "table", "table"], ["y"]), type_=BOOL) == Range("mask", 0, 2)
+
+
+def test_a_padding_test_does_not_turn_ids_into_a_mask() -> None:
+    nodes = [("Equal", ["x", "zero"], ["e"]), ("Gather", ["table", "x"], ["y"])]
+    assert range_of(*nodes, constants={"zero": np.array(0, np.int64)}) == Range("index", 0, 50)
+
+
+def test_a_number_that_a_scalar_is_compared_with() -> None:
+    rate = {"rate": np.array(16000, np.int64)}
+    assert range_of(("Equal", ["x", "rate"], ["y"]), shape=(), constants=rate) == Range("value", 16000, 16001)
+    assert range_of(("Equal", ["x", "rate"], ["y"]), constants=rate) is None
+
+
+def test_domains() -> None:
+    assert range_of(("Log", ["x"], ["y"]), type_=FLOAT) == Range("range", 0.1, 2)
+    assert range_of(("Relu", ["x"], ["y"]), type_=FLOAT) is None
+
+
+def test_random_outputs_and_grids() -> None:
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["r"]),
+        helper.make_node("Add", ["x", "r"], ["y"]),
+        helper.make_node("Neg", ["x"], ["z"]),
+        helper.make_node("QuantizeLinear", ["x", "s"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["d"]),
+        helper.make_node("Flatten", ["d"], ["w"]),
+    ]
+    outputs = [(name, FLOAT, [2, 3]) for name in "yzw"]
+    facts = onnx_facts(onnx_model(nodes, [("x", FLOAT, [2, 3])], outputs, {"s": np.array(0.5, np.float32)}))
+    assert facts.drawn == {"y"}
+    assert facts.steps == {"w": 0.5}
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORPUS} (ONNXTFL_CORPUS)")
+def test_tflite() -> None:
+    folder = CORPUS / "tflite" / "misc"
+    facts = tflite_facts(next(folder.glob("*movie_review.tflite")))
+    assert list(facts.ranges.values()) == [Range("index", 0, 10003)]
+
+
+def info(dtype: str, shape=(4, 8), name: str = "x", **more) -> TensorInfo:
+    return TensorInfo(name, dtype, shape, **more)
+
+
+def made(spec: TensorInfo, known: Range | None = None, seed: int = 0, shape=(40, 8)):
+    return make_input(spec, shape, known, (seed, 0))[0]
+
+
+def test_values_by_kind() -> None:
+    ids = made(info("int64"), Range("index", 0, 50))
+    assert (ids.dtype, ids.min() >= 0, ids.max() < 50, len(np.unique(ids)) > 20) == (np.int64, True, True, True)
+    assert set(np.unique(made(info("int64"), Range("mask", 0, 2)))) == {0, 1}
+    assert set(np.unique(made(info("float32", name="attention_mask")))) == {0.0, 1.0}
+    assert set(np.unique(made(info("bool")))) == {False, True}
+    assert not made(info("bool"), Range("range", 0, 1)).any()
+    assert made(info("uint8")).max() > 200
+    assert made(info("int8", quantization=Quantization((0.1,), (0,)))).min() < -100
+    assert 1 <= made(info("int32")).min() <= made(info("int32")).max() < 8
+    floats = made(info("float32"))
+    assert abs(floats.mean()) < 0.3
+    assert 0.8 < floats.std() < 1.2
+    assert made(info("float16"), Range("range", 0.1, 2)).min() >= np.float16(0.1)
+    assert made(info("string")).dtype == object
+    assert made(info("bfloat16")).dtype.name == "bfloat16"
+    assert made(info("complex64")).dtype == np.complex64
+    with pytest.raises(UnknownInputError):
+        made(info("sequence"))
+
+
+def test_a_mask_leaves_something_in_each_row() -> None:
+    mask = made(info("bool"))
+    assert mask.any(axis=1).all()
+    assert not mask.all(axis=1).any()
+
+
+def test_the_seed_decides() -> None:
+    assert (made(info("float32"), seed=1) == made(info("float32"), seed=1)).all()
+    assert (made(info("float32"), seed=1) != made(info("float32"), seed=2)).any()
+
+
+def test_open_dimensions() -> None:
+    specs = [info("int64", ("batch", "seq"), "ids"), info("float32", ("batch", 3, "h", None), "image")]
+    shapes = list(open_shapes(specs, {}))
+    assert shapes[0] == [(2, 16), (2, 3, 32, 32)]
+    assert all(ids[0] == image[0] for ids, image in shapes)
+    assert next(iter(open_shapes(specs, {"image": (7, 3, 9, 9)}))) == [(7, 16), (7, 3, 9, 9)]
+    assert list(open_shapes([info("float32", (1, 3))], {})) == [[(1, 3)]]
+    assert list(open_shapes([info("float32", ())], {})) == [[()]]
+
+
+def test_facts_of_a_garbled_graph_do_no_harm(tmp_path: Path) -> None:
+    cyclic = onnx_model(
+        [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Identity", ["a"], ["b"])],
+        [("x", FLOAT, [1])],
+        [("a", FLOAT, [1])],
+    )
+    assert onnx_facts(cyclic).ranges == {}
