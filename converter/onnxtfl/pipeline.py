@@ -19,6 +19,7 @@ from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import writer as tflite_writer
+from onnxtfl.ir.data import SourceFile
 from onnxtfl.ir.dims import reset_fresh
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.verify import verify
@@ -166,7 +167,7 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
     A .tflite is taken towards ONNX, a .onnx towards TFLite. UsageError for an unknown stage.
     """
     reset_fresh()
-    is_tflite = tflite_reader.is_tflite(model)
+    is_tflite = _is_tflite(model)
     graph = tflite_reader.read(model) if is_tflite else onnx_reader.read(model)
     target: Selection = (
         OnnxSelection(OnnxTarget(options.opset)) if is_tflite else TflSelection(TfliteTarget(options.min_runtime))
@@ -182,6 +183,14 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
             compute_in_float32(graph)
         to_target(graph, target, options, channels_last=not is_tflite, until=stage)
     return graph
+
+
+def _is_tflite(model: str | os.PathLike[str] | bytes) -> bool:
+    """Whether this is a flatbuffer with TFLite's identifier."""
+    if isinstance(model, bytes):
+        return model[4:8] == b"TFL3"
+    with SourceFile(model) as file:
+        return file.size >= 8 and file.read(4, 4) == b"TFL3"
 
 
 def _finish(graph: Graph, report: Report, options: Options, write: Callable[[], object]) -> Report:

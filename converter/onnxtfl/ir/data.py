@@ -144,6 +144,12 @@ class SourceFile:
         """Close the file; later reads fail."""
         self._file.close()
 
+    def __enter__(self) -> SourceFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 class SourceBytes(SourceFile):
     """The same over bytes in memory, for models that come as bytes; `name` stands for the path in messages."""

@@ -59,11 +59,11 @@ class OnnxSelection:
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
         """What the op's schema at this opset says against `form`."""
-        return self.target.refusal(form.op, as_values(form), given(node, form), form.attributes)
+        return self.target.refusal(form.op, as_values(form), given(node, form), form.attributes, form.domain)
 
     def version(self, node: Node, form: Form) -> int:
         """The since-version at this opset."""
-        return self.target.op_version(form.op)
+        return self.target.op_version(form.op, form.domain)
 
     def attributes(self, form: Form) -> Mapping[str, Any]:
         """The attributes that are written."""
