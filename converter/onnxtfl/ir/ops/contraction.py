@@ -18,6 +18,7 @@ from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
 from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
+from onnxtfl.ir.shapes import broadcast_dim
 from onnxtfl.ir.types import TensorType
 
 __all__ = ["DotGeneral", "DotGeneralBias"]
@@ -29,8 +30,8 @@ class DotGeneral(Op):
     """Sum of products over the contracting dimensions, apart for each index of the batching ones.
 
     The result has the batching axes (in the order of the attribute), then lhs's free axes, then rhs's;
-    `output_permutation` (added) permutes that result, empty for as it is. Operands of one numeric dtype; integers wrap,
-    floats under 32 bits are summed in float32. Source: neutral-ops 3.38.
+    `output_permutation` (added) permutes that result, empty for as it is; a batching size of 1 broadcasts (widened).
+    Operands of one numeric dtype; integers wrap, floats under 32 bits are summed in float32. Source: neutral-ops 3.38.
     """
 
     core = True
@@ -51,7 +52,8 @@ class DotGeneral(Op):
         if lhs.shape is None or rhs.shape is None:
             return [TensorType(lhs.dtype, None)]
         roles = DotRoles.of(node)
-        batch = [_agree(lhs.shape[i], rhs.shape[j]) for i, j in zip(roles.lhs_batch, roles.rhs_batch, strict=True)]
+        pairs = zip(roles.lhs_batch, roles.rhs_batch, strict=True)
+        batch = [broadcast_dim(lhs.shape[i], rhs.shape[j]) for i, j in pairs]
         for i, j in zip(roles.lhs_contract, roles.rhs_contract, strict=True):
             _agree(lhs.shape[i], rhs.shape[j])
         natural = (*batch, *(lhs.shape[i] for i in roles.lhs_free), *(rhs.shape[j] for j in roles.rhs_free))
@@ -65,12 +67,11 @@ class DotGeneral(Op):
         roles = DotRoles(attributes, lhs.ndim, rhs.ndim)
         a = computing(lhs).transpose(*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contract)
         b = computing(rhs).transpose(*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free)
-        batch = a.shape[: len(roles.lhs_batch)]
-        free, tail = (lhs.shape[i] for i in roles.lhs_free), [rhs.shape[j] for j in roles.rhs_free]
-        depth, width = math.prod(lhs.shape[i] for i in roles.lhs_contract), math.prod(tail)
-        rows = [*free]
-        product = np.matmul(a.reshape(*batch, math.prod(rows), depth), b.reshape(*batch, depth, width))
-        result = product.reshape(*batch, *rows, *tail)
+        count, depth = len(roles.lhs_batch), math.prod(lhs.shape[i] for i in roles.lhs_contract)
+        rows, columns = [lhs.shape[i] for i in roles.lhs_free], [rhs.shape[j] for j in roles.rhs_free]
+        a = a.reshape(*a.shape[:count], math.prod(rows), depth)
+        product = np.matmul(a, b.reshape(*b.shape[:count], depth, math.prod(columns)))
+        result = product.reshape(*product.shape[:count], *rows, *columns)
         if attributes["output_permutation"]:
             result = result.transpose(attributes["output_permutation"])
         return np.asarray(result, lhs.dtype)

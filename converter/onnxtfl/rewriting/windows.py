@@ -1,0 +1,115 @@
+"""Windows as the two formats say them: TFLite knows SAME and VALID, ONNX explicit padding and auto_pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.ops.spatial import Window
+
+
+def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
+    """The TFLite padding under which the window stands at the same places; None where neither does.
+
+    Only the padding in front and the number of positions matter: what follows the last position is never seen.
+    """
+    if window.auto_pad != "NOTSET":
+        return "SAME" if window.auto_pad == "SAME_UPPER" else None
+    axes = range(window.rank)
+    if all(_is_valid(window, i, sizes[i]) for i in axes):
+        return "VALID"
+    return "SAME" if all(_is_same(window, i, sizes[i]) for i in axes) else None
+
+
+def _is_valid(window: Window, i: int, size: Dim) -> bool:
+    if window.before[i]:
+        return False
+    if not isinstance(size, int):
+        return window.after[i] == 0 and (not window.ceil or window.strides[i] == 1)
+    return (
+        size >= window.span[i] and _one(window, i).counts([size])[0] == (size - window.span[i]) // window.strides[i] + 1
+    )
+
+
+def _is_same(window: Window, i: int, size: Dim) -> bool:
+    single = _one(window, i)
+    padding = single.same([size])
+    if padding is None or padding[0] != window.before[i]:
+        return False
+    if not isinstance(size, int):
+        return padding[1] == window.after[i]
+    return single.counts([size])[0] == -(-size // window.strides[i])
+
+
+def _one(window: Window, i: int) -> Window:
+    """The window along one axis."""
+    padding = (window.before[i], window.after[i])
+    return Window((window.shape[i],), (window.strides[i],), (window.dilations[i],), padding, ceil=window.ceil)
+
+
+def onnx_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Window:
+    """The window of an ONNX node with attributes auto_pad, strides, pads, dilations, ceil_mode; padding made explicit
+    where `sizes` settle it.
+    """
+    rank = len(shape)
+    auto_pad = node.attr("auto_pad", "NOTSET") or "NOTSET"
+    padding = tuple(node.attr("pads", ())) or (0,) * (2 * rank)
+    explicit = auto_pad in ("NOTSET", "VALID")
+    if not explicit or auto_pad == "VALID":
+        padding = (0,) * (2 * rank)
+    window = Window(
+        tuple(shape),
+        tuple(node.attr("strides", ())) or (1,) * rank,
+        tuple(node.attr("dilations", ())) or (1,) * rank,
+        padding,
+        "NOTSET" if explicit else auto_pad,
+        bool(node.attr("ceil_mode", 0)) and auto_pad in ("NOTSET", "VALID"),
+    )
+    return window.explicit(sizes)
+
+
+def tfl_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Window:
+    """The window of a TFLite node (options padding, stride_h, stride_w, dilation_*_factor); explicit if it can be."""
+    axes = ("d", "h", "w")[-len(shape) :]
+    strides = tuple(int(node.attr(f"stride_{a}", 1)) for a in axes)
+    dilations = tuple(int(node.attr(f"dilation_{a}_factor", 1) or 1) for a in axes)
+    auto_pad = "SAME_UPPER" if node.attr("padding", "SAME") == "SAME" else "NOTSET"
+    return Window(tuple(shape), strides, dilations, (0,) * (2 * len(shape)), auto_pad).explicit(sizes)
+
+
+def onnx_attributes(window: Window) -> dict[str, Any]:
+    """The attributes that say `window` in ONNX."""
+    attributes: dict[str, Any] = {
+        "kernel_shape": window.shape,
+        "strides": window.strides,
+        "dilations": window.dilations,
+    }
+    if window.auto_pad == "NOTSET":
+        return {**attributes, "pads": window.padding}
+    return {**attributes, "auto_pad": window.auto_pad}
+
+
+def tfl_strides(window: Window) -> dict[str, int]:
+    """The options stride_h, stride_w (and stride_d) of `window`."""
+    return {f"stride_{a}": s for a, s in zip(("d", "h", "w")[-window.rank :], window.strides, strict=True)}
+
+
+def tfl_dilations(window: Window) -> dict[str, int]:
+    """The options dilation_h_factor and dilation_w_factor (and dilation_d_factor)."""
+    return {f"dilation_{a}_factor": d for a, d in zip(("d", "h", "w")[-window.rank :], window.dilations, strict=True)}
+
+
+def padded(b: Builder, x: Value, dims: Sequence[int], padding: Sequence[int], value: float | None = None) -> Value:
+    """`x` with the axes `dims` padded by `padding` (beginnings, then ends) with zeros or `value`."""
+    table = np.zeros((x.rank, 2), np.int64)
+    for i, axis in enumerate(dims):
+        table[axis] = padding[i], padding[len(dims) + i]
+    if not table.any():
+        return x
+    return b(ops.Pad, x, table, None if value is None else b.scalar(value, x), mode="constant")

@@ -1,0 +1,317 @@
+"""MatMul, Gemm and their kin: one neutral op, DotGeneral.
+
+=====================  ==========================================================================================
+ONNX                   MatMul 1 9 13, MatMulInteger 10, Gemm 1 6 7 9 11 13, com.microsoft FusedMatMul
+TFLite                 FULLY_CONNECTED (constant rhs, [n, k]), BATCH_MATMUL
+=====================  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.contraction import DotRoles
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.activations import activated
+from onnxtfl.rewriting.registry import (
+    Form,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rewriting.reshapes import merged, reshaped, transposed
+
+
+def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:
+    """NumPy's matmul; ranks from 1 up, batch axes broadcast."""
+    if 1 in (lhs.rank, rhs.rank) or rhs.rank == 2:
+        return contracted(b, lhs, rhs, lhs.rank - 1, max(0, rhs.rank - 2))
+    rank = max(lhs.rank, rhs.rank)
+    lhs, rhs = (reshaped(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
+    return batched(b, lhs, rhs)
+
+
+def contracted(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int) -> Value:
+    """Sum of products over one axis of each operand."""
+    axes = {"lhs_contracting_dimensions": (lhs_axis,), "rhs_contracting_dimensions": (rhs_axis,)}
+    return b(ops.DotGeneral, lhs, rhs, **axes)
+
+
+def batched(b: Builder, lhs: Value, rhs: Value, adjoint_lhs: bool = False, adjoint_rhs: bool = False) -> Value:
+    """[batch..., m, k] x [batch..., k, n], the last two axes of an operand swapped where it is adjoint."""
+    count = lhs.rank - 2
+    return b(
+        ops.DotGeneral,
+        lhs,
+        rhs,
+        lhs_batching_dimensions=tuple(range(count)),
+        rhs_batching_dimensions=tuple(range(count)),
+        lhs_contracting_dimensions=(count if adjoint_lhs else count + 1,),
+        rhs_contracting_dimensions=(count + 1 if adjoint_rhs else count,),
+    )
+
+
+def _ranks_known(*values: Value) -> None:
+    for value in values:
+        if value.tensor_type.shape is None:
+            raise UnsupportedError("the rank of an operand is not known", hint="give --input-shape")
+
+
+@lift_onnx("MatMul", since=(1, 9, 13))
+def _matmul(b: Builder, node: Node) -> Value:
+    _ranks_known(node.operand(0), node.operand(1))
+    return matmul(b, node.operand(0), node.operand(1))
+
+
+@lift_onnx("MatMulInteger", since=(10,))
+def _matmul_integer(b: Builder, node: Node) -> Value:
+    _ranks_known(node.operand(0), node.operand(1))
+    lhs = shifted(b, node.operand(0), node.optional(2), -2)
+    return matmul(b, lhs, shifted(b, node.operand(1), node.optional(3), -1))
+
+
+def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
+    """An 8-bit tensor as int32 less its zero point: a scalar, a vector along `axis`, or of the tensor's rank."""
+    wide = b(ops.Convert, x, dtype=DType.INT32)
+    if zero_point is None:
+        return wide
+    offset = b(ops.Convert, zero_point, dtype=DType.INT32)
+    if offset.rank == 1 and axis == -2 and offset.shape != (1,):
+        offset = reshaped(b, offset, (*offset.shape, 1))
+    return b(ops.Sub, wide, offset)
+
+
+@upgrade("Gemm", since=(1, 6))
+def _gemm_6(b: Builder, node: Node) -> None:
+    """NumPy's broadcasting of C holds what `broadcast` asked for."""
+    node.attributes.pop("broadcast", None)
+
+
+@lift_onnx("Gemm", since=(7, 9, 11, 13))
+def _gemm(b: Builder, node: Node) -> Value:
+    lhs, rhs, c = node.operand(0), node.operand(1), node.optional(2)
+    _ranks_known(lhs, rhs)
+    alpha = float(node.attr("alpha", 1.0))
+    data = rhs.data if rhs.dtype is DType.FLOAT32 and alpha != 1.0 else None
+    if data is not None:
+        rhs, alpha = constant(data.scale(np.full(data.shape[0], alpha, np.float32), 0)), 1.0
+    axes = 0 if node.attr("transA", 0) else 1, 1 if node.attr("transB", 0) else 0
+    product = times(b, contracted(b, lhs, rhs, *axes), alpha)
+    return product if c is None else b(ops.Add, product, times(b, c, float(node.attr("beta", 1.0))))
+
+
+def times(b: Builder, x: Value, factor: float) -> Value:
+    """`x` times a number, which for integers has to be whole."""
+    if factor == 1.0:
+        return x
+    if not x.dtype.is_float and factor != int(factor):
+        raise UnsupportedError(f"integers cannot be scaled by {factor}")
+    return b(ops.Mul, x, b.scalar(factor, x))
+
+
+@lift_onnx("FusedMatMul", since=(1,), domain="com.microsoft")
+def _fused_matmul(b: Builder, node: Node) -> Value:
+    lhs, rhs = node.operand(0), node.operand(1)
+    _ranks_known(lhs, rhs)
+    if node.attr("transBatchA", 0) or node.attr("transBatchB", 0):
+        raise UnsupportedError("transBatchA and transBatchB")
+    rank = max(lhs.rank, rhs.rank, 2)
+    flags = bool(node.attr("transA", 0)) and lhs.rank > 1, bool(node.attr("transB", 0)) and rhs.rank > 1
+    if min(lhs.rank, rhs.rank) < 2:
+        return times(b, matmul(b, lhs, rhs), float(node.attr("alpha", 1.0)))
+    lhs, rhs = (reshaped(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
+    return times(b, batched(b, lhs, rhs, *flags), float(node.attr("alpha", 1.0)))
+
+
+@lift_tfl("BATCH_MATMUL")
+def _tfl_batch_matmul(b: Builder, node: Node) -> Value:
+    lhs, rhs = node.operand(0), node.operand(1)
+    rank = max(lhs.rank, rhs.rank)
+    lhs, rhs = (reshaped(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
+    return batched(b, lhs, rhs, bool(node.attr("adj_x")), bool(node.attr("adj_y")))
+
+
+@lift_tfl("FULLY_CONNECTED")
+def _tfl_fully_connected(b: Builder, node: Node) -> Value:
+    x, weights, bias = node.operand(0), node.operand(1), node.optional(2)
+    if node.attr("weights_format", "DEFAULT") != "DEFAULT":
+        raise UnsupportedError(f"weights_format {node.attr('weights_format')}")
+    keep = bool(node.attr("keep_num_dims")) and x.shape[-1] == weights.shape[1]
+    if not keep and (x.rank != 2 or x.shape[1] != weights.shape[1]):
+        x = b(ops.Reshape, x, [-1, weights.shape[1]])
+    result = contracted(b, x, weights, x.rank - 1, 1)
+    return activated(b, result if bias is None else b(ops.Add, result, bias), node)
+
+
+def is_weight(value: Value) -> bool:
+    """Whether `value` is constant, or made of constants only (a float16 weight behind its Convert)."""
+    if value.is_constant:
+        return True
+    producer = value.producer
+    if producer is None or producer.op not in (ops.Convert, ops.DequantizeLinear):
+        return False
+    return all(v is None or is_weight(v) for v in producer.operands)
+
+
+def fully_connected_roles(node: Node) -> DotRoles | None:
+    """The roles of a DotGeneral that FULLY_CONNECTED computes as it stands.
+
+    lhs [free..., k...] times a weight [n, k...] with equal order of the k: one contracting axis and any number of free
+    ones, or one free axis and several contracting ones, which the kernel flattens itself.
+    """
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or node.attr("output_permutation"):
+        return None
+    roles = DotRoles.of(node)
+    count = len(roles.lhs_contract)
+    if roles.lhs_batch or roles.rhs_free != (0,) or not is_weight(rhs):
+        return None
+    if roles.lhs_contract != tuple(range(lhs.rank - count, lhs.rank)) or roles.rhs_contract != tuple(
+        range(1, rhs.rank)
+    ):
+        return None
+    fits = len(roles.lhs_free) >= 1 if count == 1 else len(roles.lhs_free) == 1 and rhs.is_constant
+    return roles if fits else None
+
+
+@lower_tfl(ops.DotGeneral)
+@lower_tfl(ops.DotGeneralBias)
+def _fully_connected(node: Node) -> Form | None:
+    roles = fully_connected_roles(node)
+    if roles is None:
+        return None
+    lhs, rhs = node.operand(0), node.operand(1)
+    weights: Value | TensorData = rhs
+    if rhs.rank != 2 and rhs.data is not None:
+        weights = rhs.data.reshape((rhs.data.shape[0], math.prod(rhs.data.shape[1:])))
+    options = {
+        "fused_activation_function": "NONE",
+        "weights_format": "DEFAULT",
+        "keep_num_dims": rhs.rank == 2 and lhs.rank > 2,
+        "asymmetric_quantize_inputs": False,
+    }
+    return Form("FULLY_CONNECTED", (lhs, weights, node.optional(2)), options)
+
+
+@lower_tfl(ops.DotGeneral)
+def _batch_matmul(node: Node) -> Form | None:
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None:
+        return None
+    roles, count = DotRoles.of(node), lhs.rank - 2
+    order = tuple(node.attr("output_permutation"))
+    if not roles.is_batch_matmul or order not in ((), (*range(count), count + 1, count)):
+        return None
+    lhs_flag, rhs_flag = roles.lhs_contract == (count,), roles.rhs_contract == (count + 1,)
+    if order:  # the transposed product is the product of the transposed operands, swapped
+        lhs, rhs, lhs_flag, rhs_flag = rhs, lhs, not rhs_flag, not lhs_flag
+    options = {"adj_x": lhs_flag, "adj_y": rhs_flag, "asymmetric_quantize_inputs": False}
+    return Form("BATCH_MATMUL", (lhs, rhs), options)
+
+
+@decompose(ops.DotGeneralBias)
+def _apart(b: Builder, node: Node) -> Value:
+    """The bias as an Add, along the last natural axis."""
+    lhs, rhs, bias = (node.operand(i) for i in range(3))
+    attributes = {k: v for k, v in node.attributes.items() if k != "output_permutation"}
+    total = b(ops.Add, b(ops.DotGeneral, lhs, rhs, **attributes), bias)
+    return transposed(b, total, node.attr("output_permutation") or range(total.rank))
+
+
+@decompose(ops.DotGeneral, "tfl")
+def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
+    """Into a form that kernels take: axes grouped, a weight as [n, k], else batched matrices; integers as sums."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    if is_weight(rhs) and not roles.lhs_batch and fully_connected_roles(node) is None:
+        product = _weighted(b, lhs, rhs, roles)
+    elif _batch_matmul(node) is None and lhs.dtype.is_float:
+        product = _grouped(b, lhs, rhs, roles)
+    elif not lhs.dtype.is_float:
+        product = _products(b, lhs, rhs, roles)
+    else:
+        return None
+    shape = _natural(node)
+    return transposed(b, reshaped(b, product, shape), node.attr("output_permutation") or range(len(shape)))
+
+
+def _weighted(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
+    free: list[Sequence[int]] = [[a] for a in roles.lhs_free] or [[]]
+    rows = merged(b, lhs, [*free, roles.lhs_contract])
+    weights = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
+    return b(
+        ops.DotGeneral, rows, weights, lhs_contracting_dimensions=(rows.rank - 1,), rhs_contracting_dimensions=(1,)
+    )
+
+
+def _grouped(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
+    lhs_batch: list[Sequence[int]] = [[a] for a in roles.lhs_batch]
+    rhs_batch: list[Sequence[int]] = [[a] for a in roles.rhs_batch]
+    broadcasts = any(lhs.shape[i] != rhs.shape[j] for i, j in zip(roles.lhs_batch, roles.rhs_batch, strict=True))
+    if len(lhs_batch) > 3 and not broadcasts:
+        lhs_batch, rhs_batch = [roles.lhs_batch], [roles.rhs_batch]
+    rows = merged(b, lhs, [*lhs_batch, roles.lhs_free, roles.lhs_contract])
+    return batched(b, rows, merged(b, rhs, [*rhs_batch, roles.rhs_contract, roles.rhs_free]))
+
+
+def _natural(node: Node) -> list[Dim]:
+    """The shape of the result before `output_permutation`."""
+    order, shape = list(node.attr("output_permutation")), node.result.shape
+    return [shape[order.index(i)] for i in range(len(shape))] if order else list(shape)
+
+
+def _products(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
+    """Integers, which no kernel multiplies as matrices: a sum of products, one free axis a side."""
+    rows = merged(b, lhs, [*([a] for a in roles.lhs_batch), roles.lhs_free, [], roles.lhs_contract])
+    columns = merged(b, rhs, [*([a] for a in roles.rhs_batch), [], roles.rhs_free, roles.rhs_contract])
+    return b(ops.Reduce, b(ops.Mul, rows, columns), [rows.rank - 1], kind="sum", keepdims=False)
+
+
+@lower_onnx(ops.DotGeneral)
+def _onnx_matmul(node: Node, opset: int) -> Form | None:
+    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    if node.attr("output_permutation"):
+        return None
+    weights = not roles.lhs_batch and rhs.rank == 2 and roles.lhs_contract == (lhs.rank - 1,) and lhs.rank > 1
+    if weights and roles.rhs_contract == (0,):
+        return Form("MatMul", (lhs, rhs))
+    count = len(roles.lhs_batch)
+    plain = roles.is_batch_matmul and roles.lhs_contract == (count + 1,) and roles.rhs_contract == (count,)
+    return Form("MatMul", (lhs, rhs)) if plain else None
+
+
+@lower_onnx(ops.DotGeneral)
+@lower_onnx(ops.DotGeneralBias)
+def _onnx_gemm(node: Node, opset: int) -> Form | None:
+    """Gemm's flags transpose matrices; its C is a bias along the last axis."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    if node.attr("output_permutation") or roles.lhs_batch or lhs.rank != 2 or rhs.rank != 2 or len(roles.lhs_free) != 1:
+        return None
+    flags = {"transA": int(roles.lhs_contract == (0,)), "transB": int(roles.rhs_contract == (1,))}
+    bias = node.optional(2)
+    return Form("Gemm", (lhs, rhs) if bias is None else (lhs, rhs, bias), {"alpha": 1.0, "beta": 1.0, **flags})
+
+
+@decompose(ops.DotGeneral, "onnx")
+def _dot_for_onnx(b: Builder, node: Node) -> Value:
+    """Axes grouped for MatMul; its batch axes broadcast, its weights are [k, n]."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    if not roles.lhs_batch and len(roles.lhs_contract) == 1 and roles.lhs_free:
+        rows = transposed(b, lhs, (*roles.lhs_free, *roles.lhs_contract))
+        columns = merged(b, rhs, [roles.rhs_contract, roles.rhs_free])
+        product = contracted(b, rows, columns, rows.rank - 1, 0)
+    else:
+        product = _grouped(b, lhs, rhs, roles)
+    shape = _natural(node)
+    return transposed(b, reshaped(b, product, shape), node.attr("output_permutation") or range(len(shape)))

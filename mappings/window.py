@@ -1,0 +1,374 @@
+"""Pooling.
+
+==============  =============================================================================================
+ONNX            MaxPool 1 8 10 11 12 22, AveragePool 1 7 10 11 19 22, GlobalMaxPool, GlobalAveragePool 1 22,
+                LpPool 1 2 11 18 22, GlobalLpPool 1 2 22
+TFLite          MAX_POOL_2D, AVERAGE_POOL_2D, L2_POOL_2D
+==============  =============================================================================================
+
+A window that covers the whole input is a Reduce (MEAN, REDUCE_MAX): such pools are what ONNX calls global.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import static
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.spatial import Window
+from onnxtfl.ir.ops.window import pool_window, window_counts
+from onnxtfl.rewriting.activations import activated
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+from onnxtfl.rewriting.reshapes import reshaped, with_unit_axis
+from onnxtfl.rewriting.windows import onnx_attributes, onnx_window, padded, tfl_padding, tfl_strides, tfl_window
+
+
+def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:
+    """`window` over the axes `dims` in the attributes of the neutral pools."""
+    return {
+        "dims": tuple(dims),
+        "kernel_shape": window.shape,
+        "strides": window.strides,
+        "padding": window.padding,
+        "dilations": window.dilations,
+        "auto_pad": window.auto_pad,
+        "ceil_mode": window.ceil,
+    }
+
+
+def covers(window: Window, sizes: Sequence[Any]) -> bool:
+    """Whether the only position of the window sees exactly the whole input."""
+    return (
+        window.shape == tuple(sizes)
+        and window.auto_pad == "NOTSET"
+        and not any(window.padding)
+        and all(d == 1 or k == 1 for d, k in zip(window.dilations, window.shape, strict=True))
+    )
+
+
+def _spatial(x: Value) -> list[int]:
+    if x.tensor_type.shape is None:
+        raise UnsupportedError("the rank of a pool's operand is not known", hint="give --input-shape")
+    return list(range(2, x.rank))
+
+
+@lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))
+def _max_pool(b: Builder, node: Node) -> list[Value]:
+    x = node.operand(0)
+    dims = _spatial(x)
+    window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
+    if len(node.results) > 1:
+        order = int(node.attr("storage_order", 0))
+        return b.many(ops.MaxPool, x, **pool_attributes(window, dims), return_indices=True, storage_order=order)
+    if covers(window, x.shape[2:]):
+        return [b(ops.Reduce, x, dims, kind="max", keepdims=True)]
+    return [b(ops.MaxPool, x, **pool_attributes(window, dims))]
+
+
+@lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
+def _average_pool(b: Builder, node: Node) -> Value:
+    x = node.operand(0)
+    dims = _spatial(x)
+    window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
+    if covers(window, x.shape[2:]):
+        return b(ops.Reduce, x, dims, kind="mean", keepdims=True)
+    include = bool(node.attr("count_include_pad", 0))
+    return b(ops.AveragePool, x, **pool_attributes(window, dims), count_include_pad=include)
+
+
+@lift_onnx("GlobalAveragePool", since=(1, 22))
+def _global_average_pool(b: Builder, node: Node) -> Value:
+    return b(ops.Reduce, node.operand(0), _spatial(node.operand(0)), kind="mean", keepdims=True)
+
+
+@lift_onnx("GlobalMaxPool", since=(1, 22))
+def _global_max_pool(b: Builder, node: Node) -> Value:
+    return b(ops.Reduce, node.operand(0), _spatial(node.operand(0)), kind="max", keepdims=True)
+
+
+@upgrade("LpPool", since=(1,))
+@upgrade("GlobalLpPool", since=(1,))
+def _lp_1(b: Builder, node: Node) -> None:
+    """p was a float."""
+    node.attributes["p"] = int(node.attr("p", 2.0))
+
+
+@lift_onnx("GlobalLpPool", since=(2, 22))
+def _global_lp_pool(b: Builder, node: Node) -> Value:
+    x, p = node.operand(0), int(node.attr("p", 2))
+    return root(b, b(ops.Reduce, powered(b, x, p), _spatial(x), kind="sum", keepdims=True), p)
+
+
+@lift_onnx("LpPool", since=(2, 11, 18, 22))
+def _lp_pool(b: Builder, node: Node) -> Value:
+    """(sum over the window of |x|^p)^(1/p), as an average times the window's volume; padding is zero."""
+    x, p = node.operand(0), int(node.attr("p", 2))
+    dims = _spatial(x)
+    window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
+    if window.ceil:
+        window = _without_ceil(window, x.shape[2:])
+    mean = b(ops.AveragePool, powered(b, x, p), **pool_attributes(window, dims), count_include_pad=True)
+    return root(b, b(ops.Mul, mean, b.scalar(float(np.prod(window.shape)), x)), p)
+
+
+def _without_ceil(window: Window, sizes: Sequence[Any]) -> Window:
+    """The same positions by more padding behind."""
+    if not static(tuple(sizes)):
+        raise UnsupportedError("ceil_mode over sizes that are not known", hint="give --input-shape")
+    after = [max(a, n) for a, n in zip(window.after, window.overhang(sizes), strict=True)]
+    return replace(window, padding=(*window.before, *after), ceil=False)
+
+
+def powered(b: Builder, x: Value, p: int) -> Value:
+    """|x|^p."""
+    if p == 1:
+        return b(ops.Abs, x)
+    square = b(ops.Mul, x, x)
+    return square if p == 2 else b(ops.Pow, b(ops.Abs, x), b.scalar(float(p), x))
+
+
+def root(b: Builder, x: Value, p: int) -> Value:
+    """x^(1/p) of what is not negative."""
+    if p == 1:
+        return x
+    return b(ops.Sqrt, x) if p == 2 else b(ops.Pow, x, b.scalar(1.0 / p, x))
+
+
+@lift_tfl("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D")
+def _tfl_pool(b: Builder, node: Node) -> Value:
+    x = node.operand(0)
+    shape = (int(node.attr("filter_height")), int(node.attr("filter_width")))
+    window = tfl_window(node, shape, x.shape[1:3])
+    name = node.op.name.removeprefix("tfl.")
+    if covers(window, x.shape[1:3]) and name != "L2_POOL_2D":
+        kind = "max" if name == "MAX_POOL_2D" else "mean"
+        return activated(b, b(ops.Reduce, x, [1, 2], kind=kind, keepdims=True), node)
+    attributes = pool_attributes(window, (1, 2))
+    if name == "MAX_POOL_2D":
+        return activated(b, b(ops.MaxPool, x, **attributes), node)
+    if name == "AVERAGE_POOL_2D":
+        return activated(b, b(ops.AveragePool, x, **attributes), node)
+    return activated(b, b(ops.Sqrt, b(ops.AveragePool, b(ops.Mul, x, x), **attributes)), node)
+
+
+def _pool_2d(node: Node, name: str) -> Form | None:
+    """The form of a pool over two of four axes, none dilated."""
+    x, window = node.operand(0), pool_window(attributes_of(node))
+    if x.tensor_type.rank != 4 or window.rank != 2 or window.span != window.shape:
+        return None
+    padding = tfl_padding(window, [x.shape[d] for d in node.attr("dims")])
+    if padding is None:
+        return None
+    sizes = {"filter_height": window.shape[0], "filter_width": window.shape[1]}
+    return Form(name, (x,), {"padding": padding, **tfl_strides(window), **sizes, "fused_activation_function": "NONE"})
+
+
+@lower_tfl(ops.MaxPool)
+def _max_pool_2d(node: Node) -> Form | None:
+    return None if node.attr("return_indices") else _pool_2d(node, "MAX_POOL_2D")
+
+
+@lower_tfl(ops.AveragePool)
+def _average_pool_2d(node: Node) -> Form | None:
+    """TFLite leaves padding out of the count."""
+    counted = node.attr("count_include_pad") and (any(node.attr("padding")) or node.attr("auto_pad") != "NOTSET")
+    return None if counted else _pool_2d(node, "AVERAGE_POOL_2D")
+
+
+@lower_onnx(ops.MaxPool)
+@lower_onnx(ops.AveragePool)
+def _onnx_pool(node: Node, opset: int) -> Form | None:
+    """Spatial axes last (the layout pass sees to it), dilated averages from opset 19 on."""
+    x, attributes = node.operand(0), attributes_of(node)
+    window = pool_window(attributes)
+    if x.tensor_type.rank != window.rank + 2:
+        return None
+    average = node.op is ops.AveragePool
+    options = {**onnx_attributes(window), "ceil_mode": int(window.ceil)}
+    if average and opset < 19:
+        if window.span != window.shape:
+            return None
+        del options["dilations"]
+    if average:
+        return Form("AveragePool", (x,), {**options, "count_include_pad": int(attributes["count_include_pad"])})
+    return Form("MaxPool", (x,), {**options, "storage_order": int(attributes["storage_order"])})
+
+
+@decompose(ops.MaxPool, "tfl")
+def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
+    """Indices apart; a unit axis for one spatial axis; padding of the lowest number; else maxima of shifted slices."""
+    x, attributes = node.operand(0), attributes_of(node)
+    window, sizes = pool_window(attributes), [x.shape[d] for d in node.attr("dims")]
+    if node.attr("return_indices"):
+        return _pool_with_indices(b, node)
+    if window.rank == 1 and x.rank == 3 and window.span == window.shape:
+        return _as_2d(b, node)
+    if window.auto_pad == "NOTSET" and tfl_padding(window, sizes) is None and static(tuple(sizes)):
+        return _pad_apart(b, node, window, lowest(x))
+    if window.auto_pad == "NOTSET" and any(window.padding):
+        return _pad_apart(b, node, window, lowest(x))
+    return _by_slices(b, node, window, ops.Max)
+
+
+def lowest(x: Value) -> float:
+    """What is never larger than an element of `x`."""
+    return -np.inf if x.dtype.is_float else float(np.iinfo(x.dtype.numpy).min)
+
+
+def _as_2d(b: Builder, node: Node) -> Value:
+    """One spatial axis as two, the first a unit axis."""
+    attributes = attributes_of(node)
+    (axis,) = attributes["dims"]
+    low, high = attributes["padding"]
+    wide = {name: (1, *attributes[name]) for name in ("kernel_shape", "strides", "dilations")}
+    x = with_unit_axis(b, node.operand(0), axis)
+    result = b(node.op, x, **{**attributes, **wide, "padding": (0, low, 0, high), "dims": (axis, axis + 1)})
+    return reshaped(b, result, node.result.shape)
+
+
+def _pad_apart(b: Builder, node: Node, window: Window, value: float | None = None) -> Value:
+    """The padding that the windows see as a Pad of its own."""
+    x, dims = node.operand(0), node.attr("dims")
+    sizes = [x.shape[d] for d in dims]
+    after = window.after
+    if static(tuple(sizes)):
+        after = tuple(max(0, n) for n in window.overhang(sizes))
+    bare = replace(window, padding=(0,) * (2 * window.rank), ceil=window.ceil and not static(tuple(sizes)))
+    pad = padded(b, x, dims, (*window.before, *after), value)
+    return b(node.op, pad, **{**attributes_of(node), **pool_attributes(bare, dims)})
+
+
+def _by_slices(b: Builder, node: Node, window: Window, combine: type[ops.Max] | type[ops.Add]) -> Value | None:
+    """One spatial axis after the other: the elementwise `combine` of the window's taps, each a strided slice."""
+    if window.auto_pad != "NOTSET" or window.ceil or any(window.padding):
+        return None
+    x = node.operand(0)
+    for i, axis in enumerate(node.attr("dims")):
+        taps = [_tap(b, x, axis, window, i, t) for t in range(window.shape[i])]
+        x = taps[0]
+        for tap in taps[1:]:
+            x = b(combine, x, tap)
+    return x
+
+
+def _tap(b: Builder, x: Value, axis: int, window: Window, i: int, tap: int) -> Value:
+    """What tap `tap` of the window sees along `axis`."""
+    start = tap * window.dilations[i]
+    if window.shape[i] == 1 and window.strides[i] == 1:
+        return x
+    starts, limits, strides = [0] * x.rank, [np.iinfo(np.int32).max] * x.rank, [1] * x.rank
+    rest = window.span[i] - 1 - start
+    starts[axis], strides[axis] = start, window.strides[i]
+    limits[axis] = -rest if rest else limits[axis]
+    return b(ops.Slice, x, starts, limits, strides)
+
+
+def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
+    """The taps side by side: their largest, and where the first such tap stands in the flattened operand.
+
+    That number is a sum: of the tap's offset, of the window's place, and of the other axes' part.
+    """
+    x, window, dims = node.operand(0), pool_window(attributes_of(node)), node.attr("dims")
+    sizes = [d for d in x.shape if isinstance(d, int)]
+    if len(sizes) != x.rank:
+        raise UnsupportedError("indices of a MaxPool over sizes that are not known", hint="give --input-shape")
+    spatial = [sizes[d] for d in dims]
+    overhang = [max(0, n) for n in window.overhang(spatial)]
+    bare = replace(window, padding=(0,) * (2 * window.rank), ceil=False)
+    counts = window.static_counts(spatial)
+    pad = padded(b, x, dims, (*window.before, *overhang), lowest(x))
+    taps = [_corner(b, pad, dims, bare, counts, tap) for tap in bare.taps()]
+    stack = b(ops.Concatenate, *(with_unit_axis(b, t, x.rank) for t in taps), axis=x.rank)
+    best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
+    which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)
+    offsets, places = _flat_parts(sizes, dims, window, counts, node.attr("storage_order"))
+    return [best, b(ops.Add, b(ops.Gather, offsets, which, axis=0), places)]
+
+
+def _corner(
+    b: Builder, x: Value, dims: Sequence[int], window: Window, counts: Sequence[int], tap: Sequence[int]
+) -> Value:
+    """What one tap of an unpadded window sees."""
+    starts, limits, strides = [0] * x.rank, [np.iinfo(np.int32).max] * x.rank, [1] * x.rank
+    for i, axis in enumerate(dims):
+        starts[axis], strides[axis] = tap[i] * window.dilations[i], window.strides[i]
+        limits[axis] = starts[axis] + (counts[i] - 1) * window.strides[i] + 1
+    return b(ops.Slice, x, starts, limits, strides)
+
+
+def _flat_parts(
+    sizes: Sequence[int], dims: Sequence[int], window: Window, counts: Sequence[int], storage_order: int
+) -> tuple[Array, Array]:
+    """The offset of each tap, and the number of the first tap's element at each place, in the flattened operand."""
+    weights = [int(np.prod(sizes[a + 1 :])) for a in range(len(sizes))]
+    if storage_order:  # the first spatial axis runs fastest
+        for i, axis in enumerate(dims):
+            weights[axis] = int(np.prod([sizes[d] for d in dims[:i]]))
+    offsets = [
+        sum(t * d * weights[a] for t, d, a in zip(tap, window.dilations, dims, strict=True)) for tap in window.taps()
+    ]
+    shape = list(sizes)
+    places = np.zeros([1] * len(sizes), np.int64)
+    for axis in range(len(sizes)):
+        steps = np.arange(shape[axis])
+        if axis in dims:
+            i = list(dims).index(axis)
+            steps = np.arange(counts[i]) * window.strides[i] - window.before[i]
+        places = places + (steps * weights[axis]).reshape([-1 if a == axis else 1 for a in range(len(sizes))])
+    return np.asarray(offsets, np.int64), places.astype(np.int64)
+
+
+@decompose(ops.AveragePool, "tfl")
+def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
+    """A unit axis for one spatial axis; zeros for the padding, the mean set right where these do not count."""
+    x, attributes = node.operand(0), attributes_of(node)
+    window, dims = pool_window(attributes), attributes["dims"]
+    sizes = [x.shape[d] for d in dims]
+    if window.rank == 1 and x.rank == 3 and window.span == window.shape:
+        return _as_2d(b, node)
+    if window.auto_pad != "NOTSET":
+        return None
+    if any(window.padding) or window.ceil:
+        return _sum_over_count(b, node, window, sizes)
+    if window.rank > 2 and window.span == window.shape:
+        return _axes_in_turn(b, node, window)
+    total = _by_slices(b, node, window, ops.Add)
+    return None if total is None else b(ops.Mul, total, b.scalar(1.0 / float(np.prod(window.shape)), x))
+
+
+def _axes_in_turn(b: Builder, node: Node, window: Window) -> Value:
+    """A mean over many axes is one over the first, the others merged, and one over the rest."""
+    x, dims = node.operand(0), node.attr("dims")
+    for i in range(window.rank):
+        single = replace(
+            window, shape=window.shape[i : i + 1], strides=window.strides[i : i + 1], dilations=(1,), padding=(0, 0)
+        )
+        x = b(ops.AveragePool, x, **pool_attributes(single, dims[i : i + 1]))
+    return x
+
+
+def _sum_over_count(b: Builder, node: Node, window: Window, sizes: Sequence[Any]) -> Value:
+    """Over zeros for padding the mean is the sum by the window's volume; times volume by count it is what was asked."""
+    x, dims = node.operand(0), node.attr("dims")
+    include = bool(node.attr("count_include_pad"))
+    if not static(tuple(sizes)):
+        if include and not window.ceil:
+            return _pad_apart(b, node, window)
+        raise UnsupportedError("padding of an average over sizes that are not known", hint="give --input-shape")
+    mean = _pad_apart(b, node, window)
+    counts = window_counts(window, sizes, include)
+    volume = float(np.prod(window.shape))
+    if (counts == volume).all():
+        return mean
+    factors = np.ones([counts.shape[list(dims).index(a)] if a in dims else 1 for a in range(x.rank)])
+    factors = (factors * volume / counts.reshape(factors.shape)).astype(x.dtype.numpy)
+    return b(ops.Mul, mean, factors)
