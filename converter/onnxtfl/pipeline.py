@@ -30,7 +30,7 @@ from onnxtfl.passes.fold import fold
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.simplify import simplify
-from onnxtfl.rewriting.legalize import accepted, legalize
+from onnxtfl.rewriting.legalize import acceptable, legalize
 from onnxtfl.rewriting.lift import lift, op_name
 from onnxtfl.rewriting.lower import lower
 from onnxtfl.rewriting.selection import OnnxSelection, TflSelection
@@ -138,7 +138,7 @@ def steps(target: Selection, options: Options, channels_last: bool) -> list[tupl
     """The steps between lifting and writing, by name."""
 
     def takes(node: Node) -> bool:
-        return accepted(node, target) is not None
+        return acceptable(node, target)
 
     def layout(graph: Graph) -> None:
         assign_layouts(graph, takes, channels_last=channels_last, io_layout=options.io_layout)
@@ -149,6 +149,7 @@ def steps(target: Selection, options: Options, channels_last: bool) -> list[tupl
         ("legalize", lambda graph: legalize(graph, target)),
         ("tidy", tidy),
         ("layout", layout),
+        ("settle", lambda graph: legalize(graph, target, late=True)),
         ("cleanup", tidy),
         ("lower", lambda graph: lower(graph, target)),
     ]

@@ -17,7 +17,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
-from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.rewriting.registry import DecomposeRule, Form, rules
 from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.targets import Refusal
 
@@ -40,14 +40,17 @@ class Target(Protocol):
 MAX_STEPS_PER_NODE = 400
 
 
-def legalize(graph: Graph, target: Target) -> None:
-    """Rewrite `graph` until `target` accepts every node; UnsupportedError names the one that it never does."""
+def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
+    """Rewrite `graph` until `target` accepts every node; UnsupportedError names the one that it never does.
+
+    `late`: layout is done, so the decompositions that waited for it run too.
+    """
     work = list(graph.nodes)
     budget = MAX_STEPS_PER_NODE * (len(work) + 10)
     work.reverse()
     while work:
         node = work.pop()
-        if node.graph is not graph or accepted(node, target):
+        if node.graph is not graph or (accepted(node, target) if late else acceptable(node, target)):
             continue
         budget -= 1
         if budget < 0:
@@ -60,6 +63,18 @@ def accepted(node: Node, target: Target) -> Form | None:
     for form in target.forms(node):
         if target.refuses(node, form) is None:
             return form
+    return None
+
+
+def acceptable(node: Node, target: Target) -> bool:
+    """Whether the target takes `node`, or will when layout is done."""
+    return accepted(node, target) is not None or _late_rule(node, target) is not None
+
+
+def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
+    for wanted, when, rule in rules().late.get(node.op, ()):
+        if wanted == target.name and when(node):
+            return rule
     return None
 
 
@@ -83,9 +98,9 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
 
 
 def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | None:
-    for wanted, rule in sorted(rules().decompose.get(node.op, ()), key=lambda r: r[0] is None):
-        if wanted not in (None, target.name):
-            continue
+    late = _late_rule(node, target)
+    known = sorted(rules().decompose.get(node.op, ()), key=lambda r: r[0] is None)
+    for rule in [late] if late else [rule for wanted, rule in known if wanted in (None, target.name)]:
         try:
             values = rule(builder, node)
         except OnnxtflError as error:

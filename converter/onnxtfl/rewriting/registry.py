@@ -13,6 +13,7 @@ lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` nod
 lower_tfl           ``(node) -> Form | None``: the tfl op that this neutral node is (None: not in this form)
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op that this neutral node is
 decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes
+decompose_late      the same, after layout
 ==================  =======================================================================================
 """
 
@@ -35,6 +36,7 @@ UpgradeRule = Callable[[Builder, Node], None]
 LowerTfl = Callable[[Node], "Form | None"]
 LowerOnnx = Callable[[Node, int], "Form | None"]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
+Condition = Callable[[Node], bool]
 Target = Literal["tfl", "onnx"]
 
 
@@ -85,6 +87,7 @@ class Rules:
     lower_tfl: dict[type[Op], list[LowerTfl]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[LowerOnnx]] = field(default_factory=dict)
     decompose: dict[type[Op], list[tuple[Target | None, DecomposeRule]]] = field(default_factory=dict)
+    late: dict[type[Op], list[tuple[Target, Condition, DecomposeRule]]] = field(default_factory=dict)
 
 
 _RULES = Rules()
@@ -191,6 +194,19 @@ def decompose(op: type[Op], target: Target | None = None) -> Callable[[Decompose
 
     def register(rule: DecomposeRule) -> DecomposeRule:
         _RULES.decompose.setdefault(op, []).append((target, rule))
+        return rule
+
+    return register
+
+
+def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:
+    """Register a decomposition that fixes an order of axes, and so waits until layout has chosen one.
+
+    Until then a node for which `when` holds counts as legal. The new nodes may not depend on layout themselves.
+    """
+
+    def register(rule: DecomposeRule) -> DecomposeRule:
+        _RULES.late.setdefault(op, []).append((target, when, rule))
         return rule
 
     return register

@@ -7,6 +7,7 @@ TFLite as a whole chain (:func:`as_int32`), since int64 or a cast in it keeps de
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -316,3 +317,9 @@ def merged_shape(shape: Sequence[Dim], groups: Sequence[Sequence[int]]) -> list[
             size = size * shape[axis]
         result.append(size)
     return result
+
+
+def strides_of(sizes: Sequence[Dim]) -> Array:
+    """How far apart neighbours along each axis lie in C order, in elements; TypeError where a size is not known."""
+    known = [int(str(d)) for d in sizes]
+    return np.asarray([math.prod(known[i + 1 :]) for i in range(len(known))], np.int64)
