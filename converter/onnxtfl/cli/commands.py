@@ -82,7 +82,7 @@ def _beside(model: str, suffix: str) -> str:
     return os.fspath(path.with_suffix(suffix) if known else path.with_name(path.name + suffix))
 
 
-@click.group("onnxtfl", context_settings=CONTEXT)
+@click.group("onnxtfl", context_settings=CONTEXT, no_args_is_help=False)
 @click.version_option(package_name="onnxtfl")
 def _onnxtfl() -> None:
     """Look at ONNX and TFLite models, and compare them. The converters are onnx2tfl and tfl2onnx."""

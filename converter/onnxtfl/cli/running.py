@@ -28,13 +28,16 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
 def exit_code(command: click.Command, words: list[str]) -> int:
     """Run ``command`` and return its exit code; what went wrong stands on stderr in one line."""
     try:
-        result = command.main(words, prog_name=command.name, standalone_mode=False)
+        with command.make_context(
+            command.name, list(words)
+        ) as context:  # click's own main() writes more than our one line
+            result = command.invoke(context)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
         tell(f"{error.format_message()} (see {command.name} --help)")
         return 2
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         tell("interrupted")
         return 130
     except BrokenPipeError:

@@ -1,0 +1,291 @@
+"""The public functions: what they return, what they write, and that nothing half-done stays."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onnxtfl
+from onnxtfl import (
+    CheckFailedError,
+    InvalidModelError,
+    OnnxtflError,
+    OutputError,
+    UnsupportedError,
+    UsageError,
+    api,
+)
+from tests.unit.fake_pipeline import FakePipeline, install
+from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
+    return install(monkeypatch, tflite_scale())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    return saved(onnx_scale(), tmp_path / "in" / "m.onnx")
+
+
+def files(tmp_path: Path) -> list[str]:
+    """What lies in the output directory, hidden files too."""
+    return sorted(path.name for path in (tmp_path / "out").iterdir())
+
+
+def test_import_is_lazy() -> None:
+    code = "import onnxtfl, sys; print([m for m in sys.modules if m.partition('.')[0] in {!r}])"
+    heavy = {"onnx", "numpy", "onnxruntime", "ai_edge_litert", "highspy", "rich", "click", "flatbuffers", "tflite"}
+    done = subprocess.run([sys.executable, "-c", code.format(heavy)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_everything_public_is_there() -> None:
+    for name in onnxtfl.__all__:
+        assert getattr(onnxtfl, name).__doc__, name
+    assert onnxtfl.__version__
+    assert set(onnxtfl.__all__) <= set(dir(onnxtfl))
+    with pytest.raises(AttributeError):
+        onnxtfl.nothing  # noqa: B018
+
+
+def test_to_a_path(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    steps: list[str] = []
+    conversion = onnxtfl.onnx_to_tflite(source, tmp_path / "out" / "m.tflite", on_progress=steps.append)
+    assert (conversion.path, conversion.data) == (tmp_path / "out" / "m.tflite", None)
+    assert conversion.path.read_bytes() == fake.data
+    assert files(tmp_path) == ["m.tflite"]
+    assert steps == ["read", "check"]
+    report = conversion.report
+    assert [(t.name, t.dtype, t.shape) for t in report.inputs] == [("x", "float32", (2, 3))]
+    assert (report.ops_before, report.ops_after) == ({"Mul": 1}, {"MUL": 1})
+    assert (report.size, report.source_size) == (len(fake.data), source.stat().st_size)
+    assert report.seconds > 0
+    assert report.peak_memory is None or report.peak_memory > 1_000_000
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert conversion.check.outputs[0].max_abs == 0
+
+
+@pytest.mark.parametrize("kind", ["path", "str", "bytes", "proto"])
+def test_from_everything_to_bytes(fake: FakePipeline, source: Path, kind: str) -> None:
+    model = {"path": source, "str": str(source), "bytes": source.read_bytes(), "proto": onnx_scale()}[kind]
+    conversion = onnxtfl.onnx_to_tflite(model)
+    assert (conversion.path, conversion.data) == (None, fake.data)
+    assert conversion.check is not None
+    assert conversion.check.ok
+
+
+def test_options_arrive(fake: FakePipeline, source: Path) -> None:
+    onnxtfl.onnx_to_tflite(
+        source, check=False, input_shapes={"x": (4, 3)}, io_layout="channels-last", float64="error", min_runtime="2.16"
+    )
+    options = fake.options
+    assert options is not None
+    assert (options.input_shapes, options.io_layout) == ({"x": (4, 3)}, "channels-last")
+    assert (options.float64, options.min_runtime) == ("error", "2.16")
+
+
+def test_the_way_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = install(monkeypatch, onnx_scale().SerializeToString())
+    source = saved(tflite_scale(), tmp_path / "m.tflite")
+    conversion = onnxtfl.tflite_to_onnx(source, tmp_path / "m.onnx", opset=17, check="require")
+    assert (tmp_path / "m.onnx").read_bytes() == fake.data
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert fake.options is not None
+    assert fake.options.opset == 17
+    with pytest.raises(UsageError, match="opset 12"):
+        onnxtfl.tflite_to_onnx(source, opset=12)
+
+
+def test_a_failed_check_writes_nothing(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    fake.data = tflite_scale(3.0)
+    target = tmp_path / "out" / "m.tflite"
+    target.write_bytes(b"what was there before")
+    with pytest.raises(CheckFailedError) as error:
+        onnxtfl.onnx_to_tflite(source, target)
+    assert target.read_bytes() == b"what was there before"
+    assert files(tmp_path) == ["m.tflite"]
+    assert error.value.exit_code == 3
+    assert error.value.conversion.path is None
+    assert error.value.conversion.check.status == "failed"
+    with pytest.raises(CheckFailedError):
+        onnxtfl.onnx_to_tflite(source)
+
+
+def test_keep_failed(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    fake.data = tflite_scale(3.0)
+    with pytest.raises(CheckFailedError) as error:
+        onnxtfl.onnx_to_tflite(source, tmp_path / "out" / "m.tflite", keep_failed=True)
+    assert files(tmp_path) == ["m.tflite"]
+    assert error.value.conversion.path == tmp_path / "out" / "m.tflite"
+    assert onnxtfl.onnx_to_tflite(source, check=False).data == fake.data
+
+
+def test_what_cannot_be_checked_goes_through_unless_required(fake: FakePipeline, tmp_path: Path) -> None:
+    newer = onnx_scale()
+    newer.opset_import[0].version = 1000
+    conversion = onnxtfl.onnx_to_tflite(newer, tmp_path / "m.tflite")
+    assert conversion.check is not None
+    assert conversion.check.status == "not checked"
+    assert (tmp_path / "m.tflite").exists()
+    with pytest.raises(CheckFailedError, match="not checked"):
+        onnxtfl.onnx_to_tflite(newer, tmp_path / "n.tflite", check="require")
+    assert not (tmp_path / "n.tflite").exists()
+
+
+def raising(error: BaseException):
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes"),
+    [
+        (UnsupportedError("no"), UnsupportedError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (MemoryError(), MemoryError),
+        (RecursionError(), RecursionError),
+        (OSError(28, "No space left on device"), OutputError),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_nothing_stays_after_an_error(
+    fake: FakePipeline, source: Path, tmp_path: Path, error: BaseException, becomes: type[BaseException]
+) -> None:
+    fake.fail = raising(error)
+    with pytest.raises(becomes):
+        onnxtfl.onnx_to_tflite(source, tmp_path / "out" / "m.tflite")
+    assert files(tmp_path) == []
+
+
+def test_nothing_stays_after_an_interrupted_check(
+    fake: FakePipeline, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxtfl.checking.check_models", lambda *args: raising(KeyboardInterrupt())())
+    with pytest.raises(KeyboardInterrupt):
+        onnxtfl.onnx_to_tflite(source, tmp_path / "out" / "m.tflite")
+    assert files(tmp_path) == []
+
+
+def test_a_sidecar_is_moved_too(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    fake.sidecar = b"weights"
+    onnxtfl.onnx_to_tflite(source, tmp_path / "out" / "m.tflite", check=False)
+    assert files(tmp_path) == ["m.tflite", "m.tflite.data"]
+    with pytest.raises(OutputError, match="too large for one file"):
+        onnxtfl.onnx_to_tflite(source, check=False)
+
+
+def test_places_that_cannot_be_written(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out" / "folder").mkdir()
+    for target in (tmp_path / "none" / "m.tflite", tmp_path / "out" / "folder", source / "m.tflite"):
+        with pytest.raises(OutputError) as error:
+            onnxtfl.onnx_to_tflite(source, target)
+        assert "\n" not in str(error.value)
+        assert error.value.exit_code == 1
+    assert files(tmp_path) == ["folder"]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").chmod(0o500)
+    with pytest.raises(OutputError, match="Permission denied"):
+        onnxtfl.onnx_to_tflite(source, tmp_path / "out" / "m.tflite")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices and links of POSIX")
+def test_devices_and_links(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    onnxtfl.onnx_to_tflite(source, os.devnull, check=False)
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    (tmp_path / "real.tflite").write_bytes(b"old")
+    (tmp_path / "out" / "link.tflite").symlink_to(tmp_path / "real.tflite")
+    onnxtfl.onnx_to_tflite(source, tmp_path / "out" / "link.tflite", check=False)
+    assert (tmp_path / "out" / "link.tflite").is_symlink()
+    assert (tmp_path / "real.tflite").read_bytes() == fake.data
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_the_result_has_the_usual_permissions(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out" / "m.tflite"
+    onnxtfl.onnx_to_tflite(source, target, check=False)
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_the_source_is_not_written_over(fake: FakePipeline, source: Path) -> None:
+    before = source.read_bytes()
+    with pytest.raises(UsageError, match="the source itself"):
+        onnxtfl.onnx_to_tflite(source, source)
+    assert source.read_bytes() == before
+
+
+def test_the_wrong_format(fake: FakePipeline, tmp_path: Path) -> None:
+    tflite = saved(tflite_scale(), tmp_path / "m.tflite")
+    disguised = saved(tflite_scale(), tmp_path / "m.onnx")
+    for model in (tflite, disguised, tflite.read_bytes()):
+        with pytest.raises(InvalidModelError, match="is a TFLite file, not an ONNX one; tfl2onnx converts it"):
+            onnxtfl.onnx_to_tflite(model)
+    for model in (saved(onnx_scale(), tmp_path / "o.onnx"), onnx_scale().SerializeToString()):
+        with pytest.raises(InvalidModelError, match="is no TFLite file"):
+            onnxtfl.tflite_to_onnx(model)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"check": "maybe"},
+        {"io_layout": "NHWC"},
+        {"float64": "keep"},
+        {"min_runtime": "new"},
+        {"input_shapes": {"x": (-5, 3)}},
+        {"input_shapes": {"x": (2**40,)}},
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense(fake: FakePipeline, source: Path, options: dict[str, object]) -> None:
+    with pytest.raises(UsageError) as error:
+        onnxtfl.onnx_to_tflite(source, **options)
+    assert error.value.exit_code == 2
+
+
+def test_check_of_models_in_memory() -> None:
+    assert onnxtfl.check(onnx_scale(), tflite_scale()).ok
+    report = onnxtfl.check(onnx_scale(), tflite_scale(), inputs={"x": np.ones((2, 3), np.float32)}, seed=5, rtol=1e-6)
+    assert (report.ok, report.inputs[0].values, report.seed, report.rtol) == (True, "given", 5, 1e-6)
+    assert not onnxtfl.check(onnx_scale(), tflite_scale(2.5)).ok
+    with pytest.raises(InvalidModelError):
+        onnxtfl.check(b"junk", tflite_scale())
+
+
+def test_a_cut_is_checked_against_the_same_part(fake: FakePipeline, source: Path) -> None:
+    fake.data = tflite_scale(names=("x", "y"))
+    conversion = onnxtfl.onnx_to_tflite(source, outputs=["y"], check="require")
+    assert conversion.check is not None
+    assert conversion.check.ok
+
+
+def test_errors_are_one_line() -> None:
+    error = UnsupportedError(
+        "no kernel takes\n this", node="conv", op="Conv", version=11, type_="f32[1,?]", hint="fix the shape"
+    )
+    assert str(error) == "no kernel takes this [node 'conv' Conv-11, type f32[1,?]]; fix the shape"
+    assert isinstance(error, OnnxtflError)
+    assert str(OnnxtflError("x" * 5000)).endswith("...")
+    assert str(OnnxtflError("plain")) == "plain"
+
+
+def test_peak_memory() -> None:
+    assert (api.peak_memory() or 1) > 0

@@ -1,0 +1,287 @@
+"""The commands: exit codes, one-line errors, tables, and how fast help is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from onnxtfl.cli import commands, progress, running
+from onnxtfl.errors import UnsupportedError
+from tests.unit.fake_pipeline import FakePipeline, install
+from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
+    return install(monkeypatch, tflite_scale())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return saved(onnx_scale(), tmp_path / "m.onnx")
+
+
+def call(command: click.Command, *words: object) -> int:
+    """The exit code of a command."""
+    return running.exit_code(command, running.spread_lists([str(word) for word in words]))
+
+
+def onnx2tfl(*words: object) -> int:
+    return call(commands._onnx2tfl, *words)
+
+
+def onnxtfl(*words: object) -> int:
+    return call(commands._onnxtfl, *words)
+
+
+def one_error(capsys: pytest.CaptureFixture[str]) -> str:
+    """What stands on stderr: one line that begins with "error: "."""
+    told = capsys.readouterr().err
+    assert told.startswith("error: ")
+    assert told.count("\n") == 1
+    assert "Traceback" not in told
+    return told
+
+
+def test_convert(fake: FakePipeline, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert onnx2tfl(source) == 0
+    assert source.with_suffix(".tflite").read_bytes() == fake.data
+    table = capsys.readouterr().out
+    for expected in ("x  float32 [2,3]", "y  float32 [2,3]", "1: 1 Mul", "1: 1 MUL", "peak memory", "passed"):
+        assert expected in table
+    assert "y  largest error 0 absolute, 0 relative" in table
+    assert not any(line.endswith(" ") for line in table.splitlines())
+
+
+def test_output_and_options(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    words = ["-o", tmp_path / "o.tflite", "--input-shape", "x:2,3", "--input-shape", "a:0:1", "--io-layout", "source"]
+    words += ["--inputs", "x", "w", "--outputs", "y", "--float64", "error", "--min-runtime", "2.16", "--no-check"]
+    assert onnx2tfl(source, *words) == 0
+    assert (tmp_path / "o.tflite").exists()
+    options = fake.options
+    assert options is not None
+    assert options.input_shapes == {"x": (2, 3), "a:0": (1,)}
+    assert (options.inputs, options.outputs, options.float64) == (["x", "w"], ["y"], "error")
+    assert options.min_runtime == "2.16"
+
+
+def test_tfl2onnx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = install(monkeypatch, onnx_scale().SerializeToString())
+    source = saved(tflite_scale(), tmp_path / "m.tflite")
+    assert call(commands._tfl2onnx, source, "--opset", "17", "--check") == 0
+    assert (tmp_path / "m.onnx").exists()
+    assert fake.options is not None
+    assert fake.options.opset == 17
+    assert call(commands._tfl2onnx, source, "--opset", "12") == 2
+
+
+def test_the_check_fails(fake: FakePipeline, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.data = tflite_scale(3.0)
+    assert onnx2tfl(source) == 3
+    assert not source.with_suffix(".tflite").exists()
+    captured = capsys.readouterr()
+    assert "nothing written" in captured.out
+    assert "6 of 6 elements differ" in captured.out
+    assert captured.err.startswith("error: the check of the converted model failed: output 'y'")
+    assert onnx2tfl(source, "--keep-failed") == 3
+    assert source.with_suffix(".tflite").exists()
+    assert "is kept in" in capsys.readouterr().err
+    assert onnx2tfl(source, "--no-check") == 0
+
+
+def test_not_checked(fake: FakePipeline, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newer = onnx_scale()
+    newer.opset_import[0].version = 1000
+    source = saved(newer, tmp_path / "m.onnx")
+    assert onnx2tfl(source) == 0
+    assert "not checked: the first model does not run: onnxruntime" in capsys.readouterr().out
+    assert onnx2tfl(source, "--check", "-o", tmp_path / "n.tflite") == 3
+    assert not (tmp_path / "n.tflite").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["m.onnx", "more"],
+        ["m.onnx", "--nothing"],
+        ["m.onnx", "--io-layout", "NHWC"],
+        ["m.onnx", "--input-shape", "1,3"],
+        ["m.onnx", "--input-shape", "x:1,-3"],
+        ["m.onnx", "--rtol", "-1"],
+        ["m.onnx", "--seed", "one"],
+        ["m.onnx", "--inputs"],
+        ["m.onnx", "--min-runtime", "new"],
+    ],
+    ids=" ".join,
+)
+def test_usage(fake: FakePipeline, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert onnx2tfl(*words) == 2
+    one_error(capsys)
+
+
+def test_bad_files(fake: FakePipeline, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert onnx2tfl(tmp_path / "none.onnx") == 1
+    assert "none.onnx" in one_error(capsys)
+    assert onnx2tfl(saved(b"", tmp_path / "m.onnx")) == 1
+    assert "is empty" in one_error(capsys)
+    assert onnx2tfl(saved(tflite_scale(), tmp_path / "m.onnx")) == 1
+    assert "is a TFLite file" in one_error(capsys)
+    assert onnx2tfl(tmp_path) == 1
+    one_error(capsys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "telling"),
+    [
+        (UnsupportedError("no way\nat all"), 1, "no way at all"),
+        (MemoryError(), 1, "out of memory"),
+        (RecursionError(), 1, "nested too deeply"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (AssertionError("two\nlines"), 1, "internal error: AssertionError: two lines"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_errors_are_one_line(
+    fake: FakePipeline, source: Path, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, telling: str
+) -> None:
+    def fail() -> None:
+        raise error
+
+    fake.fail = fail
+    assert onnx2tfl(source) == code
+    assert telling in one_error(capsys)
+    assert not source.with_suffix(".tflite").exists()
+
+
+def test_verbose_shows_where_an_internal_error_is(
+    fake: FakePipeline, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise AssertionError
+
+    fake.fail = fail
+    assert onnx2tfl(source, "-v") == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_check_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = saved(onnx_scale(), tmp_path / "a.onnx"), saved(tflite_scale(), tmp_path / "b.tflite")
+    wrong = saved(tflite_scale(2.1), tmp_path / "c.tflite")
+    assert onnxtfl("check", a, b) == 0
+    assert "passed" in capsys.readouterr().out
+    assert onnxtfl("check", a, b, "-v", "--seed", "3") == 0
+    assert "x  float32 [2,3]: normal" in capsys.readouterr().out
+    assert onnxtfl("check", a, wrong) == 3
+    assert "c.tflite failed: output 'y'" in one_error(capsys)
+    assert onnxtfl("check", a, wrong, "--rtol", "0.2") == 0
+    assert onnxtfl("check", a, tmp_path / "none.tflite") == 1
+    assert onnxtfl("check", a) == 2
+
+
+def test_what_cannot_be_checked_is_not_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newer = onnx_scale()
+    newer.opset_import[0].version = 1000
+    assert onnxtfl("check", saved(newer, tmp_path / "a.onnx"), saved(tflite_scale(), tmp_path / "b.tflite")) == 3
+    assert "not checked" in one_error(capsys)
+
+
+def test_lists_of_names() -> None:
+    spread = running.spread_lists
+    assert spread(["m", "--inputs", "a", "b", "-o", "c"]) == ["m", "--inputs", "a", "--inputs", "b", "-o", "c"]
+    assert spread(["--inputs", "a", "--", "m"]) == ["--inputs", "a", "--", "m"]
+    assert spread(["--inputs", "a", "--outputs", "b", "c"]) == ["--inputs", "a", "--outputs", "b", "--outputs", "c"]
+    assert spread(["m", "--inputs"]) == ["m", "--inputs"]
+
+
+@pytest.mark.parametrize(
+    ("model", "suffix", "expected"),
+    [("a/m.onnx", ".tflite", "a/m.tflite"), ("m.v1", ".tflite", "m.v1.tflite"), ("m.TFLITE", ".onnx", "m.onnx")],
+)
+def test_the_default_output(model: str, suffix: str, expected: str) -> None:
+    assert Path(commands._beside(model, suffix)) == Path(expected)
+
+
+def test_progress_shows_after_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(progress._Shown, "start", lambda self: started.append(self._text))
+    monkeypatch.setattr(progress, "PATIENCE", 0.2)
+    with progress.progress() as step:
+        step("read")
+    assert not started
+    with progress.progress() as step:
+        step("layout")
+        time.sleep(0.4)
+    assert started == ["layout"]
+
+
+def test_progress_survives_being_shown() -> None:
+    shown = progress._Shown()
+    shown.start()
+    shown.step("read")
+    shown.stop()
+    shown.start()
+    assert shown._status is not None
+
+
+def run_module(*words: str, code: str = "") -> subprocess.CompletedProcess[str]:
+    program = f"{code}\nimport sys\nsys.argv[0] = 'onnx2tfl'\nfrom onnxtfl.cli import onnx2tfl\nonnx2tfl()"
+    return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+
+
+def test_help_is_light() -> None:
+    listing = "import atexit, sys\natexit.register(lambda: print('MODULES', sorted(sys.modules)))"
+    done = run_module("--help", code=listing)
+    assert done.returncode == 0
+    text, _, modules = done.stdout.partition("MODULES")
+    for option in ("--io-layout", "--input-shape", "--keep-failed", "--min-runtime", "--inputs NAME...", "Exit codes"):
+        assert option in text
+    loaded = {name.strip(" '[]\n").partition(".")[0] for name in modules.split(",")}
+    assert not loaded & {"numpy", "onnx", "rich", "onnxruntime", "ai_edge_litert", "highspy", "tflite"}
+    assert run_module("--version").returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_killed_conversion_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    source = saved(onnx_scale(), tmp_path / "m.onnx")
+    code = (
+        "import sys, time\nimport onnxtfl.pipeline as p\n"
+        "def slow(model, out, options):\n    out.write(b'half')\n    out.flush()\n"
+        "    print('now', flush=True)\n    time.sleep(60)\n"
+        "p.onnx_to_tflite = slow\nfrom onnxtfl.cli import onnx2tfl\nonnx2tfl()"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code, str(source)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"now\n"
+    assert len(list(tmp_path.iterdir())) == 2
+    child.send_signal(number)
+    assert child.wait(20) == 130
+    assert child.stderr is not None
+    assert child.stderr.read() == b"error: interrupted\n"
+    child.stdout.close()
+    child.stderr.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_a_pipe_that_closes_early(tmp_path: Path) -> None:
+    for name, model in (("a.onnx", onnx_scale()), ("b.tflite", tflite_scale())):
+        saved(model, tmp_path / name)
+    code = "from onnxtfl.cli import main\nmain()"
+    words = ["check", str(tmp_path / "a.onnx"), str(tmp_path / "b.tflite")]
+    child = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.close()
+    assert child.stderr is not None
+    assert b"Traceback" not in child.stderr.read()
+    child.stderr.close()
+    child.wait(20)
