@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from onnxtfl.errors import CheckFailedError, InvalidModelError, OutputError, UsageError
 from onnxtfl.output import Output
@@ -350,20 +350,18 @@ def inspect(model: PathLike | bytes, stage: str = "file") -> str:
 
     Raises `InvalidModelError`, `UnsupportedError`, and `UsageError` for a stage that does not exist.
     """
-    from onnxtfl import pipeline
+    from onnxtfl.ir.text_print import print_graph
+    from onnxtfl.pipeline import Options
+    from onnxtfl.pipeline import inspect as graph_after
 
-    return str(_offered(pipeline, "inspect")(model, stage))
+    return print_graph(graph_after(model, stage, Options()))
 
 
 def coverage() -> str:
     """Return which operators convert, one line for each version of each ONNX operator and each TFLite one."""
     from onnxtfl import pipeline
 
-    return str(_offered(pipeline, "coverage")())
-
-
-def _offered(module: object, name: str) -> Callable[..., object]:
-    function = getattr(module, name, None)
-    if function is None:
-        raise UsageError(f"{name} is not there yet")
-    return cast("Callable[..., object]", function)
+    told: Callable[[], str] | None = getattr(pipeline, "coverage", None)
+    if told is None:
+        raise UsageError("the coverage table is not there yet")
+    return told()

@@ -23,7 +23,7 @@ _KNOWS = {
     "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
     "checking": {"ir", "runtimes", "pipeline"},
     "output": set(),
-    "api": {"pipeline", "checking", "runtimes", "output"},
+    "api": {"ir", "pipeline", "checking", "runtimes", "output"},
     "cli": {_API},
     _API: {"api", "checking"},
 }

@@ -122,7 +122,7 @@ def _inspect(model: str, stage: str, verbose: bool) -> int:
     """Print the graph of MODEL in the text form."""
     from onnxtfl import inspect
 
-    click.echo(inspect(model, stage))
+    click.echo(inspect(model, stage), nl=False)
     return 0
 
 
