@@ -117,7 +117,7 @@ def _check_operands(node: Node) -> None:
             raise TypeError(f"operand {operand.name} cannot be {value.type.dtype.value}")
 
 
-def propagate(node: Node, types: Sequence[Type]) -> list[Array | None]:
+def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
     """What is known of the results' contents (small integer tensors; bools come out of comparisons as unknown)."""
     nothing: list[Array | None] = [None] * len(types)
     follow = getattr(node.op, "follow", None)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir import ops as _families  # noqa: F401 - registers the ops
-from onnxtfl.ir.builder import infer
+from onnxtfl.ir.builder import infer, propagate
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import Dim, parse_dim
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
@@ -138,8 +138,10 @@ class _Parser:
             return
         node = self._node(values)
         types = self._types(node, len(names))
-        for name, type_ in zip(names, types, strict=True):
+        known = propagate(node, types)
+        for name, type_, contents in zip(names, types, known, strict=True):
             values[name] = node.add_result(type_, _own(name))
+            values[name].known = contents
         graph.insert(node)
 
     def _node(self, values: dict[str, Value]) -> Node:

@@ -1,0 +1,116 @@
+"""Canonical forms: what does nothing goes, what says the same is said one way."""
+
+import pytest
+
+from onnxtfl.passes.simplify import simplify
+from tests.passes.helpers import op_counts, transformed
+
+NOTHING = {
+    "transposes that undo each other": "%a = Transpose(%x) {permutation = [1, 2, 0]}\n %y = Transpose(%a) {permutation = [2, 0, 1]}",
+    "reshape to the same shape": "%s = constant tensor<3xint64> [2, 3, 4]\n %y = Reshape(%x, %s)",
+    "reshape there and back": (
+        "%s = constant tensor<2xint64> [6, 4]\n %t = constant tensor<3xint64> [2, 3, 4]\n"
+        " %a = Reshape(%x, %s)\n %y = Reshape(%a, %t)"
+    ),
+    "convert to the same type": "%y = Convert(%x) {dtype = !float32}",
+    "convert to a wider type and back": "%a = Convert(%x) {dtype = !float64}\n %y = Convert(%a) {dtype = !float32}",
+    "broadcast to the same shape": "%s = constant tensor<3xint64> [2, 3, 4]\n %y = BroadcastTo(%x, %s)",
+    "plus zero": "%z = constant tensor<float32> [0.0]\n %y = Add(%z, %x)",
+    "times one": "%z = constant tensor<1xfloat32> [1.0]\n %y = Mul(%x, %z)",
+    "slice of everything": (
+        "%s = constant tensor<3xint64> [0, 0, 0]\n %e = constant tensor<3xint64> [2, 3, 4]\n"
+        " %t = constant tensor<3xint64> [1, 1, 1]\n %y = Slice(%x, %s, %e, %t)"
+    ),
+    "concatenation of one": "%y = Concatenate(%x) {axis = 1}",
+    "pad by nothing": "%p = constant tensor<3x2xint64> [0, 0, 0, 0, 0, 0]\n %y = Pad(%x, %p)",
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_nothing_is_left_of(name: str) -> None:
+    graph = transformed(f"graph main(%x: tensor<2x3x4xfloat32>) -> (%y) {{\n {NOTHING[name]}\n}}", simplify)
+    assert op_counts(graph) == {}
+
+
+def test_ends_keep_a_conversion_that_loses() -> None:
+    text = """graph main(%x: tensor<3xfloat32>) -> (%y) {
+      %a = Convert(%x) {dtype = !int32}
+      %y = Convert(%a) {dtype = !float32}
+    }"""
+    assert op_counts(transformed(text, simplify)) == {"Convert": 2}
+
+
+def test_a_zero_that_broadcasts_is_not_dropped() -> None:
+    text = """graph main(%x: tensor<1x3xfloat32>) -> (%y) {
+      %z = constant tensor<2x1xfloat32> [0.0, 0.0]
+      %y = Add(%x, %z)
+    }"""
+    graph = transformed(text, simplify)
+    assert graph.outputs[0].shape == (2, 3)
+
+
+def test_moving_unit_axes_is_a_reshape() -> None:
+    text = """graph main(%x: tensor<[n]x1x5xfloat32>) -> (%y) {
+      %y = Transpose(%x) {permutation = [0, 2, 1]}
+    }"""
+    assert op_counts(transformed(text, simplify)) == {"Reshape": 1}
+
+
+def test_broadcasts_into_arithmetic_go() -> None:
+    text = """graph main(%x: tensor<1x3xfloat32>, %z: tensor<2x3xfloat32>) -> (%y) {
+      %s = constant tensor<2xint64> [2, 3]
+      %a = BroadcastTo(%x, %s)
+      %y = Add(%a, %z)
+    }"""
+    assert op_counts(transformed(text, simplify)) == {"Add": 1}
+
+
+def test_shape_arithmetic_folds() -> None:
+    text = """graph main(%x: tensor<[n]x3x4xfloat32>) -> (%y) {
+      %s = Shape(%x)
+      %z = constant tensor<int64> [0]
+      %n = Gather(%s, %z) {axis = 0}
+      %one = constant tensor<1xint64> [1]
+      %n1 = Reshape(%n, %one)
+      %m = constant tensor<1xint64> [-1]
+      %t = Concatenate(%n1, %m) {axis = 0}
+      %y = Reshape(%x, %t)
+    }"""
+    graph = transformed(text, simplify)
+    assert op_counts(graph)["Reshape"] >= 1
+    assert str(graph.outputs[0].type) == "tensor<[n]x12xfloat32>"
+
+
+def test_constants_fold_but_do_not_blow_up() -> None:
+    text = """graph main(%x: tensor<1xfloat32>) -> (%y, %z) {
+      %a = constant tensor<2xfloat32> [1.0, 2.0]
+      %b = Add(%a, %a)
+      %y = Mul(%b, %x)
+      %c = constant tensor<1xfloat32> [3.0]
+      %s = constant tensor<1xint64> [100000]
+      %d = BroadcastTo(%c, %s)
+      %z = Mul(%d, %x)
+    }"""
+    graph = transformed(text, simplify)
+    assert op_counts(graph)["Add"] == 0
+    assert op_counts(graph)["BroadcastTo"] == 1
+
+
+def test_equal_nodes_become_one() -> None:
+    text = """graph main(%x: tensor<3xfloat32>) -> (%y) {
+      %a = Exp(%x)
+      %b = Exp(%x)
+      %y = Mul(%a, %b)
+    }"""
+    assert op_counts(transformed(text, simplify)) == {"Exp": 1, "Mul": 1}
+
+
+def test_random_numbers_are_drawn_twice() -> None:
+    from onnxtfl.ir.text_parse import parse_graph
+
+    graph = parse_graph("""graph main(%x: tensor<3xfloat32>) -> (%y, %z) {
+      %y = onnx.RandomNormalLike@1(%x) : tensor<3xfloat32>
+      %z = onnx.RandomNormalLike@1(%x) : tensor<3xfloat32>
+    }""")
+    simplify(graph)
+    assert sum(op_counts(graph).values()) == 2
