@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from onnxtfl.checking.part_tflite import write_tflite_part
 from onnxtfl.runtimes.describe import load_onnx, sniff
 
 LARGEST_PROTO = 2**31 - 2**20
@@ -24,18 +25,25 @@ def prepare_source(
     """Return a model file that takes and gives what the converted one does: ``source`` itself where nothing changed.
 
     ``inputs``, ``outputs``: names of the tensors at which it was cut, None for all. ``shapes``: sizes by input name.
-    A changed model lies in a temporary directory for as long as ``stack`` is open. A .tflite is never changed.
+    A changed model lies in a temporary directory for as long as ``stack`` is open.
     """
-    if sniff(source) != "onnx" or (inputs is None and outputs is None and not shapes):
+    if inputs is None and outputs is None and not shapes:
         return source
+    if sniff(source) == "tflite":
+        target = _temporary(stack) / "part.tflite"
+        write_tflite_part(source, target, inputs, outputs, shapes)
+        return target
     model = load_onnx(source)
     if inputs is None and outputs is None and not _conflict(model.graph, shapes):
         return source
     _cut(model, inputs, outputs or [value.name for value in model.graph.output])
     _reshape(model.graph, shapes)
     _load_external(model, source.parent)
-    directory = tempfile.TemporaryDirectory(prefix="onnxtfl-", ignore_cleanup_errors=True)
-    return save_onnx(model, Path(stack.enter_context(directory)) / "part.onnx")
+    return save_onnx(model, _temporary(stack) / "part.onnx")
+
+
+def _temporary(stack: ExitStack) -> Path:
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onnxtfl-", ignore_cleanup_errors=True)))
 
 
 def save_onnx(model: Any, path: Path) -> Path:
