@@ -1,8 +1,8 @@
 """Convolutions.
 
 ==============  =============================================================================================
-ONNX            Conv 1 11 22, ConvInteger 10, ConvTranspose 1 11 22, com.microsoft FusedConv
-TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D, TRANSPOSE_CONV, CONV_3D_TRANSPOSE
+ONNX            Conv 1 11 22, ConvInteger 10, com.microsoft FusedConv
+TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D
 ==============  =============================================================================================
 
 Lowering rules ask for windows by spatial axis, never by position in memory: the layout pass renumbers the axes as
@@ -10,9 +10,6 @@ Lowering rules ask for windows by spatial axis, never by position in memory: the
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,12 +19,13 @@ from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import conv_window, is_depthwise, spatial_sizes
+from onnxtfl.ir.ops.convolution import is_depthwise
 from onnxtfl.ir.ops.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.activations import activated
+from onnxtfl.rewriting.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.reshapes import reshaped, with_unit_axis
+from onnxtfl.rewriting.reshapes import reshaped
 from onnxtfl.rewriting.windows import (
     onnx_attributes,
     onnx_window,
@@ -39,49 +37,6 @@ from onnxtfl.rewriting.windows import (
 )
 
 
-def window_attributes(window: Window) -> dict[str, Any]:
-    """The window in the attributes of the neutral Conv."""
-    return {
-        "window_strides": window.strides,
-        "padding": window.padding,
-        "rhs_dilation": window.dilations,
-        "auto_pad": window.auto_pad,
-    }
-
-
-def first(rank: int) -> dict[str, Any]:
-    """The dimension numbers of channels-first tensors over `rank` spatial axes."""
-    spatial = tuple(range(2, rank + 2))
-    return {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
-
-
-def last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]) -> dict[str, Any]:
-    """The dimension numbers of channels-last tensors over `rank` spatial axes."""
-    spatial = tuple(range(1, rank + 1))
-    sides = {
-        f"{s}_{k}": v
-        for s in ("input", "output")
-        for k, v in (("feature_dimension", rank + 1), ("spatial_dimensions", spatial))
-    }
-    return {
-        **sides,
-        "kernel_input_feature_dimension": kernel_input,
-        "kernel_output_feature_dimension": kernel_output,
-        "kernel_spatial_dimensions": tuple(kernel_spatial),
-    }
-
-
-def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
-    """The spatial sizes of an ONNX kernel, from its type or the attribute kernel_shape."""
-    given = tuple(node.attr("kernel_shape", ()))
-    shape = kernel.tensor_type.shape
-    sizes = given or (shape[2:] if shape is not None else ())
-    known = tuple(k for k in sizes if isinstance(k, int))
-    if not known or len(known) != len(sizes):
-        raise UnsupportedError("the size of the kernel is not known", hint="freeze the kernel, or give --input-shape")
-    return known
-
-
 @lift_onnx("Conv", since=(1, 11, 22))
 def _conv(b: Builder, node: Node) -> Value:
     return convolved(b, node, node.operand(0), node.operand(1), node.optional(2))
@@ -90,18 +45,11 @@ def _conv(b: Builder, node: Node) -> Value:
 def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
     """A Conv with the window that the ONNX node's attributes say."""
     sizes = kernel_sizes(node, kernel)
-    _fix_kernel(kernel, sizes)
+    fix_kernel(kernel, sizes)
     known = x.tensor_type.shape
     window = onnx_window(node, sizes, [fresh() for _ in sizes] if known is None else known[2:])
     attributes = {**first(len(sizes)), **window_attributes(window), "feature_group_count": node.attr("group", 1)}
     return b(ops.Conv, x, kernel, bias, **attributes)
-
-
-def _fix_kernel(kernel: Value, sizes: Sequence[int]) -> None:
-    """Write down what kernel_shape tells of a kernel whose type does not."""
-    shape = kernel.tensor_type.shape
-    if shape is not None and not all(isinstance(d, int) for d in shape[2:]):
-        kernel.type = kernel.tensor_type.with_shape((*shape[:2], *sizes))
 
 
 @lift_onnx("FusedConv", since=(1,), domain="com.microsoft")
@@ -137,73 +85,18 @@ def _conv_integer(b: Builder, node: Node) -> Value:
     return convolved(b, node, x, kernel, None)
 
 
-@lift_onnx("ConvTranspose", since=(1, 11, 22))
-def _conv_transpose(b: Builder, node: Node) -> Value:
-    x, kernel = node.operand(0), node.operand(1)
-    sizes = kernel_sizes(node, kernel)
-    _fix_kernel(kernel, sizes)
-    rank = len(sizes)
-    strides = tuple(node.attr("strides", ())) or (1,) * rank
-    dilations = tuple(node.attr("dilations", ())) or (1,) * rank
-    grow = tuple(node.attr("output_padding", ())) or (0,) * rank
-    window = Window(sizes, strides, dilations, (0,) * (2 * rank))
-    attributes = {
-        **first(rank),
-        "window_strides": strides,
-        "rhs_dilation": dilations,
-        "output_padding": grow,
-        "padding": _cropping(node, window, grow, x),
-        "feature_group_count": node.attr("group", 1),
-    }
-    return b(ops.ConvTranspose, x, kernel, node.optional(2), **attributes)
-
-
-def _cropping(node: Node, window: Window, grow: Sequence[int], x: Value) -> tuple[int, ...]:
-    """The padding of an ONNX ConvTranspose: given, or what output_shape or auto_pad leave.
-
-    Source: ONNX ConvTranspose-11: total = stride * (size - 1) + output_padding + span - output_shape; of an odd total
-    SAME_UPPER cuts more behind, everything else more in front. ONNX Runtime reads version 1, whose text says the
-    opposite, in the same way, and grows the end where the total is negative.
-    """
-    rank, auto_pad = window.rank, node.attr("auto_pad", "NOTSET") or "NOTSET"
-    wanted = tuple(node.attr("output_shape", ()))[-rank:]
-    if not wanted and auto_pad in ("NOTSET", "VALID"):
-        given = tuple(node.attr("pads", ()))
-        return given if given and auto_pad == "NOTSET" else (0,) * (2 * rank)
-    totals = []
-    for i in range(rank):
-        size = x.shape[2 + i]
-        if wanted and not isinstance(size, int):
-            raise UnsupportedError("output_shape with sizes that are not known", hint="give --input-shape")
-        full = window.strides[i] * (size - 1) + grow[i] + window.span[i]
-        total = full - (wanted[i] if wanted else size * window.strides[i])
-        if not isinstance(total, int):
-            raise UnsupportedError("the padding hangs on sizes that are not known", hint="give --input-shape")
-        totals.append(total)
-    small, big = [max(t, 0) // 2 for t in totals], [max(t, 0) - max(t, 0) // 2 for t in totals]
-    before = small if auto_pad == "SAME_UPPER" else big
-    return (*before, *(t - f for t, f in zip(totals, before, strict=True)))
-
-
-def sized_window(node: Node) -> tuple[Window, tuple[Any, ...]]:
-    """The window of a neutral Conv and the spatial sizes of its input."""
-    attributes = attributes_of(node)
-    return conv_window(attributes, node.operand(1).shape), spatial_sizes(attributes, "input", node.operand(0).shape)
-
-
 def bias_operand(node: Node) -> Operand:
     """The bias; older delegates want one always, so zeros stand in for an absent one of plain float32."""
     bias = node.optional(2)
     features = node.operand(1).shape[node.attr("kernel_output_feature_dimension")]
-    if isinstance(node.op, type) and issubclass(node.op, ops.ConvTranspose):
-        features = features * node.attr("feature_group_count")
     plain = node.operand(0).dtype is DType.FLOAT32 and node.operand(0).tensor_type.quantization is None
     return np.zeros(features, np.float32) if bias is None and plain and isinstance(features, int) else bias
 
 
 @lower_tfl(ops.Conv)
 def _conv_2d(node: Node) -> Form | None:
-    if len(node.attr("input_spatial_dimensions")) != 2 or node.operand(0).tensor_type.shape is None:
+    """Groups are seen by the kernel from the number of channels of input and filter."""
+    if len(node.attr("input_spatial_dimensions")) not in (2, 3) or node.operand(0).tensor_type.shape is None:
         return None
     window, sizes = sized_window(node)
     padding = tfl_padding(window, sizes)
@@ -211,12 +104,14 @@ def _conv_2d(node: Node) -> Form | None:
         return None
     options = {"padding": padding, "fused_activation_function": "NONE", **tfl_strides(window), **tfl_dilations(window)}
     operands = (node.operand(0), node.operand(1), bias_operand(node))
+    if window.rank == 3:
+        return Form("CONV_3D", operands, options) if node.attr("feature_group_count") == 1 else None
     if is_depthwise(node):
         features = node.operand(1).shape[node.attr("kernel_output_feature_dimension")]
         return Form(
             "DEPTHWISE_CONV_2D", operands, {**options, "depth_multiplier": features // node.attr("feature_group_count")}
         )
-    return Form("CONV_2D", operands, options) if node.attr("feature_group_count") == 1 else None
+    return Form("CONV_2D", operands, options)
 
 
 @lift_tfl("CONV_2D", "DEPTHWISE_CONV_2D")
@@ -231,6 +126,17 @@ def _tfl_conv_2d(b: Builder, node: Node) -> Value:
     bias = node.optional(2)
     result = b(ops.Conv, x, kernel, bias, **numbers, **window_attributes(window), feature_group_count=groups)
     return activated(b, result, node)
+
+
+@lift_tfl("CONV_3D")
+def _tfl_conv_3d(b: Builder, node: Node) -> Value:
+    x, kernel = node.operand(0), node.operand(1)
+    attributes = window_attributes(tfl_window(node, kernel.shape[:3], x.shape[1:4]))
+    groups = x.shape[4] // kernel.shape[3]
+    numbers = last(3, 3, 4, (0, 1, 2))
+    return activated(
+        b, b(ops.Conv, x, kernel, node.optional(2), **numbers, **attributes, feature_group_count=groups), node
+    )
 
 
 @lower_onnx(ops.Conv)
@@ -249,43 +155,10 @@ def _conv_for_tfl(b: Builder, node: Node) -> Value | None:
         return None
     window, sizes = sized_window(node)
     if window.rank == 1:
-        return _as_2d(b, node)
+        return as_2d(b, node)
     if tfl_padding(window, sizes) is None and window.auto_pad == "NOTSET":
         return _pad_apart(b, node, window)
-    if node.attr("feature_group_count") > 1 and not is_depthwise(node):
-        return _groups_apart(b, node)
-    return None
-
-
-def _as_2d(b: Builder, node: Node) -> Value:
-    """::
-
-    %y = Conv(%x: [n, c, w], %k: [o, i, k])
-      ->
-    %y = Reshape(Conv(Reshape(%x) [n, c, 1, w], [o, i, 1, k])) [n, o, w']
-    """
-    attributes = attributes_of(node)
-    wide: dict[str, Any] = {}
-    for side in ("input", "kernel", "output"):
-        wide.update(_unit_axis_numbers(attributes, side))
-    for name in ("window_strides", "rhs_dilation"):
-        wide[name] = (1, *attributes[name])
-    low, high = attributes["padding"]
-    wide["padding"] = (0, low, 0, high)
-    if "output_padding" in attributes:
-        wide["output_padding"] = (0, *attributes["output_padding"])
-    x = with_unit_axis(b, node.operand(0), attributes["input_spatial_dimensions"][0])
-    kernel = with_unit_axis(b, node.operand(1), attributes["kernel_spatial_dimensions"][0])
-    result = b(node.op, x, kernel, node.optional(2), **{**attributes, **wide})
-    return reshaped(b, result, node.result.shape)
-
-
-def _unit_axis_numbers(attributes: dict[str, Any], side: str) -> dict[str, Any]:
-    """The dimension numbers of one side with a unit axis in front of the spatial one."""
-    (spatial,) = attributes[f"{side}_spatial_dimensions"]
-    names = [n for n in attributes if n.startswith(f"{side}_") and n.endswith("_dimension")]
-    moved = {n: attributes[n] + (attributes[n] > spatial) for n in names}
-    return {**moved, f"{side}_spatial_dimensions": (spatial, spatial + 1)}
+    return _groups_apart(b, node) if node.attr("feature_group_count") > 1 else None
 
 
 def _pad_apart(b: Builder, node: Node, window: Window) -> Value:

@@ -65,13 +65,13 @@ class DotGeneral(Op):
         lhs, rhs = operands[:2]
         assert lhs is not None and rhs is not None
         roles = DotRoles(attributes, lhs.ndim, rhs.ndim)
-        a = computing(lhs).transpose(*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contract)
-        b = computing(rhs).transpose(*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free)
+        a = computing(lhs).transpose((*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contract))
+        b = computing(rhs).transpose((*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free))
         count, depth = len(roles.lhs_batch), math.prod(lhs.shape[i] for i in roles.lhs_contract)
         rows, columns = [lhs.shape[i] for i in roles.lhs_free], [rhs.shape[j] for j in roles.rhs_free]
         a = a.reshape(*a.shape[:count], math.prod(rows), depth)
         product = np.matmul(a, b.reshape(*b.shape[:count], depth, math.prod(columns)))
-        result = product.reshape(*product.shape[:count], *rows, *columns)
+        result = product.reshape((*product.shape[:count], *rows, *columns))
         if attributes["output_permutation"]:
             result = result.transpose(attributes["output_permutation"])
         return np.asarray(result, lhs.dtype)

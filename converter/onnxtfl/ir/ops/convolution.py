@@ -14,7 +14,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.op import INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
 from onnxtfl.ir.ops.spatial import Window, computing, pad_spatial, renumbered, unless_identity
 from onnxtfl.ir.types import TensorType
 
@@ -41,7 +41,11 @@ _DEFAULTS: Attributes = {
 class _Convolution(Op, register=False):
     """What Conv and ConvTranspose share: dimension numbers, and how they are renumbered."""
 
-    operands = (Operand("input", NUMERIC), Operand("kernel", NUMERIC), Operand("bias", NUMERIC, optional=True))
+    operands: ClassVar[tuple[Operand, ...]] = (
+        Operand("input", NUMERIC),
+        Operand("kernel", NUMERIC),
+        Operand("bias", NUMERIC, optional=True),
+    )
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[TensorType]:
@@ -70,11 +74,11 @@ class _Convolution(Op, register=False):
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
         """Renumbers: input and result move together, the kernel by itself, the bias has one axis."""
         attributes = attributes_of(node)
-        if index == 2:
+        if index > 1:
             return None
         if index == 1:
             changed = _renumber(attributes, "kernel", permutation)
-            return Relabeled((None, unless_identity(permutation), None), (None,), changed)
+            return Relabeled((None, unless_identity(permutation), None, None), (None,), changed)
         order = [_roles(attributes, "input" if index == 0 else "output").index(p) for p in permutation]
         return _relabeled(attributes, order, None)
 
@@ -104,8 +108,8 @@ def _relabeled(attributes: Attributes, order: Sequence[int], kernel: Permutation
     changed = {**_renumber(attributes, "input", x), **_renumber(attributes, "output", y)}
     if kernel is not None:
         changed.update(_renumber(attributes, "kernel", kernel))
-    operands = (unless_identity(x), kernel and unless_identity(kernel), None)
-    return Relabeled(operands, (unless_identity(y),), changed)
+    operands = (unless_identity(x), kernel and unless_identity(kernel), None, None)
+    return Relabeled(operands, (unless_identity(y),), changed, {3: y})
 
 
 def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tuple[Any, ...]:
@@ -189,10 +193,12 @@ class ConvTranspose(_Convolution):
 
     The full result has size stride * (n - 1) + span; `padding` crops it, `output_padding` grows its end. The kernel's
     input feature axis meets the input's features; with groups, group g of it serves group g of the output.
+    `output_shape`, where present, is the result's shape as a vector, for kernels that want to be told it at run time.
     Source: ONNX ConvTranspose-11 (added: the spec says it as a Conv with lhs_dilation).
     """
 
     core = True
+    operands = (*_Convolution.operands, Operand("output_shape", INDICES, optional=True))
     defaults: ClassVar[Attributes] = {
         **_DEFAULTS,
         "kernel_input_feature_dimension": 0,

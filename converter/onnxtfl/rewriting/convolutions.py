@@ -1,0 +1,101 @@
+"""What the rules of Conv and ConvTranspose share: dimension numbers, the kernel's size, one spatial axis as two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
+from onnxtfl.ir.ops.spatial import Window
+from onnxtfl.rewriting.reshapes import reshaped, with_unit_axis
+
+
+def window_attributes(window: Window) -> dict[str, Any]:
+    """The window in the attributes of the neutral Conv."""
+    return {
+        "window_strides": window.strides,
+        "padding": window.padding,
+        "rhs_dilation": window.dilations,
+        "auto_pad": window.auto_pad,
+    }
+
+
+def first(rank: int) -> dict[str, Any]:
+    """The dimension numbers of channels-first tensors over `rank` spatial axes."""
+    spatial = tuple(range(2, rank + 2))
+    return {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
+
+
+def last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]) -> dict[str, Any]:
+    """The dimension numbers of channels-last tensors over `rank` spatial axes."""
+    spatial = tuple(range(1, rank + 1))
+    sides = {
+        f"{s}_{k}": v
+        for s in ("input", "output")
+        for k, v in (("feature_dimension", rank + 1), ("spatial_dimensions", spatial))
+    }
+    return {
+        **sides,
+        "kernel_input_feature_dimension": kernel_input,
+        "kernel_output_feature_dimension": kernel_output,
+        "kernel_spatial_dimensions": tuple(kernel_spatial),
+    }
+
+
+def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
+    """The spatial sizes of an ONNX kernel, from its type or the attribute kernel_shape."""
+    given = tuple(node.attr("kernel_shape", ()))
+    shape = kernel.tensor_type.shape
+    sizes = given or (shape[2:] if shape is not None else ())
+    known = tuple(k for k in sizes if isinstance(k, int))
+    if not known or len(known) != len(sizes):
+        raise UnsupportedError("the size of the kernel is not known", hint="freeze the kernel, or give --input-shape")
+    return known
+
+
+def fix_kernel(kernel: Value, sizes: Sequence[int]) -> None:
+    """Write down what kernel_shape tells of a kernel whose type does not."""
+    shape = kernel.tensor_type.shape
+    if shape is not None and not all(isinstance(d, int) for d in shape[2:]):
+        kernel.type = kernel.tensor_type.with_shape((*shape[:2], *sizes))
+
+
+def sized_window(node: Node) -> tuple[Window, tuple[Any, ...]]:
+    """The window of a neutral Conv or ConvTranspose and the spatial sizes of its input."""
+    attributes = attributes_of(node)
+    return conv_window(attributes, node.operand(1).shape), spatial_sizes(attributes, "input", node.operand(0).shape)
+
+
+def as_2d(b: Builder, node: Node) -> Value:
+    """::
+
+    %y = Conv(%x: [n, c, w], %k: [o, i, k])
+      ->
+    %y = Reshape(Conv(Reshape(%x) [n, c, 1, w], [o, i, 1, k])) [n, o, w']
+    """
+    attributes = attributes_of(node)
+    wide: dict[str, Any] = {}
+    for side in ("input", "kernel", "output"):
+        wide.update(_unit_axis_numbers(attributes, side))
+    for name in ("window_strides", "rhs_dilation"):
+        wide[name] = (1, *attributes[name])
+    low, high = attributes["padding"]
+    wide["padding"] = (0, low, 0, high)
+    if "output_padding" in attributes:
+        wide["output_padding"] = (0, *attributes["output_padding"])
+    x = with_unit_axis(b, node.operand(0), attributes["input_spatial_dimensions"][0])
+    kernel = with_unit_axis(b, node.operand(1), attributes["kernel_spatial_dimensions"][0])
+    result = b(node.op, x, kernel, node.optional(2), **{**attributes, **wide})
+    return reshaped(b, result, node.result.shape)
+
+
+def _unit_axis_numbers(attributes: dict[str, Any], side: str) -> dict[str, Any]:
+    """The dimension numbers of one side with a unit axis in front of the spatial one."""
+    (spatial,) = attributes[f"{side}_spatial_dimensions"]
+    names = [n for n in attributes if n.startswith(f"{side}_") and n.endswith("_dimension")]
+    moved = {n: attributes[n] + (attributes[n] > spatial) for n in names}
+    return {**moved, f"{side}_spatial_dimensions": (spatial, spatial + 1)}

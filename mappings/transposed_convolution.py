@@ -1,0 +1,274 @@
+"""Transposed convolutions.
+
+==============  =============================================================================================
+ONNX            ConvTranspose 1 11 22
+TFLite          TRANSPOSE_CONV, CONV_3D_TRANSPOSE
+==============  =============================================================================================
+
+TFLite's kernels take the result's shape as an operand, and SAME or VALID: the padding with which a convolution of the
+result would have the operand's size. Groups and dilation they do not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.spatial import Window
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.rewriting.activations import activated
+from onnxtfl.rewriting.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rewriting.reshapes import reshaped
+from onnxtfl.rewriting.sizes import as_int32, dim_vector, int32
+from onnxtfl.rewriting.windows import onnx_attributes, padded, tfl_strides, tfl_window
+
+
+@lift_onnx("ConvTranspose", since=(1, 11, 22))
+def _conv_transpose(b: Builder, node: Node) -> Value:
+    x, kernel = node.operand(0), node.operand(1)
+    sizes = kernel_sizes(node, kernel)
+    fix_kernel(kernel, sizes)
+    rank = len(sizes)
+    strides = tuple(node.attr("strides", ())) or (1,) * rank
+    dilations = tuple(node.attr("dilations", ())) or (1,) * rank
+    grow = tuple(node.attr("output_padding", ())) or (0,) * rank
+    window = Window(sizes, strides, dilations, (0,) * (2 * rank))
+    attributes = {
+        **first(rank),
+        "window_strides": strides,
+        "rhs_dilation": dilations,
+        "output_padding": grow,
+        "padding": _cropping(node, window, grow, x),
+        "feature_group_count": node.attr("group", 1),
+    }
+    return b(ops.ConvTranspose, x, kernel, node.optional(2), **attributes)
+
+
+def _cropping(node: Node, window: Window, grow: Sequence[int], x: Value) -> tuple[int, ...]:
+    """The padding of an ONNX ConvTranspose: given, or what output_shape or auto_pad leave.
+
+    Source: ONNX ConvTranspose-11: total = stride * (size - 1) + output_padding + span - output_shape; of an odd total
+    SAME_UPPER cuts more behind, everything else more in front. ONNX Runtime reads version 1, whose text says the
+    opposite, in the same way, and grows the end where the total is negative.
+    """
+    rank, auto_pad = window.rank, node.attr("auto_pad", "NOTSET") or "NOTSET"
+    wanted = tuple(node.attr("output_shape", ()))[-rank:]
+    if not wanted and auto_pad in ("NOTSET", "VALID"):
+        given = tuple(node.attr("pads", ()))
+        return given if given and auto_pad == "NOTSET" else (0,) * (2 * rank)
+    totals = [_total(window, grow, i, x.shape[2 + i], wanted[i] if wanted else None) for i in range(rank)]
+    small = [max(t, 0) // 2 for t in totals]
+    before = small if auto_pad == "SAME_UPPER" else [max(t, 0) - s for t, s in zip(totals, small, strict=True)]
+    return (*before, *(t - f for t, f in zip(totals, before, strict=True)))
+
+
+def _total(window: Window, grow: Sequence[int], i: int, size: Dim, wanted: int | None) -> int:
+    target = size * window.strides[i] if wanted is None else wanted
+    total = window.strides[i] * (size - 1) + grow[i] + window.span[i] - target
+    if not isinstance(total, int):
+        raise UnsupportedError("output_shape over sizes that are not known", hint="give --input-shape")
+    return total
+
+
+def _tfl_padding(node: Node) -> str | None:
+    """SAME or VALID where that gives the result as the node's padding and output padding do.
+
+    Along each axis, with c = result - stride * operand: VALID has nothing cut in front and stride > c - (span - stride)
+    >= 0; SAME has -stride < c <= 0, and cuts half of span - stride - c in front.
+    """
+    window, _ = sized_window(node)
+    spare = [window.span[i] - window.strides[i] for i in range(window.rank)]
+    rest = [s + g - p for s, g, p in zip(spare, node.attr("output_padding"), _total_padding(window), strict=True)]
+    axes = range(window.rank)
+    if all(window.before[i] == 0 and 0 <= rest[i] - spare[i] < window.strides[i] for i in axes):
+        return "VALID"
+    same = all(-window.strides[i] < rest[i] <= 0 and window.before[i] == max(0, spare[i] - rest[i]) // 2 for i in axes)
+    return "SAME" if same else None
+
+
+def _total_padding(window: Window) -> list[int]:
+    return [a + z for a, z in zip(window.before, window.after, strict=True)]
+
+
+@lower_tfl(ops.ConvTranspose)
+def _transpose_conv(node: Node) -> Form | None:
+    rank = len(node.attr("input_spatial_dimensions"))
+    if rank not in (2, 3) or node.attr("feature_group_count") > 1 or any(d > 1 for d in node.attr("rhs_dilation")):
+        return None
+    padding, shape = _tfl_padding(node), node.result.shape
+    sizes = [d for d in shape if isinstance(d, int)]
+    if padding is None or (len(sizes) < len(shape) and node.optional(3) is None):
+        return None
+    target: Operand = int32(sizes) if len(sizes) == len(shape) else node.optional(3)
+    options = {"padding": padding, **tfl_strides(sized_window(node)[0]), "fused_activation_function": "NONE"}
+    bias = node.optional(2)
+    operands = (target, node.operand(1), node.operand(0), *([] if bias is None else [bias]))
+    if rank == 2:
+        return Form("TRANSPOSE_CONV", operands, options)
+    return Form("CONV_3D_TRANSPOSE", operands, {**options, **{f"dilation_{a}_factor": 1 for a in "dhw"}})
+
+
+@lift_tfl("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
+def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
+    """The result's shape is what the options and the operand leave; where it is not constant, stride times the size."""
+    kernel, x = node.operand(1), node.operand(2)
+    rank = x.rank - 2
+    place = slice(1, 3) if rank == 2 else slice(0, 3)
+    window = tfl_window(node, kernel.shape[place], [1] * rank)
+    wanted = static_ints(node.operand(0))
+    if wanted is None and node.attr("padding") == "VALID":
+        raise UnsupportedError("a transposed convolution into a shape that is computed at run time")
+    same, padding = node.attr("padding") == "SAME", [0] * (2 * rank)
+    for i in range(rank):
+        size = x.shape[1 + i]
+        full = window.strides[i] * (size - 1) + window.span[i]
+        total = full - (wanted[1 + i] if wanted is not None else window.strides[i] * size)
+        if not isinstance(total, int):
+            raise UnsupportedError("a transposed convolution over sizes that are not known", hint="give --input-shape")
+        padding[i] = max(0, total) // 2 if same else 0
+        padding[rank + i] = total - padding[i]
+    numbers = last(2, 3, 0, (1, 2)) if rank == 2 else last(3, 4, 3, (0, 1, 2))
+    grow = tuple(max(0, -p) for p in padding[rank:])
+    cut = (*padding[:rank], *(max(0, p) for p in padding[rank:]))
+    attributes = {"window_strides": window.strides, "rhs_dilation": window.dilations, "padding": cut}
+    return activated(
+        b, b(ops.ConvTranspose, x, kernel, node.optional(3), **numbers, **attributes, output_padding=grow), node
+    )
+
+
+@lower_onnx(ops.ConvTranspose)
+def _onnx_conv_transpose(node: Node, opset: int) -> Form | None:
+    """ONNX Runtime wants the output padding under the stride."""
+    window, _ = sized_window(node)
+    grow = node.attr("output_padding")
+    if any(p < 0 for p in window.padding) or any(g >= s for g, s in zip(grow, window.strides, strict=True)):
+        return None
+    operands = tuple(v for v in node.operands[:3] if v is not None)
+    attributes = {**onnx_attributes(window), "output_padding": grow, "group": node.attr("feature_group_count")}
+    return Form("ConvTranspose", operands, attributes)
+
+
+@decompose(ops.ConvTranspose, "tfl")
+def _conv_transpose_for_tfl(b: Builder, node: Node) -> Value | None:
+    """One step nearer to kernels: a unit axis, no groups, no dilation, SAME or VALID, the shape as operand."""
+    window, _ = sized_window(node)
+    if window.rank == 1:
+        return as_2d(b, node)
+    if node.attr("feature_group_count") > 1:
+        return _as_grouped_conv(b, node, window)
+    if any(d > 1 for d in window.dilations):
+        return b(ops.ConvTranspose, node.operand(0), _dilated(b, node), *node.operands[2:], **_undilated(node))
+    if _tfl_padding(node) is None:
+        return crop_apart(b, node, window)
+    return _with_shape(b, node) if node.optional(3) is None else None
+
+
+def _with_shape(b: Builder, node: Node) -> Value:
+    shape = as_int32(b, dim_vector(b, node.result.shape, node.operand(0)))
+    return b(ops.ConvTranspose, *node.operands[:2], node.optional(2), shape, **node.attributes)
+
+
+def _undilated(node: Node) -> dict[str, Any]:
+    return {**node.attributes, "rhs_dilation": (1,) * len(node.attr("rhs_dilation"))}
+
+
+def _dilated(b: Builder, node: Node) -> Value:
+    """The kernel with zeros between its elements."""
+    kernel = node.operand(1)
+    for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), node.attr("rhs_dilation"), strict=True):
+        kernel = interleaved(b, kernel, axis, dilation, keep_last=False)
+    return kernel
+
+
+def interleaved(b: Builder, x: Value, axis: int, stride: int, keep_last: bool) -> Value:
+    """`x` with stride - 1 zeros behind each element along `axis` (behind the last one only if it is to be kept)."""
+    if stride == 1:
+        return x
+    size = x.shape[axis]
+    apart = reshaped(b, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
+    spread = padded(b, apart, [axis + 1], (0, stride - 1))
+    full = reshaped(b, spread, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]))
+    if keep_last:
+        return full
+    limits = [np.iinfo(np.int32).max] * x.rank
+    limits[axis] = 1 - stride
+    return b(ops.Slice, full, [0] * x.rank, limits, [1] * x.rank)
+
+
+@decompose(ops.ConvTranspose, "onnx")
+def _conv_transpose_for_onnx(b: Builder, node: Node) -> Value:
+    return crop_apart(b, node, sized_window(node)[0])
+
+
+def crop_apart(b: Builder, node: Node, window: Window) -> Value:
+    """::
+
+    %y = ConvTranspose(%x, %k, %b) padding p, output_padding g
+      ->
+    %y = Add(Pad(Slice(ConvTranspose(%x, %k))), %b)     (without a Pad the bias stays where it was)
+    """
+    dims, rank = node.attr("output_spatial_dimensions"), window.rank
+    ends = [g - p for g, p in zip(node.attr("output_padding"), window.after, strict=True)]
+    grow = [min(max(e, 0), s - 1) for e, s in zip(ends, window.strides, strict=True)]
+    missing = [*(max(0, -p) for p in window.before), *(max(0, e) - g for e, g in zip(ends, grow, strict=True))]
+    bias = node.optional(2)
+    attributes = {**attributes_of(node), "padding": (0,) * (2 * rank), "output_padding": tuple(grow)}
+    full = b(ops.ConvTranspose, node.operand(0), node.operand(1), None if any(missing) else bias, **attributes)
+    starts, limits = [0] * full.rank, [np.iinfo(np.int32).max] * full.rank
+    for i, axis in enumerate(dims):
+        starts[axis] = max(0, window.before[i])
+        limits[axis] = ends[i] if ends[i] < 0 else limits[axis]
+    cut = b(ops.Slice, full, starts, limits, [1] * full.rank)
+    if not any(missing):
+        return cut
+    result = padded(b, cut, dims, missing)
+    if bias is None:
+        return result
+    last_axes = full.rank - 1 - node.attr("output_feature_dimension")
+    return b(ops.Add, result, reshaped(b, bias, (*bias.shape, *[1] * last_axes)))
+
+
+def _as_grouped_conv(b: Builder, node: Node, window: Window) -> Value:
+    """A convolution with the flipped kernel over the operand with stride - 1 zeros between its elements.
+
+    The kernel's input features are those of all groups one behind the other, its output features those of one group; a
+    Conv wants all output features and the inputs of one group, so the group axis moves from one to the other.
+    """
+    attributes, groups = attributes_of(node), node.attr("feature_group_count")
+    x = node.operand(0)
+    for axis, stride in zip(attributes["input_spatial_dimensions"], window.strides, strict=True):
+        x = interleaved(b, x, axis, stride, keep_last=True)
+    into, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
+    spatial = attributes["kernel_spatial_dimensions"]
+    kernel = _regrouped(b, b(ops.Reverse, node.operand(1), dimensions=tuple(spatial)), into, out, spatial, groups)
+    grow = attributes["output_padding"]
+    before = [window.span[i] - 1 - window.before[i] for i in range(window.rank)]
+    after = [window.span[i] - window.strides[i] + grow[i] - window.after[i] for i in range(window.rank)]
+    kept = {k: v for k, v in attributes.items() if k in ops.Conv.defaults and not k.startswith("kernel_")}
+    numbers = {
+        "window_strides": (1,) * window.rank,
+        "padding": (*before, *after),
+        "kernel_output_feature_dimension": 0,
+        "kernel_input_feature_dimension": 1,
+        "kernel_spatial_dimensions": tuple(range(2, window.rank + 2)),
+    }
+    return b(ops.Conv, x, kernel, node.optional(2), **{**kept, **numbers})
+
+
+def _regrouped(b: Builder, kernel: Value, into: int, out: int, spatial: Sequence[int], groups: int) -> Value:
+    """[group * input, output, ...] as [group * output, input, ...]."""
+    shape = kernel.shape
+    ordered = b(ops.Transpose, kernel, permutation=(into, out, *spatial))
+    depth, rest = shape[into] // groups, [shape[a] for a in spatial]
+    apart = reshaped(b, ordered, (groups, depth, shape[out], *rest))
+    swapped = b(ops.Transpose, apart, permutation=(0, 2, 1, *range(3, 3 + len(rest))))
+    return reshaped(b, swapped, (groups * shape[out], depth, *rest))
