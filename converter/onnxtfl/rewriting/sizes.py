@@ -323,3 +323,29 @@ def strides_of(sizes: Sequence[Dim]) -> Array:
     """How far apart neighbours along each axis lie in C order, in elements; TypeError where a size is not known."""
     known = [int(str(d)) for d in sizes]
     return np.asarray([math.prod(known[i + 1 :]) for i in range(len(known))], np.int64)
+
+
+def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
+    """Rows of positions of the axes of `x` behind `batch`, those counted from the end resolved."""
+    depth = indices.shape[-1]
+    if not isinstance(depth, int) or x.tensor_type.shape is None:
+        raise UnsupportedError("how many axes are indexed has to be known before run time", hint="give --input-shape")
+    sizes = x.shape[batch : batch + depth]
+    if indices.is_constant and all(isinstance(d, int) for d in sizes):
+        numbers = indices.numpy()
+        return constant(np.where(numbers < 0, numbers + np.asarray(sizes, numbers.dtype), numbers))
+    if len(set(sizes)) == 1:
+        return nonnegative(b, indices, sizes[0], x)
+    wide = as_int64(b, indices)
+    return b(ops.FloorMod, wide, dim_vector(b, sizes, x))
+
+
+def flat_positions(b: Builder, rows: Value, sizes: Sequence[Dim]) -> Value:
+    """Rows of positions as single positions over axes of `sizes`, all known, merged to one."""
+    strides = strides_of(sizes)
+    if rows.is_constant:
+        return constant((rows.numpy().astype(np.int64) * strides).sum(-1).astype(rows.dtype.numpy))
+    if len(sizes) == 1:
+        return reshape(b, rows, rows.shape[:-1])
+    scaled = b(ops.Mul, rows, constant(strides.astype(rows.dtype.numpy)))
+    return b(ops.Reduce, scaled, [rows.rank - 1], kind="sum", keepdims=False)

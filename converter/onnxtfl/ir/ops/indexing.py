@@ -15,7 +15,7 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.permutations import dropping, everywhere, moved, rank_of
-from onnxtfl.ir.ops.scattering import ScatterElements, ScatterND
+from onnxtfl.ir.ops.scattering import ScatterElements, ScatterND, SegmentReduce
 from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axis, same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
@@ -27,6 +27,7 @@ __all__ = [
     "OneHot",
     "ScatterElements",
     "ScatterND",
+    "SegmentReduce",
     "Sort",
     "TopK",
     "Unique",
@@ -178,26 +179,27 @@ class GatherElements(Op):
 
 
 class NonZero(Op):
-    """The indices of the numbers that are not zero, as [rank, n], in the order of their places.
+    """The indices of the numbers that are not zero, in the order of their places: [rank, n], or with `rows` [n, rank].
 
-    Source: neutral-ops 3.83; shaped as ONNX NonZero's.
+    Source: neutral-ops 3.83; shaped as ONNX NonZero's, with `rows` as TFLite WHERE's.
     """
 
     operands = (Operand("input"),)
+    defaults = {"rows": False}
     core = True
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
-        rank = rank_of(node.operand(0).type)
-        return [TensorType(DType.INT64, (fresh() if rank is None else rank, fresh()))]
+        rank, count = rank_of(node.operand(0).type), fresh()
+        axes: Dim = fresh() if rank is None else rank
+        return [TensorType(DType.INT64, (count, axes) if node.attr("rows") else (axes, count))]
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
         assert operands[0] is not None
         x = operands[0]
-        if x.ndim == 0:
-            return np.zeros((0, int(bool(x))), np.int64)
-        return np.asarray(np.nonzero(x), np.int64)
+        places = np.asarray(np.nonzero(x), np.int64) if x.ndim else np.zeros((0, int(bool(x))), np.int64)
+        return places.T if attributes["rows"] else places
 
 
 class TopK(Op):

@@ -1,0 +1,261 @@
+"""Blocks of space moved into the depth or the batch, and back; sizes cut or padded about the centre.
+
+ONNX: DepthToSpace SpaceToDepth CenterCropPad Col2Im. TFLite: DEPTH_TO_SPACE SPACE_TO_DEPTH SPACE_TO_BATCH_ND
+BATCH_TO_SPACE_ND DILATE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rewriting.sizes import HUGE, as_int64, dim_vector, reshape, spread
+
+# --- depth -----------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("DepthToSpace", since=(1, 11, 13, 28))
+def _depth_to_space(b: Builder, node: Node) -> Value:
+    return b(ops.DepthToSpace, node.operand(0), block_size=node.attributes["blocksize"], mode=node.attr("mode", "DCR"))
+
+
+@lift_onnx("SpaceToDepth", since=(1, 13, 28))
+def _space_to_depth(b: Builder, node: Node) -> Value:
+    return b(ops.SpaceToDepth, node.operand(0), block_size=node.attributes["blocksize"], mode=node.attr("mode", "DCR"))
+
+
+@lower_tfl(ops.DepthToSpace)
+def _to_tfl_depth_to_space(node: Node) -> Form | None:
+    return _block_form(node, "DEPTH_TO_SPACE")
+
+
+@lower_tfl(ops.SpaceToDepth)
+def _to_tfl_space_to_depth(node: Node) -> Form | None:
+    return _block_form(node, "SPACE_TO_DEPTH")
+
+
+def _block_form(node: Node, name: str) -> Form | None:
+    """Depth behind two axes of space; the layout pass sees to their places."""
+    ordered = list(node.attr("space_dims")) == sorted(node.attr("space_dims"))
+    if node.attr("mode") != "DCR" or len(node.attr("space_dims")) != 2 or not ordered:
+        return None
+    return Form(name, (node.operand(0),), {"block_size": node.attr("block_size")})
+
+
+@lower_onnx(ops.DepthToSpace)
+def _to_onnx_depth_to_space(node: Node, opset: int) -> Form | None:
+    if list(node.attr("space_dims")) != sorted(node.attr("space_dims")) or len(node.attr("space_dims")) != 2:
+        return None
+    return Form("DepthToSpace", (node.operand(0),), {"blocksize": node.attr("block_size"), "mode": node.attr("mode")})
+
+
+@lower_onnx(ops.SpaceToDepth)
+def _to_onnx_space_to_depth(node: Node, opset: int) -> Form | None:
+    ordered = list(node.attr("space_dims")) == sorted(node.attr("space_dims")) and len(node.attr("space_dims")) == 2
+    if not ordered or node.attr("mode") != "DCR":
+        return None
+    return Form("SpaceToDepth", (node.operand(0),), {"blocksize": node.attr("block_size")})
+
+
+@lift_tfl("DEPTH_TO_SPACE")
+def _from_tfl_depth_to_space(b: Builder, node: Node) -> Value:
+    return b(ops.DepthToSpace, node.operand(0), block_size=node.attr("block_size"), **_CHANNELS_LAST)
+
+
+@lift_tfl("SPACE_TO_DEPTH")
+def _from_tfl_space_to_depth(b: Builder, node: Node) -> Value:
+    return b(ops.SpaceToDepth, node.operand(0), block_size=node.attr("block_size"), **_CHANNELS_LAST)
+
+
+_CHANNELS_LAST: dict[str, Any] = {"mode": "DCR", "depth_dim": 3, "space_dims": (1, 2)}
+
+
+@decompose(ops.DepthToSpace)
+def _depth_to_space_by_moving(b: Builder, node: Node) -> Value:
+    """CRD: the same as DCR of a depth whose two factors have changed places. Else Reshape, Transpose, Reshape."""
+    x, block, space = node.operand(0), node.attr("block_size"), tuple(node.attr("space_dims"))
+    depth, n = node.attr("depth_dim") % x.rank, len(space)
+    count = x.shape[depth] // block**n
+    first = node.attr("mode") == "DCR"
+    split: list[Dim] = []
+    place: dict[int, int] = {}
+    for axis, size in enumerate(x.shape):
+        place[axis] = len(split) + (n if first and axis == depth else 0)
+        if axis == depth:
+            at = len(split) + (0 if first else 1)
+            blocks = [at + i for i in range(n)]
+            split += [*(block,) * n, count] if first else [count, *(block,) * n]
+        else:
+            split.append(size)
+    order: list[int] = []
+    for axis in range(x.rank):
+        order.append(place[axis])
+        if axis in space:
+            order.append(blocks[space.index(axis)])
+    return reshape(b, b(ops.Transpose, reshape(b, x, split), permutation=tuple(order)), node.result.shape, x)
+
+
+@decompose(ops.SpaceToDepth)
+def _space_to_depth_by_moving(b: Builder, node: Node) -> Value:
+    """Reshape, Transpose, Reshape."""
+    x, block, space = node.operand(0), node.attr("block_size"), tuple(node.attr("space_dims"))
+    depth = node.attr("depth_dim") % x.rank
+    split: list[Dim] = []
+    place: dict[int, int] = {}
+    for axis, size in enumerate(x.shape):
+        place[axis] = len(split)
+        split += [size // block, block] if axis in space else [size]
+    blocks = [place[axis] + 1 for axis in space]
+    order: list[int] = []
+    for axis in range(x.rank):
+        inner = [*blocks, place[axis]] if node.attr("mode") == "DCR" else [place[axis], *blocks]
+        order += inner if axis == depth else [place[axis]]
+    return reshape(b, b(ops.Transpose, reshape(b, x, split), permutation=tuple(order)), node.result.shape, x)
+
+
+# --- batch -----------------------------------------------------------------------------------------------------------
+
+
+@lift_tfl("SPACE_TO_BATCH_ND")
+def _space_to_batch(b: Builder, node: Node) -> Value:
+    """Pad; each space axis split into (size / block, block); the blocks in front of the batch."""
+    x, blocks, padding = node.operand(0), _known(node, 1), np.asarray(_known(node, 2)).reshape(-1, 2)
+    n = len(blocks)
+    rows = np.zeros((x.rank, 2), np.int64)
+    rows[1 : n + 1] = padding
+    if rows.any():
+        x = b(ops.Pad, x, rows)
+    split: list[Dim] = [x.shape[0]]
+    for size, block in zip(x.shape[1 : n + 1], blocks, strict=True):
+        split += [size // block, block]
+    inner = [2 + 2 * i for i in range(n)]
+    order = [*inner, 0, *(1 + 2 * i for i in range(n)), *range(2 * n + 1, x.rank + n)]
+    moved = b(ops.Transpose, reshape(b, x, [*split, *x.shape[n + 1 :]]), permutation=tuple(order))
+    sizes = [size // block for size, block in zip(x.shape[1 : n + 1], blocks, strict=True)]
+    return reshape(b, moved, [x.shape[0] * product(blocks), *sizes, *x.shape[n + 1 :]], x)
+
+
+@lift_tfl("BATCH_TO_SPACE_ND")
+def _batch_to_space(b: Builder, node: Node) -> Value:
+    """The batch split into (blocks, batch); each block behind its space axis; then what is cropped goes."""
+    x, blocks, crops = node.operand(0), _known(node, 1), np.asarray(_known(node, 2)).reshape(-1, 2)
+    n, batch = len(blocks), x.shape[0] // product(blocks)
+    order = [n]
+    for i in range(n):
+        order += [n + 1 + i, i]
+    split = reshape(b, x, [*blocks, batch, *x.shape[1:]])
+    moved = b(ops.Transpose, split, permutation=(*order, *range(2 * n + 1, x.rank + n)))
+    sizes = [size * block for size, block in zip(x.shape[1 : n + 1], blocks, strict=True)]
+    whole = reshape(b, moved, [batch, *sizes, *x.shape[n + 1 :]], x)
+    if not crops.any():
+        return whole
+    starts, limits = [0] * x.rank, [HUGE] * x.rank
+    for i, (before, after) in enumerate(crops.tolist()):
+        starts[i + 1] = before
+        limits[i + 1] = -after if after else HUGE
+    return b(ops.Slice, whole, starts, limits, [1] * x.rank)
+
+
+def _known(node: Node, index: int) -> list[int]:
+    numbers = static_ints(node.operand(index))
+    if numbers is None:
+        raise UnsupportedError("block sizes and paddings have to be known before run time")
+    return numbers
+
+
+@lift_tfl("DILATE")
+def _dilate(b: Builder, node: Node) -> Value:
+    """dilations[i] - 1 paddings between neighbours along axis i: padded behind each number, the last ones cut off."""
+    x, dilations, padding = node.operand(0), _known(node, 1), node.operand(2)
+    value = reshape(b, padding, ()) if padding.rank else padding
+    for axis, step in enumerate(dilations):
+        if step > 1:
+            shape = x.shape
+            spread = reshape(b, x, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
+            rows = np.zeros((x.rank + 1, 2), np.int64)
+            rows[axis + 1, 1] = step - 1
+            grown = reshape(
+                b, b(ops.Pad, spread, rows, value), [*shape[:axis], shape[axis] * step, *shape[axis + 1 :]], x
+            )
+            limits = [HUGE] * x.rank
+            limits[axis] = -(step - 1)
+            x = b(ops.Slice, grown, [0] * x.rank, limits, [1] * x.rank)
+    return x
+
+
+# --- about the centre ------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("CenterCropPad", since=(18,))
+def _center_crop_pad(b: Builder, node: Node) -> Value:
+    """Axes that are too long are cut, those that are too short padded with zeros, the odd one at the end."""
+    x, wanted = node.operand(0), known_dims(node.operand(1))
+    axes = normalize_axes(node.attr("axes") or tuple(range(x.rank)), x.rank)
+    if wanted is None:
+        return _center_at_run_time(b, x, node.operand(1), axes)
+    rows = np.zeros((x.rank, 2), np.int64)
+    for axis, size in zip(axes, wanted, strict=True):
+        have = x.shape[axis]
+        if not isinstance(have, int) or not isinstance(size, int):
+            return _center_at_run_time(b, x, node.operand(1), axes)
+        before = (size - have) // 2 if size >= have else -((have - size) // 2)
+        rows[axis] = before, size - have - before
+    return b(ops.Pad, x, rows) if rows.any() else x
+
+
+def _center_at_run_time(b: Builder, x: Value, wanted: Value, axes: Sequence[int]) -> Value:
+    """Slice by how much is too much, then Pad by how much is too little."""
+    shape = b(ops.Shape, x, axes=tuple(axes))
+    more = b(ops.Sub, as_int64(b, wanted), shape)
+    zero, two = b.scalar(0, more), b.scalar(2, more)
+    short, long = b(ops.Max, more, zero), b(ops.Max, b(ops.Neg, more), zero)
+    begin = b(ops.FloorDiv, long, two)
+    end = b(ops.Add, begin, b(ops.Min, as_int64(b, wanted), shape))
+    cut = b(ops.Slice, x, *(spread(b, v, axes, x.rank, d) for v, d in ((begin, 0), (end, HUGE), (None, 1))))
+    before = b(ops.FloorDiv, short, two)
+    sides = [spread(b, v, axes, x.rank, 0) for v in (before, b(ops.Sub, short, before))]
+    rows = b(ops.Concatenate, *(reshape(b, v, (x.rank, 1)) for v in sides), axis=1)
+    return b(ops.Pad, cut, rows)
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("Col2Im", since=(18,))
+def _col2im(b: Builder, node: Node) -> Value:
+    """Columns of blocks added up where they lie in the image: each block position is one padded, dilated Add."""
+    x, image, block = node.operand(0), _known(node, 1), _known(node, 2)
+    n = len(image)
+    strides, dilations = (list(node.attr(name) or [1] * n) for name in ("strides", "dilations"))
+    pads = list(node.attr("pads") or [0] * (2 * n))
+    batch, columns = x.shape[0], x.shape[1] // product(block)
+    padded = [size + pads[i] + pads[n + i] for i, size in enumerate(image)]
+    counts = [(p - d * (k - 1) - 1) // s + 1 for p, d, k, s in zip(padded, dilations, block, strides, strict=True)]
+    places = np.zeros((*block, *counts), np.int64)
+    for axis in range(n):
+        inside = np.arange(block[axis]) * dilations[axis]
+        across = np.arange(counts[axis]) * strides[axis]
+        grid = [1] * (2 * n)
+        grid[axis], grid[n + axis] = block[axis], counts[axis]
+        stride = int(np.prod(padded[axis + 1 :]))
+        places = places + ((inside[:, None] + across[None, :]) * stride).reshape(grid)
+    total = int(np.prod(padded))
+    rows = reshape(b, x, [batch * columns, places.size])
+    turned = b(ops.Transpose, rows, permutation=(1, 0))
+    zeros = b(ops.BroadcastTo, b.scalar(0, x), dim_vector(b, [total, batch * columns], x))
+    summed = b(ops.ScatterND, zeros, places.reshape(-1, 1), turned, kind="add")
+    full = reshape(b, b(ops.Transpose, summed, permutation=(1, 0)), [batch, columns, *padded], x)
+    if not any(pads):
+        return full
+    starts = [0, 0, *pads[:n]]
+    limits = [HUGE, HUGE, *(pads[i] + image[i] for i in range(n))]
+    return b(ops.Slice, full, starts, limits, [1] * (n + 2))

@@ -1,0 +1,371 @@
+"""Ops that write by index: ScatterND, ScatterElements, SegmentReduce.
+
+ONNX: Scatter ScatterElements ScatterND TensorScatter. TFLite: SCATTER_ND SPARSE_TO_DENSE SEGMENT_SUM
+UNSORTED_SEGMENT_SUM UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN.
+
+TFLite's SCATTER_ND adds onto zeros. So for other kinds the updates are written there together with a mask of where they
+went, or, where updates may meet, joined by segments first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rewriting.sizes import (
+    as_int32,
+    as_int64,
+    dim_value,
+    dim_vector,
+    flat_positions,
+    int32,
+    narrow,
+    nonnegative,
+    reshape,
+    resolved_rows,
+    strides_of,
+    unsqueezed,
+)
+
+MAX_CONSTANT_ROWS = 1 << 20
+"""Most positions that are laid out as a constant index."""
+
+# --- ONNX ------------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("Scatter", since=(9, 11))
+@lift_onnx("ScatterElements", since=(11, 13, 16, 18))
+def _scatter_elements(b: Builder, node: Node) -> Value:
+    x, indices, updates = (node.operand(i) for i in range(3))
+    rank = x.tensor_type.rank if x.tensor_type.rank is not None else indices.rank
+    axis = normalize_axis(node.attr("axis", 0), rank)
+    places = nonnegative(b, indices, x.shape[axis], x)
+    return b(ops.ScatterElements, x, places, updates, axis=axis, kind=node.attr("reduction", "none"))
+
+
+@lift_onnx("ScatterND", since=(11, 13, 16, 18))
+def _scatter_nd(b: Builder, node: Node) -> Value:
+    x, indices, updates = (node.operand(i) for i in range(3))
+    return b(ops.ScatterND, x, resolved_rows(b, x, indices, 0), updates, kind=node.attr("reduction", "none"))
+
+
+@lift_onnx("TensorScatter", since=(24,))
+def _tensor_scatter(b: Builder, node: Node) -> Value:
+    """A cache with `update` written along `axis` from write_indices[batch] on, round its end if circular."""
+    cache, update, begins = node.operand(0), node.operand(1), node.optional(2)
+    axis = normalize_axis(node.attr("axis", -2), cache.rank)
+    length = update.shape[axis]
+    steps = b(ops.Range, b.scalar(0, DType.INT64), _scalar(b, dim_value(b, length, update)), b.scalar(1, DType.INT64))
+    if begins is None:
+        begins = b(ops.BroadcastTo, b.scalar(0, DType.INT64), dim_vector(b, cache.shape[:1], cache))
+    places = b(ops.Add, unsqueezed(b, as_int64(b, begins), [1]), steps)
+    if node.attr("mode", "linear") == "circular":
+        places = b(ops.FloorMod, places, dim_value(b, cache.shape[axis], cache))
+    shape = [d if i in (0, axis) else 1 for i, d in enumerate(update.shape)]
+    places = b(ops.BroadcastTo, reshape(b, places, shape, update), dim_vector(b, update.shape, update))
+    return b(ops.ScatterElements, cache, places, update, axis=axis, kind="none")
+
+
+def _scalar(b: Builder, vector: Value) -> Value:
+    return b(ops.Reshape, vector, np.zeros(0, np.int64))
+
+
+@lower_onnx(ops.ScatterND)
+def _to_onnx_scatter_nd(node: Node, opset: int) -> Form | None:
+    return _to_onnx(node, opset, "ScatterND", {})
+
+
+@lower_onnx(ops.ScatterElements)
+def _to_onnx_scatter_elements(node: Node, opset: int) -> Form | None:
+    return _to_onnx(node, opset, "ScatterElements", {"axis": node.attr("axis")})
+
+
+def _to_onnx(node: Node, opset: int, name: str, attributes: dict[str, int]) -> Form | None:
+    kind = node.attr("kind")
+    if opset < {"none": 13, "add": 16, "mul": 16}.get(kind, 18):
+        return None
+    indices = node.operand(1)
+    wide = np.asarray(indices.numpy(), np.int64) if indices.is_constant else indices
+    return Form(
+        name, (node.operand(0), wide, node.operand(2)), attributes | ({"reduction": kind} if kind != "none" else {})
+    )
+
+
+@decompose(ops.ScatterND, "onnx")
+def _wide_indices(b: Builder, node: Node) -> Value | None:
+    x, indices, updates = (node.operand(i) for i in range(3))
+    if indices.dtype is DType.INT64:
+        return None
+    return b(ops.ScatterND, x, as_int64(b, indices), updates, kind=node.attr("kind"))
+
+
+# --- TFLite ----------------------------------------------------------------------------------------------------------
+
+
+@lower_tfl(ops.ScatterND)
+def _to_tfl_scatter_nd(node: Node) -> Form | None:
+    """SCATTER_ND, where updates are added onto zeros."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    if node.attr("kind") != "add" or not _is_zeros(x):
+        return None
+    shape = x.shape
+    if all(isinstance(d, int) for d in shape):
+        return Form("SCATTER_ND", (narrow(indices), updates, int32([d for d in shape if isinstance(d, int)])))
+    return Form("SCATTER_ND", (narrow(indices), updates, _zeros_shape(x)))
+
+
+def _is_zeros(x: Value) -> bool:
+    if x.is_constant:
+        return x.tensor_type.is_static and not x.numpy().any()
+    return _zeros_shape(x) is not None
+
+
+def _zeros_shape(x: Value) -> Value | None:
+    """The vector of sizes where `x` is zeros of a shape known at run time only."""
+    node = x.producer
+    if (
+        node is None
+        or node.op is not ops.BroadcastTo
+        or not node.operand(0).is_constant
+        or node.operand(0).numpy().any()
+    ):
+        return None
+    return node.operand(1) if node.operand(1).dtype is DType.INT32 else None
+
+
+def _zeros(b: Builder, like: Value, shape: Sequence[Dim], source: Value) -> Value:
+    """Zeros of a shape; one number repeated, where that is not known before run time or large."""
+    dtype = like.dtype
+    return b(ops.BroadcastTo, b.scalar(0, dtype), as_int32(b, dim_vector(b, shape, source)))
+
+
+@decompose(ops.ScatterND, "tfl")
+def _scatter_by_gathering(b: Builder, node: Node) -> Value | None:
+    """Constant indices without a meeting: every row of the result is gathered, from the operand or the updates."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    if node.attr("kind") != "none" or not indices.is_constant or not _known(x.shape) or not indices.numpy().size:
+        return None
+    depth = int(indices.shape[-1])
+    sizes, inner = [int(d) for d in x.shape[:depth]], x.shape[depth:]
+    rows = int(np.prod(sizes))
+    if rows > MAX_CONSTANT_ROWS:
+        return None
+    flat = (indices.numpy().astype(np.int64) * strides_of(sizes)).sum(-1).reshape(-1)
+    sources = np.arange(rows)
+    sources[flat] = rows + np.arange(len(flat))
+    parts = [reshape(b, x, (rows, *inner)), reshape(b, updates, (len(flat), *inner))]
+    return reshape(b, _picked(b, parts, sources), x.shape)
+
+
+def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
+    """The rows `sources` of two tensors laid one behind the other; slices of them where there are few runs."""
+    starts = [0, *(np.flatnonzero(np.diff(sources) != 1) + 1), len(sources)]
+    if len(starts) > 10:
+        return b(ops.Gather, b(ops.Concatenate, *parts, axis=0), sources, axis=0)
+    first = int(parts[0].shape[0])
+    pieces = []
+    for start, stop in itertools.pairwise(starts):
+        which, offset = (1, first) if sources[start] >= first else (0, 0)
+        begin, end = int(sources[start]) - offset, int(sources[stop - 1]) + 1 - offset
+        rank, whole = parts[which].rank, int(parts[which].shape[0])
+        bounds = [begin] + [0] * (rank - 1), [end] + [1 << 62] * (rank - 1), [1] * rank
+        pieces.append(parts[which] if (begin, end) == (0, whole) else b(ops.Slice, parts[which], *bounds))
+    return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
+
+
+def _known(shape: Sequence[Dim]) -> bool:
+    return all(isinstance(d, int) for d in shape)
+
+
+@decompose(ops.ScatterND, "tfl")
+def _scatter_onto_zeros(b: Builder, node: Node) -> Value | None:
+    """add: the operand plus what SCATTER_ND gives; none: what it gives where a mask says that something came."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    kind = node.attr("kind")
+    rows = indices if indices.is_constant else as_int32(b, indices)
+    if kind == "add" and x.dtype is not DType.BOOL:
+        if _is_zeros(x) and (x.is_constant or rows is indices):
+            return None
+        zeros = _zeros(b, updates, x.shape, x)
+        sums = b(ops.ScatterND, zeros, rows, updates, kind="add")
+        return sums if _is_zeros(x) else b(ops.Add, x, sums)
+    if kind != "none":
+        return None
+    if x.dtype in (DType.BOOL, DType.INT16, DType.INT8, DType.UINT8):
+        wide = [b(ops.Convert, v, dtype=DType.INT32) for v in (x, updates)]
+        return b(ops.Convert, b(ops.ScatterND, wide[0], rows, wide[1], kind="none"), dtype=x.dtype)
+    written = b(ops.ScatterND, _zeros(b, updates, x.shape, x), rows, updates, kind="add")
+    return b(ops.Select, _touched(b, x, rows), written, x)
+
+
+def _touched(b: Builder, x: Value, rows: Value) -> Value:
+    """Where updates go, as booleans that broadcast over `x`."""
+    depth = rows.shape[-1]
+    assert isinstance(depth, int)
+    outer = x.shape[:depth]
+    one = b.scalar(1, DType.INT32)
+    ones = b(ops.BroadcastTo, one, as_int32(b, dim_vector(b, rows.shape[:-1], rows)))
+    counts = b(ops.ScatterND, _zeros(b, one, outer, x), rows, ones, kind="add")
+    hit = b(ops.Compare, counts, b.scalar(0, counts), comparison_direction="GT")
+    return reshape(b, hit, (*outer, *(1,) * (x.rank - depth)), x)
+
+
+@decompose(ops.ScatterND, "tfl")
+def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
+    """mul, max, min: updates that go to one place are joined as a segment, and then with the operand."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    kind, depth = node.attr("kind"), indices.shape[-1]
+    if x.dtype is DType.BOOL:
+        wide = [b(ops.Convert, v, dtype=DType.INT32) for v in (x, updates)]
+        kind = {"add": "max", "mul": "min"}.get(kind, kind)
+        return b(ops.Convert, b(ops.ScatterND, wide[0], indices, wide[1], kind=kind), dtype=DType.BOOL)
+    if kind not in ("mul", "max", "min") or not isinstance(depth, int) or not _known(x.shape[:depth]):
+        return None
+    sizes, inner = x.shape[:depth], x.shape[depth:]
+    ids = reshape(
+        b,
+        flat_positions(b, indices if indices.is_constant else as_int32(b, indices), sizes),
+        (product(indices.shape[:-1]),),
+    )
+    count = product(sizes)
+    assert isinstance(count, int)
+    flat = reshape(b, updates, (ids.shape[0], *inner))
+    joined = b(
+        ops.SegmentReduce, flat, _int32(b, ids), np.asarray(count, np.int32), kind="prod" if kind == "mul" else kind
+    )
+    joined = reshape(b, joined, x.shape)
+    if kind == "mul":
+        return b(ops.Mul, x, joined)
+    best = b(ops.Max if kind == "max" else ops.Min, x, joined)
+    return b(ops.Select, _touched(b, x, indices if indices.is_constant else as_int32(b, indices)), best, x)
+
+
+def _int32(b: Builder, value: Value) -> Value:
+    return constant(int32(value.numpy())) if value.is_constant else as_int32(b, value)
+
+
+@decompose(ops.ScatterElements, "tfl")
+def _scatter_at_coordinates(b: Builder, node: Node) -> Value:
+    """ScatterND of single numbers into the flattened operand."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    axis, kind = normalize_axis(node.attr("axis"), x.rank), node.attr("kind")
+    if not _known(x.shape):
+        raise UnsupportedError("this needs a shape known before run time", hint="give --input-shape")
+    strides, total = strides_of(x.shape), product(x.shape)
+    count = product(indices.shape)
+    if indices.is_constant:
+        grid = list(np.indices([int(d) for d in indices.shape], sparse=True))
+        grid[axis] = indices.numpy().astype(np.int64)
+        flat = sum(g * s for g, s in zip(grid, strides, strict=True))
+        rows: Value = constant(np.asarray(flat).reshape(-1, 1))
+    else:
+        rows = reshape(b, _flat_places(b, as_int32(b, indices), axis, strides), (count, 1))
+    flat_x, flat_updates = reshape(b, x, (total,)), reshape(b, updates, (count,))
+    return reshape(b, b(ops.ScatterND, flat_x, rows, flat_updates, kind=kind), x.shape)
+
+
+def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value:
+    """For each place of `indices`, where in the flattened operand it writes."""
+    places = indices
+    if strides[axis] != 1:
+        places = b(ops.Mul, places, b.scalar(int(strides[axis]), indices))
+    if _known(indices.shape):
+        grid = np.indices([int(d) for d in indices.shape], sparse=True)
+        base = sum(
+            (g * s for i, (g, s) in enumerate(zip(grid, strides, strict=True)) if i != axis), np.zeros((), np.int64)
+        )
+        return b(ops.Add, places, constant(np.asarray(base, indices.dtype.numpy))) if np.any(base) else places
+    for i, stride in enumerate(strides):
+        if i != axis and indices.shape[i] != 1:
+            size = _scalar(b, as_int32(b, dim_value(b, indices.shape[i], indices)))
+            steps = b(ops.Range, b.scalar(0, size), size, b.scalar(1, size))
+            steps = reshape(b, steps, [steps.shape[0] if k == i else 1 for k in range(indices.rank)])
+            places = b(ops.Add, places, b(ops.Mul, steps, b.scalar(int(stride), size)))
+    return places
+
+
+@lift_tfl("SCATTER_ND")
+def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
+    indices, updates, shape = (node.operand(i) for i in range(3))
+    zeros = b(ops.BroadcastTo, b.scalar(0, updates), shape)
+    return b(ops.ScatterND, zeros, indices, updates, kind="add")
+
+
+@lift_tfl("SPARSE_TO_DENSE")
+def _sparse_to_dense(b: Builder, node: Node) -> Value:
+    """Values (or one value) written at rows of positions onto a default."""
+    indices, shape, values, default = (node.operand(i) for i in range(4))
+    blank = b(ops.BroadcastTo, reshape(b, default, ()), shape)
+    if indices.rank == 0:
+        indices = reshape(b, indices, (1, 1))
+    elif indices.rank == 1:
+        indices = reshape(b, indices, (indices.shape[0], 1))
+    if values.rank == 0:
+        values = b(ops.BroadcastTo, values, dim_vector(b, indices.shape[:1], indices))
+    return b(ops.ScatterND, blank, indices, values, kind="none")
+
+
+# --- segments --------------------------------------------------------------------------------------------------------
+
+_SEGMENTS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN"}
+
+
+@lower_tfl(ops.SegmentReduce)
+def _to_tfl_segments(node: Node) -> Form:
+    x, ids, count = (node.operand(i) for i in range(3))
+    return Form(f"UNSORTED_SEGMENT_{_SEGMENTS[node.attr('kind')]}", (x, narrow(ids), narrow(count)))
+
+
+@decompose(ops.SegmentReduce, "onnx")
+def _segments_by_scatter(b: Builder, node: Node) -> Value:
+    """Written onto what a segment without numbers is."""
+    x, ids, count = (node.operand(i) for i in range(3))
+    kind = node.attr("kind")
+    flat_ids = reshape(b, as_int64(b, ids), (product(ids.shape),))
+    flat = reshape(b, x, (flat_ids.shape[0], *x.shape[ids.rank :]))
+    number = _blank(kind, x.dtype)
+    sizes = b(ops.Concatenate, reshape(b, as_int64(b, count), (1,)), dim_vector(b, x.shape[ids.rank :], x), axis=0)
+    blank = b(ops.BroadcastTo, b.scalar(number, x), sizes)
+    kinds = {"sum": "add", "prod": "mul"}
+    return b(ops.ScatterND, blank, unsqueezed(b, flat_ids, [1]), flat, kind=kinds.get(kind, kind))
+
+
+def _blank(kind: str, dtype: DType) -> float:
+    if kind in ("sum", "prod"):
+        return int(kind == "prod")
+    numbers = np.finfo(np.float32) if dtype.is_float else np.iinfo(dtype.numpy)
+    return (
+        float(numbers.min if kind == "max" else numbers.max)
+        if dtype.is_float
+        else int(numbers.min if kind == "max" else numbers.max)
+    )
+
+
+@lift_tfl("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_PROD", "UNSORTED_SEGMENT_MAX", "UNSORTED_SEGMENT_MIN")
+def _from_tfl_segments(b: Builder, node: Node) -> Value:
+    kind = node.op.name.rpartition("_")[2].lower()
+    return b(ops.SegmentReduce, node.operand(0), node.operand(1), node.operand(2), kind=kind)
+
+
+@lift_tfl("SEGMENT_SUM")
+def _segment_sum(b: Builder, node: Node) -> Value:
+    """Ids come in order; there are as many segments as the last one says."""
+    x, ids = node.operand(0), node.operand(1)
+    known = static_ints(ids)
+    if known is not None:
+        count = constant(np.asarray(known[-1] + 1 if known else 0, np.int32))
+    else:
+        last = b(ops.Reduce, ids, [0], kind="max", keepdims=False)
+        count = b(ops.Add, last, b.scalar(1, last))
+    return b(ops.SegmentReduce, x, ids, count, kind="sum")
