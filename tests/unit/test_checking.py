@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -185,6 +186,29 @@ def test_an_unknown_custom_operator_is_not_checked(tmp_path: Path) -> None:
     custom.graph.node[0].domain = "nobody"
     custom.opset_import.append(helper.make_opsetid("nobody", 1))
     assert compared(tmp_path, onnx_scale(), custom).status == "not checked"
+
+
+def chooser(kind: str, offset: Sequence[float]) -> ModelProto:
+    """The position of the largest of ``x + offset``; x is 5 ones, through a value that has no type in the file."""
+    nodes = [helper.make_node("Mul", ["x", "zero"], ["z"]), helper.make_node("Add", ["z", "offset"], ["a"])]
+    if kind == "ArgMax":
+        nodes += [helper.make_node("ArgMax", ["a"], ["p"], axis=1, keepdims=0)]
+    else:
+        nodes += [helper.make_node("TopK", ["a", "k"], ["v", "p"])]
+    nodes += [helper.make_node("Cast", ["p"], ["y"], to=TensorProto.INT32)]
+    constants = {"zero": np.float32(0), "offset": np.float32(offset), "k": np.array([2], np.int64)}
+    shape = [1] if kind == "ArgMax" else [1, 2]
+    return onnx_model(nodes, [("x", FLOAT, [1, 5])], [("y", TensorProto.INT32, shape)], constants)
+
+
+@pytest.mark.parametrize("kind", ["ArgMax", "TopK"])
+def test_positions_may_flip_on_near_ties_only(tmp_path: Path, kind: str) -> None:
+    model = chooser(kind, [1.0, 2.0, 5.0, 5.0001, 0.0])
+    report = compared(tmp_path, model, chooser(kind, [1.0, 2.0, 5.0001, 5.0, 0.0]))
+    assert report.ok
+    assert "nearly equal" in report.outputs[0].note
+    assert not compared(tmp_path, model, chooser(kind, [1.0, 9.0, 5.0, 5.0001, 0.0])).ok
+    assert not compared(tmp_path, model, chooser(kind, [5.1, 2.0, 4.0, 3.0, 0.0])).ok
 
 
 def test_no_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,13 +42,25 @@ class Indexer:
 
 
 @dataclass(frozen=True)
+class Selector:
+    """An operator whose result number ``result`` holds positions along an axis of its first operand.
+
+    ``axis``: the name of the attribute and its default, or the position of a constant operand.
+    """
+
+    result: int
+    axis: tuple[str, int] | int
+
+
+@dataclass(frozen=True)
 class Tables:
     """What a format's operators do with an operand's values, by operator kind.
 
     ``carriers``: operands whose elements appear unchanged in the first result. ``indexers``: see `Indexer`.
     ``ranges``: (kind, operand) -> [low, high) that makes sense there. ``compares``: operators that compare two
     operands. ``masks``: (kind, operand) that is taken as true or false. ``affine``: names of (add, sub, mul).
-    ``random``: operators whose results are drawn.
+    ``random``: operators whose results are drawn. ``selectors``: see `Selector`. ``keepers``: operators that change
+    type or shape of their first operand, and neither the order nor the values of its elements.
     """
 
     carriers: Mapping[str, tuple[int, ...]]
@@ -58,6 +70,8 @@ class Tables:
     masks: frozenset[tuple[str, int]]
     affine: tuple[str, str, str]
     random: frozenset[str]
+    selectors: Mapping[str, Selector]
+    keepers: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -82,22 +96,33 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Selection:
+    """An output that holds positions along ``axis`` of the tensor called ``data``."""
+
+    data: str
+    axis: int
+
+
+@dataclass(frozen=True)
 class Facts:
     """``ranges``: what is known of the inputs, by name. ``drawn``: outputs that depend on random numbers.
 
     ``steps``: outputs whose values lie on a grid (a quantized tensor made real), with the distance of its points.
+    ``selections``: outputs that hold positions (ArgMax, TopK), which may flip where two elements are nearly equal.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     drawn: frozenset[str] = frozenset()
     steps: Mapping[str, float] = field(default_factory=dict)
+    selections: Mapping[str, Selection] = field(default_factory=dict)
 
 
 def analyze(view: View) -> Facts:
     """Return what the graph says about its inputs and outputs."""
     uses = _uses(view)
     found = {name: _input_range(view, uses, name) for name in view.inputs}
-    return Facts({name: known for name, known in found.items() if known is not None}, _drawn(view))
+    ranges = {name: known for name, known in found.items() if known is not None}
+    return Facts(ranges, _drawn(view), selections=_selections(view))
 
 
 def _uses(view: View) -> dict[str, list[tuple[Op, int]]]:
@@ -221,3 +246,29 @@ def _drawn(view: View) -> frozenset[str]:
         if op.kind in view.tables.random or op.attributes.get("draws") or any(name in drawn for name in op.inputs):
             drawn.update(op.outputs)
     return frozenset(name for name in view.outputs if name in drawn)
+
+
+def _selections(view: View) -> dict[str, Selection]:
+    """Return the outputs that are positions chosen by an operator, reshaped or cast at most."""
+    producers = {name: op for op in view.ops for name in op.outputs if name}
+    found = {}
+    for output in view.outputs:
+        name, op = output, producers.get(output)
+        for _ in range(len(view.ops)):  # a garbled graph may be cyclic
+            if op is None or op.kind not in view.tables.keepers or not op.inputs:
+                break
+            name, op = op.inputs[0], producers.get(op.inputs[0])
+        selector = view.tables.selectors.get(op.kind) if op is not None else None
+        if op is None or selector is None or op.outputs.index(name) != selector.result:
+            continue
+        axis = _axis(view, op, selector)
+        if axis is not None:
+            found[output] = Selection(op.inputs[0], axis)
+    return found
+
+
+def _axis(view: View, op: Op, selector: Selector) -> int | None:
+    if isinstance(selector.axis, tuple):
+        return int(op.attributes.get(*selector.axis))
+    value = view.constant(op.inputs[selector.axis])
+    return int(value.reshape(-1)[0]) if value is not None and value.size == 1 else None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.facts import ANY_DIM, Array, Facts, Indexer, Op, Tables, View, analyze
+from onnxtfl.checking.facts import ANY_DIM, Array, Facts, Indexer, Op, Selector, Tables, View, analyze
 from onnxtfl.runtimes.describe import Dim
 
 SMALL = 64  # elements of a constant that the walk looks at
@@ -49,6 +50,12 @@ TABLES = Tables(
     random=frozenset(
         {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
     ),
+    selectors={
+        "ArgMax": Selector(0, ("axis", 0)),
+        "ArgMin": Selector(0, ("axis", 0)),
+        "TopK": Selector(1, ("axis", -1)),
+    },
+    keepers=frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Flatten"}),
 )
 
 
@@ -64,7 +71,7 @@ def onnx_facts(model: Any) -> Facts:
         with suppress(Exception):  # a broken function is for the converter to report
             model = inliner.inline_local_functions(model)
     facts = analyze(_view(model))
-    return Facts(facts.ranges, facts.drawn, _steps(model.graph))
+    return replace(facts, steps=_steps(model.graph))
 
 
 def drop_weights(graph: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.facts import ANY_DIM, Array, Facts, Indexer, Op, Tables, View, analyze
+from onnxtfl.checking.facts import ANY_DIM, Array, Facts, Indexer, Op, Selection, Selector, Tables, View, analyze
 from onnxtfl.runtimes.describe import TFLITE_DTYPES, Dim, PathLike, bounded, open_tflite, tflite_tensor, vector
 
 SMALL = 64
@@ -37,6 +37,8 @@ TABLES = Tables(
     masks=frozenset({("SELECT", 0), ("SELECT_V2", 0), ("LOGICAL_NOT", 0), ("IF", 0), ("CAST_BOOL", 0)}),
     affine=("ADD", "SUB", "MUL"),
     random=frozenset({"RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL"}),
+    selectors={"ARG_MAX": Selector(0, 1), "ARG_MIN": Selector(0, 1), "TOPK_V2": Selector(1, ("axis", -1))},
+    keepers=frozenset({"CAST", "SQUEEZE", "EXPAND_DIMS", "RESHAPE"}),
 )
 
 
@@ -60,9 +62,14 @@ def tflite_facts(path: PathLike) -> Facts:
             TABLES,
         )
         facts = analyze(view)
+        own = {str(index): spec.name for index, spec in zip(outputs, info.outputs, strict=True)}
+        chosen = {
+            own[key]: Selection(tflite_tensor(graph, int(known.data), {}).name, known.axis)
+            for key, known in facts.selections.items()
+        }
     names = {str(index): spec.name for index, spec in zip(inputs, info.inputs, strict=True)}
-    drawn = {spec.name for index, spec in zip(outputs, info.outputs, strict=True) if str(index) in facts.drawn}
-    return Facts({names[key]: known for key, known in facts.ranges.items()}, frozenset(drawn))
+    drawn = frozenset(own[key] for key in facts.drawn)
+    return Facts({names[key]: known for key, known in facts.ranges.items()}, drawn, selections=chosen)
 
 
 def _ops(model: Any, graph: Any) -> Iterator[Op]:
