@@ -220,10 +220,21 @@ def test_no_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (report.status, report.reason) == ("not checked", "no runtime for onnx")
 
 
-def test_the_time_limit(tmp_path: Path) -> None:
-    report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings(time_limit=1e-4))
+@pytest.mark.parametrize(("slow", "who"), [("onnx", "first"), ("tflite", "second")])
+def test_a_model_that_takes_too_long_is_not_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, who: str
+) -> None:
+    real = check._Side.run
+
+    def run(self, values, settings, kernels):
+        if self.info.format == slow:
+            raise RunError("timeout", "took more than 1 s")
+        return real(self, values, settings, kernels)
+
+    monkeypatch.setattr(check._Side, "run", run)
+    report = compared(tmp_path, onnx_scale(), tflite_scale())
     assert report.status == "not checked"
-    assert "took more than" in report.reason
+    assert report.reason == f"the {who} model does not run: took more than 1 s"
 
 
 def test_both_kernel_sets_have_to_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
