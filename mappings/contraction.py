@@ -20,11 +20,13 @@ from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.contraction import DotRoles
+from onnxtfl.ir.shapes import broadcast_dim
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.activations import activated
 from onnxtfl.rewriting.registry import (
     Form,
     decompose,
+    decompose_late,
     lift_onnx,
     lift_tfl,
     lower_onnx,
@@ -32,6 +34,7 @@ from onnxtfl.rewriting.registry import (
     upgrade,
 )
 from onnxtfl.rewriting.reshapes import merged, reshaped, transposed
+from onnxtfl.rewriting.sizes import broadcast
 
 
 def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:
@@ -236,7 +239,7 @@ def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
     lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
     if is_weight(rhs) and not roles.lhs_batch and fully_connected_roles(node) is None:
         product = _weighted(b, lhs, rhs, roles)
-    elif _batch_matmul(node) is None and lhs.dtype.is_float:
+    elif lhs.dtype.is_float and (_batch_matmul(node) is None or len(roles.lhs_batch) > 3):
         product = _grouped(b, lhs, rhs, roles)
     elif not lhs.dtype.is_float:
         product = _products(b, lhs, rhs, roles)
@@ -258,11 +261,24 @@ def _weighted(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
 def _grouped(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
     lhs_batch: list[Sequence[int]] = [[a] for a in roles.lhs_batch]
     rhs_batch: list[Sequence[int]] = [[a] for a in roles.rhs_batch]
-    broadcasts = any(lhs.shape[i] != rhs.shape[j] for i, j in zip(roles.lhs_batch, roles.rhs_batch, strict=True))
-    if len(lhs_batch) > 3 and not broadcasts:
+    if len(lhs_batch) > 3:
+        lhs, rhs = _same_batch(b, lhs, rhs, roles)
         lhs_batch, rhs_batch = [roles.lhs_batch], [roles.rhs_batch]
     rows = merged(b, lhs, [*lhs_batch, roles.lhs_free, roles.lhs_contract])
     return batched(b, rows, merged(b, rhs, [*rhs_batch, roles.rhs_contract, roles.rhs_free]))
+
+
+def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> list[Value]:
+    """Both operands with the sizes of the batch that they broadcast to, so that its axes can be merged."""
+    pairs = list(zip(roles.lhs_batch, roles.rhs_batch, strict=True))
+    batch = [broadcast_dim(lhs.shape[i], rhs.shape[j]) for i, j in pairs]
+    result = []
+    for value, axes in ((lhs, roles.lhs_batch), (rhs, roles.rhs_batch)):
+        sizes = list(value.shape)
+        for axis, size in zip(axes, batch, strict=True):
+            sizes[axis] = size
+        result.append(broadcast(b, value, sizes, lhs, rhs))
+    return result
 
 
 def _natural(node: Node) -> list[Dim]:
@@ -301,6 +317,33 @@ def _onnx_gemm(node: Node, opset: int) -> Form | None:
     flags = {"transA": int(roles.lhs_contract == (0,)), "transB": int(roles.rhs_contract == (1,))}
     bias = node.optional(2)
     return Form("Gemm", (lhs, rhs) if bias is None else (lhs, rhs, bias), {"alpha": 1.0, "beta": 1.0, **flags})
+
+
+def _flattens(node: Node) -> bool:
+    """A constant matrix over all axes of lhs but the first: how these lie, layout chooses."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.rank is None or node.attr("output_permutation") or not rhs.is_constant:
+        return False
+    roles = DotRoles.of(node)
+    flattened = (
+        len(roles.lhs_contract) > 1 and roles.lhs_contract == tuple(range(1, lhs.rank)) and len(roles.rhs_free) == 1
+    )
+    return flattened and roles.rhs_contract == tuple(sorted(roles.rhs_contract))
+
+
+@decompose_late(ops.DotGeneral, "onnx", when=_flattens)
+@decompose_late(ops.DotGeneralBias, "onnx", when=_flattens)
+def _flatten_and_multiply(b: Builder, node: Node) -> Value:
+    """Flatten, then a Gemm."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    rows = b(ops.Reshape, lhs, [-1 if not isinstance(lhs.shape[0], int) else lhs.shape[0], _size(lhs.shape[1:])])
+    matrix = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
+    contract = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
+    return b(node.op, rows, matrix, *node.operands[2:], **contract)
+
+
+def _size(shape: Sequence[object]) -> int:
+    return math.prod(int(d) for d in shape)  # type: ignore[call-overload]
 
 
 @decompose(ops.DotGeneral, "onnx")

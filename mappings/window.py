@@ -21,11 +21,12 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import product, static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.spatial import Window
 from onnxtfl.ir.ops.window import pool_window, window_counts
+from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.activations import activated
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
 from onnxtfl.rewriting.reshapes import reshaped, with_unit_axis
@@ -210,13 +211,15 @@ def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
     window, sizes = pool_window(attributes), [x.shape[d] for d in node.attr("dims")]
     if node.attr("return_indices"):
         return _pool_with_indices(b, node)
+    if x.dtype.is_integer and x.dtype.bits <= 16:
+        wide = b(ops.MaxPool, b(ops.Convert, x, dtype=DType.FLOAT32), **attributes)
+        return b(ops.Convert, wide, dtype=x.dtype)
     if window.rank == 1 and x.rank == 3 and window.span == window.shape:
         return _as_2d(b, node)
-    if window.auto_pad == "NOTSET" and tfl_padding(window, sizes) is None and static(tuple(sizes)):
+    apart = static(tuple(sizes)) and tfl_padding(window, sizes) is None
+    if window.auto_pad == "NOTSET" and (apart or any(window.padding)):
         return _pad_apart(b, node, window, lowest(x))
-    if window.auto_pad == "NOTSET" and any(window.padding):
-        return _pad_apart(b, node, window, lowest(x))
-    return _by_slices(b, node, window, ops.Max)
+    return _pairwise(b, node, window) or _by_slices(b, node, window, ops.Max)
 
 
 def lowest(x: Value) -> float:
@@ -339,21 +342,38 @@ def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
         return None
     if any(window.padding) or window.ceil:
         return _sum_over_count(b, node, window, sizes)
-    if window.rank > 2 and window.span == window.shape:
-        return _axes_in_turn(b, node, window)
+    pairwise = _pairwise(b, node, window)
+    if pairwise is not None:
+        return pairwise
     total = _by_slices(b, node, window, ops.Add)
     return None if total is None else b(ops.Mul, total, b.scalar(1.0 / float(np.prod(window.shape)), x))
 
 
-def _axes_in_turn(b: Builder, node: Node, window: Window) -> Value:
-    """A mean over many axes is one over the first, the others merged, and one over the rest."""
-    x, dims = node.operand(0), node.attr("dims")
-    for i in range(window.rank):
-        single = replace(
-            window, shape=window.shape[i : i + 1], strides=window.strides[i : i + 1], dilations=(1,), padding=(0, 0)
-        )
-        x = b(ops.AveragePool, x, **pool_attributes(single, dims[i : i + 1]))
+def _pairwise(b: Builder, node: Node, window: Window) -> Value | None:
+    """Three or more spatial axes, the last of the tensor: over the last two first, all between them and the batch
+    merged, then over the others one by one.
+    """
+    x, dims = node.operand(0), tuple(node.attr("dims"))
+    bare = window.auto_pad == "NOTSET" and not window.ceil and not any(window.padding) and window.span == window.shape
+    if not bare or window.rank < 3 or dims != tuple(range(2, x.rank)):
+        return None
+    x = _over(b, node, x, window, (x.rank - 2, x.rank - 1))
+    for axis in range(2, x.rank - 2):
+        x = _over(b, node, x, window, (axis,))
     return x
+
+
+def _over(b: Builder, node: Node, x: Value, window: Window, axes: Sequence[int]) -> Value:
+    """The pool over some spatial axes only, on a tensor of four axes."""
+    first, behind = axes[0], x.shape[axes[-1] + 1 :]
+    fours = (x.shape[0], product(x.shape[1:first]), *(x.shape[a] for a in axes), *([product(behind)] if behind else []))
+    shape, strides = ([values[a - 2] for a in axes] + [1] * bool(behind) for values in (window.shape, window.strides))
+    single = Window(tuple(shape), tuple(strides), (1, 1), (0, 0, 0, 0))
+    pooled = b(node.op, reshaped(b, x, fours), **{**attributes_of(node), **pool_attributes(single, (2, 3))})
+    sizes = list(x.shape)
+    for i, axis in enumerate(axes):
+        sizes[axis] = pooled.shape[2 + i]
+    return reshaped(b, pooled, sizes)
 
 
 def _sum_over_count(b: Builder, node: Node, window: Window, sizes: Sequence[Any]) -> Value:
