@@ -36,7 +36,9 @@ def shared_workers():
     kept: dict[str, SharedWorker] = {}
 
     def worker(runtime: Runtime) -> Worker:
-        return kept.setdefault(runtime.name, SharedWorker(runtime.name, runtime.find_python()))
+        if runtime.name not in kept:
+            kept[runtime.name] = SharedWorker(runtime.name, runtime.find_python())
+        return kept[runtime.name]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Runtime, "worker", worker)

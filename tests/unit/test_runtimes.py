@@ -166,7 +166,8 @@ def test_a_worker_leaves_nothing_behind(tmp_path: Path) -> None:
     path = saved(onnx_scale(), tmp_path / "m.onnx")
     with ONNXRUNTIME.worker() as worker:
         worker.run(path, [X], RunOptions())
-        directory, child = worker._directory, worker._process
+        directory, child = worker._files, worker._process
+    assert directory is not None
     assert not directory.exists()
     assert child is not None
     assert child.poll() is not None

@@ -63,7 +63,7 @@ class Worker:
     def __init__(self, runtime: str, python: str) -> None:
         self.runtime = runtime
         self.python = python
-        self._directory = Path(tempfile.mkdtemp(prefix="onnxtfl-run-"))
+        self._files: Path | None = None
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._reader: threading.Thread | None = None
@@ -81,7 +81,7 @@ class Worker:
         if self._process is not None and self._process.poll() is None:
             return
         self._stop()
-        self._stderr = (self._directory / f"stderr{next(self._numbers)}").open("w+b")
+        self._stderr = self._new_file("stderr").open("w+b")
         self._answers = queue.Queue()
         try:
             self._process = subprocess.Popen(
@@ -102,8 +102,7 @@ class Worker:
 
         Types that NumPy lacks are ml_dtypes arrays on both sides. Raises `RunError`.
         """
-        arrays = self._directory / f"{next(self._numbers)}.npz"
-        results = self._directory / f"{next(self._numbers)}.npz"
+        arrays, results = self._new_file("in.npz"), self._new_file("out.npz")
         try:
             return self._exchange(self._request(os.fspath(model), inputs, options, arrays, results), options, results)
         finally:
@@ -113,7 +112,15 @@ class Worker:
     def close(self) -> None:
         """End the process and remove its files."""
         self._stop()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if self._files is not None:
+            shutil.rmtree(self._files, ignore_errors=True)
+            self._files = None
+
+    def _new_file(self, name: str) -> Path:
+        """Return a path that was not used before, in a directory of this worker's own."""
+        if self._files is None:
+            self._files = Path(tempfile.mkdtemp(prefix="onnxtfl-run-"))
+        return self._files / f"{next(self._numbers)}-{name}"
 
     def _request(
         self, model: str, inputs: Sequence[Value], options: RunOptions, arrays: Path, results: Path
