@@ -20,6 +20,15 @@ class Patterns:
     def __init__(self) -> None:
         self._by_op: dict[type[Op], list[Rewrite]] = {}
 
+    @classmethod
+    def of(cls, *parts: Patterns) -> Patterns:
+        """All the rewrites of `parts`."""
+        whole = cls()
+        for part in parts:
+            for op, rewrites in part._by_op.items():
+                whole._by_op.setdefault(op, []).extend(rewrites)
+        return whole
+
     def on(self, *ops: type[Op]) -> Callable[[Rewrite], Rewrite]:
         """Register a rewrite that starts from a node of one of `ops`."""
 
