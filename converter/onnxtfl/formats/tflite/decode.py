@@ -8,6 +8,7 @@ budget ends.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any
 
 from onnxtfl.formats.tflite import schema
@@ -17,8 +18,24 @@ from onnxtfl.formats.tflite.source import Source, Span
 Decoded = dict[str, Any]
 _BUDGET_FACTOR = 16
 _BUDGET_START = 1 << 20
+_TABLE_COST = 64
+"""What a table costs in memory whatever is in it."""
 _LEFT_IN_PLACE = 16
 """Byte vectors with this alignment are constants, which are not read here."""
+
+
+_PACKERS = {code: struct.Struct(f"<{code}") for code in SIZES}
+_INT, _UINT = _PACKERS["i"], _PACKERS["I"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the fields of a table lie in it, by its vtable: (name, packer, place, enum) of scalars; references."""
+
+    size: int
+    absent: Decoded
+    scalars: list[tuple[str, struct.Struct, int, tuple[str, ...]]]
+    references: list[tuple[Field, int]]
 
 
 class Decoder:
@@ -31,7 +48,7 @@ class Decoder:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._budget = _BUDGET_FACTOR * source.size + _BUDGET_START
-        self._layouts: dict[tuple[str, bytes], list[tuple[Field, int]]] = {}
+        self._layouts: dict[tuple[str, int], _Layout] = {}
 
     def root(self, table: Table) -> Decoded:
         """The table that the file begins with."""
@@ -39,42 +56,46 @@ class Decoder:
 
     def table(self, table: Table, position: int) -> Decoded:
         """The table at `position` and all below it."""
-        (back,) = struct.unpack("<i", self.source.read(position, 4))
-        vtable_size, size = struct.unpack("<HH", self.source.read(position - back, 4))
-        if vtable_size < 4 or vtable_size % 2 or size < 4:
-            self.source.fail(f"garbled: no {table.name} at {position}")
-        vtable = self.source.read(position - back, vtable_size)
-        raw = self.source.read(position, size)
-        self._charge(size)
-        decoded = {}
-        for field, place in self._layout(table, vtable, size):
-            if field.kind == "scalar":
-                decoded[field.name] = _scalar(field, raw, place)
-            elif field.kind == "union":
-                decoded[field.name] = (
-                    self._union(field, decoded[f"{field.name}_type"], position + place) if place else None
-                )
+        page, at = self.source.view(position, 4)
+        vtable = position - int(_INT.unpack_from(page, at)[0])
+        layout = self._layouts.get((table.name, vtable))
+        if layout is None:
+            layout = self._layouts[table.name, vtable] = self._layout(table, position, vtable)
+        self._charge(layout.size + _TABLE_COST)
+        page, at = self.source.view(position, layout.size)
+        decoded = dict(layout.absent)
+        for name, packer, place, enum in layout.scalars:
+            number = packer.unpack_from(page, at + place)[0]
+            decoded[name] = enum[number] if enum and 0 <= number < len(enum) else number
+        for field, place in layout.references:
+            if field.kind == "union":
+                decoded[field.name] = self._union(field, decoded[f"{field.name}_type"], position + place)
             else:
-                decoded[field.name] = self._child(field, self._reference(position + place)) if place else None
+                decoded[field.name] = self._child(field, self._reference(position + place))
         return decoded
 
-    def _layout(self, table: Table, vtable: bytes, size: int) -> list[tuple[Field, int]]:
-        """Place of each field in the table, 0 where it is absent."""
-        key = (table.name, vtable)
-        layout = self._layouts.get(key)
-        if layout is None:
-            slots = struct.unpack(f"<{len(vtable) // 2 - 2}H", vtable[4:])
-            layout = [(f, slots[f.slot] if f.slot < len(slots) else 0) for f in table.fields]
-            for field, place in layout:
-                if place and not 4 <= place <= size - (SIZES[field.code] if field.kind == "scalar" else 4):
-                    self.source.fail(f"garbled: {table.name}.{field.name} lies outside of its table")
-            self._layouts[key] = layout
-        return layout
+    def _layout(self, table: Table, position: int, vtable: int) -> _Layout:
+        """What the vtable says."""
+        vtable_size, size = struct.unpack("<HH", self.source.read(vtable, 4))
+        if vtable_size < 4 or vtable_size % 2 or size < 4:
+            self.source.fail(f"garbled: no {table.name} at {position}")
+        slots = struct.unpack(f"<{vtable_size // 2 - 2}H", self.source.read(vtable + 4, vtable_size - 4))
+        places = {f: slots[f.slot] for f in table.fields if f.slot < len(slots) and slots[f.slot]}
+        for field, place in places.items():
+            if not 4 <= place <= size - (SIZES[field.code] if field.kind == "scalar" else 4):
+                self.source.fail(f"garbled: {table.name}.{field.name} lies outside of its table")
+        defaults = schema.defaults(table)
+        return _Layout(
+            size,
+            {f.name: defaults[f.name] for f in table.fields if f not in places},
+            [(f.name, _PACKERS[f.code], place, f.enum) for f, place in places.items() if f.kind == "scalar"],
+            [(f, place) for f, place in places.items() if f.kind != "scalar"],
+        )
 
     def _reference(self, place: int) -> int:
         """The position that the reference at `place` points to."""
-        (offset,) = struct.unpack("<I", self.source.read(place, 4))
-        return place + int(offset)
+        page, at = self.source.view(place, 4)
+        return place + int(_UINT.unpack_from(page, at)[0])
 
     def _child(self, field: Field, position: int) -> Any:
         if field.kind == "table":
@@ -108,22 +129,16 @@ class Decoder:
 
     def _count(self, position: int, size: int) -> int:
         """The number of elements of the vector at `position`, which lies in the file as a whole."""
-        (count,) = struct.unpack("<I", self.source.read(position, 4))
+        page, at = self.source.view(position, 4)
+        count = int(_UINT.unpack_from(page, at)[0])
         if position + 4 + count * size > self.source.size:
             self.source.fail(f"cut off or garbled: a vector of {count} elements at {position} ends outside of the file")
-        return int(count)
+        return count
 
     def _charge(self, size: int) -> None:
         self._budget -= size
         if self._budget < 0:
             self.source.fail("garbled: its tables refer to the same bytes over and over")
-
-
-def _scalar(field: Field, raw: bytes, place: int) -> Any:
-    if not place:
-        return _name(field, field.default)
-    (value,) = struct.unpack_from(f"<{field.code}", raw, place)
-    return _name(field, value)
 
 
 def _name(field: Field, number: Any) -> Any:

@@ -104,6 +104,8 @@ class _ModelReader:
         name = schema.builtin_ops()[number]
         if name == "CUSTOM":
             name = f"custom:{code['custom_code'] or ''}"
+            if not name.isprintable():
+                self.source.fail("garbled: a custom op has a name that cannot be printed")
         return name, code["version"]
 
     def _signature(self) -> Decoded | None:

@@ -66,7 +66,7 @@ BuiltinOptions2 StablehloConcatenateOptions StablehloBroadcastInDimOptions Stabl
 
 TABLES = """\
 CustomQuantization custom:[ubyte]@16
-BlockwiseQuantization scales:int zero_points:int block_size:int
+BlockwiseQuantization scales:int zero_points:int block_size:int block_shape:[int]
 MultiAxisQuantization scales:int zero_points:int block_size:int quantized_dimensions:[int]
 QuantizationParameters min:[float] max:[float] scale:[float] zero_point:[long] details:QuantizationDetails
     quantized_dimension:int

@@ -34,6 +34,7 @@ class Source:
             self.file = SourceFile(model)
         self.size = self.file.size
         self._pages: dict[int, bytes] = {}
+        self._start, self._page = 0, b""  # the page that was used last
 
     def fail(self, message: str) -> NoReturn:
         """Raise InvalidModelError naming the source."""
@@ -46,19 +47,25 @@ class Source:
 
     def read(self, offset: int, length: int) -> bytes:
         """These bytes; InvalidModelError where the source ends before."""
-        self.check(offset, length)
-        first, begin = divmod(offset, PAGE)
-        if begin + length <= PAGE:
-            return self._page(first)[begin : begin + length]
-        if length > PAGE:
-            return self.file.read(offset, length)
-        return self._page(first)[begin:] + self._page(first + 1)[: begin + length - PAGE]
+        page, place = self.view(offset, length)
+        return page[place : place + length]
 
-    def _page(self, number: int) -> bytes:
-        page = self._pages.get(number)
-        if page is None:
+    def view(self, offset: int, length: int) -> tuple[bytes, int]:
+        """Some bytes of the source, and the place in them where the bytes asked for begin."""
+        place = offset - self._start
+        if place >= 0 and place + length <= len(self._page):
+            return self._page, place
+        self.check(offset, length)
+        number, place = divmod(offset, PAGE)
+        if place + length > PAGE:
+            return self.file.read(offset, length), 0
+        self._start, self._page = number * PAGE, self._load(number)
+        return self._page, place
+
+    def _load(self, number: int) -> bytes:
+        if number not in self._pages:
             if len(self._pages) >= MAX_PAGES:
                 self._pages.clear()
             start = number * PAGE
-            page = self._pages[number] = self.file.read(start, min(PAGE, self.size - start))
-        return page
+            self._pages[number] = self.file.read(start, min(PAGE, self.size - start))
+        return self._pages[number]

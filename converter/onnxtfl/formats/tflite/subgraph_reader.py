@@ -125,6 +125,8 @@ class SubgraphReader:
         tensor, type_ = self._tensor(number), self._type(number)
         data = self._data(tensor, type_, number)
         if data is not None:
+            if tensor["is_variable"]:
+                raise InvalidModelError("a variable with initial numbers", node=self._choose(number, ""))
             value = constant(data)
             value.type, value.name = type_, self._choose(number, "")
             value.origin = Origin(tensor["name"] or value.name)
