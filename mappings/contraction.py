@@ -224,6 +224,26 @@ def _batch_matmul(node: Node) -> Form | None:
     return Form("BATCH_MATMUL", (lhs, rhs), options)
 
 
+@decompose(ops.DotGeneral, "tfl")
+@decompose(ops.DotGeneralBias, "tfl")
+def _weight_in_order(b: Builder, node: Node) -> Value | None:
+    """A weight as [n, k...], its contracting axes in the order of lhs's, where only that is missing."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or node.attr("output_permutation"):
+        return None
+    roles = DotRoles.of(node)
+    pairs = sorted(zip(roles.lhs_contract, roles.rhs_contract, strict=True))
+    order = (*roles.rhs_free, *(axis for _, axis in pairs))
+    last = tuple(range(lhs.rank - len(pairs), lhs.rank))
+    if roles.lhs_batch or len(roles.rhs_free) != 1 or not is_weight(rhs) or tuple(a for a, _ in pairs) != last:
+        return None
+    if order == tuple(range(rhs.rank)):
+        return None
+    weight = transposed(b, rhs, order) if rhs.data is None else constant(rhs.data.transpose(order))
+    contract = {"lhs_contracting_dimensions": last, "rhs_contracting_dimensions": tuple(range(1, rhs.rank))}
+    return b(node.op, lhs, weight, *node.operands[2:], **contract)
+
+
 @decompose(ops.DotGeneralBias)
 def _apart(b: Builder, node: Node) -> Value:
     """The bias as an Add, along the last natural axis."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.patterns import single_use
-from onnxtfl.targets.table import entry
+from onnxtfl.targets.tflite import fused_activation_of
 
 FIELD = "fused_activation_function"
 
@@ -21,7 +21,7 @@ FIELD = "fused_activation_function"
 def fuse_activations(graph: Graph) -> None:
     """Fold each activation into the node that makes its operand, where that op has a place for it."""
     for node in graph.nodes:
-        name = entry(node.op.name.partition(".")[2]).fused
+        name = fused_activation_of(node.op.name.partition(".")[2])
         if name is not None and _fusable(graph, node):
             producer = node.operand(0).producer
             assert producer is not None
