@@ -109,7 +109,9 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
     to_target(graph, target, options, channels_last=False)
     name = getattr(out, "name", None)  # weights past 2 GB go beside a file that has a name
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
-    return _finish(graph, report, options, lambda: onnx_writer.write(graph, out, opset=options.opset, external=external))
+    return _finish(
+        graph, report, options, lambda: onnx_writer.write(graph, out, opset=options.opset, external=external)
+    )
 
 
 def lifted(graph: Graph, options: Options) -> Graph:
