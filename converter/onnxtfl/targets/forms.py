@@ -54,13 +54,14 @@ class KernelForm:
     """A form in which a kernel is right.
 
     `types`: element types by variable. `ranks`: lowest and highest rank by variable. `broadcast`: highest rank where
-    the operands' shapes differ (None: nothing broadcasts). `constant`: operands that have to be constant. `options`:
-    values that these options may have.
+    the operands' shapes differ (None: nothing broadcasts); `scalar`: where only single elements differ. `constant`:
+    operands that have to be constant. `options`: values that these options may have.
     """
 
     types: Mapping[str, frozenset[str]]
     ranks: Mapping[str, Bounds]
     broadcast: int | None
+    scalar: int | None
     constant: frozenset[str]
     options: Mapping[str, frozenset[Any]]
 
@@ -79,17 +80,23 @@ class KernelForm:
                 yield Misfit(kind, variable, f"{names or 'results'} of", element, taken)
 
     def _ranks(self, use: Use) -> Iterator[Misfit]:
-        broadcasts = self.broadcast is not None and use.broadcasts()
         for variable, (low, high) in self.ranks.items():
-            ranks = use.ranks(variable)
-            top = high
-            if broadcasts and variable == _MAIN and self.broadcast is not None:
-                top, ranks = min(high, self.broadcast), [*ranks, use.highest_rank()]
-            for rank in ranks:
-                if not low <= rank <= top:
-                    what = f"rank {low} to" if low else "ranks up to"
-                    yield Misfit("rank", variable, what, f"{rank}{' with broadcasting' * broadcasts}", limit=top)
-                    break
+            ranks, top, how = use.ranks(variable), high, ""
+            if variable == _MAIN and self.broadcast is not None and use.broadcasts():
+                ranks.append(use.highest_rank())
+                allowed, how = self._broadcast(use)
+                top = min(high, allowed)
+            rank = max(ranks, default=low)
+            if not low <= rank <= top:
+                what = f"ranks {low} to" if low else "ranks up to"
+                yield Misfit("rank", variable, what, f"{rank}{how}", limit=top)
+
+    def _broadcast(self, use: Use) -> tuple[int, str]:
+        """The highest rank for operands of these different shapes, and how they differ."""
+        assert self.broadcast is not None
+        if use.broadcasts_scalars():
+            return max(self.broadcast, self.scalar or 0), " with a scalar"
+        return self.broadcast, " with broadcasting"
 
     def _options(self, use: Use) -> Iterator[Misfit]:
         for name in sorted(self.constant):
@@ -112,12 +119,12 @@ def read_form(table: Mapping[str, Any]) -> KernelForm:
             ranks[key.removesuffix(".rank")] = _bounds(value)
         elif key.isupper():
             types[key] = frozenset(value.split())
-        elif key not in ("broadcast", "constant"):
+        elif key not in ("broadcast", "scalar", "constant", "wrong", "abort"):
             options[key] = frozenset(value if isinstance(value, list) else [value])
     constant = frozenset(table.get("constant", "").split())
     if "broadcast" in table:
         ranks.setdefault(_MAIN, (0, _HIGHEST))
-    return KernelForm(types, ranks, table.get("broadcast"), constant, options)
+    return KernelForm(types, ranks, table.get("broadcast"), table.get("scalar"), constant, options)
 
 
 def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
@@ -128,8 +135,12 @@ def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
     ranks = {v: _overlap(a.ranks.get(v, everything), b.ranks.get(v, everything)) for v in {**a.ranks, **b.ranks}}
     if not all(types.values()) or not all(options.values()) or any(low > high for low, high in ranks.values()):
         return None
-    broadcasts = [x.broadcast for x in (a, b) if x.broadcast is not None]
-    return KernelForm(types, ranks, min(broadcasts, default=None), a.constant | b.constant, options)
+    broadcast, scalar = _lower(a.broadcast, b.broadcast), _lower(a.scalar or a.broadcast, b.scalar or b.broadcast)
+    return KernelForm(types, ranks, broadcast, scalar, a.constant | b.constant, options)
+
+
+def _lower(a: int | None, b: int | None) -> int | None:
+    return min((x for x in (a, b) if x is not None), default=None)
 
 
 def _both(a: Mapping[str, frozenset[Any]], b: Mapping[str, frozenset[Any]]) -> dict[str, frozenset[Any]]:

@@ -39,7 +39,8 @@ class Version:
 class OpEntry:
     """What the table says of one op.
 
-    `fuses_as`: the fused_activation_function that means this op. `kernels`: forms by runtime ("2.14" and "litert").
+    `fuses_as`: the fused_activation_function that means this op. `matrix_rank`: how many of the last axes take no part
+    in broadcasting. `kernels`: forms by runtime ("2.14" and "litert").
     """
 
     name: str
@@ -50,8 +51,8 @@ class OpEntry:
     versions: tuple[Version, ...]
     micro: bool
     fuses_as: str | None
+    matrix_rank: int
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
-    fused: str | None = None
 
 
 MEASURED = ("2.14", "litert")
@@ -81,6 +82,7 @@ def entry(op: str) -> OpEntry:
         versions=versions,
         micro=table.get("micro", False),
         fuses_as=table.get("fuses_as"),
+        matrix_rank=table.get("matrix_rank", 0),
         kernels=forms,
     )
 

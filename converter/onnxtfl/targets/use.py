@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import DType, ResourceType, TensorType
 from onnxtfl.targets.refusal import Refusal
@@ -56,8 +57,17 @@ class Use:
         return max((r for _, _, v in self.operands if (r := _rank(v)) is not None), default=0)
 
     def broadcasts(self) -> bool:
-        """Whether the operands have different shapes."""
-        return len({v.type.shape for _, _, v in self.operands if isinstance(v.type, TensorType)}) > 1
+        """Whether the operands have different shapes (of a product of matrices: different batches)."""
+        return len(set(self._shapes())) > 1
+
+    def broadcasts_scalars(self) -> bool:
+        """Whether their shapes are the same but for those of a single element."""
+        return len({s for s in self._shapes() if s is None or any(d != 1 for d in s)}) <= 1
+
+    def _shapes(self) -> list[Shape | None]:
+        shapes = [v.type.shape for _, _, v in self.operands if isinstance(v.type, TensorType)]
+        inner = self.entry.matrix_rank
+        return [s[: len(s) - inner] if s is not None else None for s in shapes] if inner else shapes
 
     def indices(self, subject: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Indices of the operands, and of the results, that are called so or whose element type is named so."""

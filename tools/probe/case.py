@@ -1,0 +1,135 @@
+"""A case: one op on given numbers, with the numbers that are right, and what it tells about the kernel."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.formats.tflite.writer import write
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.op import foreign
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, TensorType, dtype_of
+from onnxtfl.targets.table import Parameter, entry
+from onnxtfl.targets.tflite import TfliteTarget
+
+Array = np.ndarray[Any, Any]
+FLOATS = ("float32", "float16", "float64")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+NUMBERS = (*FLOATS, *INTEGERS)
+ALL = (*NUMBERS, "bool", "string")
+
+
+@dataclass
+class Case:
+    """One op on given operands.
+
+    `types`: element types by variable of the op's signature ("qint8": quantized). `mode`: "equal",
+    "scalar" or "broadcast". `extra`: what the case is narrower in than the op (options,
+    ``constant``, ranks of other variables); it becomes part of the form. `constants`: indices of the operands that
+    stand in the model. `dynamic`: results whose shapes are not known before the run.
+    """
+
+    op: str
+    types: Mapping[str, str]
+    operands: Sequence[Array | None]
+    expected: Sequence[Array]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    mode: str = "equal"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    constants: frozenset[int] = frozenset()
+    dynamic: bool = False
+    quantizations: Mapping[str, Quantization] = field(default_factory=dict)
+    tolerance: float = 1e-4
+
+    @property
+    def group(self) -> tuple[Any, ...]:
+        """What makes a form: the element types and what the case is narrower in."""
+        return tuple(sorted(self.types.items())), tuple(sorted(self.extra.items()))
+
+    @property
+    def rank(self) -> int:
+        """The highest rank of what has the main element type, which is what the limits count."""
+        ranks = [a.ndim for a, p in self._bound() if p.variable == "T"]
+        return max(ranks, default=0)
+
+    def _bound(self) -> Iterator[tuple[Array, Parameter]]:
+        known = entry(self.op)
+        for arrays, parameters in ((self.operands, known.operands), (self.expected, known.results)):
+            for index, array in enumerate(arrays):
+                if array is not None:
+                    yield array, parameters[min(index, len(parameters) - 1)]
+
+    def inputs(self) -> list[Array]:
+        """The operands that the model takes as inputs."""
+        return [a for i, a in enumerate(self.operands) if a is not None and i not in self.constants]
+
+    def model(self) -> bytes:
+        """The model, its op written with the version that the table names."""
+        graph = Graph()
+        operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]
+        results = [Value(self._type(array, side="results", index=i)) for i, array in enumerate(self.expected)]
+        version = TfliteTarget().op_version(self.op, operands, results, self.options)
+        node = graph.insert(Node(foreign("tfl", self.op, version), operands, self.options))
+        graph.outputs = [node.add_result(value.type, f"y{i}") for i, value in enumerate(results)]
+        file = io.BytesIO()
+        write(graph, file)
+        return file.getvalue()
+
+    def _operand(self, graph: Graph, index: int, array: Array | None) -> Value | None:
+        if array is None:
+            return None
+        type_ = self._type(array, side="operands", index=index)
+        if index not in self.constants:
+            return graph.add_input(type_, f"x{index}")
+        value = constant(array, dtype_of(array.dtype))
+        value.type = type_
+        return value
+
+    def _type(self, array: Array, side: str, index: int) -> TensorType:
+        parameters = getattr(entry(self.op), side)
+        name = parameters[min(index, len(parameters) - 1)].name
+        shape = tuple(fresh() for _ in array.shape) if self.dynamic and side == "results" else array.shape
+        return TensorType(dtype_of(array.dtype), shape, self.quantizations.get(name))
+
+
+def numbers(element: str, shape: Sequence[int], *, seed: str = "", low: float = -4, high: float = 4) -> Array:
+    """Numbers of an element type: floats in a range, integers over much of theirs, every bool, short strings."""
+    rng = np.random.default_rng(zlib.crc32(f"{element} {tuple(shape)} {seed}".encode()))
+    if element == "string":
+        texts = [b"abcdefgh"[: 1 + i % 7] + b"%d" % i for i in rng.integers(0, 50, int(np.prod(shape)))]
+        array = np.empty(len(texts), dtype=object)
+        array[:] = texts
+        return array.reshape(shape)
+    dtype = DType(element).numpy
+    if element == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if element.startswith("complex"):
+        return (rng.uniform(-2, 2, shape) + 1j * rng.uniform(-2, 2, shape)).astype(dtype)
+    if element in INTEGERS:
+        bounds = np.iinfo(dtype)
+        return rng.integers(bounds.min // 3, bounds.max // 3, shape, dtype=dtype, endpoint=True)
+    return np.asarray(rng.uniform(low, high, shape)).astype(dtype)
+
+
+def small(element: str, shape: Sequence[int], *, seed: str = "", low: int = -5, high: int = 5) -> Array:
+    """Whole numbers in a small range (from 0 for unsigned types)."""
+    rng = np.random.default_rng(zlib.crc32(f"small {element} {tuple(shape)} {seed}".encode()))
+    floor = 0 if element.startswith("u") or element == "bool" else low
+    return np.asarray(rng.integers(floor, high, shape, endpoint=True)).astype(DType(element).numpy)
+
+
+def sizes(rank: int) -> tuple[int, ...]:
+    """A shape of that rank without ones."""
+    return (2, 3, 2, 3, 2, 2, 2, 2)[:rank]
+
+
+def int32(values: Any) -> Array:
+    """An int32 array."""
+    return np.asarray(values, np.int32)

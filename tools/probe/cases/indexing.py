@@ -1,0 +1,242 @@
+"""Slices, gathers, scatters and other ops that take indices."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from tools.probe.case import ALL, FLOATS, NUMBERS, Array, Case, int32, numbers, sizes, small
+from tools.probe.registry import probe
+
+RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
+
+
+@probe("SLICE")
+def slice_op(op: str) -> Iterator[Case]:
+    """Begin and size constant and computed; -1 takes the rest."""
+    for element in ALL:
+        for index in ("int32", "int64"):
+            for rank in RANKS:
+                x = numbers(element, tuple(d + 1 for d in sizes(rank)))
+                for begin, size in (([1] * rank, [2] * rank), ([i % 2 for i in range(rank)], [-1] * rank)):
+                    cut = tuple(slice(b, None if s < 0 else b + s) for b, s in zip(begin, size, strict=True))
+                    operands = [x, np.asarray(begin, index), np.asarray(size, index)]
+                    yield from _fixed_or_not(
+                        op, {"T": element, "I": index}, operands, np.ascontiguousarray(x[cut]), "begin size"
+                    )
+
+
+def _fixed_or_not(
+    op: str, types: dict[str, str], operands: list[Array], y: Array, names: str, options: dict[str, Any] | None = None
+) -> Iterator[Case]:
+    """The operands behind the first constant, then computed."""
+    behind = frozenset(range(1, len(operands)))
+    yield Case(op, types, operands, [y], options or {}, constants=behind, extra={"constant": names})
+    yield Case(op, types, operands, [y], options or {}, dynamic=True)
+
+
+@probe("STRIDED_SLICE")
+def strided_slice(op: str) -> Iterator[Case]:
+    """Strides of both signs, masks, and axes that go."""
+    for element in ALL:
+        for index in ("int32", "int64"):
+            for rank in RANKS:
+                x = numbers(element, tuple(d + 2 for d in sizes(rank)))
+                for begin, end, strides, masks in _strides(rank):
+                    y = _strided(x, begin, end, strides, masks)
+                    operands = [x, *(np.asarray(v, index) for v in (begin, end, strides))]
+                    options = {"begin_mask": 0, "end_mask": 0, "ellipsis_mask": 0, "new_axis_mask": 0}
+                    options |= {"shrink_axis_mask": 0, "offset": False, **masks}
+                    types = {"T": element, "I": index}
+                    yield from _fixed_or_not(op, types, operands, y, "begin end strides", options)
+
+
+def _strides(rank: int) -> Iterator[tuple[list[int], list[int], list[int], dict[str, int]]]:
+    every = (1 << rank) - 1
+    yield [1] * rank, [3] * rank, [1] * rank, {}
+    yield [0] * rank, [4] * rank, [2] * rank, {"end_mask": every}
+    yield [-1] * rank, [0] * rank, [-1] * rank, {"begin_mask": every, "end_mask": every}
+    yield [i % 2 for i in range(rank)], [9] * rank, [1 + i % 2 for i in range(rank)], {}
+    yield [1] * rank, [2] + [3] * (rank - 1), [1] * rank, {"shrink_axis_mask": 1}
+    yield [1] * rank, [3] * (rank - 1) + [2], [1] * rank, {"shrink_axis_mask": 1 << (rank - 1)}
+    yield [-2] * rank, [9] * rank, [1] * rank, {}
+
+
+def _strided(x: Array, begin: list[int], end: list[int], strides: list[int], masks: dict[str, int]) -> Array:
+    cut: list[Any] = []
+    for i, (b, e, s) in enumerate(zip(begin, end, strides, strict=True)):
+        if masks.get("shrink_axis_mask", 0) >> i & 1:
+            cut.append(b)
+            continue
+        first = None if masks.get("begin_mask", 0) >> i & 1 else b
+        cut.append(slice(first, None if masks.get("end_mask", 0) >> i & 1 else e, s))
+    return np.array(x[tuple(cut)], x.dtype, order="C")
+
+
+@probe("GATHER")
+def gather(op: str) -> Iterator[Case]:
+    """Along each axis, by indices of rank 0 to 3, in batches, constant and computed."""
+    for element in ALL:
+        for index in ("int32", "int64", "int16"):
+            for rank in RANKS:
+                x = numbers(element, sizes(rank))
+                for axis, rank_of_indices in itertools.product(sorted({0, rank - 1, rank // 2}), range(4)):
+                    yield from _gathered(op, element, index, x, axis, rank_of_indices, 0)
+                if rank > 1:
+                    yield from _gathered(op, element, index, x, 1, 2, 1)
+                    yield from _gathered(op, element, index, x, rank - 1, 1, 1)
+
+
+def _gathered(op: str, element: str, index: str, x: Array, axis: int, rank: int, batch: int) -> Iterator[Case]:
+    if x.ndim - 1 + rank - batch > 8:
+        return
+    shape = (*x.shape[:batch], *(2, 3, 2)[: rank - batch])
+    indices = np.asarray(np.random.default_rng(rank).integers(0, x.shape[axis], shape)).astype(index)
+    if batch:
+        y = np.stack([np.take(a, i, axis - 1) for a, i in zip(x, indices, strict=True)])
+    else:
+        y = np.asarray(np.take(x, indices, axis))
+    options = {"axis": axis, "batch_dims": batch}
+    types = {"T": element, "I": index}
+    for constants in ((), (1,), (0,)):
+        if not (constants == (0,) and element == "string"):
+            yield Case(op, types, [x, indices], [y], options, constants=frozenset(constants))
+
+
+@probe("GATHER_ND")
+def gather_nd(op: str) -> Iterator[Case]:
+    """By rows of one to all indices."""
+    for element in ALL:
+        for index in ("int32", "int64", "int16"):
+            for rank in RANKS:
+                x = numbers(element, sizes(rank))
+                for depth, lead in itertools.product(sorted({1, rank, (rank + 1) // 2}), ((3,), (2, 2), ())):
+                    if len(lead) + rank - depth <= 8:
+                        indices = _indices(x.shape[:depth], lead).astype(index)
+                        y = np.asarray(x[tuple(np.moveaxis(indices.astype(np.int64), -1, 0))])
+                        types = {"T": element, "I": index}
+                        yield Case(op, types, [x, indices], [y])
+                        yield Case(op, types, [x, indices], [y], constants=frozenset({1}))
+
+
+def _indices(shape: tuple[int, ...], lead: tuple[int, ...]) -> Array:
+    rng = np.random.default_rng(len(shape))
+    return np.stack([np.asarray(rng.integers(0, d, lead)) for d in shape], -1)
+
+
+@probe("SCATTER_ND")
+def scatter_nd(op: str) -> Iterator[Case]:
+    """Into zeros; what falls on one place adds up."""
+    for element in (*NUMBERS, "bool"):
+        for rank in RANKS:
+            full = sizes(rank)
+            for depth in sorted({1, rank, (rank + 1) // 2}):
+                indices = _indices(full[:depth], (3,)).astype(np.int32)
+                indices[1] = indices[0] if element != "bool" else indices[1]
+                updates = (
+                    numbers(element, (3, *full[depth:])) if element in FLOATS else small(element, (3, *full[depth:]))
+                )
+                wide = np.zeros(full, np.float32 if element == "float16" else updates.dtype)
+                np.add.at(wide, tuple(indices.T), updates.astype(wide.dtype))
+                types = {"I": "int32", "T": element}
+                operands, y = [indices, updates, int32(full)], wide.astype(updates.dtype)
+                yield Case(op, types, operands, [y], constants=frozenset({2}), extra={"constant": "shape"})
+                yield Case(op, types, operands, [y], dynamic=True)
+
+
+@probe("ONE_HOT")
+def one_hot(op: str) -> Iterator[Case]:
+    """Along a new axis in front, inside and behind; indices outside are off."""
+    for element in ALL:
+        for index in ("int32", "int64"):
+            for rank in range(8):
+                indices = np.asarray(np.random.default_rng(rank).integers(-1, 5, sizes(rank))).astype(index)
+                on, off = numbers(element, (), seed="on"), numbers(element, (), seed="off")
+                for axis in sorted({0, -1, rank}):
+                    place = rank if axis == -1 else axis
+                    hit = np.expand_dims(indices, place) == np.arange(4).reshape((4,) + (1,) * (rank - place))
+                    types = {"T": element, "I": index, "J": "int32"}
+                    operands, y = [indices, int32(4), on, off], np.where(hit, on, off).astype(on.dtype)
+                    fixed = frozenset({1, 2, 3})
+                    yield Case(op, types, operands, [y], {"axis": axis}, constants=fixed, extra={"constant": "depth"})
+                    yield Case(op, types, operands, [y], {"axis": axis}, dynamic=True)
+
+
+@probe("DYNAMIC_UPDATE_SLICE")
+def dynamic_update_slice(op: str) -> Iterator[Case]:
+    """Starts beyond the end are moved back."""
+    for element in ALL:
+        for index in ("int32", "int64"):
+            for rank in RANKS:
+                x = numbers(element, tuple(d + 2 for d in sizes(rank)))
+                update = numbers(element, sizes(rank), seed="u")
+                for starts in ([1] * rank, [0] * rank, [9] * rank):
+                    y = x.copy()
+                    y[tuple(slice(min(s, 2), min(s, 2) + d) for s, d in zip(starts, update.shape, strict=True))] = (
+                        update
+                    )
+                    yield Case(op, {"T": element, "I": index}, [x, update, np.asarray(starts, index)], [y])
+
+
+@probe("MATRIX_DIAG")
+def matrix_diag(op: str) -> Iterator[Case]:
+    """A vector, or several, as diagonals."""
+    for element in (*NUMBERS, "bool"):
+        for rank in RANKS[:7]:
+            x = numbers(element, sizes(rank))
+            y = np.zeros((*x.shape, x.shape[-1]), x.dtype)
+            diagonal = np.arange(x.shape[-1])
+            y[..., diagonal, diagonal] = x
+            yield Case(op, {"T": element}, [x], [y])
+
+
+@probe("MATRIX_SET_DIAG")
+def matrix_set_diag(op: str) -> Iterator[Case]:
+    """Square matrices."""
+    for element in (*NUMBERS, "bool"):
+        for rank in RANKS[1:]:
+            x = numbers(element, (*sizes(rank)[:-2], 3, 3))
+            diagonal = numbers(element, x.shape[:-1], seed="d")
+            y, places = x.copy(), np.arange(3)
+            y[..., places, places] = diagonal
+            yield Case(op, {"T": element}, [x, diagonal], [y])
+
+
+@probe("EMBEDDING_LOOKUP")
+def embedding_lookup(op: str) -> Iterator[Case]:
+    """Rows of a constant table."""
+    for element in ALL[:-1]:
+        for rank in RANKS[1:]:
+            table = numbers(element, sizes(rank))
+            y = table[[1, 0, 1]]
+            types = {"I": "int32", "W": element, "T": element}
+            yield Case(op, types, [int32([1, 0, 1]), table], [y], constants=frozenset({1}), extra={"constant": "value"})
+            yield Case(op, types, [int32([1, 0, 1]), table], [y])
+
+
+@probe("SPARSE_TO_DENSE")
+def sparse_to_dense(op: str) -> Iterator[Case]:
+    """Single places of a tensor."""
+    for element in (*NUMBERS, "bool"):
+        for index in ("int32", "int64"):
+            for rank in RANKS:
+                full = sizes(rank)
+                places = np.asarray([[0] * rank, [d - 1 for d in full]], index)
+                values, default = numbers(element, (2,), seed="v"), numbers(element, (), seed="d")
+                y = np.full(full, default, default.dtype)
+                y[tuple(places[0])], y[tuple(places[1])] = values
+                operands = [places, np.asarray(full, index), values, default]
+                types = {"I": index, "T": element}
+                yield Case(op, types, operands, [y], {"validate_indices": False}, dynamic=True)
+
+
+@probe("BUCKETIZE")
+def bucketize(op: str) -> Iterator[Case]:
+    """Three boundaries."""
+    for element in NUMBERS:
+        for rank in RANKS:
+            x = small(element, sizes(rank))
+            y = np.digitize(x.astype(np.float64), [-1.5, 0.5, 2.0]).astype(np.int32)
+            yield Case(op, {"T": element, "U": "int32"}, [x], [y], {"boundaries": (-1.5, 0.5, 2.0)})

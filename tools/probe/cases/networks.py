@@ -1,0 +1,323 @@
+"""Convolutions, pools, matrix products and resizes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from tools.probe.case import FLOATS, INTEGERS, NUMBERS, Array, Case, int32, numbers, sizes, small
+from tools.probe.registry import probe
+
+NONE = {"fused_activation_function": "NONE"}
+
+
+def windows(size: int, window: int, stride: int, dilation: int, padding: str) -> tuple[int, int, int]:
+    """Positions of a window along an axis, and the padding before and after."""
+    span = (window - 1) * dilation + 1
+    if padding == "VALID":
+        return (size - span) // stride + 1, 0, 0
+    count = -(-size // stride)
+    total = max(0, (count - 1) * stride + span - size)
+    return count, total // 2, total - total // 2
+
+
+def patches(
+    x: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str, fill: float
+) -> Array:
+    """Every window of the spatial axes: [batch, positions..., window..., channels]."""
+    spatial = list(zip(x.shape[1:-1], window, strides, dilations, strict=True))
+    places = [windows(*s, padding) for s in spatial]
+    x = np.pad(x, [(0, 0), *((before, after) for _, before, after in places), (0, 0)], constant_values=fill)
+    grids = [
+        np.arange(count)[:, None] * stride + np.arange(size) * dilation
+        for (count, _, _), (_, size, stride, dilation) in zip(places, spatial, strict=True)
+    ]
+    n = len(grids)
+    index: list[Any] = [slice(None)]
+    for i, grid in enumerate(grids):
+        index.append(
+            grid.reshape(
+                [d for j in range(n) for d in ([grid.shape[0]] if j == i else [1])]
+                + [grid.shape[1] if j == i else 1 for j in range(n)]
+            )
+        )
+    return x[tuple(index)]
+
+
+def convolve(x: Array, w: Array, strides: Sequence[int], dilations: Sequence[int], padding: str) -> Array:
+    """Channels-last convolution; `w` is [out, window..., in of the group]."""
+    n, inside = x.ndim - 2, w.shape[-1]
+    groups = x.shape[-1] // inside
+    p = patches(x, w.shape[1:-1], strides, dilations, padding, 0)
+    outside = w.shape[0] // groups
+    parts = []
+    for g in range(groups):
+        part = p[..., g * inside : (g + 1) * inside]
+        kernel = w[g * outside : (g + 1) * outside]
+        parts.append(np.tensordot(part, kernel, (range(n + 1, 2 * n + 2), range(1, n + 2))))
+    return np.concatenate(parts, -1)
+
+
+def _convolved(
+    op: str, element: str, operands: list[Array], wide: Array, options: dict[str, Any], **extra: Any
+) -> Iterator[Case]:
+    """Filter and bias constant; no bias; everything computed. `wide`: the result without bias, in float64."""
+    types = {"T": element, "W": element, "B": element}
+    types |= {"I": "int32"} if len(operands) == 4 else {}
+    shape = frozenset({0}) if len(operands) == 4 else frozenset[int]()
+    last, dtype = len(operands) - 1, operands[-1].dtype
+    y, biased = wide.astype(dtype), (wide + operands[-1].astype(np.float64)).astype(dtype)
+    fixed = {**extra, "constant": "weights" if op == "TRANSPOSE_CONV" else "filter"}
+    yield Case(op, types, operands, [biased], options, constants=shape | {1, last}, extra=fixed)
+    yield Case(op, types, [*operands[:-1], None], [y], options, constants=shape | {1}, extra=fixed)
+    yield Case(op, types, operands, [biased], options, constants=shape, extra=extra)
+
+
+@probe("CONV_2D")
+def conv_2d(op: str) -> Iterator[Case]:
+    """Strides, dilations, groups, with and without bias; the filter constant and computed."""
+    for element in FLOATS:
+        for (h, w), stride, dilation, padding in itertools.product(
+            ((3, 3), (1, 1), (2, 5)), (1, 2), (1, 2), ("SAME", "VALID")
+        ):
+            for inside, outside, group in ((3, 5, 1), (4, 6, 2), (1, 4, 1)):
+                x = numbers(element, (2, 11, 10, inside))
+                kernel = numbers(element, (outside, h, w, inside // group), seed="w")
+                bias = numbers(element, (outside,), seed="b")
+                wide = convolve(_double(x), _double(kernel), (stride,) * 2, (dilation,) * 2, padding)
+                options = _window_options(padding, stride, dilation)
+                yield from _convolved(op, element, [x, kernel, bias], wide, options, grouped=group > 1)
+
+
+@probe("DEPTHWISE_CONV_2D")
+def depthwise_conv_2d(op: str) -> Iterator[Case]:
+    """Multipliers, strides, dilations."""
+    for element in FLOATS:
+        for (h, w), stride, dilation, padding in itertools.product(
+            ((3, 3), (1, 1), (5, 2)), (1, 2), (1, 2), ("SAME", "VALID")
+        ):
+            for channels, multiplier in ((4, 1), (3, 2), (1, 8)):
+                x = numbers(element, (2, 11, 10, channels))
+                kernel = numbers(element, (1, h, w, channels * multiplier), seed="w")
+                bias = numbers(element, (channels * multiplier,), seed="b")
+                grouped = _double(kernel).transpose(3, 1, 2, 0)
+                wide = convolve(_double(x), grouped, (stride,) * 2, (dilation,) * 2, padding)
+                options = {**_window_options(padding, stride, dilation), "depth_multiplier": multiplier}
+                yield from _convolved(op, element, [x, kernel, bias], wide, options)
+
+
+@probe("CONV_3D")
+def conv_3d(op: str) -> Iterator[Case]:
+    """The filter is [window, in, out]."""
+    for element in FLOATS:
+        for size, stride, dilation, padding in itertools.product((3, 1, 2), (1, 2), (1, 2), ("SAME", "VALID")):
+            x = numbers(element, (1, 6, 5, 7, 3))
+            kernel, bias = numbers(element, (size,) * 3 + (3, 4), seed="w"), numbers(element, (4,), seed="b")
+            turned = np.moveaxis(_double(kernel), -1, 0)
+            wide = convolve(_double(x), turned, (stride,) * 3, (dilation,) * 3, padding)
+            options = {"padding": padding, **NONE}
+            options |= {f"stride_{a}": stride for a in "dhw"} | {f"dilation_{a}_factor": dilation for a in "dhw"}
+            yield from _convolved(op, element, [x, kernel, bias], wide, options)
+
+
+@probe("TRANSPOSE_CONV")
+def transpose_conv(op: str) -> Iterator[Case]:
+    """The gradient of a convolution, whose result shape is told."""
+    for element in FLOATS:
+        for (h, w), stride, padding in itertools.product(((3, 3), (2, 4), (1, 1)), (1, 2), ("SAME", "VALID")):
+            full = (1, 8, 9, 5)
+            kernel, bias = numbers(element, (5, h, w, 3), seed="w"), numbers(element, (5,), seed="b")
+            rows, columns = (windows(d, k, stride, 1, padding)[0] for d, k in ((8, h), (9, w)))
+            x = numbers(element, (1, rows, columns, 3))
+            wide = spread(_double(x), _double(kernel), full, (stride, stride), padding)
+            options = {"padding": padding, "stride_h": stride, "stride_w": stride, **NONE}
+            yield from _convolved(op, element, [int32(full), kernel, x, bias], wide, options)
+
+
+@probe("CONV_3D_TRANSPOSE")
+def conv_3d_transpose(op: str) -> Iterator[Case]:
+    """The filter is [window, out, in]."""
+    for element in FLOATS:
+        for size, stride, padding in itertools.product((3, 2), (1, 2), ("SAME", "VALID")):
+            full = (1, 6, 5, 7, 4)
+            kernel, bias = numbers(element, (size,) * 3 + (4, 3), seed="w"), numbers(element, (4,), seed="b")
+            counts = [windows(d, size, stride, 1, padding)[0] for d in full[1:4]]
+            x = numbers(element, (1, *counts, 3))
+            turned = _double(kernel).transpose(3, 0, 1, 2, 4)
+            wide = spread(_double(x), turned, full, (stride,) * 3, padding)
+            options = {"padding": padding, **NONE, **{f"stride_{a}": stride for a in "dhw"}}
+            options |= {f"dilation_{a}_factor": 1 for a in "dhw"}
+            yield from _convolved(op, element, [int32(full), kernel, x, bias], wide, options)
+
+
+def spread(x: Array, w: Array, full: Sequence[int], strides: Sequence[int], padding: str) -> Array:
+    """Transposed convolution; `w` is [out, window..., in]."""
+    places = [windows(d, k, s, 1, padding) for d, k, s in zip(full[1:-1], w.shape[1:-1], strides, strict=True)]
+    padded = [d + before + after + 8 for d, (_, before, after) in zip(full[1:-1], places, strict=True)]
+    y = np.zeros((full[0], *padded, full[-1]))
+    for position in itertools.product(*(range(d) for d in x.shape[1:-1])):
+        value = x[(slice(None), *position)]
+        corner = [p * s for p, s in zip(position, strides, strict=True)]
+        area = tuple(slice(c, c + k) for c, k in zip(corner, w.shape[1:-1], strict=True))
+        y[(slice(None), *area)] += np.moveaxis(np.tensordot(value, w, ((-1,), (-1,))), 1, -1)
+    return y[(slice(None), *(slice(b, b + d) for (_, b, _), d in zip(places, full[1:-1], strict=True)))]
+
+
+def _window_options(padding: str, stride: int, dilation: int) -> dict[str, Any]:
+    strides = {"stride_h": stride, "stride_w": stride}
+    return {"padding": padding, **strides, "dilation_h_factor": dilation, "dilation_w_factor": dilation, **NONE}
+
+
+def _double(x: Array) -> Array:
+    return x.astype(np.float64)
+
+
+@probe("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D")
+def pools(op: str) -> Iterator[Case]:
+    """Averages leave padding out of the count."""
+    for element in FLOATS if op != "MAX_POOL_2D" else NUMBERS:
+        for (h, w), stride, padding in itertools.product(
+            ((2, 2), (3, 3), (1, 4), (5, 5)), (1, 2, 3), ("SAME", "VALID")
+        ):
+            x = numbers(element, (2, 9, 8, 3))
+            wide = x.astype(np.float64) if element in FLOATS else x.astype(object)
+            y = _pooled(op, wide, (h, w), stride, padding).astype(x.dtype)
+            options = {"padding": padding, "stride_h": stride, "stride_w": stride, **NONE}
+            options |= {"filter_height": h, "filter_width": w}
+            yield Case(op, {"T": element}, [x], [y], options)
+
+
+def _pooled(op: str, x: Array, window: tuple[int, int], stride: int, padding: str) -> Array:
+    fill = np.nan if x.dtype == np.float64 else -(1 << 70)
+    p = patches(x, window, (stride,) * 2, (1, 1), padding, fill)
+    if op == "MAX_POOL_2D":
+        return np.asarray(np.nanmax(p, (3, 4)) if x.dtype == np.float64 else np.max(p, (3, 4)))
+    return np.nanmean(p, (3, 4)) if op == "AVERAGE_POOL_2D" else np.sqrt(np.nanmean(p * p, (3, 4)))
+
+
+@probe("FULLY_CONNECTED")
+def fully_connected(op: str) -> Iterator[Case]:
+    """Operands of every rank, with keep_num_dims and flattened; bias present and absent."""
+    for element in FLOATS:
+        for rank, keep in itertools.product(range(1, 9), (False, True)):
+            x = numbers(element, (*sizes(rank)[:-1], 6))
+            kernel, bias = numbers(element, (5, 6), seed="w"), numbers(element, (5,), seed="b")
+            wide = _double(x) @ _double(kernel).T
+            wide = wide if keep else wide.reshape(-1, 5)
+            options = {"keep_num_dims": keep, "weights_format": "DEFAULT", **NONE}
+            options["asymmetric_quantize_inputs"] = False
+            yield from _convolved(op, element, [x, kernel, bias], wide, options, keep_num_dims=keep)
+
+
+@probe("BATCH_MATMUL")
+def batch_matmul(op: str) -> Iterator[Case]:
+    """Batches equal, broadcast, and of different rank; each flag; either operand constant."""
+    for element in (*FLOATS, *INTEGERS):
+        for rank in range(2, 9):
+            batch = sizes(rank - 2)
+            ones = tuple(1 if i % 2 else d for i, d in enumerate(batch))
+            for left, right in (
+                (batch, batch),
+                (batch, batch[1:]),
+                (ones, batch),
+                (batch, ()),
+                ((), batch),
+                (batch, ones),
+            ):
+                yield from _products(op, element, left, right, "equal" if left == right else "broadcast")
+
+
+def _products(op: str, element: str, left: tuple[int, ...], right: tuple[int, ...], mode: str) -> Iterator[Case]:
+    for adj_x, adj_y in itertools.product((False, True), repeat=2):
+        draw = numbers if element in FLOATS else small
+        x = draw(element, (*left, *((4, 3) if adj_x else (3, 4))), seed="x")
+        y = draw(element, (*right, *((5, 4) if adj_y else (4, 5))), seed="y")
+        a, b = (np.swapaxes(v, -1, -2) if flip else v for v, flip in ((x, adj_x), (y, adj_y)))
+        wide = np.float64 if element in FLOATS else np.int64
+        z = np.asarray(a.astype(wide) @ b.astype(wide)).astype(x.dtype)
+        flags = {"adj_x": adj_x, "adj_y": adj_y}
+        options = {**flags, "asymmetric_quantize_inputs": False}
+        types = {"T": element, "W": element}
+        for constants in ((1,), (0,), ()):
+            yield Case(op, types, [x, y], [z], options, mode=mode, extra=flags, constants=frozenset(constants))
+
+
+@probe("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
+def resizes(op: str) -> Iterator[Case]:
+    """Larger and smaller, each way of placing pixels; the size constant and computed."""
+    for element in NUMBERS:
+        for corners, half in ((False, False), (True, False), (False, True)):
+            for size in ((8, 10), (7, 3), (2, 9), (4, 5), (1, 1)):
+                x = numbers(element, (2, 4, 5, 3))
+                y = _resized(op, x, size, corners, half)
+                options = {"align_corners": corners, "half_pixel_centers": half}
+                types = {"T": element, "I": "int32"}
+                extra = dict(options)
+                fixed = {**extra, "constant": "size"}
+                yield Case(op, types, [x, int32(size)], [y], options, constants=frozenset({1}), extra=fixed)
+                yield Case(op, types, [x, int32(size)], [y], options, dynamic=True, extra=extra)
+
+
+def _resized(op: str, x: Array, size: tuple[int, int], corners: bool, half: bool) -> Array:
+    wide = x.astype(np.float64)
+    for axis, count in ((1, size[0]), (2, size[1])):
+        before = x.shape[axis]
+        scale = (before - 1) / (count - 1) if corners and count > 1 else before / count
+        at = (np.arange(count) + 0.5) * scale - 0.5 if half else np.arange(count) * scale
+        if op == "RESIZE_NEAREST_NEIGHBOR":
+            at = np.arange(count) * scale + (0.5 * scale if half else 0)
+            nearest = np.floor(at + 0.5 if corners else at).astype(int)
+            wide = np.take(wide, np.clip(nearest, 0, before - 1), axis)
+            continue
+        at = np.clip(at, 0, before - 1)
+        low = np.floor(at).astype(int)
+        part = (at - low).reshape((-1,) + (1,) * (3 - axis))
+        high = np.minimum(low + 1, before - 1)
+        wide = np.take(wide, low, axis) * (1 - part) + np.take(wide, high, axis) * part
+    return wide.astype(x.dtype)
+
+
+@probe("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")
+def depth_to_space(op: str) -> Iterator[Case]:
+    """Blocks of two and three."""
+    for element in (*NUMBERS, "bool"):
+        for block in (2, 3):
+            deep = numbers(element, (2, 2, 3, 2 * block * block))
+            n, h, w, _ = deep.shape
+            big = deep.reshape(n, h, w, block, block, 2).transpose(0, 1, 3, 2, 4, 5)
+            big = np.ascontiguousarray(big).reshape(n, h * block, w * block, 2)
+            x, y = (deep, big) if op == "DEPTH_TO_SPACE" else (big, deep)
+            yield Case(op, {"T": element}, [x], [y], {"block_size": block})
+
+
+@probe("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
+def space_to_batch(op: str) -> Iterator[Case]:
+    """Blocks of one and two axes, padded or cropped."""
+    for element in (*NUMBERS, "bool"):
+        for rank in (4, 3, 5):
+            spatial = (4, 6)[: min(rank - 2, 2)]
+            x = numbers(element, (1, *spatial, *(3,) * (rank - 1 - len(spatial))))
+            blocks = (2, 3)[: len(spatial)]
+            for pad in ((0, 0), (1, 0)):
+                total = [d + sum(pad) for d in spatial]
+                blocks = tuple(b if t % b == 0 else 1 for b, t in zip(blocks, total, strict=True))
+                batches = _to_batch(
+                    np.pad(x, [(0, 0), *[pad] * len(spatial), *[(0, 0)] * (rank - 1 - len(spatial))]), blocks
+                )
+                a, b = (x, batches) if op == "SPACE_TO_BATCH_ND" else (batches, x)
+                types = {"T": element, "I": "int32"}
+                operands = [a, int32(blocks), int32([pad] * len(spatial))]
+                name = "block_shape paddings" if op == "SPACE_TO_BATCH_ND" else "block_shape crops"
+                yield Case(op, types, operands, [b], constants=frozenset({1, 2}), extra={"constant": name})
+                yield Case(op, types, operands, [b], dynamic=True)
+
+
+def _to_batch(x: Array, blocks: tuple[int, ...]) -> Array:
+    m = len(blocks)
+    split = [d for size, b in zip(x.shape[1:], blocks, strict=False) for d in (size // b, b)]
+    y = x.reshape(x.shape[0], *split, *x.shape[1 + m :])
+    order = [2 + 2 * i for i in range(m)] + [0] + [1 + 2 * i for i in range(m)] + list(range(1 + 2 * m, y.ndim))
+    sizes_after = [size // b for size, b in zip(x.shape[1:], blocks, strict=False)]
+    return np.ascontiguousarray(y.transpose(order)).reshape(-1, *sizes_after, *x.shape[1 + m :])

@@ -1,0 +1,232 @@
+"""Reductions, arg max, cumulative sums, softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from tools.probe.case import FLOATS, NUMBERS, Array, Case, int32, numbers, sizes, small
+from tools.probe.registry import probe
+
+RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
+_REDUCE: dict[str, Callable[..., Any]] = {
+    "SUM": np.sum,
+    "MEAN": np.mean,
+    "REDUCE_PROD": np.prod,
+    "REDUCE_MAX": np.max,
+    "REDUCE_MIN": np.min,
+    "REDUCE_ANY": np.any,
+    "REDUCE_ALL": np.all,
+}
+
+
+def _axes(rank: int) -> list[tuple[int, ...]]:
+    """One axis, several, all; counted from either end."""
+    everything = tuple(range(rank))
+    return list(dict.fromkeys([(rank - 1,), (0,), (-1,), everything, everything[::2], everything[1:], everything[-2:]]))
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iub" else x
+
+
+@probe(*_REDUCE)
+def reduce(op: str) -> Iterator[Case]:
+    """Axes constant and computed, kept and dropped."""
+    elements = ("bool",) if op in ("REDUCE_ANY", "REDUCE_ALL") else NUMBERS
+    for element in elements:
+        for rank in RANKS:
+            for axes in _axes(rank):
+                x = _operand(op, element, rank, axes)
+                for keep in (False, True):
+                    y = np.asarray(_meaning(op, x, axes, keep))
+                    yield from _constant_or_not(op, {"T": element}, x, int32(axes), y, {"keep_dims": keep})
+
+
+def _operand(op: str, element: str, rank: int, axes: tuple[int, ...]) -> Array:
+    if op == "REDUCE_PROD" and element not in FLOATS:
+        return np.asarray(small(element, sizes(rank), low=-1, high=1) * 2 - (0 if element[0] == "u" else 1)).astype(
+            element
+        )
+    if element in FLOATS and op == "REDUCE_PROD":
+        return numbers(element, sizes(rank), low=0.8, high=1.2)
+    if op in ("SUM", "MEAN") and element not in FLOATS:
+        return (
+            small(element, sizes(rank), low=-3, high=4)
+            if element in ("int8", "uint8")
+            else numbers(element, sizes(rank)) // 128
+        )
+    return numbers(element, sizes(rank))
+
+
+def _meaning(op: str, x: Array, axes: tuple[int, ...], keep: bool) -> Any:
+    axis = tuple({a % x.ndim for a in axes})
+    if op == "MEAN" and x.dtype.kind in "iu":  # a quotient of integers is cut towards zero
+        total, count = np.sum(x.astype(object), axis=axis, keepdims=keep), np.prod([x.shape[a] for a in axis])
+        cut = np.vectorize(lambda t: abs(t) // int(count) * (1 if t >= 0 else -1), otypes=[object])
+        return cut(total).astype(x.dtype)
+    return np.asarray(_REDUCE[op](_wide(x), axis=axis, keepdims=keep)).astype(x.dtype)
+
+
+def _constant_or_not(
+    op: str, types: dict[str, str], x: Array, axes: Array, y: Array, options: dict[str, Any]
+) -> Iterator[Case]:
+    types = {**types, "I": axes.dtype.name}
+    yield Case(op, types, [x, axes], [y], options, constants=frozenset({1}), extra={"constant": _name(op)})
+    yield Case(op, types, [x, axes], [y], options, dynamic=True)
+
+
+def _name(op: str) -> str:
+    return {"ARG_MAX": "dim", "ARG_MIN": "dim", "CUMSUM": "axis"}.get(op, "axes")
+
+
+@probe("ARG_MAX", "ARG_MIN")
+def arg_max(op: str) -> Iterator[Case]:
+    """The first of equal ones; both types of result."""
+    find = np.argmax if op == "ARG_MAX" else np.argmin
+    for element in (*NUMBERS, "bool"):
+        for result in ("int32", "int64"):
+            for rank in RANKS:
+                x = numbers(element, sizes(rank)) if element in FLOATS else small(element, sizes(rank), high=1)
+                for axis in sorted({0, rank - 1, -1, rank // 2}):
+                    y = np.asarray(find(_wide(x), axis=axis)).astype(result)
+                    for index in ("int32", "int64"):
+                        types = {"T": element, "U": result}
+                        options = {"output_type": result.upper()}
+                        yield from _constant_or_not(op, types, x, np.asarray(axis, index), y, options)
+
+
+@probe("CUMSUM")
+def cumsum(op: str) -> Iterator[Case]:
+    """Every axis, exclusive and reversed."""
+    for element in NUMBERS:
+        for rank in RANKS:
+            x = small(element, sizes(rank))
+            for axis in sorted({0, rank - 1, -1, rank // 2}):
+                for exclusive in (False, True):
+                    for reverse in (False, True):
+                        y = _cumulated(x, axis, exclusive, reverse)
+                        options = {"exclusive": exclusive, "reverse": reverse}
+                        yield from _constant_or_not(op, {"T": element}, x, int32(axis), y, options)
+
+
+def _cumulated(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+    turned = np.flip(x, axis) if reverse else x
+    total = np.cumsum(_wide(turned), axis=axis).astype(x.dtype)
+    total = (total - turned) if exclusive else total
+    return np.ascontiguousarray(np.flip(total, axis) if reverse else total)
+
+
+@probe("SOFTMAX")
+def softmax(op: str) -> Iterator[Case]:
+    """Along the last axis."""
+    for element in FLOATS:
+        for rank in RANKS:
+            for beta in (1.0, 0.5):
+                x = numbers(element, sizes(rank))
+                e = np.exp(beta * _wide(x))
+                y = (e / np.sum(e, axis=-1, keepdims=True)).astype(x.dtype)
+                yield Case(op, {"T": element}, [x], [y], {"beta": beta})
+
+
+@probe("LOG_SOFTMAX")
+def log_softmax(op: str) -> Iterator[Case]:
+    """Along the last axis."""
+    for element in FLOATS:
+        for rank in RANKS:
+            x = numbers(element, sizes(rank))
+            wide = _wide(x)
+            y = wide - np.log(np.sum(np.exp(wide), axis=-1, keepdims=True))
+            yield Case(op, {"T": element}, [x], [y.astype(x.dtype)])
+
+
+@probe("L2_NORMALIZATION")
+def l2_normalization(op: str) -> Iterator[Case]:
+    """Along the last axis."""
+    for element in FLOATS:
+        for rank in RANKS:
+            x = numbers(element, sizes(rank), low=0.5)
+            wide = _wide(x)
+            y = wide / np.sqrt(np.sum(wide * wide, axis=-1, keepdims=True))
+            yield Case(op, {"T": element}, [x], [y.astype(x.dtype)], {"fused_activation_function": "NONE"})
+
+
+@probe("LOCAL_RESPONSE_NORMALIZATION")
+def lrn(op: str) -> Iterator[Case]:
+    """Over a window of the last axis of four."""
+    options = {"radius": 2, "bias": 1.5, "alpha": 0.3, "beta": 0.75}
+    for element in FLOATS:
+        for rank in (4, 1, 2, 3, 5):
+            x = _wide(numbers(element, (*sizes(rank)[:-1], 7)))
+            squares = np.pad(x * x, [(0, 0)] * (rank - 1) + [(2, 2)])
+            total = sum(squares[..., i : i + 7] for i in range(5))
+            y = x / (1.5 + 0.3 * total) ** 0.75
+            yield Case(op, {"T": element}, [x.astype(numbers(element, ()).dtype)], [y], options)
+
+
+@probe("TOPK_V2")
+def topk(op: str) -> Iterator[Case]:
+    """The largest of the last axis, sorted, no two equal."""
+    for element in NUMBERS:
+        for rank in RANKS:
+            shape = (*sizes(rank)[:-1], 5)
+            x = numbers(element, shape)
+            order = _descending(x)
+            for k in (1, 3, 5):
+                indices = order[..., :k].astype(np.int32)
+                values = np.take_along_axis(x, order[..., :k], -1)
+                types = {"T": element, "I": "int32", "U": "int32"}
+                yield Case(
+                    op, types, [x, int32(k)], [values, indices], constants=frozenset({1}), extra={"constant": "k"}
+                )
+                yield Case(op, types, [x, int32(k)], [values, indices], dynamic=True)
+
+
+def _descending(x: Array) -> Array:
+    order = np.argsort(x.astype(object) if x.dtype.kind in "iu" else x.astype(np.float64), axis=-1, kind="stable")
+    return np.ascontiguousarray(np.flip(order, -1))
+
+
+@probe("WHERE")
+def where(op: str) -> Iterator[Case]:
+    """The places of what is not zero."""
+    for element in (*NUMBERS, "bool"):
+        for rank in RANKS:
+            x = numbers(element, sizes(rank)) if element == "bool" else small(element, sizes(rank), low=-1, high=1)
+            yield Case(op, {"T": element, "U": "int64"}, [x], [np.argwhere(x).astype(np.int64)], dynamic=True)
+
+
+@probe("UNIQUE")
+def unique(op: str) -> Iterator[Case]:
+    """In the order of first appearance."""
+    for element in NUMBERS:
+        for index in ("int32", "int64"):
+            x = small(element, (9,))
+            values, first, inverse = np.unique(x, return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            places = np.argsort(order)[inverse].astype(index)
+            types = {"T": element, "U": index}
+            yield Case(op, types, [x], [values[order], places], {"idx_out_type": index.upper()}, dynamic=True)
+
+
+@probe("SEGMENT_SUM")
+def segment_sum(op: str) -> Iterator[Case]:
+    """Sorted segments."""
+    for element in NUMBERS:
+        for rank in RANKS:
+            x = small(element, (4, *sizes(rank)[1:]))
+            y = np.stack([x[:2].sum(0), x[2:].sum(0)]).astype(x.dtype)
+            yield Case(op, {"T": element, "I": "int32"}, [x, int32([0, 0, 1, 1])], [y], dynamic=True)
+
+
+@probe("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_PROD", "UNSORTED_SEGMENT_MAX", "UNSORTED_SEGMENT_MIN")
+def unsorted_segments(op: str) -> Iterator[Case]:
+    """No segment without members."""
+    join = {"SUM": np.add, "PROD": np.multiply, "MAX": np.maximum, "MIN": np.minimum}[op.rpartition("_")[2]]
+    for element in NUMBERS:
+        for rank in RANKS:
+            x = small(element, (4, *sizes(rank)[1:]), low=-3, high=3)
+            y = np.stack([join(x[1], x[3]), join(x[0], x[2])])
+            types = {"T": element, "I": "int32", "J": "int32"}
+            yield Case(op, types, [x, int32([1, 0, 1, 0]), int32(2)], [y], dynamic=True)

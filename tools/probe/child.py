@@ -1,0 +1,90 @@
+"""The child process of the probe: runs one-op models in the TFLite runtime of its interpreter, and may crash.
+
+A plain script for Python 3.9 and newer, with NumPy and one runtime. Reads pickled ``(kernels, model, inputs)`` from
+standard input, an input being ``(shape, dtype, bytes)`` or, for strings, ``(shape, "string", [bytes])``; answers
+``("ran", outputs)`` or ``("refused", message)``.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from typing import Any
+
+# Another module called "child" or "cases" beside this script must not hide one that the runtime imports.
+if __name__ == "__main__" and sys.path:
+    del sys.path[0]
+
+import numpy as np
+
+GREETING = b"ready\n"
+
+
+def load() -> tuple[Any, dict[str, Any]]:
+    """The Interpreter class of this Python's runtime, and its op resolvers by the names of the kernel sets."""
+    try:
+        from ai_edge_litert import interpreter as module
+    except ImportError:
+        from tflite_runtime import interpreter as module
+    types = module.OpResolverType
+    without = types.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    return module.Interpreter, {"xnnpack": types.AUTO, "builtin": without, "reference": types.BUILTIN_REF}
+
+
+def run(opener: Any, resolver: Any, model: bytes, inputs: list[Any]) -> tuple[str, Any]:
+    """Run a model once."""
+    try:
+        interpreter = opener(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+        interpreter.allocate_tensors()
+        for detail, packed in zip(interpreter.get_input_details(), inputs):  # noqa: B905 (Python 3.9)
+            array = unpack(packed)
+            if array.size:
+                interpreter.set_tensor(detail["index"], array)
+        interpreter.invoke()
+        return "ran", [pack(fetch(interpreter, detail)) for detail in interpreter.get_output_details()]
+    except (ValueError, RuntimeError, TypeError) as error:
+        return "refused", str(error)
+
+
+def fetch(interpreter: Any, detail: Any) -> Any:
+    """The numbers of an output (get_tensor cannot read an empty one)."""
+    shape = interpreter._interpreter.TensorSize(int(detail["index"]), 0)
+    return np.zeros(shape, detail["dtype"]) if 0 in shape else interpreter.get_tensor(detail["index"])
+
+
+def pack(array: Any) -> Any:
+    """An array as shape, dtype and bytes, which every version of NumPy can read."""
+    if array.dtype.kind in "OS":
+        return array.shape, "string", [bytes(item) for item in array.reshape(-1)]
+    return array.shape, array.dtype.str, array.tobytes()
+
+
+def unpack(packed: Any) -> Any:
+    """The array that was packed so."""
+    shape, dtype, content = packed
+    if dtype != "string":
+        return np.frombuffer(content, dtype).reshape(shape)
+    array = np.empty(len(content), dtype=object)
+    array[:] = content
+    return array.reshape(shape)
+
+
+def main() -> None:
+    """Answer until standard input ends; what native code prints goes to standard error."""
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    opener, resolvers = load()
+    channel.write(GREETING)
+    channel.flush()
+    while True:
+        try:
+            kernels, model, inputs = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        pickle.dump(run(opener, resolvers[kernels], model, inputs), channel, protocol=4)
+        channel.flush()
+
+
+if __name__ == "__main__":
+    main()

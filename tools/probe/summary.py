@@ -1,0 +1,232 @@
+"""From findings to the forms that a kernel table lists.
+
+A form says: these element types, up to this rank, up to that rank where shapes differ, with these options. It stands
+in the table when every case in it is right on every kernel set of the runtime.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tools.probe.measure import Finding
+from tools.probe.runtime import KERNELS
+
+Key = tuple[tuple[str, frozenset[Any]], ...]
+_BAD = ("wrong", "abort")
+
+
+@dataclass(frozen=True)
+class Form:
+    """`sets`: the values of each type variable, option, and rank of another variable."""
+
+    sets: Mapping[str, frozenset[Any]]
+    low: int
+    high: int
+    broadcast: int | None
+    scalar: int | None
+
+    @property
+    def limits(self) -> tuple[Any, ...]:
+        """What two forms have to share to become one."""
+        return self.low, self.high, self.broadcast, self.scalar
+
+    def covers(self, other: Form) -> bool:
+        """Whether each use that `other` takes is taken by this."""
+        return (
+            all(key in other.sets and other.sets[key] <= values for key, values in self.sets.items())
+            and self.low <= other.low
+            and self.high >= other.high
+            and (self.broadcast or 0) >= (other.broadcast or 0)
+            and (self.scalar or 0) >= (other.scalar or 0)
+        )
+
+
+def summarize(findings: Sequence[Finding]) -> str:
+    """The text of a kernel table."""
+    domains = _domains(findings)
+    lines = {runtime: _form_lines(findings, runtime, domains) for runtime in ("2.14", "litert")}
+    if lines["2.14"] == lines["litert"]:
+        text = _list("both", lines["litert"])
+    else:
+        text = "".join(_list(f'"{runtime}"' if "." in runtime else runtime, rows) for runtime, rows in lines.items())
+    for verdict in _BAD:
+        if notes := _notes(findings, verdict):
+            text += _list(verdict, [f'"{note}"' for note in notes])
+    return text
+
+
+def _domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
+    """All values that were tried of what is not a type."""
+    tried: defaultdict[str, set[Any]] = defaultdict(set)
+    for finding in findings:
+        for key, value in finding.extra.items():
+            tried[key].add(value)
+    always = {k: v for k, v in tried.items() if all(k in f.extra for f in findings)}
+    return {key: frozenset(values) for key, values in always.items()}
+
+
+def _form_lines(findings: Sequence[Finding], runtime: str, domains: Mapping[str, frozenset[Any]]) -> list[str]:
+    groups: defaultdict[Key, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        sets = {**finding.types, **finding.extra}
+        groups[tuple((key, frozenset({value})) for key, value in sets.items())].append(finding)
+    forms = [form for key, group in groups.items() if (form := _form(dict(key), group, runtime)) is not None]
+    tested = [f.rank for f in findings if f.mode == "equal"]
+    lowest = min(tested, default=0)
+    return [_text(form, domains, lowest) for form in _merged(forms)]
+
+
+def _form(sets: Mapping[str, frozenset[Any]], group: Iterable[Finding], runtime: str) -> Form | None:
+    cells: defaultdict[tuple[str, int], bool] = defaultdict(lambda: True)
+    for finding in group:
+        right = all(finding.verdicts[f"{runtime} {kernels}"] == "right" for kernels in KERNELS)
+        cells[finding.mode, finding.rank] &= right
+    equal = _longest({rank: right for (mode, rank), right in cells.items() if mode == "equal"})
+    if equal is None:
+        return None
+    return Form(sets, *equal, _upto(cells, "broadcast"), _upto(cells, "scalar"))
+
+
+def _longest(ranks: Mapping[int, bool]) -> tuple[int, int] | None:
+    """The longest run of tested ranks that are all right."""
+    runs: list[list[int]] = [[]]
+    for rank in sorted(ranks):
+        if ranks[rank]:
+            runs[-1].append(rank)
+        else:
+            runs.append([])
+    best = max(runs, key=len)
+    return (best[0], best[-1]) if best else None
+
+
+def _upto(cells: Mapping[tuple[str, int], bool], mode: str) -> int | None:
+    """The highest rank up to which all of that mode is right; None where it was not tried."""
+    tried = sorted((rank, right) for (m, rank), right in cells.items() if m == mode)
+    if not tried:
+        return None
+    highest = 0
+    for rank, right in tried:
+        if not right:
+            break
+        highest = rank
+    return highest
+
+
+def _merged(forms: list[Form]) -> list[Form]:
+    """Join forms that differ in one set only, and drop those that another covers, until nothing changes."""
+    done = False
+    while not done:
+        forms = [
+            f
+            for f in forms
+            if not any(
+                g is not f and g.covers(f) and (not f.covers(g) or forms.index(g) < forms.index(f)) for g in forms
+            )
+        ]
+        done = True
+        for i, a in enumerate(forms):
+            for b in forms[i + 1 :]:
+                joined = _join(a, b)
+                if joined is not None:
+                    forms = [joined if f is a else f for f in forms if f is not b]
+                    done = False
+                    break
+            if not done:
+                break
+    return forms
+
+
+def _join(a: Form, b: Form) -> Form | None:
+    if a.limits != b.limits or a.sets.keys() != b.sets.keys():
+        return None
+    different = [key for key in a.sets if a.sets[key] != b.sets[key]]
+    if len(different) != 1:
+        return None
+    (key,) = different
+    return replace(a, sets={**a.sets, key: a.sets[key] | b.sets[key]})
+
+
+def _text(form: Form, domains: Mapping[str, frozenset[Any]], lowest: int) -> str:
+    parts = [_set_text(k, values) for k, values in form.sets.items() if k.isupper() or values != domains.get(k)]
+    parts.append(f"rank = {form.high}" if form.low <= lowest <= 1 else f'rank = "{form.low}-{form.high}"')
+    if form.broadcast is not None:
+        parts.append(f"broadcast = {form.broadcast}")
+        if form.scalar is not None and form.scalar > form.broadcast:
+            parts.append(f"scalar = {form.scalar}")
+    return "{ " + ", ".join(parts) + " }"
+
+
+def _set_text(key: str, values: frozenset[Any]) -> str:
+    name = f'"{key}"' if "." in key else key
+    if key.isupper():
+        return f'{name} = "{" ".join(sorted(values, key=_type_order))}"'
+    if key.endswith(".rank"):
+        low, high = min(values), max(values)
+        return f'{name} = "{low}-{high}"'
+    if len(values) == 1:
+        return f"{name} = {_literal(next(iter(values)))}"
+    return f"{name} = [{', '.join(sorted(map(_literal, values)))}]"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _type_order(name: str) -> tuple[int, str]:
+    kinds = ("float", "int", "uint", "bool")
+    plain = name.removeprefix("q")
+    kind = next((i for i, k in enumerate(kinds) if plain.startswith(k)), 9)
+    digits = "".join(c for c in plain if c.isdigit())
+    return (100 if name.startswith("q") else 0) + kind * 10, digits.zfill(3) if digits != "32" else "000"
+
+
+def _notes(findings: Sequence[Finding], verdict: str) -> list[str]:
+    """Where kernels take a case and compute it wrongly, or die of it: kernel sets, types, modes and ranks."""
+    by_rank: defaultdict[tuple[Any, ...], set[int]] = defaultdict(set)
+    for (types, mode, rank, extra), wheres in _places(findings, verdict).items():
+        by_rank[tuple(sorted(wheres)), mode, extra, types].add(rank)
+    by_type: defaultdict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for (wheres, mode, extra, types), ranks in by_rank.items():
+        by_type[wheres, mode, extra, tuple(sorted(ranks))].append("/".join(dict.fromkeys(types)))
+    return [_note(*key, types) for key, types in by_type.items()]
+
+
+def _places(findings: Sequence[Finding], verdict: str) -> dict[tuple[Any, ...], set[str]]:
+    """Kernel sets by types, mode, rank and options; no options where it is so with all of them."""
+    tried: defaultdict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    bad: defaultdict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    for f in findings:
+        extra = tuple(f"{k} {v}" for k, v in f.extra.items())
+        for where, found in f.verdicts.items():
+            cell = tuple(f.types.values()), f.mode, f.rank, where
+            tried[cell].add(extra)
+            if found == verdict:
+                bad[cell].add(extra)
+    places: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for cell, extras in bad.items():
+        *place, where = cell
+        for extra in [()] if extras == tried[cell] else sorted(extras):
+            places[(*place, extra)].add(where)
+    return places
+
+
+def _note(wheres: Sequence[str], mode: str, extra: Sequence[str], ranks: Sequence[int], types: Sequence[str]) -> str:
+    runtimes: defaultdict[str, list[str]] = defaultdict(list)
+    for where in wheres:
+        runtime, kernels = where.split()
+        runtimes[runtime].append(kernels)
+    place = ", ".join(f"{r} {'all' if len(k) == len(KERNELS) else ' '.join(k)}" for r, k in runtimes.items())
+    shown = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {' '.join(map(str, ranks))}"
+    what = {"equal": "", "scalar": " with a scalar", "broadcast": " broadcast"}[mode]
+    return f"{place}: {' '.join(types)}, {shown}{what}" + "".join(f", {e}" for e in extra)
+
+
+def _list(key: str, rows: Sequence[str]) -> str:
+    if len(rows) == 1:
+        return f"{key} = [{rows[0]}]\n"
+    return f"{key} = [\n" + "".join(f"  {row},\n" for row in rows) + "]\n" if rows else f"{key} = []\n"

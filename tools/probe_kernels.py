@@ -1,0 +1,66 @@
+"""Measure what TFLite's CPU kernels take and compute rightly, and write it into schemas/tflite_ops.toml.
+
+python tools/probe_kernels.py                        every op that has a probe
+python tools/probe_kernels.py ADD SELECT_V2          these ops; the others' tables stay
+python tools/probe_kernels.py ADD --verbose --dry    tell every case that is not right, write nothing
+python tools/probe_kernels.py --again                write the tables from the findings of the last run
+
+The facts hold for the LiteRT (ai-edge-litert) of this Python and the tflite-runtime 2.14 of --runtime-python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools.probe import measure
+from tools.probe.registry import cases_of, probes
+from tools.probe.runtime import Runtime
+from tools.probe.summary import summarize
+from tools.probe.tables import rewrite
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = ROOT / "schemas" / "tflite_ops.toml"
+FINDINGS = ROOT / "build" / "probe"
+
+
+def main() -> int:
+    """Exit code 0."""
+    options = _options()
+    wanted = options.ops or sorted(probes())
+    runtimes = {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
+    measurer = measure.Measurer(runtimes, options.verbose)
+    tables = {}
+    for op in wanted:
+        started = time.monotonic()
+        file = FINDINGS / f"{op}.jsonl"
+        if not options.again or not file.exists():
+            findings = measurer.measure(cases_of(op))
+            measure.save(findings, file)
+        tables[op] = summarize(measure.load(file))
+        if not options.again:
+            print(f"[{op}]  # {time.monotonic() - started:.1f} s\n{tables[op]}", flush=True)
+    if not options.dry:
+        rewrite(TABLE, tables)
+    for runtime in runtimes.values():
+        runtime.close()
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("ops", nargs="*", metavar="OP")
+    parser.add_argument("--runtime-python", default=os.environ.get("TFLITE_RUNTIME_PYTHON", "python3.11"))
+    parser.add_argument("--again", action="store_true", help="use the findings of the last run")
+    parser.add_argument("--dry", action="store_true", help="do not write the table")
+    parser.add_argument("--verbose", action="store_true", help="tell each case that is not right")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
