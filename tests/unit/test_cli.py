@@ -285,3 +285,14 @@ def test_a_pipe_that_closes_early(tmp_path: Path) -> None:
     assert b"Traceback" not in child.stderr.read()
     child.stderr.close()
     child.wait(20)
+
+
+def test_tables_on_a_terminal(
+    fake: FakePipeline, source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.report.inputs = [("evil\x1b[2Jname", "float32", ("2", "3"))]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert onnx2tfl(source) == 0
+    table = capsys.readouterr().out
+    assert "evil?[2Jname" in table
+    assert "passed" in table

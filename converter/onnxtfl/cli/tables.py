@@ -2,92 +2,95 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from onnxtfl import CheckReport, Conversion, ConversionReport, TensorReport
+    from onnxtfl import CheckReport, Conversion, ConversionReport, OutputCheck, TensorReport
 
 MANY = 8  # operators to name before the rest is summed up
-COLOURS = {"passed": "green", "failed": "red", "not checked": "yellow"}
+STYLES = {"passed": "green", "failed": "red", "not checked": "yellow"}
+
+
+class Row(NamedTuple):
+    """A line of a table: a title ("" under the one above) and a text, shown in ``style`` on a terminal."""
+
+    title: str
+    text: str
+    style: str = ""
 
 
 def show_conversion(model: str, output: str, conversion: Conversion, verbose: bool) -> None:
     """Print what a conversion did; ``output`` is where it was to be written."""
     report = conversion.report
-    table = _grid()
-    table.add_row("model", Text(f"{model} -> {output}" if conversion.path else f"{model} (nothing written)"))
-    _add_all(table, "inputs", [_tensor(spec) for spec in report.inputs])
-    _add_all(table, "outputs", [_tensor(spec) for spec in report.outputs])
-    table.add_row("ops before", Text(_ops(report.ops_before, verbose)))
-    table.add_row("ops after", Text(_ops(report.ops_after, verbose)))
-    table.add_row("size", Text(_size(report)))
+    rows = [Row("model", f"{model} -> {output}" if conversion.path else f"{model} (nothing written)")]
+    rows += _titled("inputs", [_tensor(spec) for spec in report.inputs])
+    rows += _titled("outputs", [_tensor(spec) for spec in report.outputs])
+    rows.append(Row("ops before", _ops(report.ops_before, verbose)))
+    rows.append(Row("ops after", _ops(report.ops_after, verbose)))
+    rows.append(Row("size", _size(report)))
     memory = f", peak memory {_bytes(report.peak_memory)}" if report.peak_memory else ""
-    table.add_row("time", Text(f"{report.seconds:.2f} s{memory}"))
+    rows.append(Row("time", f"{report.seconds:.2f} s{memory}"))
     if conversion.check is not None:
-        _add_check(table, conversion.check, verbose)
-    _print(table)
+        rows += _check_rows(conversion.check, verbose)
+    _print(rows)
 
 
 def show_check(a: str, b: str, report: CheckReport, verbose: bool) -> None:
     """Print what a check found."""
-    table = _grid()
-    table.add_row("models", Text(f"{a} and {b}"))
-    _add_check(table, report, verbose)
-    _print(table)
+    _print([Row("models", f"{a} and {b}"), *_check_rows(report, verbose)])
 
 
-def _add_check(table: Table, report: CheckReport, verbose: bool) -> None:
-    verdict = Text(report.status, style=COLOURS[report.status])
-    if report.status == "not checked":
-        verdict.append(f": {report.reason}", style="default")
-    elif report.runtimes:
-        verdict.append(f" ({', '.join(report.runtimes)}; {report.seconds:.2f} s)", style="default")
-    table.add_row("check", verdict)
+def _check_rows(report: CheckReport, verbose: bool) -> list[Row]:
+    verdict = f"{report.status}: {report.reason}" if report.status == "not checked" else report.status
+    if report.runtimes and report.status != "not checked":
+        verdict += f" ({', '.join(report.runtimes)}; {report.seconds:.2f} s)"
+    rows = [Row("check", verdict, STYLES[report.status])]
     for spec in report.inputs:
+        used = f"{spec.name}  {spec.dtype} {_shape(spec.shape)}: {spec.values}" if verbose else spec.name
         if verbose or spec.note:
-            words = f"{spec.name}  {spec.dtype} {_shape(spec.shape)}: {spec.values}" if verbose else spec.name
-            table.add_row("", Text(f"{words}{'; ' if verbose and spec.note else '  '}{spec.note}".rstrip()))
-    for out in report.outputs:
-        line = Text(out.name)
-        if out.max_abs is not None:
-            line.append(f"  largest error {out.max_abs:.3g} absolute, {out.max_rel:.3g} relative")
-        if out.message:
-            line.append(f"  {out.message}", style="red")
-        if out.note:
-            line.append(f"  ({out.note})")
-        table.add_row("", line)
-    for note in report.notes:
-        table.add_row("", Text(note))
+            rows.append(Row("", f"{used}  {spec.note}".rstrip()))
+    rows += [Row("", _output(out), "" if out.ok else "red") for out in report.outputs]
+    return rows + [Row("", note) for note in report.notes]
 
 
-def _grid() -> Table:
+def _output(out: OutputCheck) -> str:
+    parts = [out.name]
+    if out.max_abs is not None:
+        parts.append(f"largest error {out.max_abs:.3g} absolute, {out.max_rel:.3g} relative")
+    parts += [out.message] if out.message else []
+    parts += [f"({out.note})"] if out.note else []
+    return "  ".join(parts)
+
+
+def _print(rows: list[Row]) -> None:
+    """Print to stdout: in colour and wrapped on a terminal, else plain, one line for each row."""
+    if not sys.stdout.isatty():
+        width = max(len(row.title) for row in rows)
+        sys.stdout.writelines(_printable(f"{row.title:{width}}  {row.text}") + "\n" for row in rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    return table
+    for row in rows:
+        table.add_row(row.title, Text(_printable(row.text), style=row.style))
+    Console(highlight=False).print(table)
 
 
-def _print(table: Table) -> None:
-    """Print to stdout; what is not a terminal gets its lines unbroken and without blanks at their ends."""
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(table)
-        return
-    wide = Console(highlight=False, width=10_000)
-    with wide.capture() as captured:
-        wide.print(table)
-    for line in captured.get().splitlines():
-        console.file.write(line.rstrip() + "\n")
+def _printable(line: str) -> str:
+    """Return a line without what a file could put into it to steer a terminal, or what stdout cannot encode."""
+    encoding = sys.stdout.encoding or "utf-8"
+    plain = "".join(char if char.isprintable() else "?" for char in line)
+    return plain.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def _add_all(table: Table, title: str, lines: Iterable[str]) -> None:
-    for k, line in enumerate(lines):
-        table.add_row("" if k else title, Text(line))
+def _titled(title: str, lines: Iterable[str]) -> list[Row]:
+    return [Row("" if k else title, line) for k, line in enumerate(lines)]
 
 
 def _tensor(spec: TensorReport) -> str:
