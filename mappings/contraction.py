@@ -23,6 +23,7 @@ from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.shapes import broadcast_dim
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.activations import activated
+from onnxtfl.rewriting.ranges import exact_terms
 from onnxtfl.rewriting.registry import (
     Form,
     decompose,
@@ -288,6 +289,29 @@ def _grouped(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
     return batched(b, rows, merged(b, rhs, [*rhs_batch, roles.rhs_contract, roles.rhs_free]))
 
 
+def _in_float(b: Builder, lhs: Value, rhs: Value, roles: DotRoles, terms: int) -> Value:
+    """As many terms at a time as float32 adds up exactly."""
+    (i,), (j,) = roles.lhs_contract, roles.rhs_contract
+    total: Value | None = None
+    depth = lhs.shape[i]
+    assert isinstance(depth, int)
+    for start in range(0, depth, terms):
+        parts = (_between(b, v, a, start, start + terms, depth) for v, a in ((lhs, i), (rhs, j)))
+        product = b(ops.DotGeneral, *(b(ops.Convert, v, dtype=DType.FLOAT32) for v in parts), **roles.attributes)
+        whole = b(ops.Convert, product, dtype=lhs.dtype)
+        total = whole if total is None else b(ops.Add, total, whole)
+    assert total is not None
+    return total
+
+
+def _between(b: Builder, x: Value, axis: int, start: int, stop: int, size: int) -> Value:
+    if start == 0 and stop >= size:
+        return x
+    limits = [np.iinfo(np.int32).max] * x.rank
+    limits[axis] = min(stop, size)
+    return b(ops.Slice, x, [start if a == axis else 0 for a in range(x.rank)], limits, [1] * x.rank)
+
+
 def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> list[Value]:
     """Both operands with the sizes of the batch that they broadcast to, so that its axes can be merged."""
     pairs = list(zip(roles.lhs_batch, roles.rhs_batch, strict=True))
@@ -308,7 +332,10 @@ def _natural(node: Node) -> list[Dim]:
 
 
 def _products(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
-    """Integers, which no kernel multiplies as matrices: a sum of products, one free axis a side."""
+    """Integers, which no kernel multiplies as matrices: in float32 where that is exact, else a sum of products."""
+    terms, depths = exact_terms(lhs, rhs), [d for a in roles.lhs_contract if isinstance(d := lhs.shape[a], int)]
+    if terms and len(depths) == 1:
+        return _in_float(b, lhs, rhs, roles, terms)
     rows = merged(b, lhs, [*([a] for a in roles.lhs_batch), roles.lhs_free, [], roles.lhs_contract])
     columns = merged(b, rhs, [*([a] for a in roles.rhs_batch), [], roles.rhs_free, roles.rhs_contract])
     return b(ops.Reduce, b(ops.Mul, rows, columns), [rows.rank - 1], kind="sum", keepdims=False)

@@ -24,6 +24,7 @@ from onnxtfl.ir.ops.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.activations import activated
 from onnxtfl.rewriting.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
+from onnxtfl.rewriting.ranges import exact_terms
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 from onnxtfl.rewriting.reshapes import reshaped
 from onnxtfl.rewriting.windows import (
@@ -154,11 +155,43 @@ def _conv_for_tfl(b: Builder, node: Node) -> Value | None:
     if node.operand(0).tensor_type.shape is None:
         return None
     window, sizes = sized_window(node)
+    if node.operand(0).dtype.is_integer:
+        return _integers(b, node, window)
     if window.rank == 1:
         return as_2d(b, node)
     if tfl_padding(window, sizes) is None and window.auto_pad == "NOTSET":
         return _pad_apart(b, node, window)
     return _groups_apart(b, node) if node.attr("feature_group_count") > 1 else None
+
+
+def _integers(b: Builder, node: Node, window: Window) -> Value | None:
+    """In float32, over as many input features at a time as that adds up exactly."""
+    x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
+    terms = exact_terms(x, kernel)
+    depth = kernel.shape[attributes["kernel_input_feature_dimension"]]
+    if terms is None or not isinstance(depth, int):
+        return None
+    step = min(depth, terms // math.prod(window.shape))
+    if step == 0 or (step < depth and attributes["feature_group_count"] > 1):
+        return None
+    axes = attributes["input_feature_dimension"], attributes["kernel_input_feature_dimension"]
+    total = node.optional(2)
+    if total is not None:
+        total = reshaped(b, total, (*total.shape, *[1] * (x.rank - 1 - attributes["output_feature_dimension"])))
+    for start in range(0, depth, step):
+        parts = [_features(b, v, a, start, start + step, depth) for v, a in zip((x, kernel), axes, strict=True)]
+        product = b(ops.Conv, *(b(ops.Convert, v, dtype=DType.FLOAT32) for v in parts), None, **attributes)
+        whole = b(ops.Convert, product, dtype=x.dtype)
+        total = whole if total is None else b(ops.Add, total, whole)
+    return total
+
+
+def _features(b: Builder, x: Value, axis: int, start: int, stop: int, depth: int) -> Value:
+    if start == 0 and stop >= depth:
+        return x
+    limits = [np.iinfo(np.int32).max] * x.rank
+    limits[axis] = min(stop, depth)
+    return b(ops.Slice, x, [start if a == axis else 0 for a in range(x.rank)], limits, [1] * x.rank)
 
 
 def _pad_apart(b: Builder, node: Node, window: Window) -> Value:

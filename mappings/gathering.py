@@ -188,10 +188,21 @@ def _to_onnx_nonzero(node: Node, opset: int) -> Form | None:
     return None if node.attr("rows") else Form("NonZero", (node.operand(0),))
 
 
-@decompose(ops.NonZero)
-def _nonzero_turned(b: Builder, node: Node) -> Value:
-    """What the one format gives in rows, the other gives in columns."""
-    return b(ops.Transpose, b(ops.NonZero, node.operand(0), rows=not node.attr("rows")), permutation=(1, 0))
+@decompose(ops.NonZero, "tfl")
+def _nonzero_in_rows(b: Builder, node: Node) -> Value | None:
+    """WHERE takes booleans, and gives a row for each."""
+    x = node.operand(0)
+    if node.attr("rows"):
+        return None if x.dtype is DType.BOOL else b(ops.NonZero, truth(b, x), rows=True)
+    return b(ops.Transpose, b(ops.NonZero, truth(b, x), rows=True), permutation=(1, 0))
+
+
+@decompose(ops.NonZero, "onnx")
+def _nonzero_in_columns(b: Builder, node: Node) -> Value | None:
+    """NonZero gives a column for each."""
+    if not node.attr("rows"):
+        return None
+    return b(ops.Transpose, b(ops.NonZero, node.operand(0)), permutation=(1, 0))
 
 
 @lift_tfl("WHERE")

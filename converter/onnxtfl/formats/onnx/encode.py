@@ -109,25 +109,23 @@ def schema(op: str, version: int, domain: str) -> Any:
 
 
 class AttributeWriter:
-    """Writes attributes of ops in the type that ONNX defines for them; of unknown ones in the type of the value."""
+    """Writes attributes, where the value leaves it open in the type that ONNX defines for them."""
 
     def __init__(self, types: TypeWriter) -> None:
         self.types = types
 
     def message(self, op: tuple[str, int, str], name: str, value: Any, graph: Callable[[Graph], Message]) -> Message:
         """An AttributeProto; `graph` writes subgraphs. UnsupportedError for a value that no attribute can have."""
-        definition = schema(*op)
-        defined = definition.attributes.get(name) if definition is not None else None
-        kind = int(defined.type.value) if defined is not None else _kind(value, op[0], name)
+        kind = _defined_kind(op, name, value)
         proto = AttributeProto(name=name, type=kind)
-        message = Message()
         try:
-            if not self._fill(proto, kind, value):
-                for item in value if kind in ITEMS else (value,):
-                    message.field(_FIELD_NUMBERS[kind], _nested(ITEMS.get(kind, kind), item, graph))
+            plain = self._fill(proto, kind, value)
         except (TypeError, ValueError) as error:
             raise UnsupportedError(f"the attribute {name!r} cannot be {value!r}", op=op[0]) from error
-        return message.raw(proto.SerializeToString())
+        message = Message(proto.SerializeToString())
+        for item in () if plain else value if kind in ITEMS else (value,):
+            message.field(_FIELD_NUMBERS[kind], _nested(ITEMS.get(kind, kind), item, graph))
+        return message
 
     def _fill(self, proto: AttributeProto, kind: int, value: Any) -> bool:
         """Put a plain value into `proto`; False for tensors and graphs, which are streamed."""
@@ -160,6 +158,19 @@ def _nested(kind: int, value: Any, graph: Callable[[Graph], Message]) -> Message
 
 _STREAMED = (_A.TENSOR, _A.GRAPH, _A.SPARSE_TENSOR, _A.TENSORS, _A.GRAPHS, _A.SPARSE_TENSORS)
 _FIELD_NUMBERS = {kind: _A.DESCRIPTOR.fields_by_name[FIELDS[kind]].number for kind in _STREAMED}
+
+
+def _defined_kind(op: tuple[str, int, str], name: str, value: Any) -> int:
+    """The attribute type of `value`; an int may be meant as a float, a dense tensor as a sparse one, () as any list."""
+    kind, definition = _kind(value, op[0], name), schema(*op)
+    if definition is None or name not in definition.attributes:
+        return kind
+    defined = int(definition.attributes[name].type.value)
+    open_ = kind == _A.INTS and len(value) == 0 and defined in ITEMS
+    return defined if open_ or (kind, defined) in _MEANT else kind
+
+
+_MEANT = ((_A.INT, _A.FLOAT), (_A.INTS, _A.FLOATS), (_A.TENSOR, _A.SPARSE_TENSOR), (_A.TENSORS, _A.SPARSE_TENSORS))
 
 
 def _kind(value: Any, op: str, name: str) -> int:

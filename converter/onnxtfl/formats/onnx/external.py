@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from onnx import TensorProto
 
 from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats.onnx.strings import text_of
 from onnxtfl.ir.data import FileData, SourceFile
 from onnxtfl.ir.types import DType
 
@@ -25,7 +26,7 @@ class ExternalFiles:
 
     def data(self, tensor: TensorProto, dtype: DType, shape: tuple[int, ...]) -> FileData:
         """The numbers of `tensor`; InvalidModelError where the file lacks, is too short, or lies where it may not."""
-        entries = {e.key: e.value for e in tensor.external_data}
+        entries = {text_of(e.key): text_of(e.value) for e in tensor.external_data}
         name = tensor.name
         file = self._file(entries.get("location", ""), name)
         offset = _number(entries.get("offset", "0"), "offset", name)

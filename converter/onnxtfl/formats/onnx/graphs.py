@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +12,10 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, attribute_kind
-from onnxtfl.formats.onnx.names import free_names, graphs_of, has_graphs, in_order, label
+from onnxtfl.formats.onnx.names import all_nodes, free_names, graphs_of, has_graphs, in_order, label
 from onnxtfl.formats.onnx.since import OpsetImports, normal_domain, since_version
-from onnxtfl.formats.onnx.tensors import Tensors, text
+from onnxtfl.formats.onnx.strings import decoded, name_of, text_of
+from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.value_types import ValueTypes
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Origin, Value, constant
@@ -20,7 +23,7 @@ from onnxtfl.ir.op import foreign
 from onnxtfl.ir.types import Type
 
 _Key = tuple[str, str, str]
-_MOST_INLINED = 1 << 20
+_MOST_INLINED = 1 << 18
 
 
 @dataclass
@@ -41,7 +44,7 @@ class _Scope:
         """Give `value` its name; InvalidModelError where it is taken."""
         if not name:
             raise InvalidModelError(f"a value of graph {self.graph.name!r} has no name")
-        if name in self.values:
+        if name_of(name) in self.values:
             raise InvalidModelError(f"the name {name!r} is given to two values of graph {self.graph.name!r}")
         self.values[name] = value
 
@@ -62,12 +65,12 @@ class GraphReader:
         self.types = ValueTypes()
         self.functions: dict[_Key, FunctionProto] = {}
         for function in model.functions:
-            key = (normal_domain(function.domain), function.name, function.overload)
+            key = _key(function.domain, function.name, function.overload)
             if key in self.functions:
                 raise InvalidModelError(f"the function {function.name!r} is defined twice")
             self.functions[key] = function
-        self._active: list[_Key] = []
-        self._inlined = 0
+        self._sizes: dict[_Key, float] = {}
+        self._inlined = 0.0
 
     def graph(
         self,
@@ -77,13 +80,14 @@ class GraphReader:
         arguments: Mapping[str, Any] | None = None,
     ) -> Graph:
         """`proto` as a graph. `captured`: values of the outer graph, which become inputs (constants: constants)."""
-        graph = Graph(proto.name or "main")
+        graph = Graph(text_of(proto.name) or "main")
         scope = _Scope(graph, imports, arguments=arguments)
         scope.types = {info.name: self.types.of(info, "output") for info in proto.output}
         self._initializers(scope, proto)
         for info in proto.input:
-            if not isinstance(scope.values.get(info.name), Value):
-                scope.define(info.name, graph.add_input(self.types.of(info, "input"), info.name))
+            given = scope.values.get(info.name)
+            if given is None or not given.is_constant:
+                scope.define(info.name, graph.add_input(self.types.of(info, "input"), name_of(info.name)))
         for name, outer in (captured or {}).items():
             scope.define(name, _captured(graph, name, outer))
         self._nodes(scope, proto.node)
@@ -95,7 +99,7 @@ class GraphReader:
         named = [(tensor.name, self.tensors.read(tensor)) for tensor in proto.initializer]
         named += [(sparse.values.name, self.tensors.dense(sparse)) for sparse in proto.sparse_initializer]
         for name, data in named:
-            scope.define(name, _constant(data, name))
+            scope.define(name, _constant(data, name_of(name)))
 
     def _output(self, scope: _Scope, name: str) -> Value:
         value = scope.value(name, f"graph {scope.graph.name!r}")
@@ -109,11 +113,11 @@ class GraphReader:
             self._node(scope, node)
 
     def _node(self, scope: _Scope, proto: NodeProto) -> None:
-        name, domain = label(proto), normal_domain(proto.domain)
-        if not proto.op_type.isprintable() or not proto.op_type:
-            raise InvalidModelError(f"a node has no proper op type: {proto.op_type!r}", node=name)
+        name, op, domain = label(proto), name_of(proto.op_type), normal_domain(proto.domain)
+        if not op or not op.isprintable():
+            raise InvalidModelError(f"a node has no proper op type: {op!r}", node=name)
         operands = [scope.value(n, f"node {name!r}") for n in proto.input]
-        key = (domain, proto.op_type, proto.overload)
+        key = _key(domain, op, proto.overload)
         captured = self._captured_by(scope, proto)
         attributes = dict(self._attributes(scope, proto, captured))
         if key in self.functions:
@@ -122,14 +126,15 @@ class GraphReader:
         outer = [v for v in captured.values() if v is not None and not v.is_constant]
         if has_graphs(proto):
             attributes["captures"] = len(outer)
-        since = scope.imports.since(proto.op_type, domain, name)
-        node = Node(foreign("onnx", proto.op_type, since, domain), [*operands, *outer], attributes)
-        node.name = scope.prefix + proto.name if proto.name else None
+        since = scope.imports.since(op, domain, name)
+        node = Node(foreign("onnx", op, since, domain), [*operands, *outer], attributes)
+        node.name = scope.prefix + text_of(proto.name) if proto.name else None
         for output in proto.output:
-            result = node.add_result(scope.types.get(output), scope.prefix + output if output else None)
+            result = node.add_result(scope.types.get(output))
             if output:
-                result.origin = Origin(scope.prefix + output)
                 scope.define(output, result)
+                result.name = scope.prefix + output
+                result.origin = Origin(result.name)
         scope.graph.insert(node)
 
     def _captured_by(self, scope: _Scope, proto: NodeProto) -> dict[str, Value | None]:
@@ -143,7 +148,7 @@ class GraphReader:
     ) -> Iterator[tuple[str, Any]]:
         seen: set[str] = set()
         for attribute in proto.attribute:
-            if attribute.name in seen:
+            if name_of(attribute.name) in seen:
                 raise InvalidModelError(f"the attribute {attribute.name!r} stands twice", node=label(proto))
             seen.add(attribute.name)
             if not attribute.ref_attr_name:
@@ -155,7 +160,7 @@ class GraphReader:
 
     def _attribute(self, scope: _Scope, proto: AttributeProto, node: str, captured: Mapping[str, Value | None]) -> Any:
         """The value of `proto` in Python; see `read` for the types."""
-        kind, where = attribute_kind(proto), f"attribute {proto.name!r} of node {node!r}"
+        kind, where = attribute_kind(proto), f"attribute {text_of(proto.name)!r} of node {node!r}"
         if kind not in FIELDS:
             raise InvalidModelError(f"{where} has no value")
         content = getattr(proto, FIELDS[kind])
@@ -169,7 +174,7 @@ class GraphReader:
 
     def _item(self, scope: _Scope, kind: int, content: Any, where: str, captured: Mapping[str, Value | None]) -> Any:
         if kind == AttributeProto.STRING:
-            return text(content)
+            return decoded(content)
         if kind == AttributeProto.TENSOR:
             return self.tensors.read(content, where)
         if kind == AttributeProto.SPARSE_TENSOR:
@@ -187,8 +192,8 @@ class GraphReader:
     ) -> None:
         """Add the body of a model-local function in place of the node that calls it."""
         function, name = self.functions[key], label(proto)
-        self._inlined += len(function.node)
-        if key in self._active or self._inlined > _MOST_INLINED:
+        self._inlined += 0 if scope.prefix else self._size(key)
+        if self._inlined > _MOST_INLINED:
             raise InvalidModelError(f"the function {function.name!r} calls itself, or makes too many nodes", node=name)
         if len(operands) > len(function.input) or len(proto.output) > len(function.output):
             raise InvalidModelError(f"more operands or results than the function {function.name!r} has", node=name)
@@ -200,10 +205,16 @@ class GraphReader:
         inner.arguments = defaults | attributes
         for i, formal in enumerate(function.input):
             inner.define(formal, operands[i] if i < len(operands) else None)
-        self._active.append(key)
         self._nodes(inner, function.node)
-        self._active.pop()
         self._results(scope, inner, proto, function)
+
+    def _size(self, key: _Key) -> float:
+        """How many nodes the function makes, all that it calls inlined; infinite where it calls itself."""
+        if key not in self._sizes:
+            self._sizes[key] = math.inf
+            calls = Counter(_key(n.domain, n.op_type, n.overload) for n in all_nodes(self.functions[key].node))
+            self._sizes[key] = sum(c * (1 + (self._size(k) if k in self.functions else 0)) for k, c in calls.items())
+        return self._sizes[key]
 
     def _results(self, scope: _Scope, inner: _Scope, proto: NodeProto, function: FunctionProto) -> None:
         """Give the results of an inlined function the names that its caller uses."""
@@ -214,11 +225,11 @@ class GraphReader:
             value = inner.value(formal, f"function {function.name!r}")
             if value is not None and (value in renamed or value.producer is None):
                 value = self._copy(scope, value)
+            scope.define(output, value)
             if value is not None:
                 value.name, value.origin = scope.prefix + output, Origin(scope.prefix + output)
                 value.type = value.type or scope.types.get(output)
                 renamed.add(value)
-            scope.define(output, value)
 
     @staticmethod
     def _copy(scope: _Scope, value: Value) -> Value:
@@ -227,6 +238,10 @@ class GraphReader:
         node = Node(foreign("onnx", "Identity", since_version("Identity", opset, "")), [value], {})
         scope.graph.insert(node)
         return node.add_result(value.type)
+
+
+def _key(domain: str | bytes, name: str | bytes, overload: str | bytes) -> _Key:
+    return normal_domain(domain), name_of(name), name_of(overload)
 
 
 def opset_versions(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from onnx import GraphProto, NodeProto
 
 from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats.onnx.strings import text_of
 
 
 def label(node: NodeProto) -> str:
     """What to call `node` in a message: its name, else its first output's."""
-    return node.name or next((name for name in node.output if name), "") or node.op_type
+    return text_of(node.name or next((name for name in node.output if name), "") or node.op_type)
 
 
 def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
@@ -21,6 +22,14 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
+
+
+def all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """`nodes` and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for graph in graphs_of(node):
+            yield from all_nodes(graph.node)
 
 
 def has_graphs(node: NodeProto) -> bool:

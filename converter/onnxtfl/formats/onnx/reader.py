@@ -12,6 +12,7 @@ from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.graphs import GraphReader, opset_versions
 from onnxtfl.formats.onnx.since import OpsetImports
+from onnxtfl.formats.onnx.strings import text_of
 from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.wire import Cuts, reduced_model
 from onnxtfl.ir.data import SourceBytes, SourceFile
@@ -105,10 +106,10 @@ def _metadata(model: ModelProto, versions: dict[str, int]) -> dict[str, Any]:
         "format": "onnx",
         "opset_imports": versions,
         "ir_version": int(model.ir_version),
-        "producer_name": model.producer_name,
-        "producer_version": model.producer_version,
-        "domain": model.domain,
+        "producer_name": text_of(model.producer_name),
+        "producer_version": text_of(model.producer_version),
+        "domain": text_of(model.domain),
         "model_version": int(model.model_version),
-        "doc_string": model.doc_string or model.graph.doc_string,
-        "metadata_props": {entry.key: entry.value for entry in model.metadata_props},
+        "doc_string": text_of(model.doc_string or model.graph.doc_string),
+        "metadata_props": {text_of(entry.key): text_of(entry.value) for entry in model.metadata_props},
     }

@@ -7,13 +7,14 @@ import functools
 from onnx import defs
 
 from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats.onnx.strings import name_of
 
 _LATEST = (1 << 31) - 1
 
 
-def normal_domain(domain: str) -> str:
+def normal_domain(domain: str | bytes) -> str:
     """ONNX's own domain has two names."""
-    return "" if domain == "ai.onnx" else domain
+    return "" if domain == "ai.onnx" else name_of(domain)
 
 
 @functools.cache

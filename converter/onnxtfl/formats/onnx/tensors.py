@@ -11,6 +11,7 @@ from onnx import SparseTensorProto, TensorProto
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.payload import NUMBERS, elements, field_of, stored_data
+from onnxtfl.formats.onnx.strings import decoded
 from onnxtfl.formats.onnx.wire import Cuts, tensor_pieces
 from onnxtfl.ir.data import Array, ArrayData, SourceBytes, TensorData, unpack
 from onnxtfl.ir.types import DType, TensorType
@@ -107,16 +108,8 @@ def _strings(tensor: TensorProto, shape: tuple[int, ...]) -> ArrayData:
     if len(tensor.string_data) != math.prod(shape):
         raise ValueError(f"holds {len(tensor.string_data)} strings, its shape takes {math.prod(shape)}")
     array = np.empty(len(tensor.string_data), object)
-    array[:] = [text(s) for s in tensor.string_data]
+    array[:] = [decoded(s) for s in tensor.string_data]
     return ArrayData(array.reshape(shape), DType.STRING)
-
-
-def text(content: bytes) -> str | bytes:
-    """`content` as text where it is UTF-8."""
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return content
 
 
 def _flat_indices(indices: Array, shape: tuple[int, ...], count: int) -> Array:

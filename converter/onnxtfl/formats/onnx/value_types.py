@@ -8,6 +8,7 @@ import re
 from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.formats.onnx.strings import name_of
 from onnxtfl.formats.onnx.tensors import element_type, static_shape
 from onnxtfl.ir.dims import Dim, Shape, SymDim, fresh, symbol
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
@@ -51,7 +52,7 @@ class ValueTypes:
         """An int, the symbol of that name, or a new one. -1 means unknown, as in ONNX Runtime."""
         if dim.HasField("dim_value") and dim.dim_value != -1:
             return int(dim.dim_value)
-        name = dim.dim_param if dim.HasField("dim_param") else ""
+        name = name_of(dim.dim_param) if dim.HasField("dim_param") else ""
         return fresh() if _NOT_A_NAME.fullmatch(name) else self.symbol(name)
 
     def symbol(self, name: str) -> SymDim:

@@ -152,6 +152,16 @@ class DotRoles:
         return cls(attributes_of(node), node.operand(0).rank, node.operand(1).rank)
 
     @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes that say these roles, the result in its natural order."""
+        return {
+            "lhs_batching_dimensions": self.lhs_batch,
+            "rhs_batching_dimensions": self.rhs_batch,
+            "lhs_contracting_dimensions": self.lhs_contract,
+            "rhs_contracting_dimensions": self.rhs_contract,
+        }
+
+    @property
     def is_batch_matmul(self) -> bool:
         """Whether each operand is [batch..., two axes]: batch axes in order, one free and one contracting axis."""
         front = tuple(range(len(self.lhs_batch)))

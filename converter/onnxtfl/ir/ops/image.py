@@ -1,1 +1,110 @@
-"""Written by its family."""
+"""Images and feature maps resampled: Resize.
+
+Which axes are spatial is data (`dims`), so a transposed operand is only renumbered.
+Source: neutral-ops 3.99; ONNX Resize-19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops.resampling import Sampling
+from onnxtfl.ir.ops.spatial import renumbered, unless_identity
+from onnxtfl.ir.shapes import dims_from
+from onnxtfl.ir.types import TensorType
+
+__all__ = ["Resize"]
+
+Attributes = Mapping[str, Any]
+
+
+class Resize(Op):
+    """Axes resampled to other sizes, one after the other.
+
+    `sizes`: the new size of each axis of `dims`. `scales`: the factor that coordinates are reckoned with, where it is
+    not new size by old. `roi`: the part that is sampled, starts then ends, for tf_crop_and_resize; what lies outside
+    of the axis is `extrapolation_value` there. Integers are reckoned in float32 and truncated.
+    Source: neutral-ops 3.99 (there sizes for all axes; here `dims` and operands of their length, widened).
+    """
+
+    core = True
+    operands = (
+        Operand("input", NUMERIC),
+        Operand("sizes", INDICES),
+        Operand("scales", FLOATS, optional=True),
+        Operand("roi", FLOATS, optional=True),
+    )
+    defaults: ClassVar[Attributes] = {
+        "dims": REQUIRED,
+        "mode": "nearest",
+        "coordinate_transformation_mode": "half_pixel",
+        "nearest_mode": "round_prefer_floor",
+        "cubic_coeff_a": -0.75,
+        "exclude_outside": False,
+        "antialias": False,
+        "extrapolation_value": 0.0,
+    }
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        x, dims = node.operand(0).tensor_type, node.attr("dims")
+        if x.shape is None:
+            return [x]
+        if len(set(dims)) != len(dims) or any(not 0 <= d < len(x.shape) for d in dims):
+            raise ValueError(f"axes {tuple(dims)} of a tensor of rank {len(x.shape)}")
+        sizes = dims_from(node.operand(1), len(dims))
+        if sizes is None or len(sizes) != len(dims):
+            raise ValueError(f"sizes {sizes} for the axes {tuple(dims)}")
+        shape = list(x.shape)
+        for axis, size in zip(dims, sizes, strict=True):
+            shape[axis] = size
+        return [TensorType(x.dtype, tuple(shape))]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, sizes, scales, roi = (*operands, None, None)[:4]
+        assert x is not None and sizes is not None
+        dims, sampling = attributes["dims"], Sampling.of(attributes)
+        result = x if sampling.mode == "nearest" and roi is None else x.astype(np.float32)
+        for i, axis in enumerate(dims):
+            size, resized = x.shape[axis], int(sizes[i])
+            scale = float(scales[i]) if scales is not None else resized / size
+            part = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[len(dims) + i]))
+            if resized == size and scale == 1.0 and part == (0.0, 1.0):
+                continue
+            where = sampling.coordinates(size, resized, scale, part)
+            result = _along(sampling, result, axis, where, scale)
+            if sampling.coordinate_transformation_mode == "tf_crop_and_resize":
+                outside = ((where < 0) | (where > size - 1)).reshape([-1 if a == axis else 1 for a in range(x.ndim)])
+                result = np.where(outside, result.dtype.type(attributes["extrapolation_value"]), result)
+        return result.astype(x.dtype)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """The result lies as the operand does; the axes are renumbered, `sizes` keeps their order."""
+        if index > 0:
+            return None
+        moved = unless_identity(permutation)
+        changed = {"dims": renumbered(tuple(node.attr("dims")), permutation)}
+        return Relabeled((moved, None, None, None), (moved,), changed)
+
+    @classmethod
+    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
+        """One axis, the resized ones in order, then the others; or the resized ones at the end."""
+        dims = tuple(node.attr("dims"))
+        others = [a for a in range(node.operand(0).rank) if a not in dims]
+        order = (*others[:1], *dims, *others[1:]) if channels_last else (*others, *dims)
+        return cls.relabel(node, 0, order)
+
+
+def _along(sampling: Sampling, x: Array, axis: int, where: Array, scale: float) -> Array:
+    if sampling.mode == "nearest":
+        return np.take(x, sampling.nearest(where, x.shape[axis]), axis=axis)
+    matrix = sampling.matrix(where, x.shape[axis], scale)
+    return np.moveaxis(np.tensordot(matrix, x, ((1,), (axis,))), 0, axis)

@@ -1,0 +1,108 @@
+"""Where a resized axis reads its operand, and with which weights: the arithmetic of ONNX Resize-19, one axis at a time.
+
+Coordinates are reckoned in float32 as ONNX Runtime does, since a tie between two neighbours hangs on the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+
+_NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an axis is resampled: the attributes of Resize that say so, under ONNX's names."""
+
+    mode: str
+    coordinate_transformation_mode: str
+    nearest_mode: str
+    cubic_coeff_a: float
+    exclude_outside: bool
+    antialias: bool
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> Sampling:
+        """From a Resize's attributes; ValueError for modes that do not exist."""
+        sampling = cls(**{name: attributes[name] for name in cls.__dataclass_fields__})
+        if sampling.mode not in ("nearest", "linear", "cubic") or sampling.nearest_mode not in _NEAREST:
+            raise ValueError(f"no such mode: {sampling.mode}, {sampling.nearest_mode}")
+        return sampling
+
+    def coordinates(self, size: int, resized: int, scale: float, roi: tuple[float, float] = (0.0, 1.0)) -> Array:
+        """For each position of the resized axis the place on the axis of `size` that it reads, float32."""
+        f = np.float32
+        x, factor, n = np.arange(resized, dtype=f), f(scale), f(resized)
+        match self.coordinate_transformation_mode:
+            case "asymmetric":
+                return x / factor
+            case "half_pixel":
+                return (x + f(0.5)) / factor - f(0.5)
+            case "pytorch_half_pixel":
+                return (x + f(0.5)) / factor - f(0.5) if resized > 1 else np.zeros(resized, f)
+            case "tf_half_pixel_for_nn":
+                return (x + f(0.5)) / factor
+            case "align_corners":
+                return x * f(size - 1) / (n - f(1)) if resized > 1 else np.zeros(resized, f)
+            case "half_pixel_symmetric":
+                offset = f(size) / f(2) * (f(1) - n / (factor * f(size)))
+                return offset + (x + f(0.5)) / factor - f(0.5)
+            case "tf_crop_and_resize":
+                start, end = f(roi[0]), f(roi[1])
+                if resized > 1:
+                    return start * f(size - 1) + x * (end - start) * f(size - 1) / (n - f(1))
+                return np.full(resized, f(0.5) * (start + end) * f(size - 1), f)
+        raise ValueError(f"no such coordinate_transformation_mode: {self.coordinate_transformation_mode}")
+
+    def nearest(self, coordinates: Array, size: int) -> Array:
+        """The element that each coordinate takes, int64."""
+        rounded = {
+            "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+            "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+            "floor": np.floor,
+            "ceil": np.ceil,
+        }[self.nearest_mode](coordinates.astype(np.float64))
+        return np.asarray(np.clip(rounded, 0, size - 1), np.int64)
+
+    def matrix(self, coordinates: Array, size: int, scale: float) -> Array:
+        """The weights [resized, size] with which each position takes each element, float32."""
+        rows = np.zeros((len(coordinates), size), np.float64)
+        if self.mode == "nearest":
+            rows[np.arange(len(coordinates)), self.nearest(coordinates, size)] = 1.0
+            return rows.astype(np.float32)
+        base = np.floor(coordinates).astype(np.int64)
+        taps = self._taps(scale)
+        weights = self._kernel((taps[None, :] - (coordinates - base).astype(np.float64)[:, None]), scale)
+        places = base[:, None] + taps[None, :]
+        if self.exclude_outside:
+            weights = np.where((places < 0) | (places >= size), 0.0, weights)
+            weights = weights / weights.sum(axis=1, keepdims=True)
+        np.add.at(rows, (np.arange(len(coordinates))[:, None], np.clip(places, 0, size - 1)), weights)
+        return rows.astype(np.float32)
+
+    def _shrink(self, scale: float) -> float:
+        """How much an antialiasing filter is stretched."""
+        return min(float(scale), 1.0) if self.antialias else 1.0
+
+    def _taps(self, scale: float) -> Array:
+        """The neighbours that the filter sees, counted from the element at or before the coordinate."""
+        radius = {"linear": 1, "cubic": 2}[self.mode]
+        start = int(np.floor(-radius / self._shrink(scale))) + 1
+        return np.arange(start, 2 - start)
+
+    def _kernel(self, distance: Array, scale: float) -> Array:
+        """Weights at distances from the coordinate; they add up to 1."""
+        x, a = np.abs(distance) * self._shrink(scale), self.cubic_coeff_a
+        if self.mode == "linear":
+            weights = np.clip(1 - x, 0, 1)
+        else:
+            near = ((a + 2) * x - (a + 3)) * x * x + 1
+            far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+            weights = np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))

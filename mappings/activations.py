@@ -1,0 +1,304 @@
+"""Activations: what both formats have, what is written with others, and what TFLite has of its own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.formula import Term
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, row
+
+row(ops.Relu, onnx="Relu", since=(1, 6, 13, 14), tfl="RELU")
+row(ops.Sigmoid, onnx="Sigmoid", since=(1, 6, 13), tfl="LOGISTIC")
+row(ops.Elu, onnx="Elu", since=(1, 6, 22), onnx_attributes={"alpha": "alpha"})
+row(ops.Elu, tfl="ELU", fixed={"alpha": 1.0})
+row(
+    ops.LeakyRelu,
+    onnx="LeakyRelu",
+    since=(1, 6, 16),
+    tfl="LEAKY_RELU",
+    onnx_attributes={"alpha": "alpha"},
+    tfl_options={"alpha": "alpha"},
+)
+row(ops.Gelu, onnx="Gelu", since=(20,), onnx_attributes={"approximate": "approximate"})
+row(ops.HardSwish, onnx="HardSwish", since=(14, 22), tfl="HARD_SWISH")
+row(ops.Relu6, tfl="RELU6")
+row(ops.ReluN1To1, tfl="RELU_N1_TO_1")
+
+
+# --- what one format lacks, lifted ------------------------------------------------------------------------------------
+
+
+@lift_onnx("HardSigmoid", since=(1, 6, 22))
+def _hard_sigmoid_onnx(b: Builder, node: Node) -> Value:
+    slope, offset = node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
+    return hard_sigmoid(Term(b, node.operand(0)), slope, offset).value
+
+
+@lift_onnx("Softplus", since=(1, 22))
+def _softplus_onnx(b: Builder, node: Node) -> Value:
+    return softplus(Term(b, node.operand(0))).value
+
+
+@lift_onnx("Mish", since=(18, 22))
+def _mish_onnx(b: Builder, node: Node) -> Value:
+    return mish(Term(b, node.operand(0))).value
+
+
+@lift_onnx("Softsign", since=(1, 22))
+def _softsign(b: Builder, node: Node) -> Value:
+    x = Term(b, node.operand(0))
+    return (x / (x.abs() + 1.0)).value
+
+
+@lift_onnx("Swish", since=(24,))
+def _swish_onnx(b: Builder, node: Node) -> Value:
+    return swish(Term(b, node.operand(0)), node.attributes.get("alpha", 1.0)).value
+
+
+@lift_onnx("Selu", since=(1, 6, 22))
+def _selu(b: Builder, node: Node) -> Value:
+    """The defaults of Selu-1 are those of Selu-6, less exactly."""
+    alpha, gamma = (1.6732, 1.0507) if node.op.version == 1 else (1.6732631921768188, 1.0507010221481323)
+    inner = b(ops.Elu, node.operand(0), alpha=node.attributes.get("alpha", alpha))
+    return (Term(b, inner) * node.attributes.get("gamma", gamma)).value
+
+
+@lift_onnx("Celu", since=(12, 28))
+def _celu(b: Builder, node: Node) -> Value:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    x, alpha = Term(b, node.operand(0)), node.attributes.get("alpha", 1.0)
+    if alpha == 1.0:
+        return x.apply(ops.Elu).value
+    if alpha > 0:
+        return ((x / alpha).apply(ops.Elu) * alpha).value
+    return (x.max(0.0) + (((x / alpha).exp() - 1.0) * alpha).min(0.0)).value
+
+
+@lift_onnx("ThresholdedRelu", since=(10, 22))
+def _thresholded(b: Builder, node: Node) -> Value:
+    x = Term(b, node.operand(0))
+    return (x > node.attributes.get("alpha", 1.0)).choose(x, 0.0).value
+
+
+@lift_onnx("Shrink", since=(9,))
+def _shrink(b: Builder, node: Node) -> Value:
+    """Towards 0 by `bias` outside [-lambd, lambd], 0 inside."""
+    x = Term(b, node.operand(0))
+    bias, lambd = node.attributes.get("bias", 0.0), node.attributes.get("lambd", 0.5)
+    if x.dtype.is_integer:
+        return _shrink_integers(x, bias, lambd).value
+    inner = (x > lambd).choose(x - bias, 0.0)
+    return (x < -lambd).choose(x + bias, inner).value
+
+
+def _shrink_integers(x: Term, bias: float, lambd: float) -> Term:
+    """The threshold is compared as the float it is, the bias is cut off to an integer."""
+    above, below = x > math.floor(lambd), x < math.ceil(-lambd)
+    if not x.dtype.is_signed and lambd >= 0:
+        return above.choose(x - int(bias), 0)
+    return below.choose(x + int(bias), above.choose(x - int(bias), 0))
+
+
+@lift_tfl("GELU")
+def _gelu_tfl(b: Builder, node: Node) -> Value:
+    return b(ops.Gelu, node.operand(0), approximate="tanh" if node.attr("approximate", False) else "none")
+
+
+@lower_tfl(ops.Gelu)
+def _gelu(node: Node) -> Form:
+    return Form("GELU", tuple(node.operands), {"approximate": node.attr("approximate") == "tanh"})
+
+
+@lift_tfl("RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
+def _bounded(b: Builder, node: Node) -> Value:
+    low, high = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}[
+        node.op.name.partition(".")[2]
+    ]
+    x = node.operand(0)
+    return b(ops.Clamp, x, b.scalar(low, x), b.scalar(high, x))
+
+
+@lift_tfl("FAKE_QUANT")
+def _fake_quant(b: Builder, node: Node) -> Value:
+    """What quantizing and dequantizing leaves. Source: LiteRT kernels/internal/reference/fake_quant.h."""
+    x = Term(b, node.operand(0))
+    low, high, bits = node.attr("min", 0.0), node.attr("max", 0.0), node.attr("num_bits", 0)
+    qmin, qmax = 1.0 if node.attr("narrow_range", False) else 0.0, float((1 << bits) - 1)
+    scale = np.float32((np.float32(high) - np.float32(low)) / np.float32(qmax - qmin))
+    zero = min(max(float(math.floor(qmin - low / float(scale) + 0.5)), qmin), qmax)
+    lowest, highest = (np.float32(np.float32(q - zero) * scale) for q in (qmin, qmax))
+    steps = (x.max(float(lowest)).min(float(highest)) - float(lowest)) * float(np.float32(1) / scale)
+    return ((steps + 0.5).floor() * float(scale) + float(lowest)).value
+
+
+# --- com.microsoft ----------------------------------------------------------------------------------------------------
+
+_MICROSOFT = "com.microsoft"
+
+
+@lift_onnx("Gelu", since=(1,), domain=_MICROSOFT)
+def _ms_gelu(b: Builder, node: Node) -> Value:
+    return b(ops.Gelu, node.operand(0), approximate="none")
+
+
+@lift_onnx("FastGelu", since=(1,), domain=_MICROSOFT)
+def _fast_gelu(b: Builder, node: Node) -> Value:
+    x, bias = node.operand(0), node.optional(1)
+    return b(ops.Gelu, x if bias is None else b(ops.Add, x, bias), approximate="tanh")
+
+
+@lift_onnx("BiasGelu", since=(1,), domain=_MICROSOFT)
+def _bias_gelu(b: Builder, node: Node) -> Value:
+    return b(ops.Gelu, b(ops.Add, node.operand(0), node.operand(1)), approximate="none")
+
+
+@lift_onnx("QuickGelu", since=(1,), domain=_MICROSOFT)
+def _quick_gelu(b: Builder, node: Node) -> Value:
+    return swish(Term(b, node.operand(0)), node.attributes.get("alpha", 1.702)).value
+
+
+# --- into the core ----------------------------------------------------------------------------------------------------
+
+
+def hard_sigmoid(x: Term, slope: float, offset: float) -> Term:
+    """min(max(slope * x + offset, 0), 1)."""
+    line = x * slope + offset
+    return line.apply(ops.Clamp, 0.0, 1.0)
+
+
+def softplus(x: Term) -> Term:
+    """log(1 + e**x) as max(x, 0) - log(sigmoid(|x|)), which neither overflows nor cancels."""
+    return x.apply(ops.Relu) - x.abs().apply(ops.Sigmoid).log()
+
+
+def mish(x: Term) -> Term:
+    """x tanh(softplus(x)) as x n / (n + 2) with n = e**x (e**x + 2); from 20 on the quotient is 1."""
+    power = x.min(20.0).exp()
+    n = power * (power + 2.0)
+    return x * (n / (n + 2.0))
+
+
+def swish(x: Term, alpha: float = 1.0) -> Term:
+    """x sigmoid(alpha x)."""
+    return x * (x if alpha == 1.0 else x * alpha).apply(ops.Sigmoid)
+
+
+@decompose(ops.HardSigmoid)
+def _hard_sigmoid(b: Builder, node: Node) -> Value:
+    return hard_sigmoid(Term(b, node.operand(0)), node.attr("slope"), node.attr("offset")).value
+
+
+@decompose(ops.Softplus)
+def _softplus(b: Builder, node: Node) -> Value:
+    x, beta = Term(b, node.operand(0)), node.attr("beta")
+    return (softplus(x) if beta == 1.0 else softplus(x * beta) / beta).value
+
+
+@decompose(ops.Mish)
+def _mish(b: Builder, node: Node) -> Value:
+    return mish(Term(b, node.operand(0))).value
+
+
+@decompose(ops.Silu)
+def _silu(b: Builder, node: Node) -> Value:
+    return swish(Term(b, node.operand(0))).value
+
+
+@decompose(ops.Swish)
+def _swish(b: Builder, node: Node) -> Value:
+    return swish(Term(b, node.operand(0)), node.attr("alpha")).value
+
+
+@decompose(ops.Relu)
+def _relu(b: Builder, node: Node) -> Value | None:
+    """Integers, for which no kernel is."""
+    x = Term(b, node.operand(0))
+    return x.max(0).value if x.dtype.is_integer else None
+
+
+@decompose(ops.Relu6)
+def _relu6(b: Builder, node: Node) -> Value:
+    return Term(b, node.operand(0)).apply(ops.Clamp, 0, 6).value
+
+
+@decompose(ops.ReluN1To1)
+def _relu_n1_to_1(b: Builder, node: Node) -> Value:
+    return Term(b, node.operand(0)).apply(ops.Clamp, -1, 1).value
+
+
+@decompose(ops.Elu, "tfl")
+def _elu(b: Builder, node: Node) -> Value | None:
+    """The kernel knows alpha = 1 only: max(x, 0) + alpha * elu(min(x, 0))."""
+    x, alpha = Term(b, node.operand(0)), node.attr("alpha")
+    if alpha == 1.0:
+        return None
+    return (x.apply(ops.Relu) + x.min(0.0).apply(ops.Elu) * alpha).value
+
+
+@decompose(ops.LeakyRelu)
+def _leaky_relu(b: Builder, node: Node) -> Value:
+    x = Term(b, node.operand(0))
+    return (x < 0).choose(x * node.attr("alpha"), x).value
+
+
+@decompose(ops.Gelu)
+def _gelu_formula(b: Builder, node: Node) -> Value:
+    x = Term(b, node.operand(0))
+    if node.attr("approximate") == "tanh":
+        inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+        return (x * 0.5 * (inner.apply(ops.Tanh) + 1.0)).value
+    return (x * 0.5 * ((x * math.sqrt(0.5)).apply(ops.Erf) + 1.0)).value
+
+
+@decompose(ops.HardSwish)
+def _hard_swish(b: Builder, node: Node) -> Value:
+    x = Term(b, node.operand(0))
+    return (x * hard_sigmoid(x, 1 / 6, 0.5)).value
+
+
+def _halves(b: Builder, node: Node) -> tuple[Term, Term]:
+    first, second = b.many(ops.Split, node.operand(0), None, axis=node.attr("dim"), count=2)
+    return Term(b, first), Term(b, second)
+
+
+@decompose(ops.Glu)
+def _glu(b: Builder, node: Node) -> Value:
+    first, second = _halves(b, node)
+    return (first * second.apply(ops.Sigmoid)).value
+
+
+@decompose(ops.GeGlu)
+def _geglu(b: Builder, node: Node) -> Value:
+    first, second = _halves(b, node)
+    return (first * second.apply(ops.Gelu, approximate=node.attr("approximate"))).value
+
+
+@decompose(ops.Gtu)
+def _gtu(b: Builder, node: Node) -> Value:
+    first, second = _halves(b, node)
+    return (first.apply(ops.Tanh) * second.apply(ops.Sigmoid)).value
+
+
+@lower_onnx(ops.HardSigmoid)
+def _hard_sigmoid_form(node: Node, opset: int) -> Form:
+    return Form("HardSigmoid", tuple(node.operands), {"alpha": node.attr("slope"), "beta": node.attr("offset")})
+
+
+@lower_onnx(ops.Softplus)
+def _softplus_form(node: Node, opset: int) -> Form | None:
+    return Form("Softplus", tuple(node.operands)) if node.attr("beta") == 1.0 else None
+
+
+@lower_onnx(ops.Mish)
+def _mish_form(node: Node, opset: int) -> Form:
+    return Form("Mish", tuple(node.operands))
+
+
+@lower_onnx(ops.Swish)
+def _swish_form(node: Node, opset: int) -> Form:
+    return Form("Swish", tuple(node.operands), {"alpha": node.attr("alpha")})

@@ -1,0 +1,363 @@
+"""Arithmetic of two or more operands: the old broadcasting, powers, clamping, and what ONNX or TFLite lack.
+
+Integers that no kernel takes (64 bits, unsigned) stand in ``integers.py``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.activations import activated
+from onnxtfl.rewriting.formula import Term, number_in
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    row,
+    upgrade,
+)
+from onnxtfl.rewriting.sizes import broadcast, unsqueezed
+
+row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD")
+row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB")
+row(ops.Mul, onnx="Mul", since=(7, 13, 14), tfl="MUL")
+row(ops.Div, onnx="Div", since=(7, 13, 14), tfl="DIV")
+row(ops.FloorDiv, tfl="FLOOR_DIV")
+row(ops.FloorMod, tfl="FLOOR_MOD")
+row(ops.Max, tfl="MAXIMUM")
+row(ops.Min, tfl="MINIMUM")
+row(ops.Atan2, tfl="ATAN2")
+row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE")
+row(ops.Clamp, onnx="Clip", since=(11, 12, 13))
+row(ops.PRelu, onnx="PRelu", since=(7, 9, 16))
+
+
+# --- lifting ----------------------------------------------------------------------------------------------------------
+
+
+def _old_broadcast(b: Builder, node: Node) -> None:
+    """Before opset 7 `axis` says where the axes of the second operand begin; without it they end with the first's."""
+    axis, wanted = node.attributes.pop("axis", None), node.attributes.pop("broadcast", 0)
+    if not wanted or axis is None:
+        return
+    lhs, rhs = node.operand(0), node.operand(1)
+    behind = lhs.rank - axis % lhs.rank - rhs.rank if lhs.rank else 0
+    if behind > 0:
+        node.set_operand(1, unsqueezed(b, rhs, range(rhs.rank, rhs.rank + behind)))
+
+
+for _name in ("Add", "Sub", "Mul", "Div"):
+    upgrade(_name, since=(1, 6))(_old_broadcast)
+for _name in ("And", "Or", "Xor", "Equal", "Greater", "Less", "Pow"):
+    upgrade(_name, since=(1,))(_old_broadcast)
+
+
+def _accumulated(b: Builder, op: type[Op], node: Node) -> Value:
+    result = node.operand(0)
+    for i in range(1, len(node.operands)):
+        result = b(op, result, node.operand(i))
+    return result
+
+
+@lift_onnx("Max", since=(1, 6, 8, 12, 13))
+def _max(b: Builder, node: Node) -> Value:
+    return _accumulated(b, ops.Max, node)
+
+
+@lift_onnx("Min", since=(1, 6, 8, 12, 13))
+def _min(b: Builder, node: Node) -> Value:
+    return _accumulated(b, ops.Min, node)
+
+
+@lift_onnx("Sum", since=(1, 6, 8, 13))
+@lift_tfl("ADD_N")
+def _sum(b: Builder, node: Node) -> Value:
+    return _accumulated(b, ops.Add, node)
+
+
+@lift_onnx("Mean", since=(1, 6, 8, 13))
+def _mean(b: Builder, node: Node) -> Value:
+    total = _accumulated(b, ops.Add, node)
+    return total if len(node.operands) == 1 else (Term(b, total) / len(node.operands)).value
+
+
+_WITH_ACTIVATION = {"ADD": ops.Add, "SUB": ops.Sub, "MUL": ops.Mul, "DIV": ops.Div}
+
+
+@lift_tfl(*_WITH_ACTIVATION)
+def _with_activation(b: Builder, node: Node) -> Value:
+    op = _WITH_ACTIVATION[node.op.name.partition(".")[2]]
+    return activated(b, b(op, node.operand(0), node.operand(1)), node)
+
+
+@lift_tfl("SQUARED_DIFFERENCE")
+def _squared_difference(b: Builder, node: Node) -> Value:
+    difference = Term(b, node.operand(0)) - Term(b, node.operand(1))
+    return (difference * difference).value
+
+
+@lift_onnx("Mod", since=(10, 13, 28))
+def _mod(b: Builder, node: Node) -> Value:
+    op = ops.Rem if node.attributes.get("fmod", 0) else ops.FloorMod
+    return b(op, node.operand(0), node.operand(1))
+
+
+@lift_onnx("Pow", since=(7, 12, 13, 15))
+@lift_tfl("POW")
+def _pow(b: Builder, node: Node) -> Value:
+    """Small constant exponents are products and roots, which every delegate takes."""
+    base, exponent = node.operand(0), node.operand(1)
+    x = Term(b, base)
+    number = _whole_constant(base, exponent)
+    match number:
+        case 2:
+            return (x * x).value
+        case 3:
+            return (x * x * x).value
+        case 0.5 if base.dtype.is_float:
+            return x.sqrt().value
+        case -0.5 if base.dtype.is_float:
+            return x.apply(ops.Rsqrt).value
+        case -1 if base.dtype.is_float:
+            return (1 / x).value
+    return b(ops.Pow, base, exponent)
+
+
+def _whole_constant(base: Value, exponent: Value) -> float | None:
+    """The one number that is the exponent of every element of `base`."""
+    return number_in(exponent) if exponent.rank <= (base.tensor_type.rank or 0) else None
+
+
+@upgrade("PRelu", since=(1, 6))
+def _slope_by_channel(b: Builder, node: Node) -> None:
+    """A vector of slopes runs along axis 1."""
+    x, slope = node.operand(0), node.operand(1)
+    if slope.tensor_type.rank == 1 and slope.shape != (1,) and x.rank > 2:
+        node.set_operand(1, unsqueezed(b, slope, range(1, x.rank - 1)))
+
+
+@lift_tfl("PRELU")
+def _prelu(b: Builder, node: Node) -> Value:
+    return b(ops.PRelu, node.operand(0), node.operand(1))
+
+
+@upgrade("Clip", since=(1, 6))
+def _clip_bounds(b: Builder, node: Node) -> None:
+    """The bounds as operands; the largest finite numbers, which are the defaults, bound nothing."""
+    x = node.operand(0)
+    for name in ("min", "max"):
+        bound = node.attributes.pop(name, None)
+        unbounded = bound is None or abs(bound) >= np.finfo(np.float32).max
+        append_operand(node, None if unbounded else b.scalar(bound, x))
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+@lower_onnx(ops.Max)
+def _max_onnx(node: Node, opset: int) -> Form:
+    return Form("Max", tuple(node.operands))
+
+
+@lower_onnx(ops.Min)
+def _min_onnx(node: Node, opset: int) -> Form:
+    return Form("Min", tuple(node.operands))
+
+
+@lower_onnx(ops.FloorMod)
+def _floor_mod_onnx(node: Node, opset: int) -> Form | None:
+    return Form("Mod", tuple(node.operands)) if node.operand(0).dtype.is_integer else None
+
+
+@lower_onnx(ops.Rem)
+def _rem_onnx(node: Node, opset: int) -> Form:
+    return Form("Mod", tuple(node.operands), {"fmod": 1})
+
+
+@lower_onnx(ops.Pow)
+def _pow_onnx(node: Node, opset: int) -> Form:
+    return Form("Pow", tuple(node.operands))
+
+
+@lower_tfl(ops.Pow)
+def _pow_tfl(node: Node) -> Form | None:
+    """The integer kernel refuses negative exponents when it runs."""
+    base, exponent = node.operand(0), node.operand(1)
+    if base.dtype is not exponent.dtype:
+        return None
+    powers = static_ints(exponent) if base.dtype.is_integer else []
+    return Form("POW", (base, exponent)) if powers is not None and min(powers, default=0) >= 0 else None
+
+
+_CLAMPS = {(0.0, math.inf): "RELU", (0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1", (0.0, 1.0): "RELU_0_TO_1"}
+
+
+@lower_tfl(ops.Clamp)
+def _clamp_tfl(node: Node) -> Form | None:
+    name = _CLAMPS.get((_bound(node, 1, -math.inf), _bound(node, 2, math.inf)))
+    return Form(name, (node.operand(0),)) if name else None
+
+
+def _bound(node: Node, index: int, absent: float) -> float:
+    """The bound as a number, NaN where it is not one."""
+    value = node.optional(index)
+    if value is None:
+        return absent
+    number = _whole_constant(node.operand(0), value)
+    return math.nan if number is None else number
+
+
+@lower_onnx(ops.Clamp)
+def _clamp_onnx(node: Node, opset: int) -> Form | None:
+    """Bounds of rank 0."""
+    bounds = [_scalar(node, node.optional(i)) for i in (1, 2)]
+    if any(v is not None and v.rank for v in bounds):
+        return None
+    while bounds and bounds[-1] is None:
+        bounds.pop()
+    return Form("Clip", (node.operand(0), *bounds))
+
+
+def _scalar(node: Node, bound: Value | None) -> Value | None:
+    if bound is None or bound.data is None or bound.data.size != 1 or bound.rank > node.operand(0).rank:
+        return bound
+    return constant(bound.data.reshape(())) if bound.rank else bound
+
+
+@lower_tfl(ops.PRelu)
+def _prelu_tfl(node: Node) -> Form | None:
+    return Form("PRELU", tuple(node.operands)) if _slope_fits(node) else None
+
+
+def _slope_fits(node: Node) -> bool:
+    return node.result.tensor_type.shape == node.operand(0).tensor_type.shape
+
+
+# --- decompositions ---------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.Clamp)
+def _clamp(b: Builder, node: Node) -> Value:
+    result, low, high = node.operand(0), node.optional(1), node.optional(2)
+    if low is not None:
+        result = b(ops.Max, result, low)
+    return result if high is None else b(ops.Min, result, high)
+
+
+@decompose(ops.PRelu)
+def _prelu_formula(b: Builder, node: Node) -> Value:
+    x = Term(b, node.operand(0))
+    return (x < 0).choose(x.apply(ops.Mul, node.operand(1)), x).value
+
+
+@decompose(ops.SquaredDifference)
+def _squared_difference_formula(b: Builder, node: Node) -> Value:
+    return _squared_difference(b, node)
+
+
+@decompose(ops.FloorDiv)
+def _floor_div(b: Builder, node: Node) -> Value | None:
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if lhs.dtype.is_integer:
+        return None
+    return (lhs / rhs).floor().value
+
+
+@decompose(ops.FloorDiv, "onnx")
+def _floor_div_onnx(b: Builder, node: Node) -> Value | None:
+    """Without the remainder the quotient is exact, so it does not matter how it is rounded."""
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if not lhs.dtype.is_integer:
+        return None
+    return ((lhs - lhs % rhs) / rhs).value if lhs.dtype.is_signed else (lhs / rhs).value
+
+
+@decompose(ops.FloorMod, "onnx")
+def _floor_mod_of_floats(b: Builder, node: Node) -> Value:
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    remainder = lhs.apply(ops.Rem, rhs)
+    return (remainder * rhs < 0).choose(remainder + rhs, remainder).value
+
+
+@decompose(ops.Rem, "tfl")
+def _rem(b: Builder, node: Node) -> Value:
+    """By FLOOR_MOD: of the sizes for floats, put right for integers, whose least has no positive counterpart."""
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if not lhs.dtype.is_integer:
+        return (lhs.sign() * (lhs.abs() % rhs.abs())).value
+    remainder = lhs % rhs
+    if not lhs.dtype.is_signed:
+        return remainder.value
+    wrong = remainder.differs(0) & (lhs < 0).differs(rhs < 0)
+    return wrong.choose(remainder - rhs, remainder).value
+
+
+@decompose(ops.Atan2, "tfl")
+def _atan2_tfl(b: Builder, node: Node) -> Value | None:
+    """The kernel is right for equal shapes only."""
+    lhs, rhs, full = node.operand(0), node.operand(1), node.result.tensor_type.shape
+    if full is None or lhs.tensor_type.shape == rhs.tensor_type.shape:
+        return None
+    return b(ops.Atan2, broadcast(b, lhs, full, lhs, rhs), broadcast(b, rhs, full, lhs, rhs))
+
+
+@decompose(ops.Atan2, "onnx")
+def _atan2_onnx(b: Builder, node: Node) -> Value:
+    """The angle of the quotient, half a turn further where rhs is negative; nothing where both are 0."""
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    angle = (lhs / rhs).apply(ops.Atan)
+    turn = (lhs < 0).choose(angle - math.pi, angle + math.pi)
+    turned = (rhs < 0).choose(turn, angle)
+    return (lhs.abs() + rhs.abs()).equals(0.0).choose(lhs, turned).value
+
+
+@decompose(ops.Pow, "tfl")
+def _pow_formula(b: Builder, node: Node) -> Value | None:
+    """Integer powers of integers by squaring; everything else in the kernel's float32."""
+    base, exponent = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if base.dtype.is_integer and exponent.dtype.is_integer:
+        return _integer_power(base, exponent).value
+    if base.dtype is exponent.dtype:
+        return None
+    real = base.dtype if base.dtype.is_float else exponent.dtype
+    return base.to(real).apply(ops.Pow, exponent.to(real)).to(base.dtype).value
+
+
+_STEPS = 6
+
+
+def _integer_power(base: Term, exponent: Term) -> Term:
+    """Products of the squares that the exponent's bits name; beyond 63 only 0, 1 and -1 have powers that fit.
+
+    A negative exponent gives 1 / power, rounded toward zero.
+    """
+    whole = exponent.bits(DType.INT64) if exponent.dtype is DType.UINT64 else exponent
+    size = whole.abs() if whole.dtype.is_signed else whole
+    rest = (size > 63).choose(size % 2 + 62, size).to(DType.INT32)
+    result = base.constant(1)
+    square = base
+    for step in range(_STEPS):
+        result = (rest % 2).differs(0).choose(result * square, result)
+        if step < _STEPS - 1:
+            square, rest = square * square, (rest - rest % 2) / 2
+    if not exponent.dtype.is_signed or _never_negative(exponent):
+        return result
+    unit = (base * base).equals(1) & base.abs().equals(1)
+    return ((whole < 0) & unit.apply(ops.Not)).choose(result.constant(0), result)
+
+
+def _never_negative(exponent: Term) -> bool:
+    numbers = static_ints(exponent.value)
+    return numbers is not None and min(numbers, default=0) >= 0

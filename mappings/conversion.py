@@ -1,0 +1,120 @@
+"""Changes of element type: Cast CastLike BitCast Identity; CAST BITCAST."""
+
+from __future__ import annotations
+
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.formula import Term
+from onnxtfl.rewriting.onnx_dtypes import dtype_from, number_of
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+
+_NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
+
+
+@upgrade("Cast", since=(1,))
+def _cast_to_a_name(b: Builder, node: Node) -> None:
+    """Cast-1 names the element type."""
+    name = str(node.attributes.get("to", "")).upper()
+    dtype = _NAMES.get(name) or DType.__members__.get(name)
+    if dtype is None:
+        raise InvalidModelError(f"no element type is called {name!r}")
+    node.attributes["to"] = number_of(dtype)
+
+
+@lift_onnx("Cast", since=(6, 9, 13, 19, 21, 23, 24, 25, 28))
+def _cast(b: Builder, node: Node) -> Value:
+    return _converted(b, node, dtype_from(node.attributes["to"]))
+
+
+@lift_onnx("CastLike", since=(15, 19, 21, 23, 24, 25))
+def _cast_like(b: Builder, node: Node) -> Value:
+    return _converted(b, node, node.operand(1).dtype)
+
+
+def _converted(b: Builder, node: Node, dtype: DType) -> Value:
+    x = node.operand(0)
+    if dtype is x.dtype:
+        return x
+    if dtype is DType.FLOAT8E8M0 and node.attributes.get("round_mode", "up") != "nearest":
+        raise UnsupportedError("rounding of float8e8m0 other than to the nearest")
+    return b(ops.Convert, x, dtype=dtype, saturate=bool(node.attributes.get("saturate", 1)))
+
+
+@lift_onnx("BitCast", since=(26,))
+def _bit_cast(b: Builder, node: Node) -> Value:
+    x, dtype = node.operand(0), dtype_from(node.attributes["to"])
+    if x.dtype.bits != dtype.bits:
+        raise InvalidModelError(f"{x.dtype.value} and {dtype.value} differ in width")
+    return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
+
+
+@lift_onnx("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))
+def _identity(b: Builder, node: Node) -> Value:
+    return node.operand(0)
+
+
+@lift_tfl("CAST")
+def _cast_tfl(b: Builder, node: Node) -> Value:
+    """The result's own type says what to cast to; the options may be left out."""
+    dtype = node.result.dtype
+    return node.operand(0) if dtype is node.operand(0).dtype else b(ops.Convert, node.operand(0), dtype=dtype)
+
+
+@lift_tfl("BITCAST")
+def _bitcast_tfl(b: Builder, node: Node) -> Value:
+    return b(ops.BitcastConvert, node.operand(0), dtype=node.result.dtype)
+
+
+@lower_tfl(ops.Convert)
+def _half_weights(node: Node) -> Form | None:
+    """Constants stay float16 in the file; delegates read them through DEQUANTIZE."""
+    half = node.operand(0).is_constant and node.operand(0).dtype is DType.FLOAT16
+    return Form("DEQUANTIZE", (node.operand(0),)) if half and node.attr("dtype") is DType.FLOAT32 else None
+
+
+@lower_tfl(ops.Convert)
+def _convert_tfl(node: Node) -> Form | None:
+    before, after = node.operand(0).dtype, node.attr("dtype")
+    if DType.STRING in (before, after):
+        return None
+    return Form("CAST", (node.operand(0),), {"in_data_type": before.name, "out_data_type": after.name})
+
+
+@lower_tfl(ops.BitcastConvert)
+def _bitcast_form(node: Node) -> Form:
+    return Form("BITCAST", (node.operand(0),))
+
+
+@lower_onnx(ops.Convert)
+def _convert_onnx(node: Node, opset: int) -> Form:
+    dtype = node.attr("dtype")
+    saturate = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}
+    return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **saturate})
+
+
+@lower_onnx(ops.BitcastConvert)
+def _bitcast_onnx(node: Node, opset: int) -> Form | None:
+    if node.operand(0).dtype.bits != node.attr("dtype").bits:
+        return None
+    return Form("BitCast", (node.operand(0),), {"to": number_of(node.attr("dtype"))})
+
+
+@decompose(ops.BitcastConvert, "onnx")
+def _bitcast_of_integers(b: Builder, node: Node) -> Value | None:
+    """Before ONNX had BitCast: integers of one width wrap when they are cast."""
+    x, dtype = node.operand(0), node.attr("dtype")
+    if not (x.dtype.is_integer and dtype.is_integer and x.dtype.bits == dtype.bits):
+        return None
+    return b(ops.Convert, x, dtype=dtype)
+
+
+@decompose(ops.BitcastConvert, "tfl")
+def _bitcast_of_bools(b: Builder, node: Node) -> Value | None:
+    """Bools are stored as 0 and 1."""
+    x, dtype = Term(b, node.operand(0)), node.attr("dtype")
+    if x.dtype is DType.BOOL and dtype.is_integer and dtype.bits == 8:
+        return x.to(dtype).value
+    return x.to(DType.BOOL).value if dtype is DType.BOOL and x.dtype.is_integer and x.dtype.bits == 8 else None

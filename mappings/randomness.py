@@ -1,0 +1,193 @@
+"""Random numbers: RandomNormal RandomUniform and their Like forms, Bernoulli, Multinomial, Dropout; RANDOM_*."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.formula import Term, number_in
+from onnxtfl.rewriting.onnx_dtypes import dtype_from, number_of
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rewriting.sizes import broadcast, narrow, with_int32
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+_PARAMETERS = {ops.RngNormal: (("mean", 0.0), ("scale", 1.0)), ops.RngUniform: (("low", 0.0), ("high", 1.0))}
+
+
+def _seed(node: Node) -> int:
+    """A float; TFLite's seeds are integers, of which 0 means none."""
+    seed = node.attributes.get("seed")
+    return 0 if seed is None else int(np.float32(seed).view(np.int32)) or 1
+
+
+def _random(b: Builder, node: Node, op: type[Op], like: bool) -> Value:
+    number = node.attributes.get("dtype", None if like else number_of(DType.FLOAT32))
+    dtype = node.operand(0).dtype if number is None else dtype_from(number)
+    shape = b(ops.Shape, node.operand(0)) if like else constant(np.asarray(node.attributes["shape"], np.int64))
+    parameters = [b.scalar(node.attributes.get(name, default), dtype) for name, default in _PARAMETERS[op]]
+    return b(op, *parameters, shape, seed=_seed(node))
+
+
+for _op, _name in ((ops.RngNormal, "RandomNormal"), (ops.RngUniform, "RandomUniform")):
+    lift_onnx(_name, since=(1, 22))(partial(_random, op=_op, like=False))
+    lift_onnx(f"{_name}Like", since=(1, 22))(partial(_random, op=_op, like=True))
+
+
+@lift_onnx("Bernoulli", since=(15, 22))
+def _bernoulli(b: Builder, node: Node) -> Value:
+    """1 where a number of [0, 1) falls below the probability."""
+    x, number = node.operand(0), node.attributes.get("dtype")
+    drawn = _uniform(b, x, _seed(node))
+    return (drawn < Term(b, x)).to(x.dtype if number is None else dtype_from(number)).value
+
+
+def _uniform(b: Builder, like: Value, seed: int) -> Term:
+    return Term(b, b(ops.RngUniform, b.scalar(0.0, like), b.scalar(1.0, like), b(ops.Shape, like), seed=seed))
+
+
+@lift_onnx("Multinomial", since=(7, 22))
+def _multinomial(b: Builder, node: Node) -> Value:
+    dtype = dtype_from(node.attributes.get("dtype", number_of(DType.INT32)))
+    count = np.asarray(node.attributes.get("sample_size", 1), np.int32)
+    return b(ops.Multinomial, node.operand(0), count, seed=_seed(node), dtype=dtype)
+
+
+@upgrade("Dropout", since=(1, 6))
+def _dropout_with_test_mode(b: Builder, node: Node) -> None:
+    if not node.attributes.pop("is_test", 0) and node.attributes.get("ratio", 0.5) > 0:
+        raise UnsupportedError("drops at random: it is not in test mode", hint="export the model for inference")
+
+
+@upgrade("Dropout", since=(12, 13, 22))
+def _dropout_of_operands(b: Builder, node: Node) -> None:
+    """Without a training mode, or with one that is off, nothing is dropped; nor with the ratio 0."""
+    while len(node.operands) < 3:
+        append_operand(node, None)
+    training, ratio = node.operands[2], node.operands[1]
+    if training is None or number_in(training) == 0 or number_in(ratio) == 0:
+        node.set_operand(2, None)
+
+
+@lift_onnx("Dropout", since=(7, 10))
+def _dropout(b: Builder, node: Node) -> list[Value]:
+    """The operand, and a mask of ones: bool since version 10, before that of the operand's type."""
+    x, training = node.operand(0), node.optional(2)
+    kind = x.dtype if node.op.version < 10 else DType.BOOL
+    if training is None:
+        if len(node.results) == 1:
+            return [x]
+        kept = b.scalar(1, kind)
+        shape = x.tensor_type.shape
+        return [x, b(ops.BroadcastTo, kept, b(ops.Shape, x)) if shape is None else broadcast(b, kept, shape, x)]
+    return _dropped(b, node, Term(b, x), training)
+
+
+def _dropped(b: Builder, node: Node, x: Term, training: Value) -> list[Value]:
+    """In training, what is kept grows by what is lost."""
+    ratio = Term(b, node.operand(1)).to(x.dtype) if node.optional(1) is not None else x.constant(0.5)
+    off = Term(b, training).apply(ops.Not)
+    mask = (_uniform(b, x.value, node.attributes.get("seed", 0)) >= ratio) | off
+    return [off.choose(x, mask.choose(x / (1.0 - ratio), 0.0)).value, mask.value]
+
+
+# --- TFLite -----------------------------------------------------------------------------------------------------------
+
+
+def _random_tfl(b: Builder, node: Node, op: type[Op]) -> Value:
+    dtype = node.result.dtype
+    return b(op, b.scalar(0.0, dtype), b.scalar(1.0, dtype), node.operand(0), seed=_tfl_seed(node))
+
+
+def _tfl_seed(node: Node) -> int:
+    return int(node.attr("seed", 0)) or int(node.attr("seed2", 0))
+
+
+lift_tfl("RANDOM_UNIFORM")(partial(_random_tfl, op=ops.RngUniform))
+lift_tfl("RANDOM_STANDARD_NORMAL")(partial(_random_tfl, op=ops.RngNormal))
+
+
+@lift_tfl("MULTINOMIAL")
+def _multinomial_tfl(b: Builder, node: Node) -> Value:
+    seed, dtype = _tfl_seed(node), node.result.dtype
+    return b(ops.Multinomial, node.operand(0), node.operand(1), seed=seed, dtype=dtype)
+
+
+def _random_form(node: Node, name: str) -> Form | None:
+    shape = node.operand(2)
+    if (number_in(node.operand(0)), number_in(node.operand(1))) != (0.0, 1.0):
+        return None
+    if shape.dtype is not DType.INT32 and not shape.is_constant:
+        return None
+    return Form(name, (narrow(shape),), {"seed": node.attr("seed"), "seed2": 0})
+
+
+lower_tfl(ops.RngUniform)(partial(_random_form, name="RANDOM_UNIFORM"))
+lower_tfl(ops.RngNormal)(partial(_random_form, name="RANDOM_STANDARD_NORMAL"))
+
+
+@lower_tfl(ops.Multinomial)
+def _multinomial_form(node: Node) -> Form:
+    return Form("MULTINOMIAL", (node.operand(0), node.operand(1)), {"seed": node.attr("seed"), "seed2": 0})
+
+
+def _scaled(b: Builder, node: Node) -> Value | list[Value] | None:
+    """Out of standard numbers in float32; the shape as TFLite takes it."""
+    first, second = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if (number_in(first.value), number_in(second.value)) == (0.0, 1.0) and first.dtype is DType.FLOAT32:
+        return with_int32(b, node, 2)
+    standard = b(
+        node.op, b.scalar(0.0, DType.FLOAT32), b.scalar(1.0, DType.FLOAT32), node.operand(2), **node.attributes
+    )
+    width = second - first if node.op is ops.RngUniform else second
+    return (Term(b, standard).to(first.dtype) * width + first).value
+
+
+decompose(ops.RngUniform, "tfl")(_scaled)
+decompose(ops.RngNormal, "tfl")(_scaled)
+
+
+# --- back to ONNX -----------------------------------------------------------------------------------------------------
+
+
+def _random_onnx(node: Node, opset: int, name: str) -> Form | None:
+    """A shape that is known; one that is not reaches ONNX as that of a tensor."""
+    shape, dtype = static_ints(node.operand(2)), node.result.dtype
+    numbers = [number_in(node.operand(i)) for i in (0, 1)]
+    if shape is None or None in numbers:
+        return None
+    names = [parameter for parameter, _ in _PARAMETERS[node.op]]
+    seed = {"seed": float(node.attr("seed"))} if node.attr("seed") else {}
+    attributes = {"shape": tuple(shape), "dtype": number_of(dtype), **dict(zip(names, numbers, strict=True)), **seed}
+    return Form(name, (), attributes)
+
+
+lower_onnx(ops.RngUniform)(partial(_random_onnx, name="RandomUniform"))
+lower_onnx(ops.RngNormal)(partial(_random_onnx, name="RandomNormal"))
+
+
+@lower_onnx(ops.Multinomial)
+def _multinomial_onnx(node: Node, opset: int) -> Form | None:
+    count = static_ints(node.operand(1))
+    if count is None:
+        return None
+    seed = {"seed": float(node.attr("seed"))} if node.attr("seed") else {}
+    attributes = {"sample_size": count[0], "dtype": number_of(node.attr("dtype")), **seed}
+    return Form("Multinomial", (node.operand(0),), attributes)

@@ -1,0 +1,360 @@
+"""Reductions along axes: ONNX Reduce*, ArgMax, ArgMin, CumSum, CumProd; TFLite SUM and its kin, ARG_MAX, CUMSUM."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.ops.numeric import highest, lowest
+from onnxtfl.ir.ops.reductions import reduced_axes
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.formula import Term
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rewriting.sizes import broadcast, dim_value, int32, reshape, unsqueezed, with_int32
+
+# Kind, ONNX's op, its since-versions with the axes as an attribute, and as an operand; TFLite's op.
+_OLD, _NEW = (1, 11, 13), (18,)
+_KINDS = (
+    ("sum", "ReduceSum", (1, 11), (13,), "SUM"),
+    ("prod", "ReduceProd", _OLD, _NEW, "REDUCE_PROD"),
+    ("mean", "ReduceMean", _OLD, _NEW, "MEAN"),
+    ("max", "ReduceMax", (1, 11, 12, 13), (18, 20), "REDUCE_MAX"),
+    ("min", "ReduceMin", (1, 11, 12, 13), (18, 20), "REDUCE_MIN"),
+)
+_TFL = {kind: tfl for kind, *_, tfl in _KINDS} | {"any": "REDUCE_ANY", "all": "REDUCE_ALL"}
+_BY_TFL = {tfl: kind for kind, tfl in _TFL.items()}
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+def _axes_as_operand(b: Builder, node: Node) -> None:
+    axes = node.attributes.pop("axes", None)
+    append_operand(node, None if axes is None else constant(np.asarray(axes, np.int64)))
+
+
+def _axes(b: Builder, node: Node) -> Value | None:
+    """The axes operand of the neutral op: absent for all axes, empty for none."""
+    axes = node.optional(1)
+    if axes is not None and axes.tensor_type.shape != (0,):
+        return axes
+    return constant(np.zeros(0, np.int64)) if node.attributes.get("noop_with_empty_axes", 0) else None
+
+
+def _reduced(b: Builder, node: Node, value: Value | Term, kind: str) -> Term:
+    value = value.value if isinstance(value, Term) else value
+    keepdims = bool(node.attributes.get("keepdims", 1))
+    return Term(b, b(ops.Reduce, value, _axes(b, node), kind=kind, keepdims=keepdims))
+
+
+def _lift_kind(b: Builder, node: Node, kind: str) -> Value:
+    if node.operand(0).dtype is DType.BOOL:
+        kind = {"max": "any", "min": "all"}[kind]
+    return _reduced(b, node, node.operand(0), kind).value
+
+
+for _kind, _onnx, _before, _since, _tfl in _KINDS:
+    upgrade(_onnx, since=_before)(_axes_as_operand)
+    lift_onnx(_onnx, since=_since)(partial(_lift_kind, kind=_kind))
+for _onnx in ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"):
+    upgrade(_onnx, since=_OLD)(_axes_as_operand)
+
+
+@lift_onnx("ReduceL1", since=_NEW)
+def _l1(b: Builder, node: Node) -> Value:
+    return _reduced(b, node, Term(b, node.operand(0)).abs(), "sum").value
+
+
+@lift_onnx("ReduceSumSquare", since=_NEW)
+def _sum_square(b: Builder, node: Node) -> Value:
+    x = Term(b, node.operand(0))
+    return _reduced(b, node, x * x, "sum").value
+
+
+@lift_onnx("ReduceL2", since=_NEW)
+def _l2(b: Builder, node: Node) -> Value:
+    """The root of integers is that of their float, cut off."""
+    total = Term(b, _sum_square(b, node))
+    return _through_float(total, lambda t: t.sqrt()).value
+
+
+@lift_onnx("ReduceLogSum", since=(18, 28))
+def _log_sum(b: Builder, node: Node) -> Value:
+    return _through_float(_reduced(b, node, node.operand(0), "sum"), lambda t: t.log()).value
+
+
+@lift_onnx("ReduceLogSumExp", since=(18, 28))
+def _log_sum_exp(b: Builder, node: Node) -> Value:
+    """The largest is taken out before Exp; where it is infinite there is nothing to take out."""
+    dtype = node.operand(0).dtype
+    x = Term(b, node.operand(0)).to(DType.FLOAT32 if dtype.is_integer else dtype)
+    axes = _axes(b, node)
+    top = Term(b, b(ops.Reduce, x.value, axes, kind="max", keepdims=True))
+    shift = (top.abs() < math.inf).choose(top, 0.0)
+    total = _reduced(b, node, (x - shift).exp(), "sum").log()
+    if not node.attributes.get("keepdims", 1):
+        shift = Term(b, b(ops.Reduce, shift.value, axes, kind="sum", keepdims=False))
+    return (total + shift).to(dtype).value
+
+
+def _through_float(x: Term, function: object) -> Term:
+    assert callable(function)
+    result = function(x.to(DType.FLOAT32) if x.dtype.is_integer else x)
+    assert isinstance(result, Term)
+    return result.to(x.dtype)
+
+
+def _lift_arg(b: Builder, node: Node, op: type[Op]) -> Value:
+    get = node.attributes.get
+    return b(
+        op,
+        node.operand(0),
+        axis=get("axis", 0),
+        keepdims=bool(get("keepdims", 1)),
+        select_last_index=bool(get("select_last_index", 0)),
+    )
+
+
+lift_onnx("ArgMax", since=(1, 11, 12, 13))(partial(_lift_arg, op=ops.ArgMax))
+lift_onnx("ArgMin", since=(1, 11, 12, 13))(partial(_lift_arg, op=ops.ArgMin))
+
+
+@lift_onnx("CumSum", since=(11, 14))
+def _cumsum(b: Builder, node: Node) -> Value:
+    exclusive, reverse = bool(node.attributes.get("exclusive", 0)), bool(node.attributes.get("reverse", 0))
+    return b(ops.CumSum, node.operand(0), node.operand(1), exclusive=exclusive, reverse=reverse)
+
+
+@lift_onnx("CumProd", since=(26,))
+def _cumprod(b: Builder, node: Node) -> Value:
+    """By doubling: each round multiplies every number with the product that ends where its own begins."""
+    x, where = node.operand(0), static_ints(node.operand(1))
+    if where is None:
+        raise UnsupportedError("products along an axis that is known at run time only")
+    axis = normalize_axis(where[0], x.rank)
+    size = x.shape[axis]
+    if not isinstance(size, int):
+        raise UnsupportedError("products along an axis of unknown size", hint="fix it with --input-shape")
+    reverse = bool(node.attributes.get("reverse", 0))
+    step = 1
+    result = _moved_along(b, x, axis, 1, reverse) if node.attributes.get("exclusive", 0) else x
+    while step < size:
+        result = b(ops.Mul, result, _moved_along(b, result, axis, step, reverse))
+        step *= 2
+    return result
+
+
+def _moved_along(b: Builder, x: Value, axis: int, step: int, reverse: bool) -> Value:
+    """`x` moved by `step` along `axis`, ones in the room it leaves."""
+    size = x.shape[axis]
+    assert isinstance(size, int)
+    room = [step if i == axis else d for i, d in enumerate(x.shape)]
+    ones = broadcast(b, b.scalar(1, x), room, x)
+    if step >= size:
+        return broadcast(b, b.scalar(1, x), x.shape, x)
+    parts = b.many(ops.Split, x, [step, size - step] if reverse else [size - step, step], axis=axis)
+    return b(ops.Concatenate, *((parts[1], ones) if reverse else (ones, parts[0])), axis=axis)
+
+
+# --- TFLite -----------------------------------------------------------------------------------------------------------
+
+
+@lift_tfl(*_BY_TFL)
+def _reduce_tfl(b: Builder, node: Node) -> Value:
+    """Source: LiteRT kernels/reduce.cc; no axes reduce nothing, a scalar is one axis."""
+    kind, axes = _BY_TFL[node.op.name.partition(".")[2]], node.operand(1)
+    if axes.tensor_type.rank == 0:
+        axes = reshape(b, axes, [1])
+    return b(ops.Reduce, node.operand(0), axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
+
+
+@lift_tfl("ARG_MAX", "ARG_MIN")
+def _arg_tfl(b: Builder, node: Node) -> Value:
+    axis = static_ints(node.operand(1))
+    if axis is None:
+        raise UnsupportedError("the axis is known at run time only")
+    op = ops.ArgMax if node.op.name.endswith("MAX") else ops.ArgMin
+    return b(op, node.operand(0), axis=axis[0], dtype=node.result.dtype)
+
+
+@lift_tfl("CUMSUM")
+def _cumsum_tfl(b: Builder, node: Node) -> Value:
+    exclusive, reverse = bool(node.attr("exclusive", False)), bool(node.attr("reverse", False))
+    return b(ops.CumSum, node.operand(0), node.operand(1), exclusive=exclusive, reverse=reverse)
+
+
+@lower_tfl(ops.Reduce)
+def _reduce_form(node: Node) -> Form | None:
+    axes = reduced_axes(node)
+    if axes is None:
+        vector = node.operand(1)
+        operand: Value | np.ndarray = vector  # type: ignore[type-arg]
+        if vector.dtype is not DType.INT32:
+            return None
+    elif not axes or _nothing_to_reduce(node, axes):
+        return None
+    else:
+        operand = int32(axes)
+    return Form(_TFL[node.attr("kind")], (node.operand(0), operand), {"keep_dims": node.attr("keepdims")})
+
+
+def _nothing_to_reduce(node: Node, axes: tuple[int, ...]) -> bool:
+    return any(node.operand(0).shape[a] == 0 for a in axes)
+
+
+def _arg_form(node: Node, name: str) -> Form | None:
+    if node.attr("keepdims") or node.attr("select_last_index"):
+        return None
+    axis = node.attr("axis")
+    rank = node.operand(0).tensor_type.rank
+    axis = axis if rank is None else normalize_axis(axis, rank)
+    options = {"output_type": node.attr("dtype").name}
+    return Form(name, (node.operand(0), np.asarray(axis, np.int32)), options)
+
+
+lower_tfl(ops.ArgMax)(partial(_arg_form, name="ARG_MAX"))
+lower_tfl(ops.ArgMin)(partial(_arg_form, name="ARG_MIN"))
+
+
+@lower_tfl(ops.CumSum)
+def _cumsum_form(node: Node) -> Form | None:
+    axis, numbers = node.operand(1), static_ints(node.operand(1))
+    if numbers is None and axis.dtype is not DType.INT32:
+        return None
+    operand = axis if numbers is None else np.asarray(numbers[0], np.int32)
+    options = {"exclusive": node.attr("exclusive"), "reverse": node.attr("reverse")}
+    return Form("CUMSUM", (node.operand(0), operand), options)
+
+
+# --- decompositions ---------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.Reduce)
+def _reduce_nothing(b: Builder, node: Node) -> Value | None:
+    """Over no axes, or axes of size 0: the operand, or what nothing adds up to."""
+    axes = reduced_axes(node)
+    if axes is None or (axes and not _nothing_to_reduce(node, axes)):
+        return None
+    if not axes:
+        return b(ops.Copy, node.operand(0))
+    dtype = node.result.dtype.numpy
+    start = {"sum": 0, "prod": 1, "any": 0, "all": 1, "mean": math.nan}
+    kind = node.attr("kind")
+    number = start[kind] if kind in start else (lowest if kind == "max" else highest)(dtype)
+    return broadcast(b, constant(np.asarray(number).astype(dtype)), node.result.shape, node.operand(0))
+
+
+@decompose(ops.Reduce, "tfl")
+def _axes_int32(b: Builder, node: Node) -> list[Value] | None:
+    return with_int32(b, node, 1)
+
+
+@decompose(ops.CumSum, "tfl")
+def _axis_int32(b: Builder, node: Node) -> list[Value] | None:
+    return with_int32(b, node, 1)
+
+
+def _arg_formula(b: Builder, node: Node) -> Value:
+    """The last index by counting from the end; kept axes by a reshape; other element types by their extreme."""
+    x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
+    attributes = {**node.attributes, "axis": axis}
+    if node.attr("keepdims"):
+        flat = b(node.op, x, **{**attributes, "keepdims": False})
+        return unsqueezed(b, flat, [axis])
+    if node.attr("select_last_index"):
+        first = b(node.op, b(ops.Reverse, x, dimensions=(axis,)), **{**attributes, "select_last_index": False})
+        last = reshape(b, dim_value(b, x.shape[axis], x), [])
+        return (Term(b, last).to(first.dtype) - 1 - Term(b, first)).value
+    kind = "max" if node.op is ops.ArgMax else "min"
+    extreme = Term(b, b(ops.Reduce, x, [axis], kind=kind, keepdims=True))
+    return Term(b, x).equals(extreme).to(DType.INT32).apply(ops.ArgMax, axis=axis, dtype=node.attr("dtype")).value
+
+
+decompose(ops.ArgMax, "tfl")(_arg_formula)
+decompose(ops.ArgMin, "tfl")(_arg_formula)
+
+
+# --- back to ONNX -----------------------------------------------------------------------------------------------------
+
+_ONNX = {kind: (onnx, since[0]) for kind, onnx, _, since, _ in _KINDS}
+
+
+@lower_onnx(ops.Reduce)
+def _reduce_onnx(node: Node, opset: int) -> Form | None:
+    kind, axes = node.attr("kind"), node.optional(1)
+    numbers = reduced_axes(node) if axes is not None else ()
+    if kind not in _ONNX or (axes is not None and numbers == ()):
+        return None
+    name, operand_since = _ONNX[kind]
+    attributes = {"keepdims": int(node.attr("keepdims"))}
+    if axes is None:
+        return Form(name, (node.operand(0),), attributes)
+    if opset >= operand_since:
+        operand = axes if numbers is None else np.asarray(numbers, np.int64)
+        return Form(name, (node.operand(0), operand), attributes) if numbers or axes.dtype is DType.INT64 else None
+    return Form(name, (node.operand(0),), {**attributes, "axes": numbers}) if numbers else None
+
+
+@decompose(ops.Reduce, "onnx")
+def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
+    """Bools as numbers; axes as ONNX takes them."""
+    x, axes = Term(b, node.operand(0)), node.optional(1)
+    if axes is not None and axes.dtype is not DType.INT64 and not axes.is_constant:
+        return b(ops.Reduce, x.value, Term(b, axes).to(DType.INT64).value, **node.attributes)
+    if x.dtype is not DType.BOOL:
+        return None
+    kind = {"any": "max", "all": "min"}[node.attr("kind")]
+    return (
+        Term(b, b(ops.Reduce, x.to(DType.INT32).value, axes, **{**node.attributes, "kind": kind})).to(DType.BOOL).value
+    )
+
+
+def _arg_onnx(node: Node, opset: int, name: str) -> Form | None:
+    if node.attr("dtype") is not DType.INT64:
+        return None
+    attributes = {"axis": node.attr("axis"), "keepdims": int(node.attr("keepdims"))}
+    last = {"select_last_index": 1} if node.attr("select_last_index") else {}
+    return Form(name, (node.operand(0),), attributes | last)
+
+
+lower_onnx(ops.ArgMax)(partial(_arg_onnx, name="ArgMax"))
+lower_onnx(ops.ArgMin)(partial(_arg_onnx, name="ArgMin"))
+
+
+def _arg_int32(b: Builder, node: Node) -> Value | None:
+    """ONNX gives int64 only."""
+    if node.attr("dtype") is DType.INT64:
+        return None
+    wide = b(node.op, node.operand(0), **{**node.attributes, "dtype": DType.INT64})
+    return b(ops.Convert, wide, dtype=node.attr("dtype"))
+
+
+decompose(ops.ArgMax, "onnx")(_arg_int32)
+decompose(ops.ArgMin, "onnx")(_arg_int32)
+
+
+@lower_onnx(ops.CumSum)
+def _cumsum_onnx(node: Node, opset: int) -> Form | None:
+    axis, numbers = node.operand(1), static_ints(node.operand(1))
+    if numbers is None and axis.tensor_type.rank != 0:
+        return None
+    operand = axis if numbers is None else np.asarray(numbers[0], np.int64)
+    attributes = {name: 1 for name in ("exclusive", "reverse") if node.attr(name)}
+    return Form("CumSum", (node.operand(0), operand), attributes)
