@@ -253,16 +253,7 @@ def _pair(b: Builder, values: Value) -> tuple[Value, Value]:
 def _to_tfl_one_hot(node: Node) -> Form:
     indices, depth, on, off = (node.operand(i) for i in range(4))
     axis, rank = node.attr("axis"), indices.rank
-    operands = (indices, _scalar(depth), *(_scalar(v) for v in (on, off)))
-    return Form("ONE_HOT", operands, {"axis": -1 if axis in (-1, rank) else axis})
-
-
-def _scalar(value: Value) -> Operand:
-    """A constant of one element as rank 0, sizes as int32."""
-    if not value.is_constant:
-        return value
-    wide = value.dtype is DType.INT64 and value.rank == 0
-    return narrow(value) if wide else value
+    return Form("ONE_HOT", (indices, narrow(depth), on, off), {"axis": -1 if axis in (-1, rank) else axis})
 
 
 @decompose(ops.OneHot)
