@@ -103,6 +103,8 @@ def _div(b: Builder, node: Node) -> Value | None:
     lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
     if lhs.dtype is DType.INT64:
         return exact_quotient(lhs - lhs.apply(ops.Rem, rhs), rhs).value
+    if lhs.dtype is DType.UINT32:
+        return (lhs.to(DType.INT64) / rhs.to(DType.INT64)).to(lhs.dtype).value
     return _unsigned_quotient(lhs, rhs).value if lhs.dtype is DType.UINT64 else None
 
 
@@ -122,7 +124,7 @@ def _floor_div(b: Builder, node: Node) -> Value | None:
     lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
     if lhs.dtype is DType.INT64:
         return exact_quotient(lhs - lhs % rhs, rhs).value
-    return (lhs / rhs).value if lhs.dtype is DType.UINT64 else None
+    return (lhs / rhs).value if lhs.dtype in (DType.UINT32, DType.UINT64) else None
 
 
 @decompose(ops.FloorMod, "tfl")
