@@ -192,7 +192,7 @@ class GraphReader:
     ) -> None:
         """Add the body of a model-local function in place of the node that calls it."""
         function, name = self.functions[key], label(proto)
-        self._inlined += 0 if scope.prefix else self._size(key)
+        self._inlined += self._size(key) if scope.arguments is None else 0
         if self._inlined > _MOST_INLINED:
             raise InvalidModelError(f"the function {function.name!r} calls itself, or makes too many nodes", node=name)
         if len(operands) > len(function.input) or len(proto.output) > len(function.output):
