@@ -18,7 +18,12 @@ NEWER_THAN_TFLITE_PACKAGE = {
         "ExternalBuffer",
         "ExternalBufferGroup",
     ),
-    *("Tensor.external_buffer", "Model.external_buffer_groups", "Model.external_buffers"),
+    *(
+        "FullyConnectedOptions.quant_spec",
+        "Tensor.external_buffer",
+        "Model.external_buffer_groups",
+        "Model.external_buffers",
+    ),
 }
 CODES = {
     **{"Bool": "?", "Int8": "b", "Uint8": "B", "Int16": "h", "Uint16": "H", "Int32": "i", "Uint32": "I"},

@@ -130,7 +130,7 @@ BidirectionalSequenceRNNOptions time_major:bool fused_activation_function:Activa
     merge_outputs:bool asymmetric_quantize_inputs:bool
 FullyConnectedOptions fused_activation_function:ActivationFunctionType
     weights_format:FullyConnectedOptionsWeightsFormat keep_num_dims:bool asymmetric_quantize_inputs:bool
-    quantized_bias_type:TensorType
+    quantized_bias_type:TensorType quant_spec:[ubyte]
 SoftmaxOptions beta:float
 ConcatenationOptions axis:int fused_activation_function:ActivationFunctionType
 AddOptions fused_activation_function:ActivationFunctionType pot_scale_int16:bool=true
