@@ -5,6 +5,7 @@ ONNX: Concat Split Tile. TFLite: CONCATENATION PACK SPLIT SPLIT_V UNPACK TILE.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,7 +27,7 @@ from onnxtfl.rewriting.registry import (
     lower_tfl,
     upgrade,
 )
-from onnxtfl.rewriting.sizes import dim_vector, int32, narrow, reshape, unsqueezed, with_int32
+from onnxtfl.rewriting.sizes import HUGE, dim_vector, int32, narrow, reshape, unsqueezed, with_int32
 
 # --- Concatenate -----------------------------------------------------------------------------------------------------
 
@@ -121,6 +122,22 @@ def _to_tfl_split(node: Node) -> Form:
 @decompose(ops.Split, "tfl")
 def _narrow_split(b: Builder, node: Node) -> Sequence[Value] | None:
     return with_int32(b, node, 1)
+
+
+@decompose(ops.Split)
+def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
+    """Each part a Slice, for element types that only those take."""
+    x, known = node.operand(0), ops.Split.sizes(node)
+    if x.tensor_type.shape is None or not all(isinstance(k, int) for k in known):
+        return None
+    axis, ends = normalize_axis(node.attr("axis"), x.rank), np.cumsum([0, *known]).tolist()
+    parts = []
+    for begin, end in itertools.pairwise(ends):
+        bounds = [
+            [value if i == axis else default for i in range(x.rank)] for value, default in ((begin, 0), (end, HUGE))
+        ]
+        parts.append(b(ops.Slice, x, *bounds, [1] * x.rank))
+    return parts
 
 
 @lower_onnx(ops.Split)

@@ -26,7 +26,7 @@ from onnxtfl.rewriting.registry import (
     lower_tfl,
     upgrade,
 )
-from onnxtfl.rewriting.sizes import HUGE, dim_value, merge_whole, merged_shape, narrow, reshape, spread, with_int32
+from onnxtfl.rewriting.sizes import HUGE, dim_value, merge_whole, merged_shape, narrow, reshape, with_int32
 
 # --- ONNX ------------------------------------------------------------------------------------------------------------
 
@@ -58,9 +58,16 @@ def _pad(b: Builder, node: Node) -> Value:
         rows = np.zeros((x.rank, 2), np.int64)
         rows[where] = np.asarray(known, np.int64).reshape(2, -1).T
         return b(ops.Pad, x, rows, value, mode=mode)
-    halves = b.many(ops.Split, pads, axis=0, count=2)
-    columns = [reshape(b, spread(b, half, where, x.rank, 0), (x.rank, 1)) for half in halves]
-    return b(ops.Pad, x, b(ops.Concatenate, *columns, axis=1), value, mode=mode)
+    return b(ops.Pad, x, _rows_at_run_time(b, pads, where, x.rank), value, mode=mode)
+
+
+def _rows_at_run_time(b: Builder, pads: Value, axes: Sequence[int], rank: int) -> Value:
+    """Rows of padding for all axes, zeros for those not among `axes`."""
+    rows = b(ops.Transpose, b(ops.Reshape, pads, [2, len(axes)]), permutation=(1, 0))
+    if list(axes) == list(range(rank)):
+        return rows
+    more = b(ops.Concatenate, rows, constant(np.zeros((1, 2)), pads.dtype), axis=0)
+    return b(ops.Gather, more, [axes.index(i) if i in axes else len(axes) for i in range(rank)], axis=0)
 
 
 def _rows_of_axes_at_run_time(b: Builder, pads: Value, axes: Value, rank: int) -> Value:

@@ -79,7 +79,17 @@ def _top_k_as_kernels_take_it(b: Builder, node: Node) -> Sequence[Value] | None:
     if x.dtype in (DType.INT16, DType.UINT16):
         values, indices = b.many(ops.TopK, b(ops.Convert, x, dtype=DType.INT32), k, **node.attributes)
         return [b(ops.Convert, values, dtype=x.dtype), indices]
+    if x.dtype is DType.UINT64:
+        values, indices = b.many(
+            ops.TopK, _shifted(b, b(ops.BitcastConvert, x, dtype=DType.INT64)), k, **node.attributes
+        )
+        return [b(ops.BitcastConvert, _shifted(b, values), dtype=DType.UINT64), indices]
     return None
+
+
+def _shifted(b: Builder, bits: Value) -> Value:
+    """The bits of uint64 numbers as int64 numbers in the same order, and back: the highest bit changed."""
+    return b(ops.Add, bits, b.scalar(-(1 << 63), DType.INT64))
 
 
 def _turned_round(b: Builder, x: Value) -> Value:
