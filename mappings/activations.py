@@ -172,8 +172,13 @@ def hard_sigmoid(x: Term, slope: float, offset: float) -> Term:
 
 
 def softplus(x: Term) -> Term:
-    """log(1 + e**x) as max(x, 0) - log(sigmoid(|x|)), which neither overflows nor cancels."""
-    return x.apply(ops.Relu) - x.abs().apply(ops.Sigmoid).log()
+    """log(1 + e**x) as max(x, 0) + log1p(e**-|x|), which neither overflows nor cancels.
+
+    What rounding 1 + u loses is put back; u is at most 1, so that it need not be divided.
+    """
+    u = (-x.abs()).exp()
+    rounded = u + 1.0
+    return x.apply(ops.Relu) + (rounded.log() + (u - (rounded - 1.0)))
 
 
 def mish(x: Term) -> Term:

@@ -10,6 +10,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.ops.numeric import highest, lowest
@@ -144,17 +145,26 @@ def _cumsum(b: Builder, node: Node) -> Value:
 
 @lift_onnx("CumProd", since=(26,))
 def _cumprod(b: Builder, node: Node) -> Value:
-    """By doubling: each round multiplies every number with the product that ends where its own begins."""
+    """Along each axis, where it is known at run time only, and then the right one of these."""
     x, where = node.operand(0), static_ints(node.operand(1))
-    if where is None:
-        raise UnsupportedError("products along an axis that is known at run time only")
-    axis = normalize_axis(where[0], x.rank)
+    exclusive, reverse = bool(node.attributes.get("exclusive", 0)), bool(node.attributes.get("reverse", 0))
+    if where is not None:
+        return _products(b, x, normalize_axis(where[0], x.rank), exclusive, reverse)
+    results = [Term(b, _products(b, x, axis, exclusive, reverse)) for axis in range(x.rank)]
+    axis = Term(b, reshape(b, node.operand(1), [])) % x.rank
+    chosen = results[0]
+    for i, result in enumerate(results[1:], 1):
+        chosen = axis.equals(i).choose(result, chosen)
+    return chosen.value
+
+
+def _products(b: Builder, x: Value, axis: int, exclusive: bool, reverse: bool) -> Value:
+    """By doubling: each round multiplies every number with the product that ends where its own begins."""
     size = x.shape[axis]
     if not isinstance(size, int):
         raise UnsupportedError("products along an axis of unknown size", hint="fix it with --input-shape")
-    reverse = bool(node.attributes.get("reverse", 0))
     step = 1
-    result = _moved_along(b, x, axis, 1, reverse) if node.attributes.get("exclusive", 0) else x
+    result = _moved_along(b, x, axis, 1, reverse) if exclusive else x
     while step < size:
         result = b(ops.Mul, result, _moved_along(b, result, axis, step, reverse))
         step *= 2
@@ -205,8 +215,8 @@ def _reduce_form(node: Node) -> Form | None:
     axes = reduced_axes(node)
     if axes is None:
         vector = node.operand(1)
-        operand: Value | np.ndarray = vector  # type: ignore[type-arg]
-        if vector.dtype is not DType.INT32:
+        operand: Value | Array = vector
+        if vector.dtype is not DType.INT32 or _lacks_neutral(node):
             return None
     elif not axes or _nothing_to_reduce(node, axes):
         return None
@@ -217,6 +227,11 @@ def _reduce_form(node: Node) -> Form | None:
 
 def _nothing_to_reduce(node: Node, axes: tuple[int, ...]) -> bool:
     return any(node.operand(0).shape[a] == 0 for a in axes)
+
+
+def _lacks_neutral(node: Node) -> bool:
+    """Whether the axes are open and may be empty ones: kernels then give the lowest number, not infinity."""
+    return node.attr("kind") not in ("sum", "any", "all") and 0 in (node.operand(0).tensor_type.shape or ())
 
 
 def _arg_form(node: Node, name: str) -> Form | None:
@@ -250,15 +265,26 @@ def _cumsum_form(node: Node) -> Form | None:
 def _reduce_nothing(b: Builder, node: Node) -> Value | None:
     """Over no axes, or axes of size 0: the operand, or what nothing adds up to."""
     axes = reduced_axes(node)
-    if axes is None or (axes and not _nothing_to_reduce(node, axes)):
+    if axes is None:
+        return _sum_of_nothing(b, node) if _lacks_neutral(node) else None
+    if axes and not _nothing_to_reduce(node, axes):
         return None
     if not axes:
         return b(ops.Copy, node.operand(0))
-    dtype = node.result.dtype.numpy
+    return broadcast(b, constant(_neutral(node)), node.result.shape, node.operand(0))
+
+
+def _neutral(node: Node) -> Array:
+    dtype, kind = node.result.dtype.numpy, node.attr("kind")
     start = {"sum": 0, "prod": 1, "any": 0, "all": 1, "mean": math.nan}
-    kind = node.attr("kind")
     number = start[kind] if kind in start else (lowest if kind == "max" else highest)(dtype)
-    return broadcast(b, constant(np.asarray(number).astype(dtype)), node.result.shape, node.operand(0))
+    return np.asarray(number).astype(dtype)
+
+
+def _sum_of_nothing(b: Builder, node: Node) -> Value:
+    """The sum, which is 0 there, has the shape of any other reduction."""
+    zeros = b(ops.Reduce, *node.operands, **{**node.attributes, "kind": "sum"})
+    return b(ops.Add, zeros, _neutral(node))
 
 
 @decompose(ops.Reduce, "tfl")

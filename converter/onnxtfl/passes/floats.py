@@ -26,6 +26,7 @@ _SMALL = 256
 
 def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
     """Compute everything that is float64 in float32, inputs and outputs too; UnsupportedError in mode "error"."""
+    _refuse_bits(graph, _NARROW)
     for value in graph.inputs:
         _narrow_value(value, mode)
     for node in graph.nodes:
@@ -38,6 +39,13 @@ def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
         for inner in node.subgraphs():
             narrow_float64(inner, mode)
     graph.outputs = [_narrow_constant(v) for v in graph.outputs]
+
+
+def _refuse_bits(graph: Graph, table: dict[DType, DType]) -> None:
+    """What looks at the bits of a number would see them change with its type."""
+    for node in graph.nodes:
+        if node.op is ops.BitcastConvert and (node.operand(0).dtype in table or node.attr("dtype") in table):
+            raise UnsupportedError("reads bits of a type that is computed in another", node=node.name, op=node.op.name)
 
 
 def _narrow_value(value: Value, mode: str) -> None:
@@ -63,6 +71,7 @@ def compute_in_float32(graph: Graph) -> None:
     """Compute float16 and bfloat16 in float32; inputs, outputs and weights keep their type behind a Convert."""
     if not _any_half(graph):
         return
+    _refuse_bits(graph, _HALF)
     widened = _Widening(graph)
     for node in list(graph.nodes):
         widened.node(node)
