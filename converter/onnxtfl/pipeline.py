@@ -8,15 +8,19 @@ lists what lies between.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from onnxtfl.errors import UsageError
 from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import writer as onnx_writer
+from onnxtfl.formats.onnx.functions import body
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.ir.data import SourceFile
@@ -25,15 +29,14 @@ from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
-from onnxtfl.passes.floats import compute_in_float32, narrow_float64
+from onnxtfl.passes.floats import narrow_float64
 from onnxtfl.passes.fold import fold
-from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.passes.selection import OnnxSelection, TflSelection
 from onnxtfl.passes.simplify import simplify
 from onnxtfl.rewriting.legalize import acceptable, legalize
 from onnxtfl.rewriting.lift import lift, op_name
 from onnxtfl.rewriting.lower import lower
-from onnxtfl.rewriting.selection import OnnxSelection, TflSelection
 from onnxtfl.targets.onnxruntime import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 
@@ -86,68 +89,74 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
 
     Raises OnnxtflError (InvalidModelError, UnsupportedError, ...) naming the place; `out` is then worth nothing.
     """
-    reset_fresh()
-    options.step("read")
-    graph = onnx_reader.read(model)
-    report = Report(ops_before=count_ops(graph))
-    graph = lifted(graph, options)
     target = TflSelection(TfliteTarget(options.min_runtime))
-    compute_in_float32(graph)
-    to_target(graph, target, options, channels_last=True)
-    fuse_activations(graph)
-    return _finish(graph, report, options, lambda: tflite_writer.write(graph, out))
+    with _conversion(options):
+        graph = onnx_reader.read(model)
+        report = Report(ops_before=count_ops(graph))
+        to_target(lifted(graph, options), target, options)
+        return _finish(graph, report, options, lambda: tflite_writer.write(graph, out))
 
 
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
     """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for the other way."""
-    reset_fresh()
-    options.step("read")
-    graph = tflite_reader.read(model)
-    report = Report(ops_before=count_ops(graph))
-    graph = lifted(graph, options)
     target = OnnxSelection(OnnxTarget(options.opset))
-    to_target(graph, target, options, channels_last=False)
     name = getattr(out, "name", None)  # weights past 2 GB go beside a file that has a name
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
-    return _finish(
-        graph, report, options, lambda: onnx_writer.write(graph, out, opset=options.opset, external=external)
-    )
+    with _conversion(options):
+        graph = tflite_reader.read(model)
+        report = Report(ops_before=count_ops(graph))
+        to_target(lifted(graph, options), target, options)
+        write = partial(onnx_writer.write, graph, out, opset=options.opset, external=external)
+        return _finish(graph, report, options, write)
+
+
+@contextlib.contextmanager
+def _conversion(options: Options) -> Iterator[None]:
+    """What every conversion begins with. The graph lives until its end, so collecting garbage finds nothing: it waits."""
+    reset_fresh()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        options.step("read")
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def lifted(graph: Graph, options: Options) -> Graph:
     """From a file's ops to neutral ones, cut and with shapes as the options say."""
-    names = [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
+    names = graph.metadata.get("output_names") or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
     set_input_shapes(graph, options.input_shapes or {})
-    cut_names = cut(graph, options.inputs, options.outputs)
+    cut_names = cut(graph, options.inputs, options.outputs, body)
     graph.metadata["output_names"] = cut_names or names
     options.step("lift")
-    lift(graph)
+    lift(graph, body)
     remove_dead(graph)
     narrow_float64(graph, options.float64)
     return graph
 
 
-def to_target(
-    graph: Graph, target: Selection, options: Options, *, channels_last: bool, until: str | None = None
-) -> None:
+def to_target(graph: Graph, target: Selection, options: Options, until: str | None = None) -> None:
     """From neutral ops to those of the target; `until` names the last step to take (see :func:`steps`)."""
-    for name, step in steps(target, options, channels_last):
+    for name, step in steps(target, options):
         options.step(name, graph)
         step(graph)
         if name == until:
             return
 
 
-def steps(target: Selection, options: Options, channels_last: bool) -> list[tuple[str, Callable[[Graph], None]]]:
+def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Graph], None]]]:
     """The steps between lifting and writing, by name."""
 
     def takes(node: Node) -> bool:
         return acceptable(node, target)
 
     def layout(graph: Graph) -> None:
-        assign_layouts(graph, takes, channels_last=channels_last, io_layout=options.io_layout)
+        assign_layouts(graph, takes, channels_last=target.channels_last, io_layout=options.io_layout)
 
     return [
+        *target.first,
         ("simplify", simplify),
         ("separate", separate_outputs),
         ("legalize", lambda graph: legalize(graph, target)),
@@ -156,6 +165,7 @@ def steps(target: Selection, options: Options, channels_last: bool) -> list[tupl
         ("settle", lambda graph: legalize(graph, target, late=True)),
         ("cleanup", tidy),
         ("lower", lambda graph: lower(graph, target)),
+        *target.last,
     ]
 
 
@@ -177,16 +187,14 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
     target: Selection = (
         OnnxSelection(OnnxTarget(options.opset)) if is_tflite else TflSelection(TfliteTarget(options.min_runtime))
     )
-    names = [name for name, _ in steps(target, options, True)]
+    names = [name for name, _ in steps(target, options)]
     if stage not in ("file", "lifted", *names):
         raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are file, lifted, {', '.join(names)}")
     if stage == "file":
         return graph
     graph = lifted(graph, options)
     if stage != "lifted":
-        if not is_tflite:
-            compute_in_float32(graph)
-        to_target(graph, target, options, channels_last=not is_tflite, until=stage)
+        to_target(graph, target, options, until=stage)
     return graph
 
 

@@ -241,14 +241,15 @@ class Graph:
             raise ValueError(f"{node.op.name} still has users")
         for i in range(len(node.operands)):
             node.set_operand(i, None)
-        self._unlink(node)
+        self.unlink(node)
 
     def move(self, node: Node, before: Node | None) -> None:
         """Put a node of this graph elsewhere; the caller sees to the order."""
-        self._unlink(node)
+        self.unlink(node)
         self.insert(node, before)
 
-    def _unlink(self, node: Node) -> None:
+    def unlink(self, node: Node) -> None:
+        """Take a node out of the list, with all its uses; the caller puts it into another place."""
         if node.previous:
             node.previous.next = node.next
         else:

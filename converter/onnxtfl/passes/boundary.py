@@ -16,7 +16,7 @@ from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.graph import Graph, Origin, Value
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.cleanup import remove_unreached
-from onnxtfl.rewriting.lift import lift_node
+from onnxtfl.rewriting.lift import Expand, lift_node
 
 
 def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -37,7 +37,7 @@ def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
         value.type = value.type.with_shape(tuple(d if w == -1 else w for d, w in zip(old, shape, strict=True)))
 
 
-def cut(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> list[str] | None:
+def cut(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None, expand: Expand) -> list[str] | None:
     """Keep only what lies between the tensors named; returns the new outputs' names, None where they stay.
 
     The type of a tensor that becomes an input is the file's where it says one, else it is found by lifting what
@@ -48,7 +48,7 @@ def cut(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | Non
         graph.outputs = [found[name] for name in outputs]
         remove_unreached(graph, set(_named(graph, inputs).values()) if inputs else set())
     if inputs:
-        _infer_up_to(graph, inputs)
+        _infer_up_to(graph, inputs, expand)
         _cut_inputs(graph, inputs)
         remove_unreached(graph, set())
     return list(outputs) if outputs else None
@@ -73,12 +73,12 @@ def _cut_inputs(graph: Graph, names: Sequence[str]) -> None:
         raise UsageError(f"the outputs still need the input {lost[0].name!r}", hint="name it under --inputs too")
 
 
-def _infer_up_to(graph: Graph, names: Sequence[str]) -> None:
+def _infer_up_to(graph: Graph, names: Sequence[str], expand: Expand) -> None:
     """Lift nodes until all named values have types."""
     for node in graph.nodes:
         if all(isinstance(v.type, TensorType) for v in _named(graph, names).values()):
             return
-        lift_node(graph, node)
+        lift_node(graph, node, expand)
 
 
 def _named(graph: Graph, names: Sequence[str]) -> dict[str, Value]:
@@ -96,7 +96,10 @@ def _values(graph: Graph) -> Iterator[Value]:
 
 
 def separate_outputs(graph: Graph) -> None:
-    """Give each output a value of its own: an input, a constant or another output is copied."""
+    """Give each output, of subgraphs too, a value of its own: an input, a constant or another output is copied."""
+    for node in graph.nodes:
+        for inner in node.subgraphs():
+            separate_outputs(inner)
     builder = Builder(graph)
     taken: set[Value] = set(graph.inputs)
     for i, value in enumerate(graph.outputs):

@@ -12,7 +12,6 @@ Neighbouring axes merge where every operand either has both of their sizes or br
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -22,9 +21,9 @@ from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.types import TensorType
 
 
-def collapse(builder: Builder, node: Node, limit: Any) -> list[Value] | None:
-    """The node on merged axes, at most `limit` (an int) of them; None where it is not elementwise or they do not merge."""
-    if limit is None or not issubclass(node.op, Elementwise) or len(node.results) != 1:
+def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
+    """The node on merged axes, at most `limit` of them; None where it is not elementwise or they do not merge."""
+    if not issubclass(node.op, Elementwise) or len(node.results) != 1:
         return None
     full = node.result.tensor_type.shape
     if full is None or not all(isinstance(v.type, TensorType) and v.type.shape is not None for v in node.operands if v):

@@ -19,7 +19,19 @@ from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
 from onnxtfl.rewriting.registry import DecomposeRule, Form, rules
 from onnxtfl.rewriting.registry import Target as TargetName
-from onnxtfl.targets import Refusal
+
+
+class Refusal(Protocol):
+    """Why a target does not take a form: what to do about it (kinds "dtype" and "rank"), and what to say."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def allowed(self) -> frozenset[DType]: ...
+    @property
+    def limit(self) -> int: ...
 
 
 class Target(Protocol):
@@ -92,7 +104,7 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
     for refusal in refusals:
         if refusal.kind == "dtype" and (values := cast_operands(builder, node, refusal.allowed)) is not None:
             return values
-        if refusal.kind == "rank" and (values := collapse(builder, node, refusal.allowed)) is not None:
+        if refusal.kind == "rank" and (values := collapse(builder, node, refusal.limit)) is not None:
             return values
     return None
 

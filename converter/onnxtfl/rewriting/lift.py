@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.rewriting.registry import Lifted, LiftRule, rules
 
+Expand = Callable[[Node], Graph | None]
+"""Gives the body of an op that its format defines by others; None where it defines none."""
 
-def lift(graph: Graph) -> None:
+
+def lift(graph: Graph, expand: Expand) -> None:
     """Replace all ``onnx`` and ``tfl`` nodes of `graph` by neutral ones.
 
     Raises UnsupportedError for an op or op version without a rule; the rules raise it for forms they cannot say.
     """
     for node in graph.nodes:
         if node.op.dialect != "neutral":
-            lift_node(graph, node)
+            lift_node(graph, node, expand)
 
 
-def lift_node(graph: Graph, node: Node) -> None:
-    """Replace one node of a file's dialect by neutral ones."""
+def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
+    """Replace one node of a file's dialect by neutral ones: by its rule, else by its definition."""
     name = op_name(node)
     try:
         rule = _onnx_rule(graph, node) if node.op.dialect == "onnx" else _tfl_rule(node)
-        _replace(graph, node, rule(Builder(graph, node), node))
+        body = expand(node) if rule is None else None
+        if rule is not None:
+            _replace(graph, node, rule(Builder(graph, node), node))
+        elif body is not None:
+            _inline(graph, node, body, expand)
+        else:
+            hint = "cut the model around it with --inputs/--outputs"
+            raise UnsupportedError("there is no conversion for this op", hint=hint)
     except OnnxtflError as error:
         raise _located(error, node, name) from error
     except RecursionError as error:
         raise InvalidModelError("nested too deep", node=node.name, op=name) from error
-    except (ValueError, TypeError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError) as error:
+    except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError, OverflowError) as error:
         message = f"not a valid {name}: {error}"
         raise InvalidModelError(
             message, node=node.name, op=name, version=node.op.version, type_=_types(node)
         ) from error
+
+
+def _inline(graph: Graph, node: Node, body: Graph, expand: Expand) -> None:
+    """Put the nodes of `body` in the place of `node`, lifting each."""
+    for inner, outer in zip(body.inputs, node.operands, strict=True):
+        if outer is not None:
+            body.substitute(inner, outer)
+    inserted = list(body.nodes)
+    for inner_node in inserted:
+        body.unlink(inner_node)
+        for result in inner_node.results:
+            result.name = result.origin = None
+        graph.insert(inner_node, node)
+    _replace(graph, node, body.outputs)
+    for inner_node in inserted:
+        lift_node(graph, inner_node, expand)
 
 
 def op_name(node: Node) -> str:
@@ -43,12 +69,10 @@ def op_name(node: Node) -> str:
     return f"{node.op.domain}::{name}" if node.op.domain else name
 
 
-def _onnx_rule(graph: Graph, node: Node) -> LiftRule:
+def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     key = (node.op.domain, node.op.name.partition(".")[2])
     if key not in rules().lift_onnx:
-        raise UnsupportedError(
-            "there is no conversion for this op", hint="cut the model around it with --inputs/--outputs"
-        )
+        return None
     since, rule = rules().lift_onnx[key]
     for version, upgrade in rules().upgrades.get(key, ()):
         if version == node.op.version:
@@ -60,13 +84,8 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule:
     return rule
 
 
-def _tfl_rule(node: Node) -> LiftRule:
-    name = node.op.name.partition(".")[2]
-    if name not in rules().lift_tfl:
-        raise UnsupportedError(
-            "there is no conversion for this op", hint="cut the model around it with --inputs/--outputs"
-        )
-    return rules().lift_tfl[name]
+def _tfl_rule(node: Node) -> LiftRule | None:
+    return rules().lift_tfl.get(node.op.name.partition(".")[2])
 
 
 def _replace(graph: Graph, node: Node, lifted: Lifted) -> None:

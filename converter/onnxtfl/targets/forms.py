@@ -119,7 +119,7 @@ def read_form(table: Mapping[str, Any]) -> KernelForm:
             ranks[key.removesuffix(".rank")] = _bounds(value)
         elif key.isupper():
             types[key] = frozenset(value.split())
-        elif key not in ("broadcast", "scalar", "constant", "wrong", "abort"):
+        elif key not in ("broadcast", "scalar", "constant"):
             options[key] = frozenset(value if isinstance(value, list) else [value])
     constant = frozenset(table.get("constant", "").split())
     if "broadcast" in table:

@@ -27,11 +27,11 @@ LITERT_RELEASES: Mapping[str, Release] = {
     "litert-2.0": (2, 20),
     "litert-2.1": (2, 21),
     "litert-2.2": (2, 22),
-    "litert-2.3": (2, 22),
+    "litert-2.3": (2, 23),
 }
-"""LiteRT's own numbers, and the TensorFlow releases whose op versions they have."""
-MEASURED_LITERT: Release = (2, 21)
-"""From this release on, a target counts as the LiteRT that was measured; below it, tflite-runtime 2.14 has to agree."""
+"""LiteRT's own releases, and the TensorFlow releases whose op versions they have (2.3: measured)."""
+MEASURED_LITERT: Release = (2, 23)
+"""From this release on, a target is the LiteRT that was measured; before it, tflite-runtime 2.14 has to agree."""
 
 
 @dataclass(frozen=True)

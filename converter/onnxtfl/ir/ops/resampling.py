@@ -62,12 +62,16 @@ class Sampling:
 
     def nearest(self, coordinates: Array, size: int) -> Array:
         """The element that each coordinate takes, int64."""
-        rounded = {
-            "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-            "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-            "floor": np.floor,
-            "ceil": np.ceil,
-        }[self.nearest_mode](coordinates.astype(np.float64))
+        x = coordinates.astype(np.float64)
+        match self.nearest_mode:
+            case "round_prefer_floor":
+                rounded = np.ceil(x - 0.5)
+            case "round_prefer_ceil":
+                rounded = np.floor(x + 0.5)
+            case "floor":
+                rounded = np.floor(x)
+            case _:
+                rounded = np.ceil(x)
         return np.asarray(np.clip(rounded, 0, size - 1), np.int64)
 
     def matrix(self, coordinates: Array, size: int, scale: float) -> Array:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.passes.floats import compute_in_float32
+from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.targets import Refusal
 from onnxtfl.targets.onnxruntime import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 
+Step = tuple[str, Callable[[Graph], None]]
+"""A pass and its name. `first` and `last` are those that one target alone needs, around the common ones."""
+
 
 class TflSelection:
     """Forms for TFLite runtimes."""
 
     name: TargetName = "tfl"
+    channels_last = True
+    first: Sequence[Step] = (("floats", compute_in_float32),)
+    last: Sequence[Step] = (("activations", fuse_activations),)
 
     def __init__(self, target: TfliteTarget) -> None:
         self.target = target
@@ -47,6 +55,9 @@ class OnnxSelection:
     """Forms for ONNX at one opset."""
 
     name: TargetName = "onnx"
+    channels_last = False
+    first: Sequence[Step] = ()
+    last: Sequence[Step] = ()
 
     def __init__(self, target: OnnxTarget) -> None:
         self.target = target
