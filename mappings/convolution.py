@@ -11,6 +11,8 @@ Lowering rules ask for windows by spatial axis, never by position in memory: the
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError

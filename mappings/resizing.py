@@ -15,12 +15,26 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.resampling import Sampling
 from onnxtfl.ir.shapes import normalize_axes
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import append_operand, lift_onnx, upgrade
-from onnxtfl.rewriting.sizes import dim_vector
+from onnxtfl.rewriting.open_axes import OpenAxis
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rewriting.reshapes import reshaped
+from onnxtfl.rewriting.sizes import dim_vector, int32, with_int32
 
 
 @upgrade("Upsample", since=(1,))
@@ -134,6 +148,11 @@ def _of_changed(
     sizes, scales = (_entries(b, v, kept, len(dims)) for v in (sizes, scales))  # type: ignore[assignment]
     roi = _entries(b, roi, [*kept, *(len(dims) + i for i in kept)], 2 * len(dims))
     attributes = {name: node.attr(name) for name in ops.Resize.defaults if node.attr(name) is not None}
+    if (
+        attributes.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn"
+        and attributes.get("nearest_mode") == "floor"
+    ):
+        attributes.update(coordinate_transformation_mode="half_pixel", nearest_mode="round_prefer_ceil")
     for name in ("exclude_outside", "antialias"):
         attributes[name] = bool(attributes.get(name, 0))
     return b(ops.Resize, x, sizes, scales, roi, **{**attributes, "dims": tuple(dims[i] for i in kept)})
@@ -152,3 +171,233 @@ def _entries(b: Builder, vector: Value | None, kept: Sequence[int], count: int) 
     if vector is None or len(kept) == count:
         return vector
     return b(ops.Gather, vector, list(kept), axis=0)
+
+
+@lift_tfl("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
+def _tfl_resize(b: Builder, node: Node) -> Value:
+    """Source: LiteRT resize_bilinear.h, resize_nearest_neighbor.h (reference)."""
+    corners, centers = bool(node.attr("align_corners")), bool(node.attr("half_pixel_centers"))
+    mode = "linear" if node.op.name == "tfl.RESIZE_BILINEAR" else "nearest"
+    if corners and centers and mode == "nearest":
+        raise UnsupportedError("align_corners together with half_pixel_centers")
+    where, nearest = ("half_pixel", "round_prefer_ceil") if centers else ("asymmetric", "floor")
+    if corners:
+        where, nearest = "align_corners", "round_prefer_ceil"
+    attributes = {"coordinate_transformation_mode": where, "nearest_mode": nearest}
+    return b(ops.Resize, node.operand(0), node.operand(1), dims=(1, 2), mode=mode, **attributes)
+
+
+@lower_tfl(ops.Resize)
+def _resize_2d(node: Node) -> Form | None:
+    """Two of four axes, where a kernel reads the same places with the same weights."""
+    x, dims = node.operand(0), node.attr("dims")
+    if x.tensor_type.rank != 4 or len(dims) != 2 or node.optional(3) is not None:
+        return None
+    sizes, scales = [x.shape[d] for d in dims], _constant(node.optional(2))
+    resized = [node.result.shape[d] for d in dims]
+    if node.optional(2) is not None and scales is None:
+        return None
+    factors = [None, None] if scales is None else list(scales)
+    axes = list(zip(sizes, resized, factors, strict=True))
+    target = int32(resized) if all(isinstance(d, int) for d in resized) else node.operand(1)
+    name = {"linear": "RESIZE_BILINEAR", "nearest": "RESIZE_NEAREST_NEIGHBOR"}.get(node.attr("mode"))
+    for corners, centers in ((False, False), (False, True), (True, False)):
+        if name is not None and all(_agrees(node, *axis, corners, centers) for axis in axes):
+            return Form(name, (x, target), {"align_corners": corners, "half_pixel_centers": centers})
+    return None
+
+
+def _constant(vector: Value | None) -> Array | None:
+    return vector.numpy() if vector is not None and vector.is_constant else None
+
+
+def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:
+    """Whether TFLite's kernel with these options resamples an axis of `size` as the node does."""
+    if not isinstance(size, int) or not isinstance(resized, int):
+        return _agrees_always(node, size, resized, scale, corners, centers)
+    sampling = Sampling.of(attributes_of(node))
+    factor = resized / size if scale is None else scale
+    if sampling.antialias and factor < 1:
+        return False
+    where = sampling.coordinates(size, resized, factor)
+    if sampling.mode == "nearest":
+        return bool((sampling.nearest(where, size) == _tfl_nearest(size, resized, corners, centers)).all())
+    theirs = _tfl_coordinates(size, resized, corners) if not centers else _tfl_centers(size, resized)
+    return bool(np.allclose(np.clip(where, 0, size - 1), np.clip(theirs, 0, size - 1), rtol=0, atol=2e-6 * size))
+
+
+def _tfl_coordinates(size: int, resized: int, corners: bool, offset: float = 0.0) -> Array:
+    """(x + offset) * scale as LiteRT's kernels reckon it."""
+    f = np.float32
+    scale = f(size - 1) / f(resized - 1) if corners and resized > 1 else f(size) / f(resized)
+    return (np.arange(resized, dtype=f) + f(offset)) * scale
+
+
+def _tfl_centers(size: int, resized: int) -> Array:
+    return _tfl_coordinates(size, resized, False, 0.5) - np.float32(0.5)
+
+
+def _tfl_nearest(size: int, resized: int, corners: bool, centers: bool) -> Array:
+    """The elements that RESIZE_NEAREST_NEIGHBOR takes. Source: LiteRT resize_nearest_neighbor.h."""
+    where = _tfl_coordinates(size, resized, corners, 0.5 if centers else 0.0)
+    return np.asarray(np.minimum(np.floor(where.astype(np.float64) + (0.5 if corners else 0.0)), size - 1), np.int64)
+
+
+def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:
+    """The same for sizes that are not known: by the modes alone."""
+    mode = node.attr("coordinate_transformation_mode")
+    if size == resized and scale in (None, 1):
+        return True
+    exact = scale is None or (scale == int(scale) and resized == size * int(scale))
+    if node.attr("antialias") or not exact:
+        return False
+    if mode == "align_corners":
+        return corners and (node.attr("mode") == "linear" or node.attr("nearest_mode") == "round_prefer_ceil")
+    if node.attr("mode") == "linear":
+        return not corners and centers == (mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"))
+    if mode == "asymmetric" and node.attr("nearest_mode") == "floor":
+        return not corners and not centers
+    return not corners and centers and _nearest_by_centers(node, scale)
+
+
+def _nearest_by_centers(node: Node, scale: float | None) -> bool:
+    """Whether half-pixel centers rounded by halves are (x + 0.5) / scale rounded down: no ties for whole factors."""
+    mode, nearest = node.attr("coordinate_transformation_mode"), node.attr("nearest_mode")
+    halves = nearest == "round_prefer_ceil" or (nearest == "round_prefer_floor" and scale is not None)
+    return mode in ("half_pixel", "pytorch_half_pixel") and halves
+
+
+@lower_onnx(ops.Resize)
+def _onnx_resize(node: Node, opset: int) -> Form | None:
+    """Axes by name from opset 18 on; before, the vectors have an entry for each axis."""
+    x, sizes, scales, roi = (node.optional(i) for i in range(4))
+    dims, mode = node.attr("dims"), node.attr("coordinate_transformation_mode")
+    needed = {"half_pixel_symmetric": 19, "tf_half_pixel_for_nn": 99}.get(mode, 18 if node.attr("antialias") else 11)
+    if opset < needed or x is None or x.tensor_type.rank is None:
+        return None
+    kept = ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "extrapolation_value")
+    attributes = {name: node.attr(name) for name in kept}
+    attributes["exclude_outside"] = int(node.attr("exclude_outside"))
+    if opset >= 18:
+        attributes = {**attributes, "axes": tuple(dims), "antialias": int(node.attr("antialias"))}
+    elif tuple(dims) != tuple(range(x.rank)):
+        return None
+    return Form("Resize", (x, roi, scales, None if scales is not None else sizes), attributes)
+
+
+@decompose(ops.Resize, "onnx")
+def _resize_for_onnx(b: Builder, node: Node) -> Value | None:
+    """Vectors with an entry for each axis, or the axes one by one as other ops."""
+    x, sizes, scales, roi = (node.optional(i) for i in range(4))
+    assert x is not None and sizes is not None
+    dims, full = tuple(node.attr("dims")), tuple(range(x.rank))
+    simple = not node.attr("antialias") and node.attr("coordinate_transformation_mode") in _OLD_MODES
+    if dims == full or not simple:
+        return axis_by_axis(b, node)
+    scales = None if scales is None else _spread(b, scales, dims, x.rank, 1.0)
+    if roi is not None:
+        starts = _spread(b, b(ops.Slice, roi, [0], [len(dims)], [1]), dims, x.rank, 0.0)
+        ends = _spread(b, b(ops.Slice, roi, [len(dims)], [2 * len(dims)], [1]), dims, x.rank, 1.0)
+        roi = b(ops.Concatenate, starts, ends, axis=0)
+    whole = dim_vector(b, node.result.shape, x, sizes)
+    return b(ops.Resize, x, whole, scales, roi, **{**node.attributes, "dims": full})
+
+
+_OLD_MODES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+
+
+def _spread(b: Builder, vector: Value, dims: Sequence[int], rank: int, default: float) -> Value:
+    """A float vector with an entry for each axis."""
+    joined = b(ops.Concatenate, vector, np.full(1, default, np.float32), axis=0)
+    return b(ops.Gather, joined, [dims.index(a) if a in dims else len(dims) for a in range(rank)], axis=0)
+
+
+@decompose(ops.Resize, "tfl")
+def _resize_for_tfl(b: Builder, node: Node) -> Value | None:
+    x = node.operand(0)
+    if x.tensor_type.shape is None:
+        return None
+    if not x.dtype.is_float and node.attr("mode") != "nearest":
+        wide = b(ops.Convert, x, dtype=DType.FLOAT32)
+        return b(ops.Convert, b(ops.Resize, wide, *node.operands[1:], **node.attributes), dtype=x.dtype)
+    if (narrowed := with_int32(b, node, 1)) is not None:
+        return narrowed[0]
+    return _in_four_axes(b, node) or axis_by_axis(b, node)
+
+
+def _in_four_axes(b: Builder, node: Node) -> Value | None:
+    """The last axes, two at a time and with all others merged, as kernels resample them."""
+    x, dims = node.operand(0), tuple(sorted(node.attr("dims")))
+    last = dims == tuple(range(x.rank - len(dims), x.rank)) or (x.rank == 4 and dims == (2,))
+    if node.attr("mode") == "cubic" or node.optional(3) is not None or not last or (x.rank, len(dims)) == (4, 2):
+        return None
+    if node.optional(2) is not None and _constant(node.optional(2)) is None:
+        return None
+    if node.operand(1).known is None:
+        return None
+    result = _over(b, node, x, dims[-2:] if len(dims) > 1 else dims)
+    for axis in reversed(dims[:-2]):
+        result = _over(b, node, result, (axis,))
+    return result
+
+
+def _over(b: Builder, node: Node, x: Value, axes: Sequence[int]) -> Value:
+    """Some axes resized on a tensor of four: two in front, then the axes, beside a single one what is behind it."""
+    lead, behind = x.shape[: axes[0]], x.shape[axes[-1] + 1 :]
+    inner = [x.shape[a] for a in axes] + ([product(behind)] if behind else [])
+    spare = 2 - len(inner)
+    four = (product(lead[:1]), product(lead[1:]), *[1] * spare, *inner)
+    sizes = [node.result.shape[a] for a in axes]
+    resized = dim_vector(b, [*[1] * spare, *sizes, *inner[len(axes) :]], x, node.operand(1))
+    factors = _constant(node.optional(2))
+    scales = None
+    if factors is not None:
+        own = [factors[node.attr("dims").index(a)] for a in axes]
+        scales = np.asarray([*[1.0] * spare, *own, *[1.0] * (2 - spare - len(axes))], np.float32)
+    small = b(ops.Resize, reshaped(b, x, four), resized, scales, **{**node.attributes, "dims": (2, 3)})
+    return reshaped(b, small, (*lead, *sizes, *behind), x, node.operand(1))
+
+
+def axis_by_axis(b: Builder, node: Node) -> Value:
+    """One axis after the other: neighbours gathered, or weighted by a matrix."""
+    x, dims, roi = node.operand(0), node.attr("dims"), node.optional(3)
+    Sampling.of(attributes_of(node))
+    for i, axis in enumerate(dims):
+        part = None if roi is None else b(ops.Gather, roi, [i, len(dims) + i], axis=0)
+        scale = None if node.optional(2) is None else b(ops.Gather, node.operand(2), [i], axis=0)
+        known = all(v is None or v.is_constant for v in (node.optional(2), roi))
+        if known and isinstance(x.shape[axis], int) and isinstance(node.result.shape[axis], int):
+            x = _known_axis(b, node, x, i)
+        else:
+            size = b(ops.Gather, node.operand(1), [i], axis=0)
+            x = OpenAxis(b, node, x, axis, size, scale, part).resampled()
+    return x
+
+
+def _known_axis(b: Builder, node: Node, x: Value, i: int) -> Value:
+    dims, sampling = node.attr("dims"), Sampling.of(attributes_of(node))
+    axis, scales, roi = dims[i], _constant(node.optional(2)), _constant(node.optional(3))
+    size, resized = (int(str(v.shape[axis])) for v in (x, node.result))
+    scale = resized / size if scales is None else float(scales[i])
+    part = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[len(dims) + i]))
+    where = sampling.coordinates(size, resized, scale, part)
+    outside = np.zeros(resized, bool)
+    if sampling.coordinate_transformation_mode == "tf_crop_and_resize":
+        outside = (where < 0) | (where > size - 1)
+    if sampling.mode == "nearest":
+        taken = b(ops.Gather, x, sampling.nearest(where, size).astype(np.int32), axis=axis)
+    else:
+        weights = sampling.matrix(where, size, scale).astype(x.dtype.numpy)
+        axes = {"lhs_contracting_dimensions": (axis,), "rhs_contracting_dimensions": (1,)}
+        taken = b(ops.DotGeneral, x, weights, **axes, output_permutation=_placed(x.rank, axis))
+    if not outside.any():
+        return taken
+    mask = outside.reshape([-1 if a == axis else 1 for a in range(x.rank)])
+    return b(ops.Select, mask, b.scalar(float(node.attr("extrapolation_value")), x), taken)
+
+
+def _placed(rank: int, axis: int) -> tuple[int, ...]:
+    """The last axis moved to `axis`."""
+    order = list(range(rank - 1))
+    order.insert(axis, rank - 1)
+    return () if axis == rank - 1 else tuple(order)
