@@ -138,7 +138,7 @@ class GraphWriter:
         return value.name or (value.origin.tensor if value.origin else "") or hint
 
     def _weight(self, value: Value, data: TensorData) -> str:
-        key = data.key
+        key = _same(data)
         if key not in self._by_key:
             self._add_weight(self._names.unique(self._wanted(value, "constant")), data)
         self._values[value] = self._by_key[key]
@@ -146,7 +146,12 @@ class GraphWriter:
 
     def _add_weight(self, name: str, data: TensorData) -> None:
         self.weights[name] = data
-        self._by_key.setdefault(data.key, name)
+        self._by_key.setdefault(_same(data), name)
+
+
+def _same(data: TensorData) -> Hashable:
+    """Equal for tensors that are one initializer: the bytes, and what they mean."""
+    return data.key, data.dtype, data.shape
 
 
 def _stripped(names: list[str]) -> list[str]:
