@@ -114,7 +114,7 @@ def _split_unevenly(b: Builder, x: Value, axis: int, count: int) -> Sequence[Val
 def _to_tfl_split(node: Node) -> Form:
     sizes, axis, count = node.optional(1), int32([node.attr("axis")]), len(node.results)
     known = static_ints(sizes)
-    if sizes is None or (known is not None and len(set(known)) == 1):
+    if sizes is None or (known is not None and len(set(known)) == 1 and known[0]):
         return Form("SPLIT", (axis.reshape(()), node.operand(0)), {"num_splits": count})
     return Form("SPLIT_V", (node.operand(0), narrow(sizes), axis.reshape(())), {"num_splits": count})
 

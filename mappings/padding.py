@@ -26,7 +26,7 @@ from onnxtfl.rewriting.registry import (
     lower_tfl,
     upgrade,
 )
-from onnxtfl.rewriting.sizes import HUGE, dim_value, merge_whole, merged_shape, narrow, reshape, with_int32
+from onnxtfl.rewriting.sizes import HUGE, as_int64, dim_value, merge_whole, merged_shape, narrow, reshape, with_int32
 
 # --- ONNX ------------------------------------------------------------------------------------------------------------
 
@@ -81,9 +81,10 @@ def _rows_of_axes_at_run_time(b: Builder, pads: Value, axes: Value, rank: int) -
 @lower_onnx(ops.Pad)
 def _to_onnx_pad(node: Node, opset: int) -> Form | None:
     rows, mode = node.operand(1), node.attr("mode")
-    if not rows.is_constant or mode == "symmetric" or (mode == "wrap" and opset < 19):
+    flat = node.attr("flat")
+    if not (rows.is_constant or flat) or mode == "symmetric" or (mode == "wrap" and opset < 19):
         return None
-    pads = np.asarray(rows.numpy(), np.int64).T.reshape(-1)
+    pads = rows if flat else np.asarray(rows.numpy(), np.int64).T.reshape(-1)
     value = node.optional(2)
     return Form("Pad", (node.operand(0), pads, *(() if value is None else (value,))), {"mode": mode})
 
@@ -95,7 +96,7 @@ def _to_onnx_pad(node: Node, opset: int) -> Form | None:
 def _to_tfl_pad(node: Node) -> Form | None:
     rows, value, mode = node.operand(1), node.optional(2), node.attr("mode")
     known = static_ints(rows)
-    if known is not None and min(known, default=0) < 0:
+    if node.attr("flat") or (known is not None and min(known, default=0) < 0):
         return None
     padding = narrow(rows)
     if mode in ("reflect", "symmetric"):
@@ -136,6 +137,25 @@ def _from_tfl_mirror_pad(b: Builder, node: Node) -> Value:
 
 
 # --- in other ops ----------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.Pad, "onnx")
+def _flat_padding(b: Builder, node: Node) -> Value | None:
+    """Padding known only at run time, as ONNX takes it."""
+    rows, value = node.operand(1), node.optional(2)
+    if rows.is_constant or node.attr("flat") or node.attr("mode") == "symmetric":
+        return None
+    flat = b(ops.Reshape, b(ops.Transpose, as_int64(b, rows), permutation=(1, 0)), [-1])
+    return b(ops.Pad, node.operand(0), flat, value, mode=node.attr("mode"), flat=True)
+
+
+@decompose(ops.Pad)
+def _rows_of_padding(b: Builder, node: Node) -> Value | None:
+    """Flat padding as a row for each axis."""
+    if not node.attr("flat"):
+        return None
+    rows = b(ops.Transpose, b(ops.Reshape, node.operand(1), [2, -1]), permutation=(1, 0))
+    return b(ops.Pad, node.operand(0), rows, node.optional(2), mode=node.attr("mode"))
 
 
 @decompose(ops.Pad)

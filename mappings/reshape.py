@@ -175,7 +175,8 @@ def _to_onnx_reshape(node: Node, opset: int) -> Form:
         if zero and opset < 14:
             return Form("Reshape", (node.operand(0), _without_zeros(node)))
         return Form("Reshape", (node.operand(0), numbers), {"allowzero": 1} if zero else {})
-    return Form("Reshape", (node.operand(0), target))
+    sizes = known_dims(target) is not None and not _may_be_anything(target)
+    return Form("Reshape", (node.operand(0), target), {} if sizes or opset < 14 else {"allowzero": 1})
 
 
 def _without_zeros(node: Node) -> Array:

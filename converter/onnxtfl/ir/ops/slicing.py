@@ -130,11 +130,12 @@ class Pad(Op):
 
     mode "constant" fills with `value` (rank 0; 0 where absent), "edge" repeats the border, "reflect" mirrors without
     it, "symmetric" with it, "wrap" goes on at the other end (all three as often as needed, as NumPy does); what is
-    cut off is cut off first. Source: neutral-ops 3.86, 3.43; wrap from ONNX Pad-19.
+    cut off is cut off first. With `flat`, padding is a vector: all befores, then all afters.
+    Source: neutral-ops 3.86, 3.43 (DynamicPad is the flat one); wrap from ONNX Pad-19.
     """
 
     operands = (Operand("input"), Operand("padding", INDICES), Operand("value", optional=True))
-    defaults = {"mode": "constant"}
+    defaults = {"mode": "constant", "flat": False}
     core = True
     follows_values = True
     modes = ("constant", "edge", "reflect", "symmetric", "wrap")
@@ -147,11 +148,13 @@ class Pad(Op):
         if x.shape is None:
             return [same_type(x, None)]
         rank = len(x.shape)
-        if padding.tensor_type.is_static and padding.shape != (rank, 2):
+        flat = node.attr("flat")
+        if padding.tensor_type.is_static and padding.shape != ((2 * rank,) if flat else (rank, 2)):
             raise ValueError(f"padding of {padding.type} for rank {rank}")
         dims: list[Dim] = []
         for i, d in enumerate(x.shape):
-            before, after = _entry(padding, 2 * i), _entry(padding, 2 * i + 1)
+            places = (i, rank + i) if flat else (2 * i, 2 * i + 1)
+            before, after = (_entry(padding, place) for place in places)
             dims.append(fresh() if before is None or after is None else d + before + after)
         if any(isinstance(d, int) and d < 0 for d in dims):
             raise ValueError(f"padding cuts more than there is of {x.shape}")
@@ -161,7 +164,8 @@ class Pad(Op):
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
         x, padding = operands[0], operands[1]
         assert x is not None and padding is not None
-        rows = [(int(a), int(b)) for a, b in padding]
+        pairs = padding.reshape(2, -1).T if attributes.get("flat") else padding
+        rows = [(int(a), int(b)) for a, b in pairs]
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(rows, x.shape, strict=True))]
         rows = [(max(a, 0), max(b, 0)) for a, b in rows]
         if attributes["mode"] != "constant":
@@ -171,7 +175,13 @@ class Pad(Op):
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
-        return None if index > 0 else _vectors(permutation, 1, operands=len(node.operands))
+        if index > 0:
+            return None
+        relabeled = _vectors(permutation, 1, operands=len(node.operands))
+        if not node.attr("flat"):
+            return relabeled
+        both = (*permutation, *(p + len(permutation) for p in permutation))
+        return Relabeled(relabeled.operands, relabeled.results, {}, {1: both})
 
 
 def _filled(x: Array, rows: Sequence[tuple[int, int]], value: Array | None) -> Array:
