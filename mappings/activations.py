@@ -9,6 +9,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.approximations import log1p_of_small
 from onnxtfl.rewriting.formula import Term
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, row
 
@@ -172,13 +173,8 @@ def hard_sigmoid(x: Term, slope: float, offset: float) -> Term:
 
 
 def softplus(x: Term) -> Term:
-    """log(1 + e**x) as max(x, 0) + log1p(e**-|x|), which neither overflows nor cancels.
-
-    What rounding 1 + u loses is put back; u is at most 1, so that it need not be divided.
-    """
-    u = (-x.abs()).exp()
-    rounded = u + 1.0
-    return x.apply(ops.Relu) + (rounded.log() + (u - (rounded - 1.0)))
+    """log(1 + e**x) as max(x, 0) + log1p(e**-|x|), which neither overflows nor cancels."""
+    return x.apply(ops.Relu) + log1p_of_small((-x.abs()).exp())
 
 
 def mish(x: Term) -> Term:

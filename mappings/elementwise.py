@@ -14,6 +14,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.approximations import erf, log1p
 from onnxtfl.rewriting.formula import Term
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl, row
 from onnxtfl.rewriting.sizes import broadcast
@@ -132,13 +133,6 @@ def _log1p(b: Builder, node: Node) -> Value:
     return log1p(Term(b, node.operand(0))).value
 
 
-def log1p(u: Term) -> Term:
-    """log(1 + u), with what rounding 1 + u lost put back: log(w) - ((w - 1) - u) / w."""
-    small = u.min(1e9)
-    rounded = small + 1.0
-    return (u + 1.0).log() - ((rounded - 1.0) - small) / rounded
-
-
 @decompose(ops.Cbrt)
 def _cbrt(b: Builder, node: Node) -> Value:
     x = Term(b, node.operand(0))
@@ -214,21 +208,9 @@ def _atanh(b: Builder, node: Node) -> Value:
     return (x.sign() * log1p(size * 2.0 / (1.0 - size)) * 0.5).value
 
 
-# atanh(erf(x)) / x as a polynomial in x**2: least maximum error of its tanh over [0, 4.2], where erf reaches 1.
-_ERF = (1.128379225730896, 0.10276905447244644, -0.0001918310736073181, -0.000619784404989332)
-_ERF_HIGH = (8.763724326854572e-05, -5.668462108587846e-06, 1.4185147279022203e-07)
-
-
 @decompose(ops.Erf, "tfl")
 def _erf(b: Builder, node: Node) -> Value:
-    """tanh(x P(x**2)): 3e-7 relative in float32."""
-    x = Term(b, node.operand(0))
-    square = x * x
-    *rest, top = (*_ERF, *_ERF_HIGH)
-    total = square * top + rest.pop()
-    while rest:
-        total = total * square + rest.pop()
-    return (x * total).apply(ops.Tanh).value
+    return erf(Term(b, node.operand(0))).value
 
 
 @decompose(ops.IsNaN, "tfl")

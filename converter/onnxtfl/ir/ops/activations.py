@@ -165,7 +165,7 @@ class Swish(Parametric):
 class Softplus(Parametric):
     """log(1 + exp(beta * input)) / beta. Source: neutral-ops 3.125 (exact, so without threshold).
 
-    Into the core: Relu, Abs, Exp, Log.
+    Into the core: Relu, Exp and a polynomial.
     """
 
     core = False
