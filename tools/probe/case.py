@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtfl.formats.tflite.writer import write
 from onnxtfl.ir.dims import fresh
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType, dtype_of
@@ -30,10 +30,10 @@ ALL = (*NUMBERS, "bool", "string")
 class Case:
     """One op on given operands.
 
-    `types`: element types by variable of the op's signature ("qint8": quantized). `mode`: "equal",
-    "scalar" or "broadcast". `extra`: what the case is narrower in than the op (options,
-    ``constant``, ranks of other variables); it becomes part of the form. `constants`: indices of the operands that
-    stand in the model. `dynamic`: results whose shapes are not known before the run.
+    `types`: element types by variable of the op's signature ("qint8": quantized). `mode`: "equal", "scalar" or
+    "broadcast". `extra`: what the case is narrower in than the op (options, ``constant``, ranks of other variables); it
+    becomes part of the form. `constants`: indices of the operands that stand in the model; `states`: of those that are
+    variables, zero at first. `dynamic`: results whose shapes are not known before the run.
     """
 
     op: str
@@ -44,6 +44,7 @@ class Case:
     mode: str = "equal"
     extra: Mapping[str, Any] = field(default_factory=dict)
     constants: frozenset[int] = frozenset()
+    states: frozenset[int] = frozenset()
     dynamic: bool = False
     quantizations: Mapping[str, Quantization] = field(default_factory=dict)
     tolerance: float = 1e-4
@@ -68,7 +69,7 @@ class Case:
 
     def inputs(self) -> list[Array]:
         """The operands that the model takes as inputs."""
-        return [a for i, a in enumerate(self.operands) if a is not None and i not in self.constants]
+        return [a for i, a in enumerate(self.operands) if a is not None and i not in self.constants | self.states]
 
     def model(self) -> bytes:
         """The model, its op written with the version that the table names."""
@@ -86,6 +87,10 @@ class Case:
         if array is None:
             return None
         type_ = self._type(array, side="operands", index=index)
+        if index in self.states:
+            state = Value(type_, f"state{index}")
+            graph.states.append(State(state, state))
+            return state
         if index not in self.constants:
             return graph.add_input(type_, f"x{index}")
         value = constant(array, dtype_of(array.dtype))

@@ -1,4 +1,4 @@
-"""Judges a run: right, wrong, refused or abort."""
+"""Judges a run: right, wrong, refused, absent (the kernel set has no such op or op version) or abort."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from tools.probe.case import Case
 
 Array = np.ndarray[Any, Any]
-Verdict = Literal["right", "wrong", "refused", "abort"]
+Verdict = Literal["right", "wrong", "refused", "absent", "abort"]
+_ABSENT = "Didn't find op for builtin opcode"
 _COARSE = {"float16": 4e-3, "bfloat16": 2e-2}
 
 
@@ -17,7 +18,9 @@ def judge(case: Case, ending: str, answer: Any) -> Verdict:
     """The verdict on a run that ended so."""
     if ending == "ran":
         return "right" if _all_close(case, answer) else "wrong"
-    return "abort" if ending in ("abort", "timeout") else "refused"
+    if ending == "refused":
+        return "absent" if _ABSENT in str(answer) else "refused"
+    return "abort"
 
 
 def _all_close(case: Case, outputs: Sequence[Array]) -> bool:

@@ -20,7 +20,7 @@ Cell = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdicts on one case: "litert xnnpack" -> right, wrong, refused or abort."""
+    """The verdicts on one case: "litert xnnpack" -> right, wrong, refused, absent or abort."""
 
     types: Mapping[str, str]
     extra: Mapping[str, Any]
@@ -82,7 +82,7 @@ class _Memory:
         group = (case.group, where)
         if case.rank >= self.deadly.get((*group, case.mode), 99):
             return "abort"
-        for bad in ("refused", "abort"):
+        for bad in ("refused", "absent", "abort"):
             if self.groups[(*group, bad)] >= _ENOUGH and not self.groups[(*group, "ran")]:
                 return bad
         return self.cells.get((*group, case.mode, case.rank))

@@ -1,7 +1,8 @@
 """From findings to the forms that a kernel table lists.
 
 A form says: these element types, up to this rank, up to that rank where shapes differ, with these options. It stands
-in the table when every case in it is right on every kernel set of the runtime.
+in the table when every case in it is right on every kernel set of the runtime. Only the reference set may lack the op
+or its version (it has no CEIL, no ELU, no ROUND): nobody runs models on it but to look for faults of the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tools.probe.measure import Finding
 from tools.probe.runtime import KERNELS
 
 Key = tuple[tuple[str, frozenset[Any]], ...]
-_BAD = ("wrong", "abort")
+_BAD = ("wrong", "abort", "absent")
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,16 @@ def _form_lines(findings: Sequence[Finding], runtime: str, domains: Mapping[str,
 def _form(sets: Mapping[str, frozenset[Any]], group: Iterable[Finding], runtime: str) -> Form | None:
     cells: defaultdict[tuple[str, int], bool] = defaultdict(lambda: True)
     for finding in group:
-        right = all(finding.verdicts[f"{runtime} {kernels}"] == "right" for kernels in KERNELS)
-        cells[finding.mode, finding.rank] &= right
+        cells[finding.mode, finding.rank] &= _taken(finding, runtime)
     equal = _longest({rank: right for (mode, rank), right in cells.items() if mode == "equal"})
     if equal is None:
         return None
     return Form(sets, *equal, _upto(cells, "broadcast"), _upto(cells, "scalar"))
+
+
+def _taken(finding: Finding, runtime: str) -> bool:
+    verdicts = [finding.verdicts[f"{runtime} {kernels}"] for kernels in KERNELS]
+    return verdicts in (["right"] * 3, ["right", "right", "absent"])
 
 
 def _longest(ranks: Mapping[int, bool]) -> tuple[int, int] | None:
@@ -186,7 +191,7 @@ def _type_order(name: str) -> tuple[int, str]:
 
 
 def _notes(findings: Sequence[Finding], verdict: str) -> list[str]:
-    """Where kernels take a case and compute it wrongly, or die of it: kernel sets, types, modes and ranks."""
+    """Where kernels compute a case wrongly, or die of it, or only lack it: kernel sets, types, modes and ranks."""
     by_rank: defaultdict[tuple[Any, ...], set[int]] = defaultdict(set)
     for (types, mode, rank, extra), wheres in _places(findings, verdict).items():
         by_rank[tuple(sorted(wheres)), mode, extra, types].add(rank)
@@ -205,7 +210,7 @@ def _places(findings: Sequence[Finding], verdict: str) -> dict[tuple[Any, ...], 
         for where, found in f.verdicts.items():
             cell = tuple(f.types.values()), f.mode, f.rank, where
             tried[cell].add(extra)
-            if found == verdict:
+            if found == verdict and (verdict != "absent" or _taken(f, where.split()[0])):
                 bad[cell].add(extra)
     places: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     for cell, extras in bad.items():

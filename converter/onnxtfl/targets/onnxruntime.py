@@ -98,6 +98,8 @@ def _wrong_type(
         values = [*(operands[i] for i in taken), *(results[i] for i in given)]
         found = {name for v in values if v is not None and (name := type_name(v.type))}
         if found - allowed:
+            if not allowed:
+                return Refusal("op", f"ONNX Runtime has no kernel for {schema.name}-{schema.since_version}")
             dtypes = frozenset(d for name in allowed if (d := _dtype(name)) is not None)
             listed = " or ".join(sorted(d.value for d in dtypes)) or "no such type"
             what = f"{schema.name}-{schema.since_version} takes {listed} as {type_str}, not {min(found - allowed)}"

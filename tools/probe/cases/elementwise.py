@@ -141,11 +141,10 @@ def _converted(x: Array, target: str) -> Array:
 
 @probe("DEQUANTIZE")
 def dequantize(op: str) -> Iterator[Case]:
-    """float16 weights to float32 (quantized operands have their own probe)."""
-    for constants in (frozenset[int](), frozenset({0})):
-        for rank in (1, 0, 2, 3, 4, 5, 6, 7, 8):
-            x = numbers("float16", sizes(rank))
-            yield Case(op, {"T": "float16", "U": "float32"}, [x], [x.astype(np.float32)], constants=constants)
+    """float16 to float32. (A constant that goes through this op alone to an output is refused by XNNPACK.)"""
+    for rank in (1, 0, 2, 3, 4, 5, 6, 7, 8):
+        x = numbers("float16", sizes(rank))
+        yield Case(op, {"T": "float16", "U": "float32"}, [x], [x.astype(np.float32)])
 
 
 @probe("BITCAST")

@@ -1,0 +1,85 @@
+"""schemas/tflite_ops.toml against the format's own lists: every op, its number, its options table, its versions."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from onnxtfl.formats.tflite import schema
+from onnxtfl.targets import table
+from onnxtfl.targets.forms import read_form
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ROOT / "schemas" / "tflite_ops.toml"
+
+
+def _numbers(enum: type) -> dict[str, int]:
+    return {name: value for name, value in vars(enum).items() if not name.startswith("_")}
+
+
+def test_every_builtin_of_the_tflite_package_has_an_entry() -> None:
+    from tflite.BuiltinOperator import BuiltinOperator
+
+    known = {name: table.entry(name).code for name in table.op_names()}
+    assert _numbers(BuiltinOperator).items() <= known.items()
+
+
+def test_the_rest_comes_from_the_schema_that_litert_ships() -> None:
+    litert = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    assert {name: table.entry(name).code for name in table.op_names()} == _numbers(litert.BuiltinOperator)
+
+
+def test_options_tables_are_those_of_the_format() -> None:
+    for name in table.op_names():
+        options = schema.options_table(name)
+        assert (options.name if options else "") == table.entry(name).options, name
+
+
+def test_the_file_is_toml_whose_sections_are_ops() -> None:
+    whole = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    assert tuple(whole) == table.op_names()
+    known = {"code", "signature", "options", "versions", "micro", "fuses_as", "matrix_rank", "kernels"}
+    for name, section in whole.items():
+        assert section.keys() <= known, name
+
+
+@pytest.mark.parametrize("name", table.op_names())
+def test_versions_rise_and_forms_are_about_what_the_signature_names(name: str) -> None:
+    entry = table.entry(name)
+    numbers = [version.number for version in entry.versions]
+    assert numbers == sorted(set(numbers))
+    assert [v.since for v in entry.versions] == sorted(v.since for v in entry.versions)
+    variables = {p.variable for p in (*entry.operands, *entry.results)}
+    names = {p.name for p in (*entry.operands, *entry.results)}
+    fields = set(schema.table(entry.options).by_name) if entry.options else set()
+    for runtime in table.MEASURED:
+        for form in map(read_form, entry.kernels[runtime]):
+            assert set(form.types) <= variables
+            assert set(form.ranks) <= variables | {"T"}
+            assert set(form.constant) <= names
+            assert set(form.options) <= fields
+
+
+def test_terms_are_about_what_the_op_has() -> None:
+    words = {"broadcast", "rescale", "grouped", "rank", "not"}
+    for name in table.op_names():
+        entry = table.entry(name)
+        known = {p.name for p in (*entry.operands, *entry.results)} | words
+        known |= set(schema.table(entry.options).by_name) if entry.options else set()
+        for version in entry.versions:
+            for condition in version.conditions:
+                for term in condition:
+                    assert term.split()[0] in known, (name, term)
+                    assert not term.startswith("not ") or term.split()[1] in known, (name, term)
+
+
+def test_signatures_read() -> None:
+    operands, results = table.parse_signature("input:T bias?:B values*:T -> output:U")
+    assert [(p.name, p.variable, p.optional, p.variadic) for p in operands] == [
+        ("input", "T", False, False),
+        ("bias", "B", True, False),
+        ("values", "T", False, True),
+    ]
+    assert results[0].variable == "U"
