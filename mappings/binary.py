@@ -28,7 +28,7 @@ from onnxtfl.rewriting.registry import (
     row,
     upgrade,
 )
-from onnxtfl.rewriting.sizes import broadcast, unsqueezed
+from onnxtfl.rewriting.sizes import broadcast, never_negative, unsqueezed
 
 row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD")
 row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB")
@@ -277,11 +277,14 @@ def _floor_div(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.FloorDiv, "onnx")
 def _floor_div_onnx(b: Builder, node: Node) -> Value | None:
-    """Without the remainder the quotient is exact, so it does not matter how it is rounded."""
+    """ONNX rounds toward zero, which is one too many where the quotient is below zero and not exact."""
     lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
     if not lhs.dtype.is_integer:
         return None
-    return ((lhs - lhs % rhs) / rhs).value if lhs.dtype.is_signed else (lhs / rhs).value
+    if never_negative(lhs.value) and never_negative(rhs.value):
+        return (lhs / rhs).value
+    below = (lhs % rhs).differs(0) & (lhs < 0).differs(rhs < 0)
+    return (lhs / rhs - below.to(lhs.dtype)).value
 
 
 @decompose(ops.FloorMod, "onnx")

@@ -196,9 +196,10 @@ def _asinh(b: Builder, node: Node) -> Value:
 
 @decompose(ops.Acosh, "tfl")
 def _acosh(b: Builder, node: Node) -> Value:
-    """log1p(t + sqrt(t (t + 2))) of t = x - 1; the root is taken of the factors, whose product could overflow."""
-    t = Term(b, node.operand(0)) - 1.0
-    return log1p(t + t.sqrt() * (t + 2.0).sqrt()).value
+    """log1p(t + sqrt(t) sqrt(t + 2)) of t = x - 1; far out, where twice that would overflow, log(x) + log(2)."""
+    x = Term(b, node.operand(0))
+    t = x - 1.0
+    return (x > _LARGE).choose(x.log() + _LOG2, log1p(t + t.sqrt() * (t + 2.0).sqrt())).value
 
 
 @decompose(ops.Atanh, "tfl")

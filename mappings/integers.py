@@ -17,7 +17,7 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.formula import Term
 from onnxtfl.rewriting.registry import decompose
-from onnxtfl.rewriting.sizes import unsqueezed
+from onnxtfl.rewriting.sizes import never_negative, unsqueezed
 
 _SMALLEST = -(1 << 63)
 
@@ -67,7 +67,7 @@ def _reduce(b: Builder, node: Node) -> Value | None:
     return (result + shift if shift else result).bits(DType.UINT64).value
 
 
-for _op in (ops.Add, ops.Sub, ops.Mul, ops.Select):
+for _op in (ops.Add, ops.Sub, ops.Mul, ops.Select, ops.CumSum):
     decompose(_op, "tfl")(_same_bits)
 for _op in (ops.Max, ops.Min):
     decompose(_op, "tfl")(_same_order)
@@ -108,6 +108,15 @@ def _div(b: Builder, node: Node) -> Value | None:
     return _unsigned_quotient(lhs, rhs).value if lhs.dtype is DType.UINT64 else None
 
 
+def _floored(lhs: Term, rhs: Term) -> Term:
+    """One less than the quotient rounded toward zero, where that is not exact and below zero."""
+    rest = lhs % rhs
+    if never_negative(lhs.value) and never_negative(rhs.value):
+        return exact_quotient(lhs - rest, rhs)
+    below = rest.differs(0) & (lhs < 0).differs(rhs < 0)
+    return exact_quotient(lhs - below.choose(rest - rhs, rest), rhs) - below.to(lhs.dtype)
+
+
 def _unsigned_quotient(lhs: Term, rhs: Term) -> Term:
     """Half the dividend is a signed number; a divisor over the half of the range goes in once or not at all."""
     half = lhs.apply(ops.ShiftRightLogical, 1, in_range=True).bits(DType.INT64)
@@ -123,7 +132,7 @@ def _unsigned_quotient(lhs: Term, rhs: Term) -> Term:
 def _floor_div(b: Builder, node: Node) -> Value | None:
     lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
     if lhs.dtype is DType.INT64:
-        return exact_quotient(lhs - lhs % rhs, rhs).value
+        return _floored(lhs, rhs).value
     return (lhs / rhs).value if lhs.dtype in (DType.UINT32, DType.UINT64) else None
 
 
@@ -202,6 +211,8 @@ def _not(b: Builder, node: Node) -> Value | None:
 def _shift_left(b: Builder, node: Node) -> Value:
     """Times a power of two out of a table; its last entry is for amounts that move everything out."""
     x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if x.dtype is DType.UINT64:
+        return x.bits(DType.INT64).apply(ops.ShiftLeft, amount.bits(DType.INT64)).bits(x.dtype).value
     bits = x.dtype.bits
     powers = np.asarray([1 << i for i in range(bits)] + [0], np.uint64).astype(f"uint{bits}").view(x.dtype.numpy)
     place = amount.to(DType.INT32) if amount.dtype.bits <= 32 else _clipped(amount, bits).to(DType.INT32)

@@ -301,6 +301,8 @@ def _arg_formula(b: Builder, node: Node) -> Value:
     """The last index by counting from the end; kept axes by a reshape; other element types by their extreme."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
     attributes = {**node.attributes, "axis": axis}
+    if x.dtype is DType.UINT64:
+        return b(node.op, (Term(b, x).bits(DType.INT64) + -(1 << 63)).value, **attributes)
     if node.attr("keepdims"):
         flat = b(node.op, x, **{**attributes, "keepdims": False})
         return unsqueezed(b, flat, [axis])

@@ -30,6 +30,8 @@ def check_relabel(
     moved = [a if p is None else a.transpose(p) for a, p in zip(arrays, relabeled.operands, strict=True)]
     for i, order in relabeled.vectors.items():
         moved[i] = moved[i][list(order)]
+    for i, order in relabeled.axes.items():
+        moved[i] = np.asarray([order.index(axis % len(order)) for axis in moved[i].reshape(-1)]).reshape(moved[i].shape)
     again = Node(op, [constant(a, dtype_of(a.dtype)) for a in moved], {**attributes, **relabeled.attributes})
     infer(again)
     wanted = evaluate_node(node, arrays)
