@@ -13,7 +13,7 @@ from onnxtfl.ir.op import FLOATS, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
 from onnxtfl.ir.types import TensorType
 
-__all__ = ["BatchNormInference"]
+__all__ = ["LRN", "BatchNormInference", "LayerNorm"]
 
 Attributes = Mapping[str, Any]
 
@@ -64,3 +64,57 @@ class BatchNormInference(Op):
 def _same(a: int, b: int, name: str) -> None:
     if a != b:
         raise ValueError(f"{name} of {a} for {b} features")
+
+
+class LRN(Op):
+    """x / (bias + alpha / size * sum of squares) ^ beta, the sum over `size` neighbours along `axis`.
+
+    The window begins (size - 1) // 2 in front; what is outside counts as zeros. Source: ONNX LRN-13 (added).
+    """
+
+    core = True
+    operands = (Operand("input", FLOATS),)
+    defaults: ClassVar[Attributes] = {"axis": REQUIRED, "size": REQUIRED, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        return [node.operand(0).tensor_type]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        assert operands[0] is not None
+        x, size = np.moveaxis(computing(operands[0]), attributes["axis"], -1), attributes["size"]
+        low = (size - 1) // 2
+        square = np.pad(x * x, [(0, 0)] * (x.ndim - 1) + [(low, size - 1 - low)])
+        total = np.lib.stride_tricks.sliding_window_view(square, size, axis=-1).sum(axis=-1)
+        result = x / (attributes["bias"] + attributes["alpha"] / size * total) ** attributes["beta"]
+        return np.asarray(np.moveaxis(result, -1, attributes["axis"]), operands[0].dtype)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """The axis is renumbered."""
+        moved = unless_identity(permutation)
+        return Relabeled((moved,), (moved,), {"axis": renumbered(node.attr("axis"), permutation)})
+
+
+class LayerNorm(Op):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over the axes from `axis` on.
+
+    Source: neutral-ops 3.71. Not core: recognised for targets that have it.
+    """
+
+    operands = (Operand("input", FLOATS), Operand("scale", FLOATS), Operand("bias", FLOATS, optional=True))
+    defaults: ClassVar[Attributes] = {"axis": -1, "epsilon": 1e-5}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        return [node.operand(0).tensor_type]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, scale, bias = (*(v if v is None else computing(v) for v in operands), None)[:3]
+        assert x is not None and scale is not None and operands[0] is not None
+        axes = tuple(range(attributes["axis"] % x.ndim, x.ndim))
+        apart = x - x.mean(axis=axes, keepdims=True)
+        result = apart / np.sqrt((apart * apart).mean(axis=axes, keepdims=True) + attributes["epsilon"]) * scale
+        return np.asarray(result if bias is None else result + bias, operands[0].dtype)
