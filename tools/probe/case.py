@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,9 @@ from onnxtfl.targets.table import Parameter, entry
 from onnxtfl.targets.tflite import TfliteTarget
 
 Array = np.ndarray[Any, Any]
+Meaning = Callable[..., Sequence[Array]]
+Place = tuple[str, int]
+"""("operands" or "results", index)"""
 FLOATS = ("float32", "float16", "float64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 NUMBERS = (*FLOATS, *INTEGERS)
@@ -30,10 +33,12 @@ ALL = (*NUMBERS, "bool", "string")
 class Case:
     """One op on given operands.
 
-    `types`: element types by variable of the op's signature ("qint8": quantized). `mode`: "equal", "scalar" or
-    "broadcast". `extra`: what the case is narrower in than the op (options, ``constant``, ranks of other variables); it
-    becomes part of the form. `constants`: indices of the operands that stand in the model; `states`: of those that are
-    variables, zero at first. `dynamic`: results whose shapes are not known before the run.
+    `types`: element types by variable of the op's signature ("qint8": quantized). `mode`: "equal", "scalar",
+    "broadcast", or the activation that is fused in. `extra`: what the case is narrower in than the op (options,
+    ``constant``, ranks of other variables); it becomes part of the form. `constants`: indices of the operands that
+    stand in the model; `states`: of those that are variables, zero at first. `dynamic`: results whose shapes are not
+    known before the run. `quantizations`: of operands and results that hold stored integers. `meaning`: the op in
+    NumPy, by which quantized cases are made of float ones.
     """
 
     op: str
@@ -46,8 +51,9 @@ class Case:
     constants: frozenset[int] = frozenset()
     states: frozenset[int] = frozenset()
     dynamic: bool = False
-    quantizations: Mapping[str, Quantization] = field(default_factory=dict)
+    quantizations: Mapping[Place, Quantization] = field(default_factory=dict)
     tolerance: float = 1e-4
+    meaning: Meaning | None = None
 
     @property
     def group(self) -> tuple[Any, ...]:
@@ -98,10 +104,15 @@ class Case:
         return value
 
     def _type(self, array: Array, side: str, index: int) -> TensorType:
-        parameters = getattr(entry(self.op), side)
-        name = parameters[min(index, len(parameters) - 1)].name
+        quantization = self.quantizations.get((side, index))
+        dtype = DType.FLOAT32 if quantization else dtype_of(array.dtype)
         shape = tuple(fresh() for _ in array.shape) if self.dynamic and side == "results" else array.shape
-        return TensorType(dtype_of(array.dtype), shape, self.quantizations.get(name))
+        return TensorType(dtype, shape, quantization)
+
+
+def meant(op: str, types: Mapping[str, str], operands: Sequence[Array | None], meaning: Meaning, **fields: Any) -> Case:
+    """A case whose right results are what `meaning` makes of the operands."""
+    return Case(op, types, operands, meaning(*operands), meaning=meaning, **fields)
 
 
 def numbers(element: str, shape: Sequence[int], *, seed: str = "", low: float = -4, high: float = 4) -> Array:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+import numpy as np
 from tools.probe.case import Case
 
+ACTIVATION = "fused_activation_function"
+BOUNDS = {"RELU": (0, np.inf), "RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}
+"""What an activation clips to; a case has its name for the mode."""
 Probe = Callable[[str], Iterator[Case]]
 _PROBES: dict[str, list[Probe]] = {}
 
@@ -34,6 +39,19 @@ def probes() -> dict[str, list[Probe]]:
 def cases_of(op: str) -> Iterator[Case]:
     """The cases of an op, but those that the Python interface cannot feed: scalars of strings."""
     for function in probes()[op]:
+        floats = []
         for case in function(op):
             if not any(array.dtype == object and array.ndim == 0 for array in case.inputs()):
                 yield case
+            if case.options.get(ACTIVATION) == "NONE" and set(case.types.values()) <= {"float32", "int32"}:
+                floats += [case] if case.types["T"] == "float32" and case.mode == "equal" else []
+        yield from _activated(floats)
+
+
+def _activated(cases: Sequence[Case]) -> Iterator[Case]:
+    """Some of the float cases with each activation fused in."""
+    for activation, (low, high) in BOUNDS.items():
+        for case in cases[:: max(1, len(cases) // 6)]:
+            expected = [np.clip(array, low, high) for array in case.expected]
+            options = {**case.options, ACTIVATION: activation}
+            yield replace(case, mode=activation, expected=expected, options=options)

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tools.probe.measure import Finding
+from tools.probe.registry import BOUNDS
 from tools.probe.runtime import KERNELS
 
 Key = tuple[tuple[str, frozenset[Any]], ...]
+RUNTIMES = ("2.14", "litert")
 _BAD = ("wrong", "abort", "absent")
 
 
@@ -48,15 +50,23 @@ class Form:
 def summarize(findings: Sequence[Finding]) -> str:
     """The text of a kernel table."""
     domains = _domains(findings)
-    lines = {runtime: _form_lines(findings, runtime, domains) for runtime in ("2.14", "litert")}
+    lines = {runtime: _form_lines(findings, runtime, domains) for runtime in RUNTIMES}
     if lines["2.14"] == lines["litert"]:
         text = _list("both", lines["litert"])
     else:
         text = "".join(_list(f'"{runtime}"' if "." in runtime else runtime, rows) for runtime, rows in lines.items())
+    if any(finding.mode in BOUNDS for finding in findings):
+        text += f'activations = "{" ".join(_activations(findings))}"\n'
     for verdict in _BAD:
         if notes := _notes(findings, verdict):
             text += _list(verdict, [f'"{note}"' for note in notes])
     return text
+
+
+def _activations(findings: Sequence[Finding]) -> list[str]:
+    """The activations that every runtime computes rightly when they are fused in."""
+    tried = {mode: [f for f in findings if f.mode == mode] for mode in BOUNDS}
+    return [mode for mode, group in tried.items() if all(_taken(f, r) for f in group for r in RUNTIMES)]
 
 
 def _domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
@@ -85,7 +95,7 @@ def _form(sets: Mapping[str, frozenset[Any]], group: Iterable[Finding], runtime:
     for finding in group:
         cells[finding.mode, finding.rank] &= _taken(finding, runtime)
     equal = _longest({rank: right for (mode, rank), right in cells.items() if mode == "equal"})
-    if equal is None:
+    if equal is None or equal == (0, 0):  # a kernel that is right about scalars alone is so by chance
         return None
     return Form(sets, *equal, _upto(cells, "broadcast"), _upto(cells, "scalar"))
 
@@ -227,7 +237,7 @@ def _note(wheres: Sequence[str], mode: str, extra: Sequence[str], ranks: Sequenc
         runtimes[runtime].append(kernels)
     place = ", ".join(f"{r} {'all' if len(k) == len(KERNELS) else ' '.join(k)}" for r, k in runtimes.items())
     shown = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {' '.join(map(str, ranks))}"
-    what = {"equal": "", "scalar": " with a scalar", "broadcast": " broadcast"}[mode]
+    what = {"equal": "", "scalar": " with a scalar"}.get(mode, f" {mode}")
     return f"{place}: {' '.join(types)}, {shown}{what}" + "".join(f", {e}" for e in extra)
 
 

@@ -39,8 +39,9 @@ class Version:
 class OpEntry:
     """What the table says of one op.
 
-    `fuses_as`: the fused_activation_function that means this op. `matrix_rank`: how many of the last axes take no part
-    in broadcasting. `kernels`: forms by runtime ("2.14" and "litert").
+    `fuses_as`: the fused_activation_function that means this op. `activations`: those that may be fused into this op.
+    `matrix_rank`: how many of the last axes take no part in broadcasting. `kernels`: forms by runtime ("2.14"
+    and "litert").
     """
 
     name: str
@@ -51,6 +52,7 @@ class OpEntry:
     versions: tuple[Version, ...]
     micro: bool
     fuses_as: str | None
+    activations: frozenset[str]
     matrix_rank: int
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
 
@@ -82,6 +84,7 @@ def entry(op: str) -> OpEntry:
         versions=versions,
         micro=table.get("micro", False),
         fuses_as=table.get("fuses_as"),
+        activations=frozenset(kernels.get("activations", "").split()),
         matrix_rank=table.get("matrix_rank", 0),
         kernels=forms,
     )

@@ -125,3 +125,8 @@ def _explain(use: Use, misfits: Sequence[Sequence[Misfit]]) -> Refusal:
 def fused_activation_of(op: str) -> str | None:
     """The fused_activation_function that means the activation `op`; None where `op` is no activation or has none."""
     return entry(op).fuses_as if op in op_names() else None
+
+
+def fuses_into(activation: str, op: str) -> bool:
+    """Whether kernels of `op` apply the fused_activation_function of that name."""
+    return op in op_names() and activation in entry(op).activations

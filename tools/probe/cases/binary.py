@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from tools.probe.case import ALL, FLOATS, INTEGERS, NUMBERS, Array, Case, numbers, sizes, small
+from tools.probe.case import ALL, FLOATS, INTEGERS, NUMBERS, Array, Case, meant, numbers, sizes, small
 from tools.probe.registry import probe
 
 Shape = tuple[int, ...]
@@ -42,17 +43,24 @@ def _two(
         for rank in RANKS:
             for mode, left, right in pairs(rank):
                 a, b = operands(element, left, "lhs"), operands(element, right, "rhs")
-                expected = _expected(meaning, a, b)
                 for constants in ((), (1,), (0,)) if mode != "equal" or rank in (2, 4) else ((), (1,)):
                     types = {"T": element}
-                    yield Case(op, types, [a, b], [expected], mode=mode, constants=frozenset(constants), **fields)
+                    yield meant(
+                        op,
+                        types,
+                        [a, b],
+                        partial(_expected, meaning),
+                        mode=mode,
+                        constants=frozenset(constants),
+                        **fields,
+                    )
 
 
-def _expected(meaning: Meaning, a: Array, b: Array) -> Array:
+def _expected(meaning: Meaning, a: Array, b: Array) -> list[Array]:
     narrow = a.dtype.itemsize == 2 and a.dtype.kind not in "iub"
     with np.errstate(all="ignore"):
         result = np.asarray(meaning(a.astype(np.float32), b.astype(np.float32)) if narrow else meaning(a, b))
-    return result if result.dtype == np.bool_ else result.astype(a.dtype)
+    return [result if result.dtype == np.bool_ else result.astype(a.dtype)]
 
 
 def _truncated(a: Any, b: Any) -> Any:
@@ -192,9 +200,12 @@ def prelu(op: str) -> Iterator[Case]:
         for rank in RANKS:
             for mode, left, right in pairs(rank):
                 x, alpha = _few(element, left, "lhs"), _few(element, right, "rhs")
-                y = np.where(x >= 0, x, x * alpha).astype(x.dtype)
-                for constants in ((), (1,)) if y.shape == x.shape else ():
-                    yield Case(op, {"T": element}, [x, alpha], [y], mode=mode, constants=frozenset(constants))
+                for constants in ((), (1,)) if np.broadcast_shapes(left, right) == left else ():
+                    yield meant(op, {"T": element}, [x, alpha], _prelu, mode=mode, constants=frozenset(constants))
+
+
+def _prelu(x: Array, alpha: Array) -> list[Array]:
+    return [np.where(x >= 0, x, x * alpha).astype(x.dtype)]
 
 
 @probe("SELECT_V2")

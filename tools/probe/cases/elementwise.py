@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from tools.probe.case import ALL, FLOATS, INTEGERS, NUMBERS, Array, Case, numbers, sizes, small
+from tools.probe.case import ALL, FLOATS, INTEGERS, NUMBERS, Array, Case, meant, numbers, sizes, small
 from tools.probe.registry import probe
 
 from onnxtfl.ir.types import DType
@@ -57,14 +58,14 @@ def _unary(
     for element in elements:
         for rank in (1, 2, 3, 4, 0, 5, 6, 7, 8):
             x = operand(element, sizes(rank))
-            yield Case(op, {"T": element}, [x], [_rounded(meaning, x)])
+            yield meant(op, {"T": element}, [x], partial(_rounded, meaning))
 
 
-def _rounded(meaning: Meaning, x: Array) -> Array:
+def _rounded(meaning: Meaning, x: Array) -> list[Array]:
     """Small floats are computed in float32."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iub" else x
     with np.errstate(all="ignore"):
-        return np.asarray(meaning(wide)).astype(x.dtype)
+        return [np.asarray(meaning(wide)).astype(x.dtype)]
 
 
 @probe(*_FLOAT_OPS)

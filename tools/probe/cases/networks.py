@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from tools.probe.case import FLOATS, INTEGERS, NUMBERS, Array, Case, int32, numbers, sizes, small
+from tools.probe.case import FLOATS, INTEGERS, NUMBERS, Array, Case, int32, meant, numbers, sizes, small
 from tools.probe.registry import probe
 
 NONE = {"fused_activation_function": "NONE"}
@@ -60,19 +61,30 @@ def convolve(x: Array, w: Array, strides: Sequence[int], dilations: Sequence[int
     return np.concatenate(parts, -1)
 
 
+Product = Callable[[Array, Array], Array]
+
+
 def _convolved(
-    op: str, element: str, operands: list[Array], wide: Array, options: dict[str, Any], **extra: Any
+    op: str, element: str, operands: list[Array], product: Product, options: dict[str, Any], **extra: Any
 ) -> Iterator[Case]:
-    """Filter and bias constant; no bias; everything computed. `wide`: the result without bias, in float64."""
+    """Filter and bias constant; no bias; everything computed. `product`: of operand and filter, in float64."""
     types = {"T": element, "W": element, "B": element}
     types |= {"I": "int32"} if len(operands) == 4 else {}
     shape = frozenset({0}) if len(operands) == 4 else frozenset[int]()
-    last, dtype = len(operands) - 1, operands[-1].dtype
-    y, biased = wide.astype(dtype), (wide + operands[-1].astype(np.float64)).astype(dtype)
+    last, meaning = len(operands) - 1, partial(_biased, product)
     fixed = {**extra, "constant": "weights" if op == "TRANSPOSE_CONV" else "filter"}
-    yield Case(op, types, operands, [biased], options, constants=shape | {1, last}, extra=fixed)
-    yield Case(op, types, [*operands[:-1], None], [y], options, constants=shape | {1}, extra=fixed)
-    yield Case(op, types, operands, [biased], options, constants=shape, extra=extra)
+    yield meant(op, types, operands, meaning, options=options, constants=shape | {1, last}, extra=fixed)
+    without = [*operands[:-1], None]
+    yield meant(op, types, without, meaning, options=options, constants=shape | {1}, extra=fixed)
+    yield meant(op, types, operands, meaning, options=options, constants=shape, extra=extra)
+
+
+def _biased(product: Product, *operands: Array | None) -> list[Array]:
+    """The shape operand of transposed convolutions, where there is one, comes first."""
+    x, kernel, bias = (operands[2], operands[1], operands[3]) if len(operands) == 4 else operands
+    assert x is not None and kernel is not None
+    wide = product(x.astype(np.float64), kernel.astype(np.float64))
+    return [(wide if bias is None else wide + bias.astype(np.float64)).astype(x.dtype)]
 
 
 @probe("CONV_2D")
@@ -86,9 +98,9 @@ def conv_2d(op: str) -> Iterator[Case]:
                 x = numbers(element, (2, 11, 10, inside))
                 kernel = numbers(element, (outside, h, w, inside // group), seed="w")
                 bias = numbers(element, (outside,), seed="b")
-                wide = convolve(_double(x), _double(kernel), (stride,) * 2, (dilation,) * 2, padding)
+                product = partial(convolve, strides=(stride,) * 2, dilations=(dilation,) * 2, padding=padding)
                 options = _window_options(padding, stride, dilation)
-                yield from _convolved(op, element, [x, kernel, bias], wide, options, grouped=group > 1)
+                yield from _convolved(op, element, [x, kernel, bias], product, options, grouped=group > 1)
 
 
 @probe("DEPTHWISE_CONV_2D")
@@ -102,10 +114,10 @@ def depthwise_conv_2d(op: str) -> Iterator[Case]:
                 x = numbers(element, (2, 11, 10, channels))
                 kernel = numbers(element, (1, h, w, channels * multiplier), seed="w")
                 bias = numbers(element, (channels * multiplier,), seed="b")
-                grouped = _double(kernel).transpose(3, 1, 2, 0)
-                wide = convolve(_double(x), grouped, (stride,) * 2, (dilation,) * 2, padding)
+                plain = partial(convolve, strides=(stride,) * 2, dilations=(dilation,) * 2, padding=padding)
+                product = partial(_turned, plain, (3, 1, 2, 0))
                 options = {**_window_options(padding, stride, dilation), "depth_multiplier": multiplier}
-                yield from _convolved(op, element, [x, kernel, bias], wide, options)
+                yield from _convolved(op, element, [x, kernel, bias], product, options)
 
 
 @probe("CONV_3D")
@@ -115,11 +127,11 @@ def conv_3d(op: str) -> Iterator[Case]:
         for size, stride, dilation, padding in itertools.product((3, 1, 2), (1, 2), (1, 2), ("SAME", "VALID")):
             x = numbers(element, (1, 6, 5, 7, 3))
             kernel, bias = numbers(element, (size,) * 3 + (3, 4), seed="w"), numbers(element, (4,), seed="b")
-            turned = np.moveaxis(_double(kernel), -1, 0)
-            wide = convolve(_double(x), turned, (stride,) * 3, (dilation,) * 3, padding)
+            plain = partial(convolve, strides=(stride,) * 3, dilations=(dilation,) * 3, padding=padding)
+            product = partial(_turned, plain, (4, 0, 1, 2, 3))
             options = {"padding": padding, **NONE}
             options |= {f"stride_{a}": stride for a in "dhw"} | {f"dilation_{a}_factor": dilation for a in "dhw"}
-            yield from _convolved(op, element, [x, kernel, bias], wide, options)
+            yield from _convolved(op, element, [x, kernel, bias], product, options)
 
 
 @probe("TRANSPOSE_CONV")
@@ -131,9 +143,9 @@ def transpose_conv(op: str) -> Iterator[Case]:
             kernel, bias = numbers(element, (5, h, w, 3), seed="w"), numbers(element, (5,), seed="b")
             rows, columns = (windows(d, k, stride, 1, padding)[0] for d, k in ((8, h), (9, w)))
             x = numbers(element, (1, rows, columns, 3))
-            wide = spread(_double(x), _double(kernel), full, (stride, stride), padding)
+            product = partial(spread, full=full, strides=(stride, stride), padding=padding)
             options = {"padding": padding, "stride_h": stride, "stride_w": stride, **NONE}
-            yield from _convolved(op, element, [int32(full), kernel, x, bias], wide, options)
+            yield from _convolved(op, element, [int32(full), kernel, x, bias], product, options)
 
 
 @probe("CONV_3D_TRANSPOSE")
@@ -145,11 +157,11 @@ def conv_3d_transpose(op: str) -> Iterator[Case]:
             kernel, bias = numbers(element, (size,) * 3 + (4, 3), seed="w"), numbers(element, (4,), seed="b")
             counts = [windows(d, size, stride, 1, padding)[0] for d in full[1:4]]
             x = numbers(element, (1, *counts, 3))
-            turned = _double(kernel).transpose(3, 0, 1, 2, 4)
-            wide = spread(_double(x), turned, full, (stride,) * 3, padding)
+            plain = partial(spread, full=full, strides=(stride,) * 3, padding=padding)
+            product = partial(_turned, plain, (3, 0, 1, 2, 4))
             options = {"padding": padding, **NONE, **{f"stride_{a}": stride for a in "dhw"}}
             options |= {f"dilation_{a}_factor": 1 for a in "dhw"}
-            yield from _convolved(op, element, [int32(full), kernel, x, bias], wide, options)
+            yield from _convolved(op, element, [int32(full), kernel, x, bias], product, options)
 
 
 def spread(x: Array, w: Array, full: Sequence[int], strides: Sequence[int], padding: str) -> Array:
@@ -170,8 +182,13 @@ def _window_options(padding: str, stride: int, dilation: int) -> dict[str, Any]:
     return {"padding": padding, **strides, "dilation_h_factor": dilation, "dilation_w_factor": dilation, **NONE}
 
 
-def _double(x: Array) -> Array:
-    return x.astype(np.float64)
+def _turned(product: Product, permutation: Sequence[int], x: Array, kernel: Array) -> Array:
+    return product(x, kernel.transpose(permutation))
+
+
+def _dense(keep: bool, x: Array, kernel: Array) -> Array:
+    y = x @ kernel.T
+    return y if keep else y.reshape(-1, kernel.shape[0])
 
 
 @probe("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D")
@@ -182,19 +199,21 @@ def pools(op: str) -> Iterator[Case]:
             ((2, 2), (3, 3), (1, 4), (5, 5)), (1, 2, 3), ("SAME", "VALID")
         ):
             x = numbers(element, (2, 9, 8, 3))
-            wide = x.astype(np.float64) if element in FLOATS else x.astype(object)
-            y = _pooled(op, wide, (h, w), stride, padding).astype(x.dtype)
+            meaning = partial(_pooled, op, (h, w), stride, padding)
             options = {"padding": padding, "stride_h": stride, "stride_w": stride, **NONE}
             options |= {"filter_height": h, "filter_width": w}
-            yield Case(op, {"T": element}, [x], [y], options)
+            yield meant(op, {"T": element}, [x], meaning, options=options)
 
 
-def _pooled(op: str, x: Array, window: tuple[int, int], stride: int, padding: str) -> Array:
-    fill = np.nan if x.dtype == np.float64 else -(1 << 70)
-    p = patches(x, window, (stride,) * 2, (1, 1), padding, fill)
+def _pooled(op: str, window: tuple[int, int], stride: int, padding: str, x: Array) -> list[Array]:
+    wide = x.astype(object) if x.dtype.kind in "iu" else x.astype(np.float64)
+    fill = -(1 << 70) if x.dtype.kind in "iu" else np.nan
+    p = patches(wide, window, (stride,) * 2, (1, 1), padding, fill)
     if op == "MAX_POOL_2D":
-        return np.asarray(np.nanmax(p, (3, 4)) if x.dtype == np.float64 else np.max(p, (3, 4)))
-    return np.nanmean(p, (3, 4)) if op == "AVERAGE_POOL_2D" else np.sqrt(np.nanmean(p * p, (3, 4)))
+        y = np.asarray(np.max(p, (3, 4)) if x.dtype.kind in "iu" else np.nanmax(p, (3, 4)))
+    else:
+        y = np.nanmean(p, (3, 4)) if op == "AVERAGE_POOL_2D" else np.sqrt(np.nanmean(p * p, (3, 4)))
+    return [y.astype(x.dtype)]
 
 
 @probe("FULLY_CONNECTED")
@@ -204,11 +223,9 @@ def fully_connected(op: str) -> Iterator[Case]:
         for rank, keep in itertools.product(range(1, 9), (False, True)):
             x = numbers(element, (*sizes(rank)[:-1], 6))
             kernel, bias = numbers(element, (5, 6), seed="w"), numbers(element, (5,), seed="b")
-            wide = _double(x) @ _double(kernel).T
-            wide = wide if keep else wide.reshape(-1, 5)
             options = {"keep_num_dims": keep, "weights_format": "DEFAULT", **NONE}
             options["asymmetric_quantize_inputs"] = False
-            yield from _convolved(op, element, [x, kernel, bias], wide, options, keep_num_dims=keep)
+            yield from _convolved(op, element, [x, kernel, bias], partial(_dense, keep), options, keep_num_dims=keep)
 
 
 @probe("BATCH_MATMUL")
@@ -234,14 +251,26 @@ def _products(op: str, element: str, left: tuple[int, ...], right: tuple[int, ..
         draw = numbers if element in FLOATS else small
         x = draw(element, (*left, *((4, 3) if adj_x else (3, 4))), seed="x")
         y = draw(element, (*right, *((5, 4) if adj_y else (4, 5))), seed="y")
-        a, b = (np.swapaxes(v, -1, -2) if flip else v for v, flip in ((x, adj_x), (y, adj_y)))
-        wide = np.float64 if element in FLOATS else np.int64
-        z = np.asarray(a.astype(wide) @ b.astype(wide)).astype(x.dtype)
         flags = {"adj_x": adj_x, "adj_y": adj_y}
         options = {**flags, "asymmetric_quantize_inputs": False}
         types = {"T": element, "W": element}
         for constants in ((1,), (0,), ()):
-            yield Case(op, types, [x, y], [z], options, mode=mode, extra=flags, constants=frozenset(constants))
+            yield meant(
+                op,
+                types,
+                [x, y],
+                partial(_product, adj_x, adj_y),
+                options=options,
+                mode=mode,
+                extra=flags,
+                constants=frozenset(constants),
+            )
+
+
+def _product(adj_x: bool, adj_y: bool, x: Array, y: Array) -> list[Array]:
+    wide = np.int64 if x.dtype.kind in "iu" else np.float64
+    a, b = (np.swapaxes(v, -1, -2) if flip else v for v, flip in ((x, adj_x), (y, adj_y)))
+    return [np.asarray(a.astype(wide) @ b.astype(wide)).astype(x.dtype)]
 
 
 @probe("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
@@ -251,18 +280,20 @@ def resizes(op: str) -> Iterator[Case]:
         for corners, half in ((False, False), (True, False), (False, True)):
             for size in ((8, 10), (7, 3), (2, 9), (4, 5), (1, 1)):
                 x = numbers(element, (2, 4, 5, 3))
-                y = _resized(op, x, size, corners, half)
+                meaning = partial(_resized, op, corners, half)
                 options = {"align_corners": corners, "half_pixel_centers": half}
                 types = {"T": element, "I": "int32"}
                 extra = dict(options)
                 fixed = {**extra, "constant": "size"}
-                yield Case(op, types, [x, int32(size)], [y], options, constants=frozenset({1}), extra=fixed)
-                yield Case(op, types, [x, int32(size)], [y], options, dynamic=True, extra=extra)
+                yield meant(
+                    op, types, [x, int32(size)], meaning, options=options, constants=frozenset({1}), extra=fixed
+                )
+                yield meant(op, types, [x, int32(size)], meaning, options=options, dynamic=True, extra=extra)
 
 
-def _resized(op: str, x: Array, size: tuple[int, int], corners: bool, half: bool) -> Array:
+def _resized(op: str, corners: bool, half: bool, x: Array, size: Array) -> list[Array]:
     wide = x.astype(np.float64)
-    for axis, count in ((1, size[0]), (2, size[1])):
+    for axis, count in ((1, int(size[0])), (2, int(size[1]))):
         before = x.shape[axis]
         scale = (before - 1) / (count - 1) if corners and count > 1 else before / count
         at = (np.arange(count) + 0.5) * scale - 0.5 if half else np.arange(count) * scale
@@ -276,7 +307,7 @@ def _resized(op: str, x: Array, size: tuple[int, int], corners: bool, half: bool
         part = (at - low).reshape((-1,) + (1,) * (3 - axis))
         high = np.minimum(low + 1, before - 1)
         wide = np.take(wide, low, axis) * (1 - part) + np.take(wide, high, axis) * part
-    return wide.astype(x.dtype)
+    return [wide.astype(x.dtype)]
 
 
 @probe("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")

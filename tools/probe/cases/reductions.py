@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from tools.probe.case import FLOATS, NUMBERS, Array, Case, int32, numbers, sizes, small
+from tools.probe.case import FLOATS, NUMBERS, Array, Case, Meaning, int32, meant, numbers, sizes, small
 from tools.probe.registry import probe
 
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -40,8 +41,8 @@ def reduce(op: str) -> Iterator[Case]:
             for axes in _axes(rank):
                 x = _operand(op, element, rank, axes)
                 for keep in (False, True):
-                    y = np.asarray(_meaning(op, x, axes, keep))
-                    yield from _constant_or_not(op, {"T": element}, x, int32(axes), y, {"keep_dims": keep})
+                    meaning = partial(_reduced, op, axes, keep)
+                    yield from _constant_or_not(op, {"T": element}, x, int32(axes), meaning, {"keep_dims": keep})
 
 
 def _operand(op: str, element: str, rank: int, axes: tuple[int, ...]) -> Array:
@@ -60,21 +61,21 @@ def _operand(op: str, element: str, rank: int, axes: tuple[int, ...]) -> Array:
     return numbers(element, sizes(rank))
 
 
-def _meaning(op: str, x: Array, axes: tuple[int, ...], keep: bool) -> Any:
+def _reduced(op: str, axes: tuple[int, ...], keep: bool, x: Array, _: Array) -> list[Array]:
     axis = tuple({a % x.ndim for a in axes})
     if op == "MEAN" and x.dtype.kind in "iu":  # a quotient of integers is cut towards zero
         total, count = np.sum(x.astype(object), axis=axis, keepdims=keep), np.prod([x.shape[a] for a in axis])
         cut = np.vectorize(lambda t: abs(t) // int(count) * (1 if t >= 0 else -1), otypes=[object])
-        return cut(total).astype(x.dtype)
-    return np.asarray(_REDUCE[op](_wide(x), axis=axis, keepdims=keep)).astype(x.dtype)
+        return [np.asarray(cut(total)).astype(x.dtype)]
+    return [np.asarray(_REDUCE[op](_wide(x), axis=axis, keepdims=keep)).astype(x.dtype)]
 
 
 def _constant_or_not(
-    op: str, types: dict[str, str], x: Array, axes: Array, y: Array, options: dict[str, Any]
+    op: str, types: dict[str, str], x: Array, axes: Array, meaning: Meaning, options: dict[str, Any]
 ) -> Iterator[Case]:
-    types = {**types, "I": axes.dtype.name}
-    yield Case(op, types, [x, axes], [y], options, constants=frozenset({1}), extra={"constant": _name(op)})
-    yield Case(op, types, [x, axes], [y], options, dynamic=True)
+    types, fixed = {**types, "I": axes.dtype.name}, {"constant": _name(op)}
+    yield meant(op, types, [x, axes], meaning, options=options, constants=frozenset({1}), extra=fixed)
+    yield meant(op, types, [x, axes], meaning, options=options, dynamic=True)
 
 
 def _name(op: str) -> str:
@@ -90,11 +91,15 @@ def arg_max(op: str) -> Iterator[Case]:
             for rank in RANKS:
                 x = numbers(element, sizes(rank)) if element in FLOATS else small(element, sizes(rank), high=1)
                 for axis in sorted({0, rank - 1, -1, rank // 2}):
-                    y = np.asarray(find(_wide(x), axis=axis)).astype(result)
+                    meaning = partial(_found, find, axis, result)
                     for index in ("int32", "int64"):
                         types = {"T": element, "U": result}
                         options = {"output_type": result.upper()}
-                        yield from _constant_or_not(op, types, x, np.asarray(axis, index), y, options)
+                        yield from _constant_or_not(op, types, x, np.asarray(axis, index), meaning, options)
+
+
+def _found(find: Callable[..., Any], axis: int, result: str, x: Array, _: Array) -> list[Array]:
+    return [np.asarray(find(_wide(x), axis=axis)).astype(result)]
 
 
 @probe("CUMSUM")
@@ -106,16 +111,16 @@ def cumsum(op: str) -> Iterator[Case]:
             for axis in sorted({0, rank - 1, -1, rank // 2}):
                 for exclusive in (False, True):
                     for reverse in (False, True):
-                        y = _cumulated(x, axis, exclusive, reverse)
+                        meaning = partial(_cumulated, axis, exclusive, reverse)
                         options = {"exclusive": exclusive, "reverse": reverse}
-                        yield from _constant_or_not(op, {"T": element}, x, int32(axis), y, options)
+                        yield from _constant_or_not(op, {"T": element}, x, int32(axis), meaning, options)
 
 
-def _cumulated(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+def _cumulated(axis: int, exclusive: bool, reverse: bool, x: Array, _: Array) -> list[Array]:
     turned = np.flip(x, axis) if reverse else x
     total = np.cumsum(_wide(turned), axis=axis).astype(x.dtype)
     total = (total - turned) if exclusive else total
-    return np.ascontiguousarray(np.flip(total, axis) if reverse else total)
+    return [np.ascontiguousarray(np.flip(total, axis) if reverse else total)]
 
 
 @probe("SOFTMAX")
@@ -125,9 +130,12 @@ def softmax(op: str) -> Iterator[Case]:
         for rank in RANKS:
             for beta in (1.0, 0.5):
                 x = numbers(element, sizes(rank))
-                e = np.exp(beta * _wide(x))
-                y = (e / np.sum(e, axis=-1, keepdims=True)).astype(x.dtype)
-                yield Case(op, {"T": element}, [x], [y], {"beta": beta})
+                yield meant(op, {"T": element}, [x], partial(_softmax, beta), options={"beta": beta})
+
+
+def _softmax(beta: float, x: Array) -> list[Array]:
+    e = np.exp(beta * _wide(x))
+    return [(e / np.sum(e, axis=-1, keepdims=True)).astype(x.dtype)]
 
 
 @probe("LOG_SOFTMAX")
@@ -136,9 +144,12 @@ def log_softmax(op: str) -> Iterator[Case]:
     for element in FLOATS:
         for rank in RANKS:
             x = numbers(element, sizes(rank))
-            wide = _wide(x)
-            y = wide - np.log(np.sum(np.exp(wide), axis=-1, keepdims=True))
-            yield Case(op, {"T": element}, [x], [y.astype(x.dtype)])
+            yield meant(op, {"T": element}, [x], _log_softmax)
+
+
+def _log_softmax(x: Array) -> list[Array]:
+    wide = _wide(x)
+    return [(wide - np.log(np.sum(np.exp(wide), axis=-1, keepdims=True))).astype(x.dtype)]
 
 
 @probe("L2_NORMALIZATION")
@@ -147,9 +158,12 @@ def l2_normalization(op: str) -> Iterator[Case]:
     for element in FLOATS:
         for rank in RANKS:
             x = numbers(element, sizes(rank), low=0.5)
-            wide = _wide(x)
-            y = wide / np.sqrt(np.sum(wide * wide, axis=-1, keepdims=True))
-            yield Case(op, {"T": element}, [x], [y.astype(x.dtype)], {"fused_activation_function": "NONE"})
+            yield meant(op, {"T": element}, [x], _normalized, options={"fused_activation_function": "NONE"})
+
+
+def _normalized(x: Array) -> list[Array]:
+    wide = _wide(x)
+    return [(wide / np.sqrt(np.sum(wide * wide, axis=-1, keepdims=True))).astype(x.dtype)]
 
 
 @probe("LOCAL_RESPONSE_NORMALIZATION")
