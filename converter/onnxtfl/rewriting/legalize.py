@@ -147,16 +147,19 @@ def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> li
     """
     if node.op in (ops.Convert, ops.BitcastConvert) or node.op.effect is not Effect.PURE:
         return None
-    narrow = next(
-        (v.dtype for v in node.operands if _tensor(v) and v is not None and _widened(v.dtype, allowed, node)), None
+    widened = (
+        (v.dtype, wide)
+        for i, v in enumerate(node.operands)
+        if v is not None and _tensor(v) and (wide := _widened(v.dtype, allowed & declared(node, i), node))
     )
-    if narrow is None:
+    narrow, wide = next(widened, (None, None))
+    if narrow is None or wide is None:
         return None
-    wide = _widened(narrow, allowed, node)
-    assert wide is not None
     operands = [
-        builder(ops.Convert, v, dtype=wide) if _tensor(v) and v is not None and v.dtype is narrow else v
-        for v in node.operands
+        builder(ops.Convert, v, dtype=wide)
+        if v is not None and _tensor(v) and v.dtype is narrow and wide in declared(node, i)
+        else v
+        for i, v in enumerate(node.operands)
     ]
     attributes = {k: wide if v is narrow else v for k, v in node.attributes.items()}
     results = builder.many(node.op, *operands, **attributes)
@@ -165,6 +168,12 @@ def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> li
         changed = isinstance(new.type, TensorType) and isinstance(old.type, TensorType) and new.dtype is not old.dtype
         back.append(builder(ops.Convert, new, dtype=old.dtype) if changed else new)
     return back
+
+
+def declared(node: Node, index: int) -> frozenset[DType]:
+    """The element types that the op declares for operand `index`."""
+    formals = node.op.operands
+    return formals[min(index, len(formals) - 1)].dtypes if formals else frozenset(DType)
 
 
 def _tensor(value: Value | None) -> bool:
