@@ -27,7 +27,17 @@ from onnxtfl.rewriting.registry import (
     lower_tfl,
     upgrade,
 )
-from onnxtfl.rewriting.sizes import HUGE, dim_vector, int32, narrow, reshape, unsqueezed, with_int32
+from onnxtfl.rewriting.sizes import (
+    HUGE,
+    dim_vector,
+    int32,
+    merge_whole,
+    merged_shape,
+    narrow,
+    reshape,
+    unsqueezed,
+    with_int32,
+)
 
 # --- Concatenate -----------------------------------------------------------------------------------------------------
 
@@ -52,6 +62,20 @@ def _axis(node: Node, x: Value) -> int:
 def _to_tfl_concatenation(node: Node) -> Form:
     axis = node.attr("axis")
     return Form("CONCATENATION", tuple(node.operands), {"axis": axis, "fused_activation_function": "NONE"})
+
+
+@decompose(ops.Concatenate, "tfl")
+def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
+    """The axes before and behind the one that grows merged."""
+    parts = [v for v in node.operands if v is not None]
+    if any(v.tensor_type.shape is None for v in parts) or parts[0].rank < 4:
+        return None
+    rank, axis = parts[0].rank, normalize_axis(node.attr("axis"), parts[0].rank)
+    groups = merge_whole([i != axis for i in range(rank)])
+    if len(groups) == rank:
+        return None
+    merged = [reshape(b, v, merged_shape(v.shape, groups)) for v in parts]
+    return reshape(b, b(ops.Concatenate, *merged, axis=min(axis, 1)), node.result.shape, *parts)
 
 
 @lower_onnx(ops.Concatenate)

@@ -185,7 +185,7 @@ def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
     rows = np.asarray(known, np.int64).reshape(-1, 2)
     groups = merge_whole([not row.any() for row in rows])
     if len(groups) == x.rank:
-        return None
+        return _pad_in_two(b, node, rows) if x.rank > 4 else None
     padded = b(
         ops.Pad,
         reshape(b, x, merged_shape(x.shape, groups)),
@@ -194,6 +194,17 @@ def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
         **node.attributes,
     )
     return reshape(b, padded, node.result.shape, x)
+
+
+def _pad_in_two(b: Builder, node: Node, rows: Array) -> Value | None:
+    """Half of the axes that are padded first, then the other half."""
+    padded = np.flatnonzero(rows.any(axis=1))
+    if len(padded) < 2:
+        return None
+    first = np.zeros_like(rows)
+    first[padded[: len(padded) // 2]] = rows[padded[: len(padded) // 2]]
+    half = b(ops.Pad, node.operand(0), first, node.optional(2), **node.attributes)
+    return b(ops.Pad, half, rows - first, node.optional(2), **node.attributes)
 
 
 @decompose(ops.Pad)

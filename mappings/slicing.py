@@ -161,7 +161,7 @@ def _clamped(b: Builder, vector: Value) -> Value:
     if vector.is_constant or vector.dtype is DType.INT32 or (known is not None and "v?" not in str(known)):
         return as_int32(b, vector)
     upper, lower = b.scalar(INT32_MAX, vector), b.scalar(-INT32_MAX, vector)
-    return as_int32(b, b(ops.Min, b(ops.Max, vector, lower), upper))
+    return b(ops.Convert, b(ops.Min, b(ops.Max, vector, lower), upper), dtype=DType.INT32)
 
 
 @decompose(ops.Slice, "tfl")
@@ -174,13 +174,27 @@ def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
     whole = [d == n and s > 0 for d, n, s in zip(x.shape, node.result.shape, strides, strict=True)]
     groups = merge_whole(whole)
     if len(groups) == x.rank:
-        return None
+        return _slice_in_two(b, x, starts, limits, strides, whole)
     cut = reshape(b, x, merged_shape(x.shape, groups))
     picks = [g[0] for g in groups]
     bounds = [
         [v[i] if not whole[i] else default for i in picks] for v, default in ((starts, 0), (limits, HUGE), (strides, 1))
     ]
     return reshape(b, b(ops.Slice, cut, *bounds), node.result.shape, x)
+
+
+def _slice_in_two(
+    b: Builder, x: Value, starts: list[int], limits: list[int], strides: list[int], whole: Sequence[bool]
+) -> Value | None:
+    """Half of the axes that are sliced first, then the other half."""
+    cut = [axis for axis, is_whole in enumerate(whole) if not is_whole]
+    if len(cut) < 2 or x.rank <= 4:
+        return None
+    for half in (cut[: len(cut) // 2], cut[len(cut) // 2 :]):
+        vectors = ((starts, 0), (limits, HUGE), (strides, 1))
+        bounds = [[v[i] if i in half else default for i in range(x.rank)] for v, default in vectors]
+        x = b(ops.Slice, x, *bounds)
+    return x
 
 
 @lower_onnx(ops.Slice)
