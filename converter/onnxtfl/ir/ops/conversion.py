@@ -77,13 +77,12 @@ def _numbers(x: Array, dtype: DType, saturate: bool) -> Array:
 
 
 def _small_integers(x: Array, dtype: DType) -> Array:
-    """Floats are rounded and clamped into the range (as ONNX's reference does), integers keep their low bits."""
+    """Without their fraction, the low bits."""
     import ml_dtypes
 
     limits = ml_dtypes.iinfo(dtype.numpy)
-    if not numeric.is_integral(x) and x.dtype.kind != "b":
-        return np.clip(np.rint(numeric.widened(x)), limits.min, limits.max).astype(np.int8).astype(dtype.numpy)
-    low = x.astype(np.int64) & ((1 << dtype.bits) - 1)
+    whole = x if numeric.is_integral(x) or x.dtype.kind == "b" else np.trunc(numeric.widened(x))
+    low = whole.astype(np.int64) & ((1 << dtype.bits) - 1)
     return np.where(low > limits.max, low - (1 << dtype.bits), low).astype(np.int8).astype(dtype.numpy)
 
 
