@@ -167,9 +167,9 @@ class Node:
     def subgraphs(self) -> Iterator[Graph]:
         """The graphs among the attributes."""
         for value in self.attributes.values():
-            if isinstance(value, Graph):
+            if value.__class__ is Graph:
                 yield value
-            elif isinstance(value, tuple) and value and isinstance(value[0], Graph):
+            elif value.__class__ is tuple and value and value[0].__class__ is Graph:
                 yield from value
 
     def __repr__(self) -> str:
@@ -241,6 +241,8 @@ class Graph:
             raise ValueError(f"{node.op.name} still has users")
         for i in range(len(node.operands)):
             node.set_operand(i, None)
+        for result in node.results:
+            result.producer = None  # no cycle: what is removed is freed at once
         self.unlink(node)
 
     def move(self, node: Node, before: Node | None) -> None:

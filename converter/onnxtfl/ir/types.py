@@ -44,6 +44,7 @@ class DType(Enum):
     STRING = "string"
 
     __hash__ = object.__hash__
+    _value_: str
 
     def __repr__(self) -> str:
         return self.value

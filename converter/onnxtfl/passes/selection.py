@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir.builder import Operand
-from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.passes.floats import compute_in_float32
 from onnxtfl.passes.fuse_activations import fuse_activations
@@ -33,6 +33,8 @@ class TflSelection:
     def __init__(self, target: TfliteTarget) -> None:
         self.target = target
         self.title = "TFLite"
+        self._refusals: dict[Hashable, Refusal | None] = {}
+        self._versions: dict[Hashable, int] = {}
 
     def forms(self, node: Node) -> Sequence[Form]:
         """The TFLite forms that the rules offer, best first."""
@@ -40,11 +42,17 @@ class TflSelection:
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
         """What the kernel table says against `form`."""
-        return self.target.refusal(form.op, as_values(form), given(node, form), form.attributes)
+        key = _key(node, form)
+        if key not in self._refusals:
+            self._refusals[key] = self.target.refusal(form.op, as_values(form), given(node, form), form.attributes)
+        return self._refusals[key]
 
     def version(self, node: Node, form: Form) -> int:
         """The lowest op version that means `form`."""
-        return self.target.op_version(form.op, as_values(form), given(node, form), form.attributes)
+        key = _key(node, form)
+        if key not in self._versions:
+            self._versions[key] = self.target.op_version(form.op, as_values(form), given(node, form), form.attributes)
+        return self._versions[key]
 
     def attributes(self, form: Form) -> Mapping[str, Any]:
         """The fields of the options table."""
@@ -61,6 +69,7 @@ class OnnxSelection:
 
     def __init__(self, target: OnnxTarget) -> None:
         self.target = target
+        self._refusals: dict[Hashable, Refusal | None] = {}
         self.title = f"ONNX opset {target.opset}"
 
     def forms(self, node: Node) -> Sequence[Form]:
@@ -70,7 +79,11 @@ class OnnxSelection:
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
         """What the op's schema at this opset says against `form`."""
-        return self.target.refusal(form.op, as_values(form), given(node, form), form.attributes, form.domain)
+        key = _key(node, form)
+        if key not in self._refusals:
+            values, results = as_values(form), given(node, form)
+            self._refusals[key] = self.target.refusal(form.op, values, results, form.attributes, form.domain)
+        return self._refusals[key]
 
     def version(self, node: Node, form: Form) -> int:
         """The since-version at this opset."""
@@ -79,6 +92,25 @@ class OnnxSelection:
     def attributes(self, form: Form) -> Mapping[str, Any]:
         """The attributes that are written."""
         return form.attributes
+
+
+def _key(node: Node, form: Form) -> Hashable:
+    """What a target's tables can tell apart: op, attributes, types, and which operands are constant."""
+    operands = tuple(_operand_key(v) for v in form.operands)
+    results = tuple(r.type for r in node.results)
+    return form.op, form.domain, operands, results, form.results, repr(form.attributes)
+
+
+def _operand_key(operand: Operand) -> Hashable:
+    if isinstance(operand, Value):
+        return operand.type, operand.data is not None
+    if operand is None:
+        return None
+    return (operand.dtype, operand.shape) if isinstance(operand, TensorData) else _array_key(np.asarray(operand))
+
+
+def _array_key(array: Array) -> Hashable:
+    return array.dtype.num, array.shape
 
 
 def given(node: Node, form: Form) -> list[Value]:

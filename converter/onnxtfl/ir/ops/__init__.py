@@ -14,6 +14,7 @@ from onnxtfl.ir.ops.logic import *
 from onnxtfl.ir.ops.normalization import *
 from onnxtfl.ir.ops.randomness import *
 from onnxtfl.ir.ops.reductions import *
+from onnxtfl.ir.ops.sampling import *
 from onnxtfl.ir.ops.shape import *
 from onnxtfl.ir.ops.structure import *
 from onnxtfl.ir.ops.window import *

@@ -48,6 +48,18 @@ def is_unit_move(shape: Sequence[object], permutation: Permutation, have: Permut
     return moved == sorted(moved)
 
 
+ALWAYS = -1
+"""Stands, among columns, for the constant 1: what is so whatever is decided."""
+
+
+def _need(reads: Mapping[int, float], gives: Mapping[int, float]) -> dict[int, float]:
+    """reads - gives: how much of a transpose a reader needs, by column."""
+    total = dict(reads)
+    for column, factor in gives.items():
+        total[column] = total.get(column, 0.0) - factor
+    return {column: factor for column, factor in total.items() if factor}
+
+
 class _Program:
     """Collects columns and rows in the form that the solver takes."""
 
@@ -105,13 +117,20 @@ class _Chooser:
 
     def run(self) -> Choice:
         for node, configurations in self.found.configurations.items():
-            self.columns[node] = [self.program.column(0, True) for _ in configurations]
-            self.program.row(1, 1, dict.fromkeys(self.columns[node], 1.0))
+            self.columns[node] = self._decision(len(configurations))
         self.input_columns = {v: self._boundary(v) for v in self.graph.inputs if v in self.free_inputs}
         self.output_columns = {v: self._boundary(v) for v in self.graph.outputs if v in self.free_outputs}
         for value in self.found.of:
             self._price(value)
         return self._read(self.program.solve() if self.program.cost else [])
+
+    def _decision(self, count: int) -> list[int]:
+        """A column for each configuration; ALWAYS where there is only one, which decides nothing."""
+        if count == 1:
+            return [ALWAYS]
+        columns = [self.program.column(0, True) for _ in range(count)]
+        self.program.row(1, 1, dict.fromkeys(columns, 1.0))
+        return columns
 
     def _boundary(self, value: Value) -> dict[Permutation, int]:
         labels = dict.fromkeys([identity(value), channels_last_label(value)])
@@ -128,32 +147,26 @@ class _Chooser:
                 readers.setdefault(label, []).append(entries)
         base = identity(value)
         for label, rows in readers.items():
+            needs = [n for n in (_need(reads, given.get(label, {})) for reads in rows) if set(n) - {ALWAYS}]
+            if not needs:
+                continue  # whether this transpose is there does not depend on any decision
             have = base if label != base else next((k for k in given if k != label), base)
             paid = self.program.column(self._cost(value, have, label), False)
-            for entries in rows:
-                self._row(paid, entries, given.get(label, {}))
+            for need in needs:
+                constant = need.pop(ALWAYS, 0.0)
+                self.program.row(constant, float("inf"), {paid: 1.0, **{c: -f for c, f in need.items()}})
 
     def _cost(self, value: Value, have: Permutation, want: Permutation) -> float:
         if have == want or not isinstance(value.type, TensorType):
             return 0.0
         return transpose_cost(value, have, want) / 1024
 
-    def _row(self, paid: int, reads: dict[int, float], gives: dict[int, float]) -> None:
-        """paid + gives - reads >= 0, where the key -1 stands for a constant 1."""
-        entries: dict[int, float] = {paid: 1.0}
-        for column, factor in gives.items():
-            entries[column] = entries.get(column, 0.0) + factor
-        for column, factor in reads.items():
-            entries[column] = entries.get(column, 0.0) - factor
-        low = -entries.pop(-1, 0.0)
-        self.program.row(low, float("inf"), {c: f for c, f in entries.items() if f})
-
     def _given(self, value: Value) -> dict[Permutation, dict[int, float]]:
-        """For each label: the columns under which the producer gives it (-1: always)."""
+        """For each label: the columns under which the producer gives it (ALWAYS: whatever is decided)."""
         if value in self.input_columns:
             return {label: {column: 1.0} for label, column in self.input_columns[value].items()}
         if value.producer not in self.columns:
-            return {identity(value): {-1: 1.0}}
+            return {identity(value): {ALWAYS: 1.0}}
         result: dict[Permutation, dict[int, float]] = {}
         producer = value.producer
         for column, configuration in zip(self.columns[producer], self.found.configurations[producer], strict=True):
@@ -166,7 +179,7 @@ class _Chooser:
         readers = []
         for node, index in value.uses:
             if node not in self.columns:
-                readers.append({identity(value): {-1: 1.0}})
+                readers.append({identity(value): {ALWAYS: 1.0}})
                 continue
             reads: dict[Permutation, dict[int, float]] = {}
             for column, configuration in zip(self.columns[node], self.found.configurations[node], strict=True):
@@ -177,13 +190,13 @@ class _Chooser:
         if value in self.output_columns:
             readers.append({label: {column: 1.0} for label, column in self.output_columns[value].items()})
         elif value in self.graph.output_set():
-            readers.append({identity(value): {-1: 1.0}})
+            readers.append({identity(value): {ALWAYS: 1.0}})
         return readers
 
     def _read(self, solution: list[float]) -> Choice:
         choice = Choice()
         for node, columns in self.columns.items():
-            best = max(range(len(columns)), key=lambda i: solution[columns[i]])
+            best = max(range(len(columns)), key=lambda i: solution[columns[i]]) if len(columns) > 1 else 0
             choice.nodes[node] = self.found.configurations[node][best]
         for boundary, chosen in ((self.input_columns, choice.inputs), (self.output_columns, choice.outputs)):
             for value, labels in boundary.items():
