@@ -1,0 +1,66 @@
+"""Elements of a feature map at computed places, by gathering: what GridSample, RoiAlign and DeformConv are made of."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.formula import Term
+from onnxtfl.rewriting.reshapes import reshaped, transposed
+from onnxtfl.rewriting.sizes import dim_value
+
+Size = Term | float
+
+
+class FeatureMap:
+    """A map [n, c, spatial...] whose elements are read at places, one number for each spatial axis.
+
+    Places are float terms of shape [n, p]; what is read has shape [n, p, c].
+    """
+
+    def __init__(self, b: Builder, x: Value) -> None:
+        self.b, self.x = b, x
+        last = transposed(b, x, (0, *range(2, x.rank), 1))
+        self.flat = reshaped(b, last, (x.shape[0], product(x.shape[2:]), x.shape[1]))
+        self.sizes = [self._size(d, DType.FLOAT32) for d in x.shape[2:]]
+        self._counts = [self._size(d, DType.INT32) for d in x.shape[2:]]
+
+    def _size(self, dim: Dim, dtype: DType) -> Size:
+        if isinstance(dim, int):
+            return dim if dtype.is_integer else float(dim)
+        return Term(self.b, self.b(ops.Convert, dim_value(self.b, dim, self.x), dtype=dtype))
+
+    def at(self, places: Sequence[Term]) -> Term:
+        """The elements at whole places, which are brought inside."""
+        index: Term | None = None
+        for place, size, count in zip(places, self.sizes, self._counts, strict=True):
+            clipped = place.max(0.0).min(size - 1)
+            whole = Term(self.b, self.b(ops.Convert, clipped.value, dtype=DType.INT32))
+            index = whole if index is None else index * count + whole
+        assert index is not None
+        return Term(self.b, self.b(ops.Gather, self.flat, index.value, axis=1, batch_dims=1))
+
+    def inside(self, places: Sequence[Term]) -> Term:
+        """1.0 where whole places lie on the map, else 0.0."""
+        mask: Term | None = None
+        for place, size in zip(places, self.sizes, strict=True):
+            on = (place >= 0.0) & (place <= size - 1)
+            mask = on if mask is None else mask & on
+        assert mask is not None
+        return Term(self.b, self.b(ops.Convert, mask.value, dtype=self.x.dtype))
+
+
+def neighbours(rank: int, offsets: Sequence[int]) -> list[tuple[int, ...]]:
+    """All combinations of offsets along `rank` axes."""
+    return list(itertools.product(offsets, repeat=rank))
+
+
+def along_channels(weight: Term) -> Term:
+    """Weights [n, p] as [n, p, 1]."""
+    value = weight.value
+    return Term(weight.b, reshaped(weight.b, value, (*value.shape, 1)))

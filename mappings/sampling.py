@@ -1,0 +1,215 @@
+"""Sampling of feature maps at computed places.
+
+==============  =============================================================================================
+ONNX            GridSample 16 20 22, AffineGrid 20, RoiAlign 10 16 22
+TFLite          by gathering
+==============  =============================================================================================
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.formula import Term
+from onnxtfl.rewriting.gathered_samples import FeatureMap, Size, along_channels, neighbours
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx, upgrade
+from onnxtfl.rewriting.reshapes import reshaped, transposed
+
+_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+@lift_onnx("GridSample", since=(16, 20, 22))
+def _grid_sample(b: Builder, node: Node) -> Value:
+    mode = node.attr("mode", "linear")
+    attributes = {"mode": _MODES.get(mode, mode), "padding_mode": node.attr("padding_mode", "zeros")}
+    corners = bool(node.attr("align_corners", 0))
+    return b(ops.GridSample, node.operand(0), node.operand(1), **attributes, align_corners=corners)
+
+
+@lower_onnx(ops.GridSample)
+def _onnx_grid_sample(node: Node, opset: int) -> Form | None:
+    """Before opset 20 two spatial axes, and other names for the modes."""
+    if opset < 16 or (opset < 20 and node.operand(0).tensor_type.rank != 4):
+        return None
+    mode = node.attr("mode")
+    if opset < 20:
+        mode = {new: old for old, new in _MODES.items()}.get(mode, mode)
+    corners = int(node.attr("align_corners"))
+    attributes = {"mode": mode, "padding_mode": node.attr("padding_mode"), "align_corners": corners}
+    return Form("GridSample", tuple(node.operands), attributes)
+
+
+@decompose(ops.GridSample)
+def _grid_sample_apart(b: Builder, node: Node) -> Value:
+    x, grid = node.operand(0), node.operand(1)
+    if x.tensor_type.shape is None or grid.tensor_type.shape is None:
+        raise UnsupportedError("the rank of an operand is not known", hint="give --input-shape")
+    if x.dtype is not grid.dtype:
+        grid = b(ops.Convert, grid, dtype=x.dtype)
+    count = product(grid.shape[1:-1])
+    points = reshaped(b, grid, (grid.shape[0], count, grid.shape[-1]))
+    sampled = _Grid(b, node, x).sampled(points)
+    shaped = reshaped(b, sampled.value, (x.shape[0], *grid.shape[1:-1], x.shape[1]), x, grid)
+    return transposed(b, shaped, (0, x.rank - 1, *range(1, x.rank - 1)))
+
+
+class _Grid:
+    """The arithmetic of GridSample's `evaluate`, as ops."""
+
+    def __init__(self, b: Builder, node: Node, x: Value) -> None:
+        self.b, self.map = b, FeatureMap(b, x)
+        self.mode, self.padding, self.corners = (node.attr(n) for n in ("mode", "padding_mode", "align_corners"))
+
+    def sampled(self, points: Value) -> Term:
+        """The map at `points` [n, p, rank]: [n, p, c]."""
+        rank = len(self.map.sizes)
+        order = [np.asarray(rank - 1 - i) for i in range(rank)]
+        numbers = [Term(self.b, self.b(ops.Gather, points, i, axis=2)) for i in order]
+        places = [self._place(x, size) for x, size in zip(numbers, self.map.sizes, strict=True)]
+        if self.mode == "nearest":
+            return self._term(places, None)
+        bases = [p.floor() for p in places]
+        rests = [p - base for p, base in zip(places, bases, strict=True)]
+        total: Term | None = None
+        for tap in neighbours(rank, (0, 1) if self.mode == "linear" else (-1, 0, 1, 2)):
+            weight: Term | None = None
+            for rest, t in zip(rests, tap, strict=True):
+                along = self._weight(rest, t)
+                weight = along if weight is None else weight * along
+            term = self._term([base + float(t) if t else base for base, t in zip(bases, tap, strict=True)], weight)
+            total = term if total is None else total + term
+        assert total is not None
+        return total
+
+    def _term(self, places: Sequence[Term], weight: Term | None) -> Term:
+        """The elements at whole places, times their weight, zeros outside where that is asked for."""
+        if self.padding == "reflection":
+            places = [self._mirrored(p, size) for p, size in zip(places, self.map.sizes, strict=True)]
+        taken = self.map.at(places)
+        if self.padding == "zeros":
+            inside = self.map.inside(places)
+            weight = inside if weight is None else weight * inside
+        return taken if weight is None else taken * along_channels(weight)
+
+    def _place(self, x: Term, size: Size) -> Term:
+        place = (x + 1.0) * 0.5 * (size - 1) if self.corners else ((x + 1.0) * size - 1.0) * 0.5
+        return place.apply(ops.RoundNearestEven) if self.mode == "nearest" else place
+
+    def _bounds(self, size: Size) -> tuple[float, Size]:
+        return (0.0, size - 1) if self.corners else (-0.5, size - 0.5)
+
+    def _mirrored(self, place: Term, size: Size) -> Term:
+        """Reflected at the bounds; a map of one element has but that."""
+        low, high = self._bounds(size)
+        span = high - low
+        if isinstance(span, float) and span <= 0:
+            return place * 0.0
+        rest = (place - low).abs() % (span * 2.0)
+        return (rest > span).choose(span * 2.0 - rest, rest) + low
+
+    def _weight(self, rest: Term, tap: int) -> Term:
+        """The weight of the neighbour `tap` where the place is `rest` behind its base."""
+        if self.mode == "linear":
+            return rest if tap else 1.0 - rest
+        distance = (rest - float(tap)).abs()
+        if tap in (0, 1):
+            return (distance * 1.25 - 2.25) * distance * distance + 1.0
+        return ((distance * -0.75 + 3.75) * distance - 6.0) * distance + 3.0
+
+
+@upgrade("RoiAlign", since=(10,))
+def _roi_align_10(b: Builder, node: Node) -> None:
+    """Version 10 does not shift by half an element."""
+    node.attributes["coordinate_transformation_mode"] = "output_half_pixel"
+
+
+@lift_onnx("RoiAlign", since=(16, 22))
+def _roi_align(b: Builder, node: Node) -> Value:
+    given = {name: node.attr(name) for name in ops.RoiAlign.defaults if node.attr(name) is not None}
+    return b(ops.RoiAlign, *node.operands[:3], **given)
+
+
+@lower_onnx(ops.RoiAlign)
+def _onnx_roi_align(node: Node, opset: int) -> Form | None:
+    attributes = {name: node.attr(name) for name in ops.RoiAlign.defaults}
+    if opset < 16 and attributes.pop("coordinate_transformation_mode") != "output_half_pixel":
+        return None
+    return Form("RoiAlign", tuple(node.operands), attributes)
+
+
+@decompose(ops.RoiAlign)
+def _roi_align_apart(b: Builder, node: Node) -> Value:
+    """The samples of all regions gathered by fours, weighted, and pooled by cells."""
+    x, rois, count = node.operand(0), node.operand(1), int(node.attr("sampling_ratio"))
+    sizes = [d for d in x.shape[1:] if isinstance(d, int)]
+    if count == 0 or len(sizes) != 3:
+        raise UnsupportedError("regions sampled as densely as they are large, or of maps whose sizes are not known")
+    half = node.attr("coordinate_transformation_mode") == "half_pixel"
+    scaled = Term(b, rois) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
+    x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
+    rows = _sides(_samples(y1, y2, int(node.attr("output_height")), count, half), sizes[1])
+    columns = _sides(_samples(x1, x2, int(node.attr("output_width")), count, half), sizes[2])
+    largest = node.attr("mode") == "max"
+    total: Term | None = None
+    for term in _weighted_corners(b, node, rows, columns):
+        total = term if total is None else total.max(term) if largest else total + term
+    assert total is not None
+    window = {"kernel_shape": (count, count), "strides": (count, count), "padding": (0, 0, 0, 0), "dilations": (1, 1)}
+    pooled = b(ops.MaxPool if largest else ops.AveragePool, total.value, dims=(1, 2), **window)
+    return transposed(b, pooled, (0, 3, 1, 2))
+
+
+_Side = list[tuple[Term, Term]]
+
+
+def _weighted_corners(b: Builder, node: Node, rows: _Side, columns: _Side) -> list[Term]:
+    """The four neighbours of each sample times their weights: [regions, rows, columns, channels]."""
+    x, rois = node.operand(0), node.operand(1)
+    batch, channels, height, width = x.shape
+    elements = reshaped(b, transposed(b, x, (0, 2, 3, 1)), (batch * height * width, channels))
+    which = reshaped(b, b(ops.Convert, node.operand(2), dtype=DType.INT32), (rois.shape[0], 1, 1))
+    first = Term(b, which) * int(str(height * width))
+    terms = []
+    for (row, down), (column, right) in itertools.product(rows, columns):
+        index = _column(row) * int(str(width)) + _row(column) + first
+        taken = Term(b, b(ops.Gather, elements, index.value, axis=0))
+        terms.append(taken * along_channels(_column(down) * _row(right)))
+    return terms
+
+
+def _samples(start: Term, end: Term, cells: int, count: int, half: bool) -> Term:
+    """The places sampled along a side: [regions, cells * count]."""
+    length = end - start
+    cell = (length if half else length.max(1.0)) * (1.0 / cells)
+    steps = (np.arange(cells * count) + 0.5) / count
+    return cell.apply(ops.Mul, constant(steps.astype(start.dtype.numpy)[None])) + start
+
+
+def _sides(places: Term, size: int) -> _Side:
+    """The two neighbours of each place along an axis, and their weights; both are 0 beyond one element outside."""
+    b = places.b
+    inside = Term(b, b(ops.Convert, ((places >= -1.0) & (places <= float(size))).value, dtype=places.dtype))
+    clipped = places.max(0.0).min(size - 1.0)
+    low = clipped.floor()
+    rest = clipped - low
+    high = (low + 1.0).min(size - 1.0)
+    whole = [Term(b, b(ops.Convert, place.value, dtype=DType.INT32)) for place in (low, high)]
+    return [(whole[0], (1.0 - rest) * inside), (whole[1], rest * inside)]
+
+
+def _column(term: Term) -> Term:
+    return Term(term.b, reshaped(term.b, term.value, (*term.value.shape, 1)))
+
+
+def _row(term: Term) -> Term:
+    count, places = term.value.shape
+    return Term(term.b, reshaped(term.b, term.value, (count, 1, places)))
