@@ -14,6 +14,9 @@ from onnxtfl.ir.types import TensorType
 MAX_LABELS = 8
 """Labels tried for one value; more never paid in practice, and this bounds the program."""
 
+MAX_STEPS = 4
+"""Elementwise ops between a transpose and a matmul that are looked through."""
+
 Takes = Callable[[Node], bool]
 
 
@@ -82,6 +85,18 @@ class _Search:
             if isinstance(operand.type, TensorType) and operand.type.rank is not None:
                 self._follow(node, 0, identity(operand))
                 self._follow(node, -1, identity(node.result))
+        else:
+            self._seed_offers(node)
+
+    def _seed_offers(self, node: Node) -> None:
+        """A matmul may take what a transpose gives in another order: then the transpose need not move as much."""
+        moved = [i for i, v in enumerate(node.operands) if v is not None and _is_moved(v)]
+        for offer in node.op.offers(node) if moved else ():
+            labels = [*offer.operands, *offer.results]
+            if any(labels[i] is not None and labels.count(None) == len(labels) - 1 for i in moved) and self._taken(
+                node, offer
+            ):
+                self._add(node, offer)
 
     def offer(self, value: Value, label: Permutation) -> None:
         """Let `value` have `label`; new labels are spread to its users and its producer."""
@@ -158,6 +173,18 @@ def _pairs(
 
 def _label(value: Value | None, label: Permutation | None) -> Permutation | None:
     return None if value is None else (label if label is not None else identity(value))
+
+
+def _is_moved(value: Value) -> bool:
+    """Whether a transpose makes `value`, perhaps with arithmetic behind it."""
+    for _ in range(MAX_STEPS):
+        node = value.producer
+        if node is None or not issubclass(node.op, Elementwise | ops.Transpose):
+            return False
+        if node.op is ops.Transpose:
+            return True
+        value = node.operand(0) if not node.operand(0).is_constant else node.operand(len(node.operands) - 1)
+    return False
 
 
 def _at(node: Node, offer: Relabeled, index: int) -> Permutation | None:

@@ -18,6 +18,8 @@ from onnxtfl.passes.layout.labels import Configuration, Labels, channels_last_la
 
 NODE_COST = 4096
 """What a transpose costs besides its bytes: calling a kernel, and a node more in the model."""
+SCATTERED = 1.25
+"""How much more a byte costs where the last axis changes, so that no two neighbours stay together."""
 RESHAPE_COST = 1
 """What it costs to move unit axes only, which is a Reshape."""
 
@@ -36,10 +38,10 @@ def transpose_cost(value: Value, have: Permutation, want: Permutation) -> int:
     shape = value.tensor_type.shape or ()
     if is_unit_move(shape, transposition(have, want), have):
         return RESHAPE_COST
-    size = 1
+    size = max(1, value.dtype.bits // 8)
     for d in shape:
         size *= nominal(d)
-    return NODE_COST + size * max(1, value.dtype.bits // 8)
+    return NODE_COST + (size if have[-1] == want[-1] else int(size * SCATTERED))
 
 
 def is_unit_move(shape: Sequence[object], permutation: Permutation, have: Permutation) -> bool:
