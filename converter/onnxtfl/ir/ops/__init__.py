@@ -7,6 +7,7 @@ from onnxtfl.ir.ops.binary import *
 from onnxtfl.ir.ops.contraction import *
 from onnxtfl.ir.ops.conversion import *
 from onnxtfl.ir.ops.convolution import *
+from onnxtfl.ir.ops.detection import *
 from onnxtfl.ir.ops.elementwise import *
 from onnxtfl.ir.ops.image import *
 from onnxtfl.ir.ops.indexing import *

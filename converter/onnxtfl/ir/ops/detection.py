@@ -1,0 +1,119 @@
+"""Selecting boxes: NonMaxSuppression over batches and classes, SelectBoxes over one list.
+
+Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSuppressionV4 and V5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import FLOATS, INDICES, Op, Operand
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType, TensorType
+
+__all__ = ["NonMaxSuppression", "SelectBoxes"]
+
+Attributes = Mapping[str, Any]
+
+
+class NonMaxSuppression(Op):
+    """For each batch and class the boxes, best score first, that overlap none chosen before by more than a threshold.
+
+    boxes [b, n, 4], scores [b, c, n] -> int64 [selected, 3] as (batch, class, box). Boxes are two diagonal corners
+    (y, x), or with `center_point_box` center and size (x, y, w, h). Absent thresholds: 0 for the overlap, none for the
+    score; no box without a limit. Source: neutral-ops 3.82, ONNX NonMaxSuppression-11.
+    """
+
+    core = True
+    operands = (
+        Operand("boxes", FLOATS),
+        Operand("scores", FLOATS),
+        Operand("max_output_boxes_per_class", INDICES, optional=True),
+        Operand("iou_threshold", FLOATS, optional=True),
+        Operand("score_threshold", FLOATS, optional=True),
+    )
+    results = (Operand("selected_indices", frozenset({DType.INT64})),)
+    defaults: ClassVar[Attributes] = {"center_point_box": False}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        for i in (0, 1):
+            if node.operand(i).tensor_type.rank not in (None, 3):
+                raise ValueError(f"{cls.operands[i].name} of rank {node.operand(i).rank}")
+        return [TensorType(DType.INT64, (fresh(), 3))]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        boxes, scores, limit, overlap, least = (*operands, None, None, None)[:5]
+        assert boxes is not None and scores is not None
+        rows = []
+        count = 0 if limit is None else int(limit.reshape(-1)[0])
+        most = 0.0 if overlap is None else float(overlap.reshape(-1)[0])
+        score = None if least is None else least.reshape(-1)[0]
+        for b in range(scores.shape[0]):
+            corners = as_corners(boxes[b].astype(np.float32), attributes["center_point_box"])
+            for c in range(scores.shape[1]):
+                rows += [(b, c, i) for i in select(corners, scores[b, c], count, most, score)]
+        return np.asarray(rows, np.int64).reshape(-1, 3)
+
+
+def as_corners(boxes: Array, centered: bool) -> Array:
+    """Boxes [n, 4] as lower and upper corners."""
+    if centered:
+        half = boxes[:, 2:] / 2
+        return np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1)
+    low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
+    return np.concatenate([low, high], axis=1)
+
+
+def select(corners: Array, scores: Array, limit: int, overlap: float, least: Any) -> list[int]:
+    """The boxes chosen one after the other, at most `limit`."""
+    order = np.argsort(-scores.astype(np.float64), kind="stable")
+    chosen: list[int] = []
+    for i in order if least is None else order[scores[order] > least]:
+        if len(chosen) >= limit:
+            break
+        if all(_overlap(corners[i], corners[j]) <= overlap for j in chosen):
+            chosen.append(int(i))
+    return chosen
+
+
+def _overlap(a: Array, b: Array) -> float:
+    """Intersection over union."""
+    areas = [float(np.prod(box[2:] - box[:2])) for box in (a, b)]
+    if min(areas) <= 0:
+        return 0.0
+    shared = float(np.prod(np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)))
+    return shared / (areas[0] + areas[1] - shared)
+
+
+class SelectBoxes(Op):
+    """One list of boxes [n, 4] (diagonal corners) with scores [n]: at most `limit` indices, padded with zeros to it.
+
+    Boxes that overlap a chosen one by the threshold or more are out. With `sigma` above 0 overlaps lower scores
+    instead (soft NMS). Results: indices int32 [limit], their scores [limit], and how many count, int32.
+    Source: TensorFlow NonMaxSuppressionV5 (added). No evaluation: the order of equal scores is not said.
+    """
+
+    operands = (
+        Operand("boxes", FLOATS),
+        Operand("scores", FLOATS),
+        Operand("limit", INDICES),
+        Operand("iou_threshold", FLOATS),
+        Operand("score_threshold", FLOATS),
+        Operand("sigma", FLOATS, optional=True),
+    )
+    results = (Operand("indices"), Operand("selected_scores"), Operand("count"))
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[TensorType]:
+        limit = static_ints(node.operand(2))
+        size = limit[0] if limit else fresh()
+        scores = TensorType(node.operand(1).dtype, (size,))
+        return [TensorType(DType.INT32, (size,)), scores, TensorType(DType.INT32, ())]

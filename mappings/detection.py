@@ -1,0 +1,132 @@
+"""Selection of boxes.
+
+==============  =============================================================================================
+ONNX            NonMaxSuppression 10 11
+TFLite          NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5: one list of boxes at a time
+==============  =============================================================================================
+
+TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.formula import Term
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rewriting.reshapes import reshaped
+from onnxtfl.rewriting.sizes import as_int32, dim_value
+
+_LOWEST = float(np.finfo(np.float32).min)
+_TINY = 1e-37
+
+
+@lift_onnx("NonMaxSuppression", since=(10, 11))
+def _non_max_suppression(b: Builder, node: Node) -> Value:
+    return b(ops.NonMaxSuppression, *node.operands, center_point_box=bool(node.attr("center_point_box", 0)))
+
+
+@lower_onnx(ops.NonMaxSuppression)
+def _onnx_non_max_suppression(node: Node, opset: int) -> Form | None:
+    return Form("NonMaxSuppression", tuple(node.operands), {"center_point_box": int(node.attr("center_point_box"))})
+
+
+@lift_tfl("NON_MAX_SUPPRESSION_V4")
+def _tfl_select_boxes(b: Builder, node: Node) -> list[Value]:
+    indices, _, count = b.many(ops.SelectBoxes, *node.operands)
+    return [indices, count]
+
+
+@lift_tfl("NON_MAX_SUPPRESSION_V5")
+def _tfl_select_boxes_softly(b: Builder, node: Node) -> list[Value]:
+    return b.many(ops.SelectBoxes, *node.operands)
+
+
+@lower_tfl(ops.SelectBoxes)
+def _select_boxes(node: Node) -> Form | None:
+    if node.optional(5) is not None:
+        return Form("NON_MAX_SUPPRESSION_V5", tuple(node.operands))
+    return None if node.results[1].uses else Form("NON_MAX_SUPPRESSION_V4", tuple(node.operands[:5]), results=(0, 2))
+
+
+@decompose(ops.NonMaxSuppression, "tfl")
+def _class_by_class(b: Builder, node: Node) -> Value:
+    """The boxes of each batch and class selected apart, and each selection behind its batch and class."""
+    boxes, scores = node.operand(0), node.operand(1)
+    batches, classes = scores.shape[:2]
+    if not isinstance(batches, int) or not isinstance(classes, int):
+        raise UnsupportedError("boxes of batches or classes whose number is not known", hint="give --input-shape")
+    operands = [_limit(b, node.optional(2), scores), *_thresholds(b, node)]
+    parts, margin = [], np.asarray([[0, 0], [2, 0]])
+    for batch in range(batches):
+        corners = _corners(b, _item(b, boxes, batch), bool(node.attr("center_point_box")))
+        rows = _item(b, scores, batch)
+        for label in range(classes):
+            indices, _, count = b.many(ops.SelectBoxes, corners, _item(b, rows, label), *operands)
+            chosen = b(ops.Slice, indices, [0], reshaped(b, count, (1,)), [1])
+            columns = b(ops.Pad, reshaped(b, chosen, (*chosen.shape, 1)), margin, None, mode="constant")
+            parts.append(b(ops.Add, columns, np.asarray([[batch, label, 0]], np.int32)))
+    joined = parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
+    return b(ops.Convert, joined, dtype=DType.INT64)
+
+
+def _item(b: Builder, x: Value, index: int) -> Value:
+    return b(ops.Gather, x, np.asarray(index, np.int32), axis=0)
+
+
+def _limit(b: Builder, limit: Value | None, scores: Value) -> Value:
+    """The limit as int32 of rank 0, at most the number of boxes."""
+    known, count = static_ints(limit), scores.shape[2]
+    if limit is None:
+        return constant(np.asarray(0, np.int32))
+    if known is not None and isinstance(count, int):
+        return constant(np.asarray(max(0, min(known[0], count)), np.int32))
+    size = reshaped(b, as_int32(b, dim_value(b, count, scores)), ())
+    bounded = b(ops.Min, reshaped(b, limit, ()), b(ops.Convert, size, dtype=DType.INT64))
+    return b(ops.Convert, bounded, dtype=DType.INT32)
+
+
+def _thresholds(b: Builder, node: Node) -> tuple[Value, Value]:
+    """The overlap's next larger number, and the least score."""
+    overlap, least = node.optional(3), node.optional(4)
+    score = b.scalar(_LOWEST, DType.FLOAT32) if least is None else reshaped(b, least, ())
+    if overlap is None or overlap.is_constant:
+        number = np.float32(0.0 if overlap is None else overlap.numpy().reshape(-1)[0])
+        return constant(np.asarray(max(np.nextafter(number, np.float32(np.inf)), np.float32(_TINY)))), score
+    return (Term(b, reshaped(b, overlap, ())) * (1 + 2**-23) + _TINY).value, score
+
+
+def _corners(b: Builder, boxes: Value, centered: bool) -> Value:
+    """Boxes [n, 4] as lower and upper corners."""
+    first, second = (Term(b, b(ops.Slice, boxes, [0, i], [1 << 30, i + 2], [1, 1])) for i in (0, 2))
+    half = second * 0.5
+    low, high = (first - half, first + half) if centered else (first.min(second), first.max(second))
+    return b(ops.Concatenate, low.value, high.value, axis=1)
+
+
+@decompose(ops.SelectBoxes, "onnx")
+def _select_in_onnx(b: Builder, node: Node) -> list[Value]:
+    """A batch of one list and one class, the selection padded with zeros to the limit."""
+    boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
+    sigma = node.optional(5)
+    if sigma is not None and not (sigma.is_constant and float(sigma.numpy()) == 0.0):
+        raise UnsupportedError("soft non-maximum suppression (sigma above 0)")
+    one = [reshaped(b, boxes, (1, *boxes.shape)), reshaped(b, scores, (1, 1, *scores.shape))]
+    below = (Term(b, overlap) * (1 - 2**-23)).value
+    vectors = [reshaped(b, v, (1,)) for v in (b(ops.Convert, limit, dtype=DType.INT64), below, least)]
+    rows = b(ops.NonMaxSuppression, *one, *vectors)
+    chosen = b(ops.Convert, b(ops.Gather, rows, np.asarray(2), axis=1), dtype=DType.INT32)
+    count = b(ops.Shape, chosen)
+    missing = b(ops.Concatenate, np.zeros(1, np.int64), b(ops.Sub, vectors[0], count), axis=0)
+    table = reshaped(b, missing, (1, 2))
+    kept = b(ops.Gather, scores, chosen, axis=0)
+    padded = [b(ops.Pad, v, table, None, mode="constant") for v in (chosen, kept)]
+    for value, old in zip(padded, node.results, strict=False):
+        value.type = old.type
+    return [*padded, reshaped(b, b(ops.Convert, count, dtype=DType.INT32), ())]
