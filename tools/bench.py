@@ -106,6 +106,10 @@ class Series:
         return statistics.median(self.peaks or [0]) / _MB
 
 
+class FailedError(Exception):
+    """A measured command ended with an error; says which and what it said."""
+
+
 class Bench:
     """Keeps the folder of the generated files, and whether each bar was met."""
 
@@ -163,6 +167,11 @@ class Bench:
 
         return run
 
+    def failed(self, what: str, error: FailedError) -> None:
+        """Say that something could not be measured, and remember it."""
+        self.over.append(what)
+        print(f"  {what:15} FAILED: {error}", flush=True)
+
     def judge(self, what: str, value: float, bar: float, unit: str) -> str:
         """A value beside its bar, in words; remembers the bars that were not met."""
         if value > bar:
@@ -203,33 +212,40 @@ def _wanted(name: str, options: argparse.Namespace) -> bool:
 
 
 def _timed(command: Sequence[str], series: Series) -> None:
-    """Run a command, adding its wall seconds; raises SystemExit with what it said where it fails."""
+    """Run a command, adding its wall seconds; raises FailedError with what it said where it fails."""
     began = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     series.seconds.append(time.perf_counter() - began)
     if done.returncode:
-        sys.exit(f"failed: {' '.join(command[-4:])}\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+        raise FailedError(f"{' '.join(command[-4:])}\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
 
 
 def _conversions(bench: Bench, names: Sequence[str]) -> None:
     print("conversion: wall at most 4 imports + 6 cp, peak memory at most the import's + 100 MB")
     walls = {}
     for name in names:
-        source = bench.source(name)
-        commands = (bench.process(_IMPORTS), bench.copy(source), bench.convert(source, _target(bench, name)))
-        imports, copy, ours = bench.in_turn(*commands)
-        walls[name] = ours.wall
-        many = name in _SIZES
-        bar = 10.0 if many else 4 * imports.wall + 6 * copy.wall
-        print(
-            f"  {name:15} {source.stat().st_size / _MB:6.0f} MB: {bench.judge(f'{name} wall', ours.wall, bar, 's')}, "
-            f"{bench.judge(f'{name} memory', ours.peak, imports.peak + 100, 'MB')}; "
-            f"import {imports.wall:.2f} s {imports.peak:.0f} MB, cp {copy.wall:.3f} s",
-            flush=True,
-        )
+        try:
+            walls[name] = _conversion(bench, name)
+        except FailedError as error:
+            bench.failed(name, error)
     if walls.keys() >= _SIZES.keys():
         ratio = walls["chain_10000"] / walls["chain_5000"]
         print(f"  10,000 nodes over 5,000: {bench.judge('growth', ratio, 2.4, 'times')}")
+
+
+def _conversion(bench: Bench, name: str) -> float:
+    """Measure and print one model's conversion; returns its seconds."""
+    source = bench.source(name)
+    commands = (bench.process(_IMPORTS), bench.copy(source), bench.convert(source, _target(bench, name)))
+    imports, copy, ours = bench.in_turn(*commands)
+    bar = 10.0 if name in _SIZES else 4 * imports.wall + 6 * copy.wall
+    print(
+        f"  {name:15} {source.stat().st_size / _MB:6.0f} MB: {bench.judge(f'{name} wall', ours.wall, bar, 's')}, "
+        f"{bench.judge(f'{name} memory', ours.peak, imports.peak + 100, 'MB')}; "
+        f"import {imports.wall:.2f} s {imports.peak:.0f} MB, cp {copy.wall:.3f} s",
+        flush=True,
+    )
+    return ours.wall
 
 
 def _start(bench: Bench) -> None:
@@ -241,9 +257,13 @@ def _latencies(bench: Bench, names: Sequence[str]) -> None:
     print("\nlatency, 2 threads: LiteRT on the result over ONNX Runtime on the source")
     for name in names:
         source, target = bench.source(name), _target(bench, name)
-        if not target.exists():
-            bench.convert(source, target)(Series())
-        theirs, ours = bench.in_turn(_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target))
+        try:
+            if not target.exists():
+                bench.convert(source, target)(Series())
+            theirs, ours = bench.in_turn(_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target))
+        except FailedError as error:
+            bench.failed(f"{name} latency", error)
+            continue
         ratio = bench.judge(f"{name} latency", ours.wall / theirs.wall, 1.0, "times")
         print(f"  {name:15} {1000 * ours.wall:7.1f} ms over {1000 * theirs.wall:7.1f} ms: {ratio}", flush=True)
 
@@ -255,7 +275,7 @@ def _latency(code: str, model: Path) -> Callable[[Series], None]:
             env={**os.environ, "OMP_NUM_THREADS": "2"},
         )  # fmt: skip
         if done.returncode:
-            sys.exit(f"failed: {model}\n{done.stderr[-2000:]}")
+            raise FailedError(f"{model}\n{done.stderr[-2000:]}")
         series.seconds.append(json.loads(done.stdout.splitlines()[-1]))
 
     return run
