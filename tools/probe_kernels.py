@@ -43,7 +43,7 @@ def main() -> int:
             findings = measurer.measure(cases_of(op))
             measure.save(findings, file)
         tables[op] = summarize(measure.load(file))
-        if not options.again:
+        if not options.again or options.dry:
             print(f"[{op}]  # {time.monotonic() - started:.1f} s\n{tables[op]}", flush=True)
     if not options.dry:
         rewrite(TABLE, tables)

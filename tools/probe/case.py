@@ -55,6 +55,10 @@ class Case:
     tolerance: float = 1e-4
     meaning: Meaning | None = None
 
+    def __post_init__(self) -> None:
+        """tflite-runtime's Python cannot set uint16 inputs; what its kernels do with them shows on constants."""
+        self.constants |= {i for i, x in enumerate(self.operands) if x is not None and x.dtype == np.uint16}
+
     @property
     def group(self) -> tuple[Any, ...]:
         """What makes a form: the element types and what the case is narrower in."""

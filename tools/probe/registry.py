@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 from tools.probe.case import Case
+from tools.probe.quantized import quantized
 
 ACTIVATION = "fused_activation_function"
 BOUNDS = {"RELU": (0, np.inf), "RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}
@@ -43,9 +44,12 @@ def cases_of(op: str) -> Iterator[Case]:
         for case in function(op):
             if not any(array.dtype == object and array.ndim == 0 for array in case.inputs()):
                 yield case
-            if case.options.get(ACTIVATION) == "NONE" and set(case.types.values()) <= {"float32", "int32"}:
-                floats += [case] if case.types["T"] == "float32" and case.mode == "equal" else []
-        yield from _activated(floats)
+            if case.types.get("T") == "float32" and set(case.types.values()) <= {"float32", "int32", "bool"}:
+                floats.append(case)
+        yield from _activated(
+            [c for c in floats if c.mode == "equal" and c.rank <= 5 and c.options.get(ACTIVATION) == "NONE"]
+        )
+        yield from quantized(floats)
 
 
 def _activated(cases: Sequence[Case]) -> Iterator[Case]:

@@ -40,6 +40,7 @@ class Form:
         """Whether each use that `other` takes is taken by this."""
         return (
             all(key in other.sets and other.sets[key] <= values for key, values in self.sets.items())
+            and self.sets.get("per_axis") == other.sets.get("per_axis")
             and self.low <= other.low
             and self.high >= other.high
             and (self.broadcast or 0) >= (other.broadcast or 0)
@@ -80,14 +81,29 @@ def _domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
 
 
 def _form_lines(findings: Sequence[Finding], runtime: str, domains: Mapping[str, frozenset[Any]]) -> list[str]:
-    groups: defaultdict[Key, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        sets = {**finding.types, **finding.extra}
-        groups[tuple((key, frozenset({value})) for key, value in sets.items())].append(finding)
+    groups = _groups(findings)
     forms = [form for key, group in groups.items() if (form := _form(dict(key), group, runtime)) is not None]
     tested = [f.rank for f in findings if f.mode == "equal"]
     lowest = min(tested, default=0)
     return [_text(form, domains, lowest) for form in _merged(forms)]
+
+
+def _groups(findings: Sequence[Finding]) -> dict[Key, list[Finding]]:
+    """Findings by types and options. A form that lets an operand be computed has to be right where it is constant too:
+    constants bring in delegates.
+    """
+    groups: defaultdict[Key, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[_key({**finding.types, **finding.extra})].append(finding)
+    for finding in findings:
+        free = _key({**finding.types, **finding.extra, "constant": None})
+        if "constant" in finding.extra and free in groups:
+            groups[free].append(finding)
+    return groups
+
+
+def _key(sets: Mapping[str, Any]) -> Key:
+    return tuple((key, frozenset({value})) for key, value in sets.items() if value is not None)
 
 
 def _form(sets: Mapping[str, frozenset[Any]], group: Iterable[Finding], runtime: str) -> Form | None:

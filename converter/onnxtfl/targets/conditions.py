@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ _UNSET = (None, False, 0, 0.0, "", "NONE", "FLOAT32")
 
 def holds(term: str, use: Use) -> bool:
     """Whether one term holds for a use of the op."""
-    match term.split():
+    match _words(term):
         case ["broadcast"]:
             return _first_two_differ(use)
         case ["rescale"]:
@@ -24,7 +25,7 @@ def holds(term: str, use: Use) -> bool:
         case ["grouped"]:
             return _grouped(use)
         case ["rank", sign, number]:
-            return _COMPARE[sign](use.highest_rank(), int(number))
+            return _COMPARE[sign](use.highest_rank, int(number))
         case ["not", option]:
             return option in use.options and use.options[option] in _UNSET
         case [option]:
@@ -34,6 +35,11 @@ def holds(term: str, use: Use) -> bool:
         case [name, *words]:
             return _about(use.named(name), words)
     raise ValueError(f"no such term: {term!r}")
+
+
+@functools.cache
+def _words(term: str) -> list[str]:
+    return term.split()
 
 
 def _about(values: list[Value], words: list[str]) -> bool:

@@ -12,7 +12,10 @@ from onnxtfl.targets.use import Use, dtypes_of
 
 Bounds = tuple[int, int]
 _HIGHEST = 99
+_NOTHING: frozenset[Any] = frozenset()
 _MAIN = "T"
+_OTHERS = ("broadcast", "scalar", "constant", "quantization", "per_axis")
+"""Keys of a form that are not options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,9 @@ class KernelForm:
 
     `types`: element types by variable. `ranks`: lowest and highest rank by variable. `broadcast`: highest rank where
     the operands' shapes differ (None: nothing broadcasts); `scalar`: where only single elements differ. `constant`:
-    operands that have to be constant. `options`: values that these options may have.
+    operands that have to be constant. `options`: values that these options may have. `scales`: "same" where all
+    quantized tensors of the main type have to share scale and zero point, "fixed" where the result's are given.
+    `per_axis`: variables whose tensors may have a scale for each index of an axis.
     """
 
     types: Mapping[str, frozenset[str]]
@@ -64,30 +69,39 @@ class KernelForm:
     scalar: int | None
     constant: frozenset[str]
     options: Mapping[str, frozenset[Any]]
+    scales: str = ""
+    per_axis: frozenset[str] = frozenset()
 
     def misfits(self, use: Use) -> list[Misfit]:
         """All that a use misses, what is hardest to change first; empty where the form takes it."""
-        found = [*self._options(use), *self._types(use), *self._ranks(use)]
+        found = [*self._options(use), *self._types(use), *self._quantization(use), *self._ranks(use)]
         return sorted(found, key=lambda m: -m.cost)
 
     def _types(self, use: Use) -> Iterator[Misfit]:
         for variable, allowed in self.types.items():
-            for element in sorted(use.elements(variable) - allowed)[:1]:
+            for element in sorted(use.elements.get(variable, _NOTHING) - allowed)[:1]:
                 quantized = element.startswith("q")
                 taken = dtypes_of(frozenset(n for n in allowed if n.startswith("q") == quantized))
                 names = " and ".join(dict.fromkeys(p.name for _, p, _ in use.operands if p.variable == variable))
                 kind: Kind = "quantization" if quantized else "dtype"
                 yield Misfit(kind, variable, f"{names or 'results'} of", element, taken)
 
+    def _quantization(self, use: Use) -> Iterator[Misfit]:
+        for variable in sorted(use.per_axis_variables - self.per_axis):
+            yield Misfit("quantization", variable, "one scale for", "one for each index of an axis")
+        if self.scales == "same" and len(use.quantizations.get(_MAIN, _NOTHING)) > 1:
+            yield Misfit("quantization", _MAIN, "one scale and zero point for all of", "several")
+        if self.scales == "fixed" and not use.has_fixed_results():
+            yield Misfit("quantization", "", "results of", "another scale", values=frozenset({"its own fixed scale"}))
+
     def _ranks(self, use: Use) -> Iterator[Misfit]:
         for variable, (low, high) in self.ranks.items():
-            ranks, top, how = use.ranks(variable), high, ""
-            if variable == _MAIN and self.broadcast is not None and use.broadcasts():
-                ranks.append(use.highest_rank())
+            rank, top, how = use.ranks.get(variable, -1), high, ""
+            if variable == _MAIN and self.broadcast is not None and use.broadcasts:
+                rank = max(rank, use.highest_rank)
                 allowed, how = self._broadcast(use)
                 top = min(high, allowed)
-            rank = max(ranks, default=low)
-            if not low <= rank <= top:
+            if rank >= 0 and not low <= rank <= top:
                 what = f"ranks {low} to" if low else "ranks up to"
                 yield Misfit("rank", variable, what, f"{rank}{how}", limit=top)
 
@@ -119,12 +133,14 @@ def read_form(table: Mapping[str, Any]) -> KernelForm:
             ranks[key.removesuffix(".rank")] = _bounds(value)
         elif key.isupper():
             types[key] = frozenset(value.split())
-        elif key not in ("broadcast", "scalar", "constant"):
+        elif key not in _OTHERS:
             options[key] = frozenset(value if isinstance(value, list) else [value])
     constant = frozenset(table.get("constant", "").split())
     if "broadcast" in table:
         ranks.setdefault(_MAIN, (0, _HIGHEST))
-    return KernelForm(types, ranks, table.get("broadcast"), table.get("scalar"), constant, options)
+    broadcast, scalar = table.get("broadcast"), table.get("scalar")
+    scales, per_axis = table.get("quantization", ""), frozenset(table.get("per_axis", "").split())
+    return KernelForm(types, ranks, broadcast, scalar, constant, options, scales, per_axis)
 
 
 def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
@@ -136,7 +152,10 @@ def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
     if not all(types.values()) or not all(options.values()) or any(low > high for low, high in ranks.values()):
         return None
     broadcast, scalar = _lower(a.broadcast, b.broadcast), _lower(a.scalar or a.broadcast, b.scalar or b.broadcast)
-    return KernelForm(types, ranks, broadcast, scalar, a.constant | b.constant, options)
+    scales = a.scales if b.scales in ("", a.scales) else b.scales
+    return KernelForm(
+        types, ranks, broadcast, scalar, a.constant | b.constant, options, scales, a.per_axis & b.per_axis
+    )
 
 
 def _lower(a: int | None, b: int | None) -> int | None:

@@ -40,7 +40,8 @@ class OpEntry:
     """What the table says of one op.
 
     `fuses_as`: the fused_activation_function that means this op. `activations`: those that may be fused into this op.
-    `matrix_rank`: how many of the last axes take no part in broadcasting. `kernels`: forms by runtime ("2.14"
+    `matrix_rank`: how many of the last axes take no part in broadcasting. `fixed_results`: scale and zero point that a
+    quantized result has to have, by its type. `kernels`: forms by runtime ("2.14"
     and "litert").
     """
 
@@ -54,6 +55,7 @@ class OpEntry:
     fuses_as: str | None
     activations: frozenset[str]
     matrix_rank: int
+    fixed_results: Mapping[str, tuple[float, int]]
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
 
 
@@ -86,6 +88,7 @@ def entry(op: str) -> OpEntry:
         fuses_as=table.get("fuses_as"),
         activations=frozenset(kernels.get("activations", "").split()),
         matrix_rank=table.get("matrix_rank", 0),
+        fixed_results={kind: (float(scale), zero) for kind, (scale, zero) in table.get("fixed_results", {}).items()},
         kernels=forms,
     )
 

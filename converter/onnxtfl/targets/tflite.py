@@ -73,11 +73,13 @@ class TfliteTarget:
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
         use = Use(known, operands, results, options)
-        misfits = [form.misfits(use) for form in _forms(op, self.runtimes)]
+        misfits = []
+        for form in _forms(op, self.runtimes):
+            if not (found := form.misfits(use)):
+                return self._too_new(known, use)
+            misfits.append(found)
         if not misfits:
-            return Refusal("op", f"{op} computes right numbers in no runtime in any form")
-        if not all(misfits):
-            return self._too_new(known, use)
+            return Refusal("op", f"no form of {op} computes right numbers in {' and '.join(self.runtimes)}")
         return _explain(use, misfits)
 
     def op_version(
@@ -88,6 +90,8 @@ class TfliteTarget:
         return _version(known, Use(known, operands, results, options))
 
     def _too_new(self, known: OpEntry, use: Use) -> Refusal | None:
+        if all(version.since[:2] <= self.release for version in known.versions):
+            return None
         number = _version(known, use)
         since = next(version.since for version in known.versions if version.number == number)
         if since[:2] <= self.release:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, ResourceType, TensorType
 from onnxtfl.targets.refusal import Refusal
 from onnxtfl.targets.table import OpEntry, Parameter
@@ -35,27 +38,48 @@ class Use:
         self.operands = list(_bind(entry.operands, operands))
         self.results = list(_bind(entry.results, results))
         self.options = options
+        self._variables: defaultdict[str, list[Value]] = defaultdict(list)
+        for _, parameter, value in (*self.operands, *self.results):
+            self._variables[parameter.variable].append(value)
 
     def named(self, name: str) -> list[Value]:
         """The values of that operand or result (none where it is absent, several where it is variadic)."""
         return [v for _, p, v in (*self.operands, *self.results) if p.name == name]
 
-    def of_variable(self, variable: str) -> list[Value]:
-        """The values whose element type the variable names."""
-        return [v for _, p, v in (*self.operands, *self.results) if p.variable == variable]
+    @functools.cached_property
+    def elements(self) -> Mapping[str, frozenset[str]]:
+        """The element types of the values of each variable, as the table writes them."""
+        return {variable: frozenset(map(element_name, values)) - {""} for variable, values in self._variables.items()}
 
-    def elements(self, variable: str) -> set[str]:
-        """The element types of these values, as the table writes them."""
-        return {element_name(v) for v in self.of_variable(variable)} - {""}
+    @functools.cached_property
+    def quantizations(self) -> Mapping[str, frozenset[Quantization]]:
+        """The quantizations of the values of each variable."""
+        every = self._variables.items()
+        return {variable: frozenset(q for v in values if (q := _quantization(v))) for variable, values in every}
 
-    def ranks(self, variable: str) -> list[int]:
-        """The ranks, as far as known, of these values."""
-        return [r for v in self.of_variable(variable) if (r := _rank(v)) is not None]
+    @functools.cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """The highest known rank of the values of each variable, -1 where none is known."""
+        every = self._variables.items()
+        return {variable: max(map(_rank, values)) for variable, values in every}
 
+    @property
+    def per_axis_variables(self) -> set[str]:
+        """The variables of values that have a scale for each index of an axis."""
+        return {variable for variable, found in self.quantizations.items() if not all(q.per_tensor for q in found)}
+
+    def has_fixed_results(self) -> bool:
+        """Whether quantized results have the scale and zero point that the op demands."""
+        found = [q for _, _, v in self.results if (q := _quantization(v)) is not None]
+        fixed = self.entry.fixed_results
+        return all((q.scales[0], q.zero_points[0]) == fixed.get(f"q{q.storage}") for q in found)
+
+    @functools.cached_property
     def highest_rank(self) -> int:
         """The highest known rank of any operand."""
-        return max((r for _, _, v in self.operands if (r := _rank(v)) is not None), default=0)
+        return max((_rank(v) for _, _, v in self.operands), default=0)
 
+    @functools.cached_property
     def broadcasts(self) -> bool:
         """Whether the operands have different shapes (of a product of matrices: different batches)."""
         return len(set(self._shapes())) > 1
@@ -94,8 +118,13 @@ def dtypes_of(names: frozenset[str]) -> frozenset[DType]:
     return frozenset(known[n.removeprefix("q")] for n in names if n.removeprefix("q") in known)
 
 
-def _rank(value: Value) -> int | None:
-    return value.type.rank if isinstance(value.type, TensorType) else None
+def _quantization(value: Value) -> Quantization | None:
+    return value.type.quantization if isinstance(value.type, TensorType) else None
+
+
+def _rank(value: Value) -> int:
+    shape = value.type.shape if isinstance(value.type, TensorType) else None
+    return -1 if shape is None else len(shape)
 
 
 def _bind(parameters: Sequence[Parameter], values: Sequence[Value | None]) -> Iterator[Bound]:

@@ -150,7 +150,7 @@ def dequantize(op: str) -> Iterator[Case]:
 
 @probe("BITCAST")
 def bitcast(op: str) -> Iterator[Case]:
-    """Types of one width."""
+    """Types of one width, and 64-bit numbers as pairs of words."""
     widths = {8: ("int8", "uint8"), 16: ("int16", "uint16", "float16"), 32: ("int32", "uint32", "float32")}
     widths[64] = ("int64", "uint64", "float64")
     for elements in widths.values():
@@ -159,6 +159,12 @@ def bitcast(op: str) -> Iterator[Case]:
                 for rank in (1, 0, 2, 4, 6, 8) if source != target else ():
                     x = numbers(source, sizes(rank))
                     yield Case(op, {"T": source, "U": target}, [x], [np.asarray(x).view(target)])
+    for element in ("int64", "uint64"):
+        for rank in (1, 0, 2, 4, 6, 7):
+            x = numbers(element, sizes(rank))
+            words = np.frombuffer(x.tobytes(), np.int32).reshape(*x.shape, 2)
+            yield Case(op, {"T": element, "U": "int32"}, [x], [words])
+            yield Case(op, {"T": "int32", "U": element}, [words], [x])
 
 
 @probe("FAKE_QUANT")

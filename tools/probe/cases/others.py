@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 from tools.probe.case import ALL, Array, Case, int32, numbers, sizes
+from tools.probe.quantized import STORAGES, parameters, real_of, store, symmetric
 from tools.probe.registry import probe
 
 from onnxtfl.ir.graph import Graph, Node, constant
 from onnxtfl.ir.op import foreign
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, dtype_of
 
 RANKS = (1, 0, 2, 3, 4, 5, 6, 7, 8)
@@ -56,12 +58,25 @@ def parts_of_complex(op: str) -> Iterator[Case]:
         yield Case(op, {"T": "complex64", "U": "float32"}, [x], [np.asarray(part(x), np.float32)])
 
 
+@probe("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL")
+def random_numbers(op: str) -> Iterator[Case]:
+    """Only the shapes can be right or wrong."""
+    for index in ("int32", "int64"):
+        for rank in RANKS:
+            shape, y = np.asarray(sizes(rank), index), np.zeros(sizes(rank), np.float32)
+            types, options = {"I": index, "T": "float32"}, {"seed": 3, "seed2": 5}
+            fixed = {"constant": "shape"}
+            any_number = np.inf
+            yield Case(op, types, [shape], [y], options, constants=frozenset({0}), extra=fixed, tolerance=any_number)
+            yield Case(op, types, [shape], [y], options, dynamic=True, tolerance=any_number)
+
+
 @probe("IF")
 def branches(op: str) -> Iterator[Case]:
     """One branch passes its operand on, the other returns it reshaped to its own shape."""
     for element in ALL:
         for taken in (False, True):
-            for rank in RANKS[2:]:
+            for rank in RANKS:
                 x = numbers(element, sizes(rank))
                 operands = [np.asarray(taken), x]
                 options = {"then_subgraph_index": _reshaping(x), "else_subgraph_index": _reshaping(x)}
@@ -72,10 +87,45 @@ def branches(op: str) -> Iterator[Case]:
 def loops(op: str) -> Iterator[Case]:
     """Counts to five while something else is handed on."""
     for element in ALL:
-        for rank in RANKS[2:]:
+        for rank in RANKS:
             x = numbers(element, sizes(rank))
             options = {"cond_subgraph_index": _below(x), "body_subgraph_index": _counting(x)}
             yield Case(op, {"T": element}, [x, int32(0)], [x, int32(5)], options)
+
+
+@probe("QUANTIZE", "DEQUANTIZE")
+def quantize(op: str) -> Iterator[Case]:
+    """Each storage, one scale and one for each index of the last axis."""
+    for storage in (*STORAGES, "int32"):
+        for rank in RANKS:
+            x = numbers("float32", sizes(rank), low=-3, high=3)
+            for axis in (None, rank - 1) if rank and storage == "int8" else (None,):
+                found = parameters(x, storage) if axis is None else symmetric(x, storage, axis)
+                if storage != "int32" or op == "DEQUANTIZE":
+                    yield _converted(op, x, found)
+    if op == "QUANTIZE":
+        for source in STORAGES:
+            for target in STORAGES:
+                for rank in RANKS:
+                    yield _requantized(op, numbers("float32", sizes(rank)), source, target)
+
+
+def _converted(op: str, x: Array, found: Quantization) -> Case:
+    stored, real = store(x, found), real_of(store(x, found), found)
+    kind, extra = f"q{found.storage}", {} if found.per_tensor else {"per_axis": "U" if op == "QUANTIZE" else "T"}
+    if op == "QUANTIZE":
+        places = {("results", 0): found}
+        return Case(op, {"T": "float32", "U": kind}, [x], [stored], extra=extra, quantizations=places)
+    places = {("operands", 0): found}
+    return Case(op, {"T": kind, "U": "float32"}, [stored], [real], extra=extra, quantizations=places)
+
+
+def _requantized(op: str, x: Array, source: str, target: str) -> Case:
+    before, after = parameters(x, source), parameters(x * 1.4, target)
+    stored = store(x, before)
+    y = store(real_of(stored, before), after)
+    places = {("operands", 0): before, ("results", 0): after}
+    return Case(op, {"T": f"q{source}", "U": f"q{target}"}, [stored], [y], quantizations=places)
 
 
 def _type(x: Array) -> TensorType:
