@@ -1,0 +1,160 @@
+"""Fourier transforms and windows.
+
+==============  =============================================================================================
+ONNX            DFT 17 20, STFT 17, HannWindow HammingWindow BlackmanWindow 17, MelWeightMatrix 17
+TFLite          by matrices: a DFT is a contraction, an STFT a convolution
+==============  =============================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.formula import Term
+from onnxtfl.rewriting.onnx_dtypes import dtype_from
+from onnxtfl.rewriting.registry import append_operand, lift_onnx, upgrade
+from onnxtfl.rewriting.reshapes import reshaped
+
+
+@upgrade("DFT", since=(17,))
+def _dft_17(b: Builder, node: Node) -> None:
+    """The axis became an operand."""
+    if len(node.operands) == 1:
+        append_operand(node, None)
+    append_operand(node, constant(np.asarray(node.attributes.pop("axis", 1), np.int64)))
+
+
+@lift_onnx("DFT", since=(20,))
+def _dft(b: Builder, node: Node) -> Value:
+    x, inverse, onesided = node.operand(0), bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
+    axis = normalize_axis(_known(node.optional(2), "axis", -2), x.rank)
+    size = x.shape[axis]
+    if not isinstance(size, int) or not isinstance(x.shape[-1], int):
+        raise UnsupportedError("a DFT over an axis whose size is not known", hint="give --input-shape")
+    default = 2 * (size - 1) if inverse and onesided else size
+    length = _known(node.optional(1), "dft_length", default)
+    matrix = fourier(min(size, length // 2 + 1 if inverse and onesided else length), length, inverse, onesided)
+    matrix = matrix[:, : x.shape[-1]]
+    signal = _first(b, x, axis, matrix.shape[0])
+    axes = {"lhs_contracting_dimensions": (axis, x.rank - 1), "rhs_contracting_dimensions": (0, 1)}
+    order = list(range(x.rank))
+    order.insert(axis, order.pop(x.rank - 2))
+    spread = tuple(order) if axis != x.rank - 2 else ()
+    return b(ops.DotGeneral, signal, matrix.astype(x.dtype.numpy), **axes, output_permutation=spread)
+
+
+def _known(value: Value | None, what: str, default: int) -> int:
+    """The number that an operand holds, which has to be known before run time."""
+    if value is None:
+        return default
+    numbers = static_ints(value)
+    if not numbers:
+        raise UnsupportedError(f"{what} is not known before run time", hint="freeze it to an initializer")
+    return numbers[0]
+
+
+def _first(b: Builder, x: Value, axis: int, count: int) -> Value:
+    """The first `count` elements along an axis."""
+    if x.shape[axis] == count:
+        return x
+    limits = [count if a == axis else np.iinfo(np.int32).max for a in range(x.rank)]
+    return b(ops.Slice, x, [0] * x.rank, limits, [1] * x.rank)
+
+
+def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
+    """The matrix [taken, 2, given, parts] that transforms `taken` complex numbers.
+
+    `onesided`: forward, half of the spectrum is given; backward, half of it is taken and real numbers are given.
+    """
+    given = length // 2 + 1 if onesided and not inverse else length
+    angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(given)) % length) / length
+    cosine, sine = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
+    matrix = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1)
+    if not inverse:
+        return matrix
+    if not onesided:
+        return matrix / length
+    twice = np.where((np.arange(taken) == 0) | (2 * np.arange(taken) == length), 1.0, 2.0)
+    return matrix[..., :1] * twice[:, None, None, None] / length
+
+
+@lift_onnx("STFT", since=(17,))
+def _stft(b: Builder, node: Node) -> Value:
+    """A convolution along the signal with a kernel of the transform's rows times the window."""
+    signal, window = node.operand(0), node.optional(2)
+    step = _known(node.operand(1), "frame_step", 1)
+    whole = window.shape[0] if window is not None else signal.shape[1]
+    length = _known(node.optional(3), "frame_length", whole if isinstance(whole, int) else 0)
+    parts = signal.shape[2]
+    if not length or not isinstance(parts, int):
+        raise UnsupportedError("the length of an STFT's frames is not known", hint="give --input-shape")
+    matrix = fourier(length, length, False, bool(node.attr("onesided", 1)))[:, :parts]
+    kernel: Value = constant(matrix.reshape(length, parts, -1).astype(signal.dtype.numpy))
+    if window is not None:
+        kernel = b(ops.Mul, kernel, reshaped(b, window, (length, 1, 1)))
+    spatial = {"input_spatial_dimensions": (1,), "output_spatial_dimensions": (1,), "kernel_spatial_dimensions": (0,)}
+    features = {"input_feature_dimension": 2, "output_feature_dimension": 2}
+    kernels = {"kernel_input_feature_dimension": 1, "kernel_output_feature_dimension": 2}
+    slide = {"window_strides": (step,), "padding": (0, 0), "rhs_dilation": (1,)}
+    frames = b(ops.Conv, signal, kernel, None, **spatial, **features, **kernels, **slide)
+    return reshaped(b, frames, (signal.shape[0], frames.shape[1], matrix.shape[2], 2))
+
+
+_WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "BlackmanWindow": (0.42, 0.5, 0.08)}
+
+
+@lift_onnx("HannWindow", since=(17,))
+@lift_onnx("HammingWindow", since=(17,))
+@lift_onnx("BlackmanWindow", since=(17,))
+def _window(b: Builder, node: Node) -> Value:
+    """a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), with N the size, or one less if not periodic."""
+    size, dtype = node.operand(0), dtype_from(node.attr("output_datatype", 1))
+    factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
+    known = static_ints(size)
+    if known:
+        places = np.arange(known[0]) / (known[0] - less)
+        numbers = sum(a * (-1) ** k * np.cos(2 * np.pi * k * places) for k, a in enumerate(factors))
+        return b(ops.Convert, constant(np.asarray(numbers, np.float32)), dtype=dtype)
+    stop = reshaped(b, size, ())
+    positions = b(ops.Convert, b(ops.Range, b.scalar(0, stop), stop, b.scalar(1, stop)), dtype=DType.FLOAT32)
+    period = Term(b, b(ops.Convert, stop, dtype=DType.FLOAT32)) - float(less)
+    n = Term(b, positions) / period
+    total: Term | float = factors[0]
+    for k, factor in enumerate(factors[1:], 1):
+        total = (n * (2 * math.pi * k)).apply(ops.Cos) * (factor * (-1) ** k) + total
+    assert isinstance(total, Term)
+    return b(ops.Convert, total.value, dtype=dtype)
+
+
+@lift_onnx("MelWeightMatrix", since=(17,))
+def _mel_weight_matrix(b: Builder, node: Node) -> Value:
+    """Triangles over the spectrum; source: ONNX's reference implementation."""
+    if not all(v is not None and v.is_constant for v in node.operands):
+        raise UnsupportedError("a mel matrix of sizes that are not known before run time", hint="freeze them")
+    bins, length, rate = (int(node.operand(i).numpy().reshape(-1)[0]) for i in range(3))
+    lower, upper = (float(node.operand(i).numpy().reshape(-1)[0]) for i in (3, 4))
+    matrix = mel_matrix(bins, length, rate, lower, upper).astype(np.float32)
+    return b(ops.Convert, constant(matrix), dtype=dtype_from(node.attr("output_datatype", 1)))
+
+
+def mel_matrix(bins: int, length: int, rate: int, lower: float, upper: float) -> Array:
+    """The weights [length // 2 + 1, bins] with which a spectrum is gathered into mel bands."""
+    low, high = (2595 * np.log1p(f / 700) / np.log(10) for f in (lower, upper))
+    mels = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
+    edges = (((length + 1) * 700 * np.expm1(mels / 2595 * np.log(10))) // rate).astype(int)
+    matrix = np.zeros((length // 2 + 1, bins))
+    for i, (left, center, right) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
+        rising, falling = np.arange(left, center + 1), np.arange(center, right)
+        matrix[rising, i] = (rising - left) / (center - left) if center > left else 1
+        if right > center:
+            matrix[falling, i] = (right - falling) / (right - center)
+    return matrix
