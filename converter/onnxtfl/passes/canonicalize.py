@@ -24,10 +24,11 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.matching import made_by, scalar
 from onnxtfl.rewriting.patterns import Patterns
 
-CANONICAL = Patterns()
+MOVES = Patterns()
+"""Forms of ops that only move numbers. What they make is as legal as what was there, so they may run at any time."""
 
 
-@CANONICAL.on(ops.Transpose)
+@MOVES.on(ops.Transpose)
 def transpose(b: Builder, node: Node) -> Value | None:
     """Compose with a transpose before; drop the identity; unit axes move by a Reshape."""
     operand, order = node.operand(0), tuple(node.attr("permutation"))
@@ -44,7 +45,7 @@ def transpose(b: Builder, node: Node) -> Value | None:
     return None
 
 
-@CANONICAL.on(ops.Reshape)
+@MOVES.on(ops.Reshape)
 def reshape(b: Builder, node: Node) -> Value | None:
     """Drop a reshape to the operand's own shape; skip a reshape before."""
     operand = node.operand(0)
@@ -53,7 +54,11 @@ def reshape(b: Builder, node: Node) -> Value | None:
     inner = made_by(operand, ops.Reshape)
     if inner is None or not isinstance(node.result.type, TensorType) or node.result.type.shape is None:
         return None
-    return reshaped(b, inner.operand(0), node.result.type.shape)
+    result = reshaped(b, inner.operand(0), node.result.type.shape)
+    if result is None:
+        result = b(ops.Reshape, inner.operand(0), node.operand(1))
+        result.type = node.result.type
+    return result
 
 
 def reshaped(b: Builder, value: Value, shape: list[Dim] | tuple[Dim, ...]) -> Value | None:
@@ -63,6 +68,9 @@ def reshaped(b: Builder, value: Value, shape: list[Dim] | tuple[Dim, ...]) -> Va
     result = b(ops.Reshape, value, [d if isinstance(d, int) else -1 for d in shape])
     result.type = result.tensor_type.with_shape(tuple(shape))
     return result
+
+
+CANONICAL = Patterns.of(MOVES)
 
 
 @CANONICAL.on(ops.Convert)
@@ -171,12 +179,13 @@ def drop_broadcasts(b: Builder, node: Node) -> Value | None:
     return b(node.op, *operands, **node.attributes)
 
 
-def _all_elementwise(base: type[Op]) -> list[type[Op]]:
+def all_elementwise(base: type[Op]) -> list[type[Op]]:
+    """All ops that derive from `base`."""
     found = list(base.__subclasses__())
-    return found + [inner for op in found for inner in _all_elementwise(op)]
+    return found + [inner for op in found for inner in all_elementwise(op)]
 
 
-CANONICAL.on(*_all_elementwise(Elementwise))(drop_broadcasts)
+CANONICAL.on(*all_elementwise(Elementwise))(drop_broadcasts)
 
 
 def _same_shape(a: Value, b: Value) -> bool:

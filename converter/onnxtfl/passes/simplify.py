@@ -7,6 +7,7 @@ from onnxtfl.passes.canonicalize import CANONICAL
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.fold import fold
 from onnxtfl.passes.fuse import FUSE
+from onnxtfl.passes.refine import refine
 
 MAX_ROUNDS = 8
 
@@ -18,7 +19,8 @@ def simplify(graph: Graph) -> None:
         merge_equal(graph)
         remove_dead(graph)
         changed = CANONICAL.apply(graph)
-        if not (FUSE.apply(graph) or changed):
+        changed = FUSE.apply(graph) or changed
+        if not (refine(graph) or changed):
             break
     for node in graph.nodes:
         for inner in node.subgraphs():

@@ -1,0 +1,181 @@
+"""Refine: work on merged axes is done on the axes they were merged from, so that layouts pass through it.
+
+::
+
+    %r = Reshape(%x: 1x32x8x8) [1, 4, 512]             %r = Reshape(%x) [1, 4, 8, 64]
+    %m = Reduce(%r) mean over [2], keepdims      ->    %m = Reduce(%r) mean over [2, 3], keepdims
+    %d = Sub(%r, %m)                                   %d = Sub(%r, %m)
+    %y = Reshape(%d) [1, 32, 8, 8]                     %y = Reshape(%d) [1, 32, 8, 8]
+
+This is how exporters write group normalization. Between the two reshapes stand elementwise ops and reductions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, Shape
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.op import Elementwise
+from onnxtfl.ir.shapes import normalize_axes, static_ints
+from onnxtfl.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """A merged shape, the finer one, and the axes of the finer one that each merged axis stands for."""
+
+    merged: Shape
+    fine: Shape
+    axes: tuple[tuple[int, ...], ...]
+
+    def shape(self, shape: Shape) -> Shape:
+        """The finer shape of a tensor that broadcasts to the merged one."""
+        padded = (1,) * (len(self.merged) - len(shape)) + tuple(shape)
+        fine: list[Dim] = [1] * len(self.fine)
+        for size, axes in zip(padded, self.axes, strict=True):
+            for axis in axes if size != 1 else ():
+                fine[axis] = self.fine[axis]
+        return tuple(fine)
+
+
+def refine(graph: Graph) -> bool:
+    """Rewrite all such stretches of `graph`; returns whether there were any."""
+    found = [(node, plan) for node in graph.nodes if (plan := _plan(graph, node)) is not None]
+    done: set[Node] = set()
+    for head, (refinement, members, exits) in found:
+        if not done & {head, *members, *exits}:
+            _rewrite(graph, head, refinement, members, exits)
+            done |= {head, *members, *exits}
+    return bool(done)
+
+
+def _plan(graph: Graph, head: Node) -> tuple[Refinement, list[Node], list[Node]] | None:
+    if head.op is not ops.Reshape or head.operand(0).is_constant:
+        return None
+    before, after = head.operand(0).tensor_type.shape, head.result.tensor_type.shape
+    refinement = common_refinement(before, after) if before is not None and after is not None else None
+    if refinement is None or before is None or len(refinement.fine) <= len(refinement.merged):
+        return None
+    return _stretch(graph, head, refinement, before)
+
+
+def common_refinement(before: Shape, after: Shape) -> Refinement | None:
+    """The coarsest shape that splits the axes of `after` wherever it cuts through one of `before`.
+
+    Axes of `before` that stay whole side by side stay merged: kernels take few axes. None where factors do not nest.
+    """
+    fine: list[Dim] = []
+    axes: list[tuple[int, ...]] = []
+    rest = [d for d in before if d != 1]
+    cut = False  # whether the first of `rest` is what is left of a larger axis
+    for size in after:
+        parts: list[Dim] = []
+        left, whole = size, False  # whether the last part is made of whole axes
+        while left != 1:
+            part = _common(rest[0], left) if rest else None
+            if part is None:
+                return None
+            complete = not cut and part == rest[0]
+            if complete and whole:
+                parts[-1] = parts[-1] * part
+            else:
+                parts.append(part)
+            rest[0], left, whole = rest[0] // part, left // part, complete
+            cut = rest[0] != 1
+            if not cut:
+                rest.pop(0)
+        axes.append(tuple(range(len(fine), len(fine) + max(1, len(parts)))))
+        fine += parts or [1]
+    return None if rest else Refinement(after, tuple(fine), tuple(axes))
+
+
+def _common(a: Dim, b: Dim) -> Dim | None:
+    """The smaller of two sizes where it divides the other."""
+    if a == b:
+        return a
+    if not isinstance(a, int) or not isinstance(b, int) or 0 in (a, b):
+        return None
+    small = min(a, b)
+    return small if max(a, b) % small == 0 else None
+
+
+def _stretch(
+    graph: Graph, head: Node, refinement: Refinement, before: Shape
+) -> tuple[Refinement, list[Node], list[Node]] | None:
+    """The nodes between `head` and the reshapes back; None where something else reads what is between."""
+    inside: set[Value] = {head.result}
+    members: list[Node] = []
+    exits: list[Node] = []
+    outputs = graph.output_set()
+    work = [head.result]
+    while work:
+        value = work.pop()
+        if value in outputs:
+            return None
+        for user in value.users():
+            if user.op is ops.Reshape and user.result.tensor_type.shape == before:
+                exits.append(user)
+            elif _follows(user, refinement):
+                if user.result not in inside:
+                    inside.add(user.result)
+                    members.append(user)
+                    work.append(user.result)
+            else:
+                return None
+    return (refinement, members, exits) if exits and members else None
+
+
+def _follows(node: Node, refinement: Refinement) -> bool:
+    """Whether `node` can be done on the finer axes."""
+    if len(node.results) != 1 or not isinstance(node.result.type, TensorType):
+        return False
+    shape = node.result.type.shape
+    if shape is None or len(shape) != len(refinement.merged):
+        return False
+    if any(d not in (1, full) for d, full in zip(shape, refinement.merged, strict=True)):
+        return False
+    if issubclass(node.op, Elementwise):
+        return all(v is None or (v.type is not None and v.tensor_type.shape is not None) for v in node.operands)
+    return node.op is ops.Reduce and bool(node.attr("keepdims")) and static_ints(node.operand(1)) is not None
+
+
+def _rewrite(graph: Graph, head: Node, refinement: Refinement, members: Sequence[Node], exits: Sequence[Node]) -> None:
+    builder = Builder(graph, head)
+    fine = {head.result: _reshaped(builder, head.operand(0), refinement.fine)}
+    wanted = {*members, *exits}
+    ordered = [node for node in graph.nodes if node in wanted]
+    for node in ordered:
+        builder = Builder(graph, node)
+        if node.op is ops.Reshape:
+            graph.replace(node, [_reshaped(builder, fine[node.operand(0)], node.result.shape)])
+        else:
+            fine[node.result] = _refined(builder, node, refinement, fine)
+    for node in reversed(ordered):
+        if node.graph is graph:
+            graph.remove(node)
+    graph.remove(head)
+
+
+def _refined(builder: Builder, node: Node, refinement: Refinement, fine: dict[Value, Value]) -> Value:
+    def operand(value: Value | None) -> Value | None:
+        if value is None or value in fine:
+            return None if value is None else fine[value]
+        return _reshaped(builder, value, refinement.shape(value.shape))
+
+    if node.op is ops.Reduce:
+        merged = normalize_axes(static_ints(node.operand(1)) or [], len(refinement.merged))
+        axes = [axis for a in merged for axis in refinement.axes[a]]
+        return builder(ops.Reduce, operand(node.operand(0)), axes, **node.attributes)
+    return builder(node.op, *map(operand, node.operands), **node.attributes)
+
+
+def _reshaped(builder: Builder, value: Value, shape: Shape) -> Value:
+    if value.shape == shape:
+        return value
+    result = builder(ops.Reshape, value, [d if isinstance(d, int) else -1 for d in shape])
+    result.type = result.tensor_type.with_shape(shape)
+    return result

@@ -1,0 +1,254 @@
+"""Reshapes that only insert or drop axes of size 1 sink through what stands behind them, until two meet and vanish.
+
+::
+
+    %r = Reshape(%c: 1x8x1x9) [1, 8, 9]            %a = Relu(%c)
+    %a = Relu(%r)                                  %p = Pad(%a) [[0, 0], [0, 0], [0, 0], [2, 0]]
+    %p = Pad(%a) [[0, 0], [0, 0], [2, 0]]    ->    %y = Conv(%p)
+    %q = Reshape(%p) [1, 8, 1, 11]
+    %y = Conv(%q)
+
+Convolutions over one axis are computed over two in TFLite; without this each of them would stand between two reshapes.
+A reshape that somebody else needs too stays where it is, unless all its users let it through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, Shape
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.op import Elementwise, Op
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import TensorType
+from onnxtfl.passes.canonicalize import MOVES, all_elementwise
+from onnxtfl.passes.matching import made_by
+from onnxtfl.rewriting.patterns import Patterns
+
+MOST_USERS = 8
+"""Users of one reshape that are looked at."""
+_TO_THE_END = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False)
+class UnitReshape:
+    """A Reshape that only inserts, drops or moves axes of size 1.
+
+    `place`: for each axis of the result that is not 1, the operand's axis that it is.
+    """
+
+    node: Node
+    before: Shape
+    after: Shape
+    place: dict[int, int]
+
+    @classmethod
+    def of(cls, value: Value | None) -> UnitReshape | None:
+        """The reshape that makes `value`; None where another node does, or more than unit axes change."""
+        node = made_by(value, ops.Reshape)
+        if node is None or not isinstance(node.result.type, TensorType):
+            return None
+        before, after = node.operand(0).tensor_type.shape, node.result.type.shape
+        if before is None or after is None or 0 in before:
+            return None
+        near, far = ([i for i, d in enumerate(s) if d != 1] for s in (before, after))
+        if [before[i] for i in near] != [after[i] for i in far]:
+            return None
+        return cls(node, before, after, dict(zip(far, near, strict=True)))
+
+    @property
+    def source(self) -> Value:
+        """What is reshaped."""
+        return self.node.operand(0)
+
+    def like(self, other: UnitReshape) -> bool:
+        """Whether both change the same shape into the same."""
+        return self.before == other.before and self.after == other.after
+
+    def undone(self, b: Builder, value: Value, shape: Shape) -> Value | None:
+        """`value`, which lies as the operand does, under `shape`; None where too many sizes are open."""
+        known = [d for d in shape if isinstance(d, int)]
+        if shape == self.after:
+            result = b(ops.Reshape, value, self.node.operand(1))
+        elif len(known) < len(shape) - 1 or (0 in known and len(known) < len(shape)):
+            return None
+        else:
+            result = b(ops.Reshape, value, [d if isinstance(d, int) else -1 for d in shape])
+        if not result.is_constant:
+            result.type = result.tensor_type.with_shape(shape)
+        return result
+
+    def vector(self, numbers: Sequence[int], default: int) -> list[int]:
+        """An entry for each axis of the result as one for each axis of the operand."""
+        moved = [default] * len(self.before)
+        for far, near in self.place.items():
+            moved[near] = numbers[far]
+        return moved
+
+
+SINK = Patterns.of(MOVES)
+"""With the canonical forms of moves, so that what meets vanishes."""
+
+
+def sink_reshapes(graph: Graph) -> None:
+    """Let reshapes of unit axes sink as far as they go, in subgraphs too."""
+    SINK.apply(graph)
+    for node in graph.nodes:
+        for inner in node.subgraphs():
+            sink_reshapes(inner)
+
+
+def _through(b: Builder, node: Node, among: Sequence[Value | None]) -> UnitReshape | None:
+    """The reshape that all tensors `among` the operands of `node` come through, if it may sink through `node`."""
+    moves = [UnitReshape.of(v) for v in among]
+    first = moves[0] if moves else None
+    if first is None or any(m is None or not m.like(first) for m in moves):
+        return None
+    for move in moves:
+        users = move.node.result.users() if move is not None else []
+        shared = move is not None and any(v is move.node.result for v in b.graph.outputs)
+        if shared or len(users) > MOST_USERS or not all(u is node or _lets_through(u, first) for u in users):
+            return None
+    return first
+
+
+def _lets_through(user: Node, move: UnitReshape) -> bool:
+    """Whether a reshape alike would sink through `user` too, as far as can be seen from here."""
+    if user.op is ops.Reshape:
+        return UnitReshape.of(user.result) is not None
+    if user.op not in CARRIERS and not issubclass(user.op, Elementwise):
+        return False
+    if issubclass(user.op, Elementwise) and user.results[0].tensor_type.shape != move.after:
+        return False
+    moves = [UnitReshape.of(v) for v in user.operands if v is not None and not v.is_constant]
+    return all(m is not None and m.like(move) for m in moves)
+
+
+def _elementwise(b: Builder, node: Node) -> Value | None:
+    """All tensors reshaped alike; constants take the shape of what stood before."""
+    if len(node.results) != 1 or node.op is ops.Copy:
+        return None
+    varying = [v for v in node.operands if v is not None and not v.is_constant]
+    move = _through(b, node, varying)
+    if move is None or node.result.tensor_type.shape != move.after:
+        return None
+    operands = [_before(v, move) for v in node.operands]
+    return move.undone(b, b(node.op, *operands, **node.attributes), move.after)
+
+
+def _before(value: Value | None, move: UnitReshape) -> Value | None:
+    """An operand of an elementwise node as it stands in front of the reshape."""
+    if value is None or value.data is None:
+        made = made_by(value, ops.Reshape)
+        return made.operand(0) if made is not None else None
+    shape = value.data.shape
+    full = (1,) * (len(move.after) - len(shape)) + shape
+    if all(d == 1 for d in full):
+        return constant(value.data.reshape(()))
+    return constant(value.data.reshape(move.vector(full, 1)))
+
+
+SINK.on(*all_elementwise(Elementwise))(_elementwise)
+
+
+@SINK.on(ops.Slice)
+def _slice(b: Builder, node: Node) -> Value | None:
+    """Bounds are renumbered; of a unit axis all is taken."""
+    move = _through(b, node, node.operands[:1])
+    bounds = [static_ints(v) for v in node.operands[1:4]]
+    starts, limits, strides = bounds
+    if move is None or starts is None or limits is None or strides is None:
+        return None
+    units = [i for i in range(len(move.after)) if i not in move.place]
+    if any(starts[i] != 0 or limits[i] < 1 or strides[i] != 1 for i in units):
+        return None
+    result = b(
+        ops.Slice,
+        move.source,
+        move.vector(starts, 0),
+        move.vector(limits, _TO_THE_END),
+        move.vector(strides, 1),
+    )
+    return move.undone(b, result, node.result.shape)
+
+
+@SINK.on(ops.Pad)
+def _pad(b: Builder, node: Node) -> Value | None:
+    """Unit axes may not grow."""
+    move, amounts = _through(b, node, node.operands[:1]), static_ints(node.operand(1))
+    if move is None or amounts is None or node.attr("flat"):
+        return None
+    pairs = np.asarray(amounts).reshape(-1, 2)
+    if any(pairs[i].any() for i in range(len(pairs)) if i not in move.place):
+        return None
+    moved = np.stack([move.vector(pairs[:, side].tolist(), 0) for side in (0, 1)], axis=1)
+    return move.undone(b, b(ops.Pad, move.source, moved, *node.operands[2:], **node.attributes), node.result.shape)
+
+
+@SINK.on(ops.Concatenate)
+def _concatenate(b: Builder, node: Node) -> Value | None:
+    """Parts may differ along the axis that they are laid along, which is none of the unit axes."""
+    axis, moves = node.attr("axis"), [UnitReshape.of(v) for v in node.operands]
+    first = moves[0]
+    found = [m for m in moves if m is not None and first is not None and m.place == first.place]
+    if first is None or len(found) < len(moves) or axis not in first.place:
+        return None
+    if any(len(m.node.result.uses) != 1 or len(m.before) != len(first.before) for m in found):
+        return None
+    if any(_units(m) != _units(first) for m in found):
+        return None
+    whole = b(ops.Concatenate, *(m.source for m in found), axis=first.place[axis])
+    return first.undone(b, whole, node.result.shape)
+
+
+def _units(move: UnitReshape) -> tuple[list[int], list[int]]:
+    before, after = ([i for i, d in enumerate(s) if d == 1] for s in (move.before, move.after))
+    return before, after
+
+
+@SINK.on(ops.Split)
+def _split(b: Builder, node: Node) -> list[Value] | None:
+    """Along an axis that is no unit axis."""
+    move = _through(b, node, node.operands[:1])
+    axis = normalize_axis(node.attr("axis"), len(move.after)) if move is not None else 0
+    if move is None or axis not in move.place or not _one_open(r.shape for r in node.results):
+        return None
+    parts = b.many(ops.Split, move.source, *node.operands[1:], **{**node.attributes, "axis": move.place[axis]})
+    moved = [move.undone(b, part, r.shape) for part, r in zip(parts, node.results, strict=True)]
+    return [v for v in moved if v is not None]
+
+
+def _one_open(shapes: Iterator[tuple[Dim, ...]]) -> bool:
+    return all(sum(not isinstance(d, int) for d in shape) <= 1 and 0 not in shape for shape in shapes)
+
+
+@SINK.on(ops.Reduce)
+def _reduce(b: Builder, node: Node) -> Value | None:
+    """Over axes that are no unit axes, or over some of these, which changes nothing."""
+    move, axes = _through(b, node, node.operands[:1]), static_ints(node.optional(1))
+    if move is None or not axes or not _one_open(iter([node.result.shape])):
+        return None
+    far = [normalize_axis(a, len(move.after)) for a in axes]
+    near = sorted(move.place[a] for a in far if a in move.place)
+    if not near:
+        return None
+    return move.undone(b, b(ops.Reduce, move.source, near, **node.attributes), node.result.shape)
+
+
+@SINK.on(ops.Softmax, ops.LogSoftmax)
+def _softmax(b: Builder, node: Node) -> Value | None:
+    """Along an axis that is no unit axis."""
+    move = _through(b, node, node.operands)
+    axis = normalize_axis(node.attr("axis"), len(move.after)) if move is not None else 0
+    if move is None or axis not in move.place:
+        return None
+    return move.undone(b, b(node.op, move.source, axis=move.place[axis]), move.after)
+
+
+CARRIERS: set[type[Op]] = {ops.Slice, ops.Pad, ops.Concatenate, ops.Split, ops.Reduce, ops.Softmax, ops.LogSoftmax}
+"""What a reshape may sink through, beside elementwise ops."""
