@@ -145,9 +145,7 @@ def _deform_conv(b: Builder, node: Node) -> Value:
     depth, parts = x.shape[1] // groups, []
     for g in range(groups):
         part = FeatureMap(b, _between(b, x, 1, g * depth, (g + 1) * depth))
-        places = [
-            _moved(b, moved, g, i, constant(line.astype(x.dtype.numpy))) for i, line in enumerate((rows, columns))
-        ]
+        places = [_moved(b, moved, g, i, constant(line)) for i, line in enumerate(lines)]
         sampled = _bilinear(part, places)
         if mask is not None:
             own = _between(b, mask, 1, g * len(taps), (g + 1) * len(taps))

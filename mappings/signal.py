@@ -49,7 +49,8 @@ def _dft(b: Builder, node: Node) -> Value:
     order = list(range(x.rank))
     order.insert(axis, order.pop(x.rank - 2))
     spread = tuple(order) if axis != x.rank - 2 else ()
-    return b(ops.DotGeneral, signal, matrix.astype(x.dtype.numpy), **axes, output_permutation=spread)
+    result = b(ops.DotGeneral, signal, matrix.astype(x.dtype.numpy), **axes, output_permutation=spread)
+    return b(ops.Mul, result, b.scalar(1.0 / length, x)) if inverse else result
 
 
 def _known(value: Value | None, what: str, default: int) -> int:
@@ -71,20 +72,18 @@ def _first(b: Builder, x: Value, axis: int, count: int) -> Value:
 
 
 def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
-    """The matrix [taken, 2, given, parts] that transforms `taken` complex numbers.
+    """The matrix [taken, 2, given, parts] that transforms `taken` complex numbers (backward: times `length`).
 
-    `onesided`: forward, half of the spectrum is given; backward, half of it is taken and real numbers are given.
+    Zeros and ones are exact. `onesided`: forward, half of the spectrum is given; backward, half of it is taken and real numbers are given.
     """
     given = length // 2 + 1 if onesided and not inverse else length
     angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(given)) % length) / length
     cosine, sine = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
-    matrix = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1)
-    if not inverse:
+    matrix = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1).round(15)
+    if not (inverse and onesided):
         return matrix
-    if not onesided:
-        return matrix / length
     twice = np.where((np.arange(taken) == 0) | (2 * np.arange(taken) == length), 1.0, 2.0)
-    return matrix[..., :1] * twice[:, None, None, None] / length
+    return matrix[..., :1] * twice[:, None, None, None]
 
 
 @lift_onnx("STFT", since=(17,))
