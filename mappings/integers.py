@@ -229,19 +229,20 @@ def _clipped(amount: Term, bits: int) -> Term:
 @decompose(ops.ShiftRightLogical)
 def _shift_right_logical(b: Builder, node: Node) -> Value | None:
     x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
-    dtype = x.dtype
-    if dtype.is_signed:
-        unsigned = DType(f"u{dtype.value}")
+    if x.dtype.is_signed:
         shifted = _unsigned(x).apply(ops.ShiftRightLogical, _unsigned(amount), in_range=node.attr("in_range"))
-        return (shifted.bits(dtype) if unsigned.bits == dtype.bits else shifted).value
+        return (shifted.to(x.dtype) if x.dtype.bits < 32 else shifted.bits(x.dtype)).value
     if node.attr("in_range"):
         return None
-    last = dtype.bits - 1
+    last = x.dtype.bits - 1
     moved = x.apply(ops.ShiftRightLogical, amount.min(last), in_range=True)
     return (amount > last).choose(moved.constant(0), moved).value
 
 
 def _unsigned(x: Term) -> Term:
+    """The bits as an unsigned number, of 32 at least."""
+    if x.dtype.bits < 32:
+        return (x.to(DType.INT32) % (1 << x.dtype.bits)).to(DType.UINT32)
     return x.bits(DType(f"u{x.dtype.value}")) if x.dtype.is_signed else x
 
 

@@ -74,6 +74,15 @@ def _not_equal(b: Builder, node: Node) -> Value | None:
     return Term(b, node.operand(0)).equals(Term(b, node.operand(1))).apply(ops.Not).value
 
 
+@decompose(ops.Select, "onnx")
+def _select_of_uint64(b: Builder, node: Node) -> Value | None:
+    """ONNX Runtime chooses between signed numbers."""
+    if node.result.dtype is not DType.UINT64:
+        return None
+    on_true, on_false = (Term(b, node.operand(i)).to(DType.INT64) for i in (1, 2))
+    return Term(b, node.operand(0)).choose(on_true, on_false).to(DType.UINT64).value
+
+
 # --- shifts -----------------------------------------------------------------------------------------------------------
 
 

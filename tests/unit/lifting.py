@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,9 @@ def onnx_target(opset: int) -> OnnxSelection:
     return OnnxSelection(OnnxTarget(opset))
 
 
-def cases_of(names: Iterable[str]) -> list[Case]:
-    """ONNX's cases of one node that are about ops of `names`, with comparable outputs."""
-    wanted = set(names)
+def cases_of(names: str) -> list[Case]:
+    """ONNX's cases of one node that are about one of the ops `names`, with comparable outputs."""
+    wanted = set(names.split())
     return [c for c in load_cases() if len(c.ops) == 1 and c.ops[0] in wanted and not c.random]
 
 

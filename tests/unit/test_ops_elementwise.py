@@ -19,7 +19,7 @@ Abs Acos Acosh Asin Asinh Atan Atanh BitCast Cast CastLike Ceil Celu Constant Co
 DequantizeLinear Dropout DynamicQuantizeLinear Elu Erf Exp EyeLike Floor Gelu HardSigmoid HardSwish Identity IsInf IsNaN
 LeakyRelu Log Mish Neg Not QuantizeLinear Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign
 Sqrt Swish Tan Tanh ThresholdedRelu
-""".split()
+"""
 _FINE = [0, 1e-20, 1e-7, 1e-4, 0.1, 0.5, 0.9999999, 1, 1.0000001, 1.5, 2.5, 3, 10, 20, 50, 88, 89, 100, 1e4, 1e10, 1e20]
 EXTREMES = np.asarray([s * x for x in [*_FINE, 3e38, np.inf] for s in (1, -1)] + [np.nan], np.float32)
 NUMBERS = np.concatenate([EXTREMES, np.linspace(-9, 9, 101, dtype=np.float32)])
