@@ -28,12 +28,14 @@ from onnxtfl.ir.dims import reset_fresh
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
+from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.floats import narrow_float64
 from onnxtfl.passes.fold import fold
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.selection import OnnxSelection, TflSelection
 from onnxtfl.passes.simplify import simplify
+from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.rewriting.legalize import acceptable, legalize
 from onnxtfl.rewriting.lift import lift, op_name
 from onnxtfl.rewriting.lower import lower
@@ -112,7 +114,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
 
 @contextlib.contextmanager
 def _conversion(options: Options) -> Iterator[None]:
-    """What every conversion begins with. The graph lives until its end, so collecting garbage finds nothing: it waits."""
+    """What every conversion begins with. The graph lives until its end: collecting garbage would find nothing."""
     reset_fresh()
     collecting = gc.isenabled()
     gc.disable()
@@ -161,6 +163,7 @@ def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Grap
         ("separate", separate_outputs),
         ("legalize", lambda graph: legalize(graph, target)),
         ("tidy", tidy),
+        ("sink", sink_reshapes),
         ("layout", layout),
         ("settle", lambda graph: legalize(graph, target, late=True)),
         ("cleanup", tidy),
@@ -173,7 +176,9 @@ def tidy(graph: Graph) -> None:
     """Fold what became constant, merge what became equal, drop what became useless."""
     fold(graph)
     merge_equal(graph)
+    MOVES.apply(graph)
     remove_dead(graph)
+    separate_outputs(graph)
 
 
 def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:
