@@ -251,8 +251,8 @@ def _col2im(b: Builder, node: Node) -> Value:
     total = int(np.prod(padded))
     rows = reshape(b, x, [batch * columns, places.size])
     turned = b(ops.Transpose, rows, permutation=(1, 0))
-    zeros = b(ops.BroadcastTo, b.scalar(0, x), dim_vector(b, [total, batch * columns], x))
-    summed = b(ops.ScatterND, zeros, places.reshape(-1, 1), turned, kind="add")
+    sizes = dim_vector(b, [total, batch * columns], x)
+    summed = b(ops.ScatterND, None, places.reshape(-1, 1), turned, sizes, kind="add")
     full = reshape(b, b(ops.Transpose, summed, permutation=(1, 0)), [batch, columns, *padded], x)
     if not any(pads):
         return full

@@ -75,9 +75,11 @@ def _may_be_anything(shape: Value) -> bool:
 def _copied_at_run_time(b: Builder, x: Value, shape: Value) -> Value:
     """The vector with the operand's sizes in the place of zeros."""
     length = shape.tensor_type.shape
-    if x.tensor_type.shape is None or length is None or not isinstance(length[0], int):
-        return shape
-    own = dim_vector(b, [*x.shape, *(1,) * length[0]][: length[0]], x)
+    if x.tensor_type.shape is not None and length is not None and isinstance(length[0], int):
+        own = dim_vector(b, [*x.shape, *(1,) * length[0]][: length[0]], x)
+    else:
+        padded = b(ops.Concatenate, b(ops.Shape, x), [1] * 8, axis=0)
+        own = b(ops.Slice, padded, [0], b(ops.Shape, shape), [1])
     is_zero = b(ops.Compare, shape, b.scalar(0, shape), comparison_direction="EQ")
     return b(ops.Select, is_zero, own, shape)
 

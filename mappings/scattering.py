@@ -36,6 +36,7 @@ from onnxtfl.rewriting.sizes import (
     resolved_rows,
     strides_of,
     unsqueezed,
+    with_int32,
 )
 
 MAX_CONSTANT_ROWS = 1 << 20
@@ -96,6 +97,8 @@ def _to_onnx(node: Node, opset: int, name: str, attributes: dict[str, int]) -> F
     if opset < {"none": 13, "add": 16, "mul": 16}.get(kind, 18):
         return None
     indices = node.operand(1)
+    if node.operands[0] is None:
+        return None
     wide = np.asarray(indices.numpy(), np.int64) if indices.is_constant else indices
     return Form(
         name, (node.operand(0), wide, node.operand(2)), attributes | ({"reduction": kind} if kind != "none" else {})
@@ -104,8 +107,12 @@ def _to_onnx(node: Node, opset: int, name: str, attributes: dict[str, int]) -> F
 
 @decompose(ops.ScatterND, "onnx")
 def _wide_indices(b: Builder, node: Node) -> Value | None:
-    x, indices, updates = (node.operand(i) for i in range(3))
-    if indices.dtype is DType.INT64:
+    """Zeros are a tensor, indices int64."""
+    indices, updates, shape = node.operand(1), node.operand(2), node.optional(3)
+    x = node.operands[0]
+    if x is None and shape is not None:
+        x = b(ops.BroadcastTo, b.scalar(0, updates), shape)
+    elif indices.dtype is DType.INT64 or indices.is_constant:
         return None
     return b(ops.ScatterND, x, as_int64(b, indices), updates, kind=node.attr("kind"))
 
@@ -115,44 +122,38 @@ def _wide_indices(b: Builder, node: Node) -> Value | None:
 
 @lower_tfl(ops.ScatterND)
 def _to_tfl_scatter_nd(node: Node) -> Form | None:
-    """SCATTER_ND, where updates are added onto zeros."""
-    x, indices, updates = (node.operand(i) for i in range(3))
-    if node.attr("kind") != "add" or not _is_zeros(x):
+    """SCATTER_ND, which adds updates onto zeros."""
+    indices, updates, shape = node.operand(1), node.operand(2), node.optional(3)
+    if node.operands[0] is not None or shape is None or node.attr("kind") != "add":
         return None
-    shape = x.shape
-    if all(isinstance(d, int) for d in shape):
-        return Form("SCATTER_ND", (narrow(indices), updates, int32([d for d in shape if isinstance(d, int)])))
-    return Form("SCATTER_ND", (narrow(indices), updates, _zeros_shape(x)))
+    return Form("SCATTER_ND", (narrow(indices), updates, narrow(shape)))
 
 
-def _is_zeros(x: Value) -> bool:
-    if x.is_constant:
-        return x.tensor_type.is_static and not x.numpy().any()
-    return _zeros_shape(x) is not None
+@decompose(ops.ScatterND, "tfl")
+def _scatter_of_int32(b: Builder, node: Node) -> Sequence[Value] | None:
+    """Indices and sizes known only at run time in int32."""
+    return with_int32(b, node, 1, 3)
 
 
-def _zeros_shape(x: Value) -> Value | None:
-    """The vector of sizes where `x` is zeros of a shape known at run time only."""
-    node = x.producer
+@decompose(ops.ScatterND)
+def _scatter_onto_given_zeros(b: Builder, node: Node) -> Value | None:
+    """Zeros made first, where they are not SCATTER_ND's."""
+    shape = node.optional(3)
     if (
-        node is None
-        or node.op is not ops.BroadcastTo
-        or not node.operand(0).is_constant
-        or node.operand(0).numpy().any()
+        node.operands[0] is not None
+        or shape is None
+        or (node.attr("kind") == "add" and node.operand(2).dtype in _ADDED)
     ):
         return None
-    return node.operand(1) if node.operand(1).dtype is DType.INT32 else None
-
-
-def _zeros(b: Builder, like: Value, shape: Sequence[Dim], source: Value) -> Value:
-    """Zeros of a shape; one number repeated, where that is not known before run time or large."""
-    dtype = like.dtype
-    return b(ops.BroadcastTo, b.scalar(0, dtype), as_int32(b, dim_vector(b, shape, source)))
+    zeros = b(ops.BroadcastTo, b.scalar(0, node.operand(2)), shape)
+    return b(ops.ScatterND, zeros, node.operand(1), node.operand(2), kind=node.attr("kind"))
 
 
 @decompose(ops.ScatterND, "tfl")
 def _scatter_by_gathering(b: Builder, node: Node) -> Value | None:
     """Constant indices without a meeting: every row of the result is gathered, from the operand or the updates."""
+    if node.operands[0] is None:
+        return None
     x, indices, updates = (node.operand(i) for i in range(3))
     if node.attr("kind") != "none" or not indices.is_constant or not _known(x.shape) or not indices.numpy().size:
         return None
@@ -191,64 +192,66 @@ def _known(shape: Sequence[Dim]) -> bool:
 @decompose(ops.ScatterND, "tfl")
 def _scatter_onto_zeros(b: Builder, node: Node) -> Value | None:
     """add: the operand plus what SCATTER_ND gives; none: what it gives where a mask says that something came."""
+    if node.operands[0] is None:
+        return None
     x, indices, updates = (node.operand(i) for i in range(3))
     kind = node.attr("kind")
-    rows = indices if indices.is_constant else as_int32(b, indices)
-    if kind == "add" and x.dtype is not DType.BOOL:
-        if _is_zeros(x) and (x.is_constant or rows is indices):
-            return None
-        zeros = _zeros(b, updates, x.shape, x)
-        sums = b(ops.ScatterND, zeros, rows, updates, kind="add")
-        return sums if _is_zeros(x) else b(ops.Add, x, sums)
-    if kind != "none":
+    if kind not in ("add", "none"):
         return None
-    if x.dtype in (DType.BOOL, DType.INT16, DType.INT8, DType.UINT8):
-        wide = [b(ops.Convert, v, dtype=DType.INT32) for v in (x, updates)]
-        return b(ops.Convert, b(ops.ScatterND, wide[0], rows, wide[1], kind="none"), dtype=x.dtype)
-    written = b(ops.ScatterND, _zeros(b, updates, x.shape, x), rows, updates, kind="add")
-    return b(ops.Select, _touched(b, x, rows), written, x)
+    if x.dtype in _NARROW:
+        return _widened(b, node)
+    shape = dim_vector(b, x.shape, x)
+    if kind == "add":
+        return b(ops.Add, x, b(ops.ScatterND, None, indices, updates, shape, kind="add"))
+    written = b(ops.ScatterND, None, indices, updates, shape, kind="add")
+    return b(ops.Select, _touched(b, x, indices), written, x)
+
+
+_NARROW = (DType.BOOL, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
+_ADDED = (DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.INT64)
+
+
+def _widened(b: Builder, node: Node) -> Value:
+    """The same in int32; truth values are added and multiplied as the largest and the smallest."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    kind = node.attr("kind")
+    if x.dtype is DType.BOOL:
+        kind = {"add": "max", "mul": "min"}.get(kind, kind)
+    wide = [b(ops.Convert, v, dtype=DType.INT32) for v in (x, updates)]
+    return b(ops.Convert, b(ops.ScatterND, wide[0], indices, wide[1], kind=kind), dtype=x.dtype)
 
 
 def _touched(b: Builder, x: Value, rows: Value) -> Value:
     """Where updates go, as booleans that broadcast over `x`."""
     depth = rows.shape[-1]
     assert isinstance(depth, int)
-    outer = x.shape[:depth]
-    one = b.scalar(1, DType.INT32)
-    ones = b(ops.BroadcastTo, one, as_int32(b, dim_vector(b, rows.shape[:-1], rows)))
-    counts = b(ops.ScatterND, _zeros(b, one, outer, x), rows, ones, kind="add")
+    ones = b(ops.BroadcastTo, b.scalar(1, DType.INT32), dim_vector(b, rows.shape[:-1], rows))
+    counts = b(ops.ScatterND, None, rows, ones, dim_vector(b, x.shape[:depth], x), kind="add")
     hit = b(ops.Compare, counts, b.scalar(0, counts), comparison_direction="GT")
-    return reshape(b, hit, (*outer, *(1,) * (x.rank - depth)), x)
+    return reshape(b, hit, (*x.shape[:depth], *(1,) * (x.rank - depth)), x)
 
 
 @decompose(ops.ScatterND, "tfl")
 def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     """mul, max, min: updates that go to one place are joined as a segment, and then with the operand."""
+    if node.operands[0] is None:
+        return None
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.shape[-1]
-    if x.dtype is DType.BOOL:
-        wide = [b(ops.Convert, v, dtype=DType.INT32) for v in (x, updates)]
-        kind = {"add": "max", "mul": "min"}.get(kind, kind)
-        return b(ops.Convert, b(ops.ScatterND, wide[0], indices, wide[1], kind=kind), dtype=DType.BOOL)
-    if kind not in ("mul", "max", "min") or not isinstance(depth, int) or not _known(x.shape[:depth]):
-        return None
-    sizes, inner = x.shape[:depth], x.shape[depth:]
-    ids = reshape(
-        b,
-        flat_positions(b, indices if indices.is_constant else as_int32(b, indices), sizes),
-        (product(indices.shape[:-1]),),
-    )
-    count = product(sizes)
-    assert isinstance(count, int)
-    flat = reshape(b, updates, (ids.shape[0], *inner))
-    joined = b(
-        ops.SegmentReduce, flat, _int32(b, ids), np.asarray(count, np.int32), kind="prod" if kind == "mul" else kind
-    )
-    joined = reshape(b, joined, x.shape)
+    if x.dtype in _NARROW:
+        return _widened(b, node)
+    if not isinstance(depth, int) or not _known(x.shape[1:depth]):
+        raise UnsupportedError(f"updates of kind {kind} need a shape known before run time", hint="give --input-shape")
+    sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])
+    ids = _int32(b, reshape(b, flat_positions(b, indices, sizes), (rows,), indices))
+    flat = reshape(b, updates, (rows, *inner), indices)
+    count = reshape(b, dim_value(b, product(sizes), x), ())
+    joined = b(ops.SegmentReduce, flat, ids, count, kind="prod" if kind == "mul" else kind)
+    joined = reshape(b, joined, x.shape, x)
     if kind == "mul":
         return b(ops.Mul, x, joined)
     best = b(ops.Max if kind == "max" else ops.Min, x, joined)
-    return b(ops.Select, _touched(b, x, indices if indices.is_constant else as_int32(b, indices)), best, x)
+    return b(ops.Select, _touched(b, x, indices), best, x)
 
 
 def _int32(b: Builder, value: Value) -> Value:
@@ -259,20 +262,39 @@ def _int32(b: Builder, value: Value) -> Value:
 def _scatter_at_coordinates(b: Builder, node: Node) -> Value:
     """ScatterND of single numbers into the flattened operand."""
     x, indices, updates = (node.operand(i) for i in range(3))
-    axis, kind = normalize_axis(node.attr("axis"), x.rank), node.attr("kind")
-    if not _known(x.shape):
-        raise UnsupportedError("this needs a shape known before run time", hint="give --input-shape")
+    axis, kind, count = normalize_axis(node.attr("axis"), x.rank), node.attr("kind"), product(indices.shape)
+    if not _known(x.shape[1:]):
+        return _scatter_at_full_coordinates(b, node)
     strides, total = strides_of(x.shape), product(x.shape)
-    count = product(indices.shape)
     if indices.is_constant:
         grid = list(np.indices([int(d) for d in indices.shape], sparse=True))
         grid[axis] = indices.numpy().astype(np.int64)
         flat = sum(g * s for g, s in zip(grid, strides, strict=True))
         rows: Value = constant(np.asarray(flat).reshape(-1, 1))
     else:
-        rows = reshape(b, _flat_places(b, as_int32(b, indices), axis, strides), (count, 1))
+        rows = reshape(b, _flat_places(b, as_int32(b, indices), axis, strides), (count, 1), indices)
     flat_x, flat_updates = reshape(b, x, (total,)), reshape(b, updates, (count,))
-    return reshape(b, b(ops.ScatterND, flat_x, rows, flat_updates, kind=kind), x.shape)
+    return reshape(b, b(ops.ScatterND, flat_x, rows, flat_updates, kind=kind), x.shape, x)
+
+
+def _scatter_at_full_coordinates(b: Builder, node: Node) -> Value:
+    """ScatterND of single numbers, each at a row of as many coordinates as there are axes."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    axis, columns = normalize_axis(node.attr("axis"), x.rank), []
+    for i in range(x.rank):
+        column = as_int32(b, indices)
+        if i != axis:
+            steps = _steps(b, indices, i)
+            column = b(ops.BroadcastTo, steps, dim_vector(b, indices.shape, indices))
+        columns.append(unsqueezed(b, column, [-1]))
+    return b(ops.ScatterND, x, b(ops.Concatenate, *columns, axis=x.rank), updates, kind=node.attr("kind"))
+
+
+def _steps(b: Builder, like: Value, axis: int) -> Value:
+    """0, 1, ... along one axis of a tensor, 1 long along the others, in int32."""
+    size = reshape(b, as_int32(b, dim_value(b, like.shape[axis], like)), ())
+    steps = b(ops.Range, b.scalar(0, size), size, b.scalar(1, size))
+    return reshape(b, steps, [steps.shape[0] if k == axis else 1 for k in range(like.rank)])
 
 
 def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value:
@@ -288,18 +310,14 @@ def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value
         return b(ops.Add, places, constant(np.asarray(base, indices.dtype.numpy))) if np.any(base) else places
     for i, stride in enumerate(strides):
         if i != axis and indices.shape[i] != 1:
-            size = _scalar(b, as_int32(b, dim_value(b, indices.shape[i], indices)))
-            steps = b(ops.Range, b.scalar(0, size), size, b.scalar(1, size))
-            steps = reshape(b, steps, [steps.shape[0] if k == i else 1 for k in range(indices.rank)])
-            places = b(ops.Add, places, b(ops.Mul, steps, b.scalar(int(stride), size)))
+            places = b(ops.Add, places, b(ops.Mul, _steps(b, indices, i), b.scalar(int(stride), indices)))
     return places
 
 
 @lift_tfl("SCATTER_ND")
 def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
     indices, updates, shape = (node.operand(i) for i in range(3))
-    zeros = b(ops.BroadcastTo, b.scalar(0, updates), shape)
-    return b(ops.ScatterND, zeros, indices, updates, kind="add")
+    return b(ops.ScatterND, None, indices, updates, shape, kind="add")
 
 
 @lift_tfl("SPARSE_TO_DENSE")
@@ -325,6 +343,11 @@ _SEGMENTS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN"}
 def _to_tfl_segments(node: Node) -> Form:
     x, ids, count = (node.operand(i) for i in range(3))
     return Form(f"UNSORTED_SEGMENT_{_SEGMENTS[node.attr('kind')]}", (x, narrow(ids), narrow(count)))
+
+
+@decompose(ops.SegmentReduce, "tfl")
+def _segments_of_int32(b: Builder, node: Node) -> Sequence[Value] | None:
+    return with_int32(b, node, 1, 2)
 
 
 @decompose(ops.SegmentReduce, "onnx")

@@ -19,6 +19,13 @@ def copy_tfl(node: Node) -> Form | None:
     return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})
 
 
+@lower_tfl(ops.Copy)
+def copy_by_slice_tfl(node: Node) -> Form | None:
+    """A slice of everything, where several sizes are known at run time only."""
+    rank = node.result.rank
+    return Form("SLICE", (node.operand(0), np.zeros(rank, np.int32), np.full(rank, -1, np.int32)))
+
+
 @lower_onnx(ops.Copy)
 def copy_onnx(node: Node, opset: int) -> Form:
     """An Identity."""

@@ -34,7 +34,9 @@ def test_reshape_finds_what_is_left() -> None:
     assert infer(ops.Reshape, tensor("float32", "n", 6), [-1, 4]) == "tensor<[(6*n)//4]x4xfloat32>"
 
 
-@pytest.mark.parametrize(("shape", "target"), [((2, 3), [4, 2]), ((2, 3), [-1, 4]), ((2, 3), [-1, -1]), ((6,), [-2, 3])])
+@pytest.mark.parametrize(
+    ("shape", "target"), [((2, 3), [4, 2]), ((2, 3), [-1, 4]), ((2, 3), [-1, -1]), ((6,), [-2, 3])]
+)
 def test_reshape_refuses_misfits(shape: tuple[int, ...], target: list[int]) -> None:
     with pytest.raises(InvalidModelError):
         infer(ops.Reshape, tensor("float32", *shape), target)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape, product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.sizes import reshape
 
 
 def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
@@ -30,14 +30,15 @@ def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
         return None
     shapes = [(1,) * (len(full) - v.rank) + v.shape if v is not None else None for v in node.operands]
     groups = _groups(full, [s for s in shapes if s is not None])
-    if len(groups) > limit or _open(full) > 1 or any(_open(s) > 1 for s in shapes if s is not None):
+    if len(groups) > limit:
         return None
+    sources = [v for v in node.operands if v is not None]
     operands = [
-        None if v is None or s is None else _reshape(builder, v, _merged(s, groups))
+        None if v is None or s is None else reshape(builder, v, _merged(s, groups), *sources)
         for v, s in zip(node.operands, shapes, strict=True)
     ]
     result = builder(node.op, *operands, **node.attributes)
-    return [_reshape(builder, result, full)]
+    return [reshape(builder, result, full, *sources)]
 
 
 def _groups(full: Shape, shapes: Sequence[Shape]) -> list[list[int]]:
@@ -63,14 +64,3 @@ def _pattern_of(group: Sequence[int], full: Shape, shapes: Sequence[Shape]) -> t
 
 def _merged(shape: Shape, groups: Sequence[Sequence[int]]) -> Shape:
     return tuple(product(shape[a] for a in g) for g in groups)
-
-
-def _open(shape: Shape) -> int:
-    """How many sizes are known at run time only; a Reshape can leave one to be found by itself."""
-    return sum(not isinstance(d, int) for d in shape)
-
-
-def _reshape(builder: Builder, value: Value, shape: Shape) -> Value:
-    if value.tensor_type.shape == shape:
-        return value
-    return builder(ops.Reshape, value, [d if isinstance(d, int) else -1 for d in shape])

@@ -320,9 +320,9 @@ def merged_shape(shape: Sequence[Dim], groups: Sequence[Sequence[int]]) -> list[
 
 
 def strides_of(sizes: Sequence[Dim]) -> Array:
-    """How far apart neighbours along each axis lie in C order, in elements; TypeError where a size is not known."""
-    known = [int(str(d)) for d in sizes]
-    return np.asarray([math.prod(known[i + 1 :]) for i in range(len(known))], np.int64)
+    """How far apart neighbours along each axis lie in C order, in elements; all sizes but the first have to be ints."""
+    inner = [int(str(d)) for d in sizes[1:]]
+    return np.asarray([math.prod(inner[i:]) for i in range(len(sizes))], np.int64)
 
 
 def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:

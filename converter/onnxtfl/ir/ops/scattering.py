@@ -10,9 +10,9 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.permutations import moved, rank_of
-from onnxtfl.ir.shapes import known_dims, normalize_axis, same_type
+from onnxtfl.ir.shapes import dims_from, known_dims, normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
 __all__ = ["ScatterElements", "ScatterND", "SegmentReduce"]
@@ -21,27 +21,12 @@ KINDS = ("none", "add", "mul", "max", "min")
 _AT: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-class _Scatter(Op, register=False):
-    """What both share: `kind` says how an update joins what stands there ("none": it takes its place).
-
-    Where two updates of kind "none" meet, either may stand. Indices lie in [0, n).
-    """
-
-    operands = (Operand("input"), Operand("indices", INTEGERS), Operand("updates"))
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, updates = node.operand(0).tensor_type, node.operand(2).tensor_type
-        if x.dtype is not updates.dtype:
-            raise TypeError("updates have another element type")
-        if node.attr("kind") not in KINDS:
-            raise ValueError(f"kind {node.attr('kind')}")
-        cls.check(node)
-        return [same_type(x, x.shape)]
-
-    @classmethod
-    def check(cls, node: Node) -> None:
-        """ValueError where the operands' ranks do not fit."""
+def _checked(node: Node) -> None:
+    """TypeError and ValueError for what no scatter takes."""
+    if node.operands[0] is not None and node.operand(0).dtype is not node.operand(2).dtype:
+        raise TypeError("updates have another element type")
+    if node.attr("kind") not in KINDS:
+        raise ValueError(f"kind {node.attr('kind')}")
 
 
 def _written(x: Array, place: tuple[Array, ...], updates: Array, kind: str) -> Array:
@@ -57,17 +42,38 @@ def _written(x: Array, place: tuple[Array, ...], updates: Array, kind: str) -> A
     return result.astype(x.dtype)
 
 
-class ScatterND(_Scatter):
+class ScatterND(Op):
     """input with input[indices[i...]] joined by updates[i...]; the last axis of `indices` holds positions of the first
-    axes. Source: ONNX ScatterND; neutral-ops 3.108 is XLA's and wider.
+    axes. Without `input`, onto zeros of `shape`.
+
+    `kind` says how an update joins what stands there ("none": it takes its place; where two meet, either may stand).
+    Indices lie in [0, n). Source: ONNX ScatterND, TFLite SCATTER_ND (add onto zeros); neutral-ops 3.108 is XLA's.
     """
 
+    operands = (
+        Operand("input", optional=True),
+        Operand("indices", INTEGERS),
+        Operand("updates"),
+        Operand("shape", INDICES, optional=True),
+    )
     defaults = {"kind": "none"}
     core = True
 
     @classmethod
-    def check(cls, node: Node) -> None:
-        rank, shape = rank_of(node.operand(0).type), node.operand(1).tensor_type.shape
+    def infer(cls, node: Node) -> Sequence[Type]:
+        _checked(node)
+        updates, shape = node.operand(2).tensor_type, node.optional(3)
+        if node.operands[0] is not None:
+            full = node.operand(0).tensor_type.shape
+        else:
+            full = None if shape is None else dims_from(shape)
+        cls.check(node, None if full is None else len(full))
+        return [same_type(updates, full)]
+
+    @classmethod
+    def check(cls, node: Node, rank: int | None) -> None:
+        """ValueError where the ranks do not fit."""
+        shape = node.operand(1).tensor_type.shape
         if shape == ():
             raise ValueError("indices of rank 0")
         if rank is None or shape is None or not isinstance(shape[-1], int):
@@ -77,27 +83,34 @@ class ScatterND(_Scatter):
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, indices, updates = operands
-        assert x is not None and indices is not None and updates is not None
+        x, indices, updates = operands[:3]
+        assert indices is not None and updates is not None
+        if x is None:
+            assert operands[3] is not None
+            x = np.zeros([int(d) for d in operands[3]], updates.dtype)
         return _written(x, tuple(np.moveaxis(indices.astype(np.int64), -1, 0)), updates, attributes["kind"])
 
 
-class ScatterElements(_Scatter):
+class ScatterElements(Op):
     """input with input[..., indices[..., i, ...], ...] joined by updates[..., i, ...], the index at `axis`.
 
-    Source: ONNX ScatterElements.
+    `kind` as for ScatterND. Indices lie in [0, n). Source: ONNX ScatterElements.
     """
 
+    operands = (Operand("input"), Operand("indices", INTEGERS), Operand("updates"))
     defaults = {"axis": 0, "kind": "none"}
     core = True
 
     @classmethod
-    def check(cls, node: Node) -> None:
+    def infer(cls, node: Node) -> Sequence[Type]:
+        _checked(node)
         ranks = {rank_of(node.operand(i).type) for i in range(3)} - {None}
         if len(ranks) > 1:
             raise ValueError("operands differ in rank")
         for rank in ranks:
             normalize_axis(node.attr("axis"), rank or 0)
+        x = node.operand(0).tensor_type
+        return [same_type(x, x.shape)]
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
