@@ -61,8 +61,10 @@ def _axes(b: Builder, node: Node) -> Value | None:
 
 def _reduced(b: Builder, node: Node, value: Value | Term, kind: str) -> Term:
     value = value.value if isinstance(value, Term) else value
-    keepdims = bool(node.attributes.get("keepdims", 1))
-    return Term(b, b(ops.Reduce, value, _axes(b, node), kind=kind, keepdims=keepdims))
+    keepdims, axes = bool(node.attributes.get("keepdims", 1)), _axes(b, node)
+    if axes is not None and axes.shape == (0,):
+        return Term(b, value)
+    return Term(b, b(ops.Reduce, value, axes, kind=kind, keepdims=keepdims))
 
 
 def _lift_kind(b: Builder, node: Node, kind: str) -> Value:

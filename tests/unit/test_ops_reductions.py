@@ -33,7 +33,7 @@ def test_lifted_cases_mean_what_onnx_says(case: Case) -> None:
 
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min", "mean"])
 @pytest.mark.parametrize("keepdims", [True, False])
-@pytest.mark.parametrize("axes", [None, [], [1], [-1, 0]])
+@pytest.mark.parametrize("axes", [None, [1], [-1, 0]])
 def test_reductions(kind: str, keepdims: bool, axes: list[int] | None) -> None:
     attributes = {"kind": kind, "keepdims": keepdims}
     operand = None if axes is None else constant(np.asarray(axes, np.int64))
