@@ -6,7 +6,9 @@ from onnxtfl.passes.simplify import simplify
 from tests.passes.helpers import op_counts, transformed
 
 NOTHING = {
-    "transposes that undo each other": "%a = Transpose(%x) {permutation = [1, 2, 0]}\n %y = Transpose(%a) {permutation = [2, 0, 1]}",
+    "transposes that undo each other": (
+        "%a = Transpose(%x) {permutation = [1, 2, 0]}\n %y = Transpose(%a) {permutation = [2, 0, 1]}"
+    ),
     "reshape to the same shape": "%s = constant tensor<3xint64> [2, 3, 4]\n %y = Reshape(%x, %s)",
     "reshape there and back": (
         "%s = constant tensor<2xint64> [6, 4]\n %t = constant tensor<3xint64> [2, 3, 4]\n"

@@ -108,7 +108,8 @@ def test_other_ranks(rank: int) -> None:
     n = rank - 2
     axes = ", ".join(str(i + 2) for i in range(n))
     conv = (
-        f"input_spatial_dimensions = [{axes}], kernel_spatial_dimensions = [{axes}], output_spatial_dimensions = [{axes}], "
+        f"input_spatial_dimensions = [{axes}], kernel_spatial_dimensions = [{axes}], "
+        f"output_spatial_dimensions = [{axes}], "
         f"window_strides = [{', '.join('1' * n)}], padding = [{', '.join('0' * 2 * n)}], "
         f"rhs_dilation = [{', '.join('1' * n)}]"
     )

@@ -40,7 +40,9 @@ def test_transposes_are_written_in_strips(tmp_path: Path, permutation: tuple[int
 
 def test_transforms_compose(tmp_path: Path) -> None:
     factors = np.array([2, 3, 4], np.float32)
-    data = on_file(NUMBERS, tmp_path / "w").scale(factors, 1).transpose((1, 0, 3, 2)).cast(DType.FLOAT16).reshape((6, 35))
+    data = (
+        on_file(NUMBERS, tmp_path / "w").scale(factors, 1).transpose((1, 0, 3, 2)).cast(DType.FLOAT16).reshape((6, 35))
+    )
     wanted = (NUMBERS * factors.reshape(1, 3, 1, 1)).transpose(1, 0, 3, 2).astype(np.float16).reshape(6, 35)
     assert written(data) == wanted.tobytes()
     assert np.array_equal(data.numpy(), wanted)

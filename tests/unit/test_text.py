@@ -8,9 +8,7 @@ from onnxtfl.ir.text_print import print_graph
 TEXTS = {
     "dims": "graph main(%x: tensor<1x[2*n + 1]x[(h + 1)//2]xfloat32>) -> (%x) {\n}\n",
     "unknown rank": "graph main(%x: tensor<*xfloat32>) -> (%x) {\n}\n",
-    "quantized": (
-        "graph main(%x: tensor<2xfloat32, quant<int8 axis=0 0.1:0 0.25:-3>>) -> (%x) {\n}\n"
-    ),
+    "quantized": ("graph main(%x: tensor<2xfloat32, quant<int8 axis=0 0.1:0 0.25:-3>>) -> (%x) {\n}\n"),
     "other types": (
         "graph main(%x: sequence<tensor<2xstring>>, %y: optional<tensor<float32>>, %z: tuple<tensor<bool>, "
         "resource<variable>>) -> (%x, %y, %z) {\n}\n"
@@ -48,7 +46,9 @@ def test_types_of_neutral_ops_are_inferred() -> None:
     assert str(graph.outputs[0].type) == "tensor<3x2xfloat32>"
 
 
-@pytest.mark.parametrize("text", ["", "graph", "graph main(%x: tensor<2xfloat33>) -> () {\n}", "graph m() -> (%y) {\n}"])
+@pytest.mark.parametrize(
+    "text", ["", "graph", "graph main(%x: tensor<2xfloat33>) -> () {\n}", "graph m() -> (%y) {\n}"]
+)
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_graph(text)

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.ir.data import Array, TensorData
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.types import DType, TensorType, Type
@@ -74,8 +74,10 @@ class Builder:
         """`operand` as a value."""
         if operand is None or isinstance(operand, Value):
             return operand
-        if isinstance(operand, (TensorData, np.ndarray, np.generic)):
-            return constant(operand)  # type: ignore[arg-type]
+        if isinstance(operand, TensorData):
+            return constant(operand)
+        if isinstance(operand, (np.ndarray, np.generic)):
+            return constant(np.asarray(operand))
         return constant(np.asarray(operand, np.int64))
 
     def scalar(self, number: float, like: Value | DType) -> Value:
@@ -136,7 +138,8 @@ def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
 
 
 def _small(type_: TensorType) -> bool:
-    return type_.is_static and int(np.prod(type_.shape or (1,))) <= KNOWN_LIMIT
+    size = product(type_.shape or ())
+    return type_.is_static and isinstance(size, int) and size <= KNOWN_LIMIT
 
 
 def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[Value] | None:

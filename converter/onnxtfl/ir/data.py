@@ -104,8 +104,8 @@ class ArrayData(TensorData):
         return self._key
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
-        index = [slice(None)] * axis + [slice(start, stop)]
-        return self._array[tuple(index)]
+        part: Array = self._array[(slice(None),) * axis + (slice(start, stop),)]
+        return part
 
     def numpy(self) -> Array:
         return self._array
@@ -125,7 +125,7 @@ class SourceFile:
 
     def read_into(self, offset: int, buffer: Array) -> None:
         """Fill the uint8 `buffer` from `offset`; InvalidModelError where the file ends before."""
-        view, done = memoryview(buffer).cast("B"), 0
+        view, done = memoryview(buffer.data).cast("B"), 0
         with self._lock:
             self._file.seek(offset)
             while done < len(view):
@@ -160,7 +160,7 @@ class SourceBytes(SourceFile):
         self.size = len(self._content)
 
     def read_into(self, offset: int, buffer: Array) -> None:
-        view = memoryview(buffer).cast("B")
+        view = memoryview(buffer.data).cast("B")
         part = self._content[offset : offset + len(view)]
         if len(part) != len(view):
             raise InvalidModelError(f"{self.path}: cut off: {len(view)} bytes wanted at {offset}")
@@ -220,6 +220,9 @@ class FileData(TensorData):
 class TransposedData(TensorData):
     """`base` with permuted axes; merged first, so that neighbours that stay together move as one."""
 
+    base: TensorData
+    permutation: tuple[int, ...]
+
     def __init__(self, base: TensorData, permutation: tuple[int, ...]) -> None:
         if isinstance(base, TransposedData):
             permutation = tuple(base.permutation[p] for p in permutation)
@@ -244,6 +247,8 @@ class TransposedData(TensorData):
 
 class ReshapedData(TensorData):
     """`base` under another shape."""
+
+    base: TensorData
 
     def __init__(self, base: TensorData, shape: tuple[int, ...]) -> None:
         if isinstance(base, ReshapedData):
@@ -329,9 +334,10 @@ def _packed(array: Array, dtype: DType) -> Array:
         return contiguous.reshape(-1).view(np.uint8)
     per, bits = 8 // dtype.bits, dtype.bits
     raw = contiguous.reshape(-1)
-    fields = raw.view(np.uint8) if dtype.is_float else raw.astype(np.int8).view(np.uint8)
+    fields: Array = raw.view(np.uint8) if dtype.is_float else raw.astype(np.int8).view(np.uint8)
     fields = np.concatenate([fields & ((1 << bits) - 1), np.zeros(-len(fields) % per, np.uint8)]).reshape(-1, per)
-    return np.bitwise_or.reduce(fields << (np.arange(per, dtype=np.uint8) * bits), axis=1)
+    packed: Array = np.bitwise_or.reduce(fields << (np.arange(per, dtype=np.uint8) * bits), axis=1)
+    return packed
 
 
 def _contiguous(array: Array) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -198,7 +198,11 @@ def _parse_ast(node: ast.expr) -> Dim:
         left, right = _parse_ast(node.left), _parse_ast(node.right)
         if isinstance(node.op, ast.Pow) and isinstance(right, int):
             return product([left] * right)
-        operations = {ast.Add: lambda: left + right, ast.Sub: lambda: left - right, ast.Mult: lambda: left * right}
+        operations: dict[type[ast.operator], Callable[[], Dim]] = {
+            ast.Add: lambda: left + right,
+            ast.Sub: lambda: left - right,
+            ast.Mult: lambda: left * right,
+        }
         operations[ast.FloorDiv] = lambda: floordiv(left, right)
         return operations[type(node.op)]()
     raise ValueError(ast.dump(node))

@@ -102,7 +102,8 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
     if name in ("int2", "int4", "uint2", "uint4", "bfloat16") or name in _ML_DTYPES:
         import ml_dtypes  # comes with onnx; only the small types need it
 
-        return np.dtype(getattr(ml_dtypes, _ML_DTYPES.get(name, name)))
+        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES.get(name, name)))
+        return small
     return np.dtype(name)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
@@ -54,7 +54,7 @@ def fold_node(node: Node) -> list[Value] | None:
     return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
 
 
-def _result(array: np.ndarray, result: Value) -> Value:  # type: ignore[type-arg]
+def _result(array: Array, result: Value) -> Value:
     dtype = result.dtype
     return constant(ArrayData(array if dtype is DType.STRING else array.astype(dtype.numpy, copy=False), dtype))
 
