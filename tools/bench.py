@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -90,9 +91,10 @@ print(json.dumps(statistics.median(times)))
 
 @dataclass
 class Series:
-    """Seconds and peak bytes of the runs of one command."""
+    """Wall seconds, processor seconds and peak bytes of the runs of one command."""
 
     seconds: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
     peaks: list[int] = field(default_factory=list)
 
     @property
@@ -213,11 +215,18 @@ def _wanted(name: str, options: argparse.Namespace) -> bool:
 
 def _timed(command: Sequence[str], series: Series) -> None:
     """Run a command, adding its wall seconds; raises FailedError with what it said where it fails."""
-    began = time.perf_counter()
+    began, used = time.perf_counter(), _used()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     series.seconds.append(time.perf_counter() - began)
+    series.busy.append(_used() - used)
     if done.returncode:
         raise FailedError(f"{' '.join(command[-4:])}\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+
+
+def _used() -> float:
+    """Processor seconds of all children so far: on a busy machine they say more than the wall does."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _conversions(bench: Bench, names: Sequence[str]) -> None:
@@ -242,7 +251,8 @@ def _conversion(bench: Bench, name: str) -> float:
     print(
         f"  {name:15} {source.stat().st_size / _MB:6.0f} MB: {bench.judge(f'{name} wall', ours.wall, bar, 's')}, "
         f"{bench.judge(f'{name} memory', ours.peak, imports.peak + 100, 'MB')}; "
-        f"import {imports.wall:.2f} s {imports.peak:.0f} MB, cp {copy.wall:.3f} s",
+        f"import {imports.wall:.2f} s {imports.peak:.0f} MB, cp {copy.wall:.3f} s; "
+        f"processor {statistics.median(ours.busy):.2f} s, import {statistics.median(imports.busy):.2f} s",
         flush=True,
     )
     return ours.wall

@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from tests.harness.workers import Worker
+from tests.models.corpus import Job
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
@@ -29,6 +32,16 @@ def test_demo(tmp_path: Path) -> None:
     accuracies = [float(word.rstrip("%")) for line in lines for word in line.split() if word.endswith("%")]
     assert len(accuracies) == 2
     assert accuracies[0] == accuracies[1] > 97
+
+
+def test_norms_and_activations_are_folded_into_the_convolutions() -> None:
+    with Worker() as worker:
+        outcome = worker.run("tests.models.corpus:attempt", Job("digits", EXAMPLES / "digits.onnx"), 60)
+    assert outcome.kind == "done", outcome.message
+    report = outcome.value
+    assert report.good, f"{report.error}{report.back_error}\n{report.detail}"
+    assert not report.ops.keys() & {"MUL", "ADD", "SUB", "RELU", "TRANSPOSE", "PAD"}
+    assert report.nodes_ratio <= 1.1
 
 
 def _run(command: list[str]) -> str:
