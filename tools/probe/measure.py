@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,13 +47,14 @@ class Measurer:
         return [self._one(case, memory) for case in cases]
 
     def _one(self, case: Case, memory: _Memory) -> Finding:
-        model, inputs, verdicts = case.model(), case.inputs(), {}
+        model = functools.cache(case.model)
+        verdicts = {}
         for name, runtime in self.runtimes.items():
             for kernels in KERNELS:
                 where = f"{name} {kernels}"
                 verdict = memory.verdict(case, where)
                 if verdict is None:
-                    ending, answer = runtime.run(kernels, model, inputs)
+                    ending, answer = runtime.run(kernels, model(), case.inputs())
                     verdict = judge(case, ending, answer)
                     memory.add(case, where, verdict)
                     if self.verbose and verdict != "right":

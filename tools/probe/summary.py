@@ -7,6 +7,7 @@ or its version (it has no CEIL, no ELU, no ROUND): nobody runs models on it but 
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from tools.probe.runtime import KERNELS
 
 Key = tuple[tuple[str, frozenset[Any]], ...]
 RUNTIMES = ("2.14", "litert")
+_NARROWING = ("constant", "required")
 _BAD = ("wrong", "abort", "absent")
 
 
@@ -89,16 +91,19 @@ def _form_lines(findings: Sequence[Finding], runtime: str, domains: Mapping[str,
 
 
 def _groups(findings: Sequence[Finding]) -> dict[Key, list[Finding]]:
-    """Findings by types and options. A form that lets an operand be computed has to be right where it is constant too:
-    constants bring in delegates.
+    """Findings by types and options. A form that lets an operand be computed, or absent, has to be right where it is
+    constant, or given, too: constants bring in delegates.
     """
     groups: defaultdict[Key, list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[_key({**finding.types, **finding.extra})].append(finding)
     for finding in findings:
-        free = _key({**finding.types, **finding.extra, "constant": None})
-        if "constant" in finding.extra and free in groups:
-            groups[free].append(finding)
+        narrowing = [key for key in _NARROWING if key in finding.extra]
+        for count in range(1, len(narrowing) + 1):
+            for dropped in itertools.combinations(narrowing, count):
+                free = _key({**finding.types, **finding.extra, **dict.fromkeys(dropped)})
+                if free in groups:
+                    groups[free].append(finding)
     return groups
 
 

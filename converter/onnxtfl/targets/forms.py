@@ -14,7 +14,7 @@ Bounds = tuple[int, int]
 _HIGHEST = 99
 _NOTHING: frozenset[Any] = frozenset()
 _MAIN = "T"
-_OTHERS = ("broadcast", "scalar", "constant", "quantization", "per_axis")
+_OTHERS = ("broadcast", "scalar", "constant", "required", "quantization", "per_axis")
 """Keys of a form that are not options."""
 
 
@@ -60,7 +60,8 @@ class KernelForm:
     the operands' shapes differ (None: nothing broadcasts); `scalar`: where only single elements differ. `constant`:
     operands that have to be constant. `options`: values that these options may have. `scales`: "same" where all
     quantized tensors of the main type have to share scale and zero point, "fixed" where the result's are given.
-    `per_axis`: variables whose tensors may have a scale for each index of an axis.
+    `per_axis`: variables whose tensors may have a scale for each index of an axis. `required`: optional operands that
+    have to be there.
     """
 
     types: Mapping[str, frozenset[str]]
@@ -71,6 +72,7 @@ class KernelForm:
     options: Mapping[str, frozenset[Any]]
     scales: str = ""
     per_axis: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()
 
     def misfits(self, use: Use) -> list[Misfit]:
         """All that a use misses, what is hardest to change first; empty where the form takes it."""
@@ -116,6 +118,9 @@ class KernelForm:
         for name in sorted(self.constant):
             if not all(v.is_constant for v in use.named(name)):
                 yield Misfit("other", name, name, "computed", values=frozenset({"constant"}))
+        for name in sorted(self.required):
+            if not use.named(name):
+                yield Misfit("other", name, name, "none", values=frozenset({"an operand"}))
         for name, allowed in self.options.items():
             if name in use.options and use.options[name] not in allowed:
                 yield Misfit("other", name, name, str(use.options[name]), values=allowed)
@@ -135,12 +140,18 @@ def read_form(table: Mapping[str, Any]) -> KernelForm:
             types[key] = frozenset(value.split())
         elif key not in _OTHERS:
             options[key] = frozenset(value if isinstance(value, list) else [value])
-    constant = frozenset(table.get("constant", "").split())
     if "broadcast" in table:
         ranks.setdefault(_MAIN, (0, _HIGHEST))
-    broadcast, scalar = table.get("broadcast"), table.get("scalar")
-    scales, per_axis = table.get("quantization", ""), frozenset(table.get("per_axis", "").split())
-    return KernelForm(types, ranks, broadcast, scalar, constant, options, scales, per_axis)
+    names = {key: frozenset(table.get(key, "").split()) for key in ("constant", "per_axis", "required")}
+    return KernelForm(
+        types,
+        ranks,
+        table.get("broadcast"),
+        table.get("scalar"),
+        options=options,
+        scales=table.get("quantization", ""),
+        **names,
+    )
 
 
 def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
@@ -152,9 +163,16 @@ def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
     if not all(types.values()) or not all(options.values()) or any(low > high for low, high in ranks.values()):
         return None
     broadcast, scalar = _lower(a.broadcast, b.broadcast), _lower(a.scalar or a.broadcast, b.scalar or b.broadcast)
-    scales = a.scales if b.scales in ("", a.scales) else b.scales
     return KernelForm(
-        types, ranks, broadcast, scalar, a.constant | b.constant, options, scales, a.per_axis & b.per_axis
+        types,
+        ranks,
+        broadcast,
+        scalar,
+        constant=a.constant | b.constant,
+        options=options,
+        scales=a.scales if b.scales in ("", a.scales) else b.scales,
+        per_axis=a.per_axis & b.per_axis,
+        required=a.required | b.required,
     )
 
 

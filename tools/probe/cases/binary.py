@@ -43,17 +43,10 @@ def _two(
         for rank in RANKS:
             for mode, left, right in pairs(rank):
                 a, b = operands(element, left, "lhs"), operands(element, right, "rhs")
-                for constants in ((), (1,), (0,)) if mode != "equal" or rank in (2, 4) else ((), (1,)):
-                    types = {"T": element}
-                    yield meant(
-                        op,
-                        types,
-                        [a, b],
-                        partial(_expected, meaning),
-                        mode=mode,
-                        constants=frozenset(constants),
-                        **fields,
-                    )
+                meant_by = partial(_expected, meaning)
+                for constants in ((), (1,), (0,)) if right in (left, (), left[-1:]) else ((),):
+                    fixed = frozenset(constants)
+                    yield meant(op, {"T": element}, [a, b], meant_by, mode=mode, constants=fixed, **fields)
 
 
 def _expected(meaning: Meaning, a: Array, b: Array) -> list[Array]:

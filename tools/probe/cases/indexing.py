@@ -100,7 +100,7 @@ def _gathered(op: str, element: str, index: str, x: Array, axis: int, rank: int,
         y = np.asarray(np.take(x, indices, axis))
     options = {"axis": axis, "batch_dims": batch}
     types = {"T": element, "I": index}
-    for constants in ((), (1,), (0,)):
+    for constants in ((), (1,), (0,)) if rank == 1 else ((),):
         if not (constants == (0,) and element == "string"):
             yield Case(op, types, [x, indices], [y], options, constants=frozenset(constants))
 

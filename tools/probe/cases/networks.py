@@ -67,20 +67,21 @@ Product = Callable[[Array, Array], Array]
 def _convolved(
     op: str, element: str, operands: list[Array], product: Product, options: dict[str, Any], **extra: Any
 ) -> Iterator[Case]:
-    """Filter and bias constant; no bias; everything computed. `product`: of operand and filter, in float64."""
+    """With and without bias, filter and bias constant and computed. `product`: of operand and filter, in float64."""
     types = {"T": element, "W": element, "B": element}
     types |= {"I": "int32"} if len(operands) == 4 else {}
     shape = frozenset({0}) if len(operands) == 4 else frozenset[int]()
     last, meaning = len(operands) - 1, partial(_biased, product)
-    fixed = {**extra, "constant": "weights" if op == "TRANSPOSE_CONV" else "filter"}
-    yield meant(op, types, operands, meaning, options=options, constants=shape | {1, last}, extra=fixed)
-    without = [*operands[:-1], None]
-    yield meant(op, types, without, meaning, options=options, constants=shape | {1}, extra=fixed)
-    yield meant(op, types, operands, meaning, options=options, constants=shape, extra=extra)
+    fixed = {"constant": "weights" if op == "TRANSPOSE_CONV" else "filter"}
+    for given, narrower in ((operands, {"required": "bias"}), ([*operands[:-1], None], {})):
+        for constants, narrowest in ((shape | {1, last}, fixed), (shape, {})):
+            known = constants if given[-1] is not None else constants - {last}
+            extra_ = {**extra, **narrower, **narrowest}
+            yield meant(op, types, given, meaning, options=options, constants=known, extra=extra_)
 
 
 def _biased(product: Product, *operands: Array | None) -> list[Array]:
-    """The shape operand of transposed convolutions, where there is one, comes first."""
+    """Transposed convolutions have their shape first; the bias, where there is one, comes last."""
     x, kernel, bias = (operands[2], operands[1], operands[3]) if len(operands) == 4 else operands
     assert x is not None and kernel is not None
     wide = product(x.astype(np.float64), kernel.astype(np.float64))
