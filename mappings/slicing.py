@@ -32,6 +32,7 @@ from onnxtfl.rewriting.sizes import (
     INT32_MAX,
     as_int32,
     as_int64,
+    dim_vector,
     int32,
     merge_whole,
     merged_shape,
@@ -314,3 +315,20 @@ def _from_tfl_update(b: Builder, node: Node) -> Value:
 @lower_tfl(ops.DynamicUpdateSlice)
 def _to_tfl_update(node: Node) -> Form:
     return Form("DYNAMIC_UPDATE_SLICE", (node.operand(0), node.operand(1), narrow(node.operand(2))))
+
+
+@decompose(ops.DynamicUpdateSlice)
+def _update_by_scattering(b: Builder, node: Node) -> Value:
+    """ScatterND of the update at its coordinates, counted from starts that keep it inside."""
+    x, update, starts = (node.operand(i) for i in range(3))
+    if not all(isinstance(d, int) for d in update.shape):
+        raise UnsupportedError("an update of a size known only at run time", hint="give --input-shape")
+    sizes = [int(d) for d in update.shape]
+    depth = max((i + 1 for i, (d, n) in enumerate(zip(x.shape, sizes, strict=True)) if d != n), default=0)
+    if depth == 0:
+        return update
+    room = b(ops.Sub, dim_vector(b, x.shape[:depth], x), np.asarray(sizes[:depth], np.int64))
+    wanted = b(ops.Slice, as_int64(b, starts), [0], [depth], [1])
+    begins = b(ops.Max, b(ops.Min, wanted, room), b.scalar(0, DType.INT64))
+    grid = np.moveaxis(np.indices(sizes[:depth]), 0, -1)
+    return b(ops.ScatterND, x, b(ops.Add, constant(grid), begins), update, kind="none")
