@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -10,6 +12,7 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.formula import Term
 from onnxtfl.rewriting.onnx_dtypes import dtype_from, number_of
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+from onnxtfl.rewriting.sizes import unsqueezed
 
 _NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
 
@@ -104,11 +107,21 @@ def _bitcast_onnx(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.BitcastConvert, "onnx")
 def _bitcast_of_integers(b: Builder, node: Node) -> Value | None:
-    """Before ONNX had BitCast: integers of one width wrap when they are cast."""
-    x, dtype = node.operand(0), node.attr("dtype")
-    if not (x.dtype.is_integer and dtype.is_integer and x.dtype.bits == dtype.bits):
+    """Before ONNX had BitCast: integers of one width wrap when they are cast; words are split off by 2**32."""
+    x, dtype = Term(b, node.operand(0)), node.attr("dtype")
+    if not (x.dtype.is_integer and dtype.is_integer):
         return None
-    return b(ops.Convert, x, dtype=dtype)
+    if x.dtype.bits == dtype.bits:
+        return x.to(dtype).value
+    if (x.dtype.bits, dtype.bits) == (64, 32):
+        whole = x.to(DType.INT64)
+        parts = (whole.to(dtype), whole.apply(ops.ShiftRightArithmetic, 32, in_range=True).to(dtype))
+        return b(ops.Concatenate, *(unsqueezed(b, p.value, [p.value.rank]) for p in parts), axis=x.value.rank)
+    if (x.dtype.bits, dtype.bits) == (32, 64):
+        last = x.value.rank - 1
+        low, high = (Term(b, b(ops.Gather, x.value, np.asarray(i), axis=last)) for i in (0, 1))
+        return (high.to(DType.INT64) * (1 << 32) + low.to(DType.UINT32).to(DType.INT64)).to(dtype).value
+    return None
 
 
 @decompose(ops.BitcastConvert, "tfl")

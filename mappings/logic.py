@@ -136,6 +136,18 @@ def _logical_onnx(node: Node, opset: int) -> Form | None:
     return Form("BitShift", tuple(node.operands), {"direction": "RIGHT"}) if unsigned and in_range(node) else None
 
 
+def _wide_shift(b: Builder, node: Node) -> Value | None:
+    """ONNX Runtime has no kernel for 16 bits."""
+    x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if x.dtype is not DType.UINT16 or not in_range(node):
+        return None
+    return x.to(DType.UINT32).apply(node.op, amount.to(DType.UINT32), in_range=True).to(x.dtype).value
+
+
+decompose(ops.ShiftRightLogical, "onnx")(_wide_shift)
+decompose(ops.ShiftLeft, "onnx")(_wide_shift)
+
+
 @decompose(ops.ShiftLeft, "onnx")
 def _shift_left_onnx(b: Builder, node: Node) -> Value:
     """Signed numbers as unsigned ones; amounts brought into the range."""

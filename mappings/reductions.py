@@ -344,16 +344,15 @@ def _reduce_onnx(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.Reduce, "onnx")
 def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
-    """Bools as numbers; axes as ONNX takes them."""
+    """Bools as numbers, whose sum and product are right for none too; axes as ONNX takes them."""
     x, axes = Term(b, node.operand(0)), node.optional(1)
     if axes is not None and axes.dtype is not DType.INT64 and not axes.is_constant:
         return b(ops.Reduce, x.value, Term(b, axes).to(DType.INT64).value, **node.attributes)
     if x.dtype is not DType.BOOL:
         return None
-    kind = {"any": "max", "all": "min"}[node.attr("kind")]
-    return (
-        Term(b, b(ops.Reduce, x.to(DType.INT32).value, axes, **{**node.attributes, "kind": kind})).to(DType.BOOL).value
-    )
+    kind = {"any": "sum", "all": "prod"}[node.attr("kind")]
+    number = b(ops.Reduce, x.to(DType.INT32).value, axes, **{**node.attributes, "kind": kind})
+    return b(ops.Convert, number, dtype=DType.BOOL)
 
 
 def _arg_onnx(node: Node, opset: int, name: str) -> Form | None:
