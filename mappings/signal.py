@@ -74,7 +74,8 @@ def _first(b: Builder, x: Value, axis: int, count: int) -> Value:
 def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
     """The matrix [taken, 2, given, parts] that transforms `taken` complex numbers (backward: times `length`).
 
-    Zeros and ones are exact. `onesided`: forward, half of the spectrum is given; backward, half of it is taken and real numbers are given.
+    Zeros and ones are exact. `onesided`: forward, half of the spectrum is given; backward, half of it is taken and real
+    numbers are given.
     """
     given = length // 2 + 1 if onesided and not inverse else length
     angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(given)) % length) / length

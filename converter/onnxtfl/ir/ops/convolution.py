@@ -78,9 +78,9 @@ class _Convolution(Op, register=False):
             return None
         if index == 1:
             changed = _renumber(attributes, "kernel", permutation)
-            return Relabeled((None, unless_identity(permutation), None, None), (None,), changed)
+            return _relabeled_as(node, (None, unless_identity(permutation)), None, changed)
         order = [_roles(attributes, "input" if index == 0 else "output").index(p) for p in permutation]
-        return _relabeled(attributes, order, None)
+        return _relabeled(node, order, None)
 
     @classmethod
     def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
@@ -88,7 +88,7 @@ class _Convolution(Op, register=False):
         attributes = attributes_of(node)
         spatial = range(2, len(attributes["input_spatial_dimensions"]) + 2)
         order = [0, *spatial, 1] if channels_last else [0, 1, *spatial]
-        return _relabeled(attributes, order, cls.kernel_order(node, attributes, channels_last))
+        return _relabeled(node, order, cls.kernel_order(node, attributes, channels_last))
 
 
 def _roles(attributes: Attributes, side: str) -> list[int]:
@@ -102,14 +102,23 @@ def _renumber(attributes: Attributes, side: str, permutation: Sequence[int]) -> 
     return {n: renumbered(attributes[n], permutation) for n in names}
 
 
-def _relabeled(attributes: Attributes, order: Sequence[int], kernel: Permutation | None) -> Relabeled:
+def _relabeled(node: Node, order: Sequence[int], kernel: Permutation | None) -> Relabeled:
     """Input and result with their roles (0 batch, 1 feature, 2.. spatial) in `order`."""
+    attributes = attributes_of(node)
     x, y = (tuple(_roles(attributes, side)[r] for r in order) for side in ("input", "output"))
     changed = {**_renumber(attributes, "input", x), **_renumber(attributes, "output", y)}
     if kernel is not None:
         changed.update(_renumber(attributes, "kernel", kernel))
-    operands = (unless_identity(x), kernel and unless_identity(kernel), None, None)
-    return Relabeled(operands, (unless_identity(y),), changed, {3: y})
+    return _relabeled_as(node, (unless_identity(x), kernel and unless_identity(kernel)), y, changed)
+
+
+def _relabeled_as(
+    node: Node, moved: tuple[Permutation | None, ...], result: Permutation | None, changed: dict[str, Any]
+) -> Relabeled:
+    """Bias and result shape stay, but that the entries of the shape follow the result."""
+    operands = (*moved, *[None] * (len(node.operands) - 2))
+    vectors = {3: result} if result is not None and len(operands) > 3 else {}
+    return Relabeled(operands, (result and unless_identity(result),), changed, vectors)
 
 
 def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tuple[Any, ...]:

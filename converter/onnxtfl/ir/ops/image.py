@@ -92,7 +92,7 @@ class Resize(Op):
             return None
         moved = unless_identity(permutation)
         changed = {"dims": renumbered(tuple(node.attr("dims")), permutation)}
-        return Relabeled((moved, None, None, None), (moved,), changed)
+        return Relabeled((moved, *[None] * (len(node.operands) - 1)), (moved,), changed)
 
     @classmethod
     def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
