@@ -168,19 +168,37 @@ decompose(ops.RngNormal, "tfl")(_scaled)
 
 
 def _random_onnx(node: Node, opset: int, name: str) -> Form | None:
-    """A shape that is known; one that is not reaches ONNX as that of a tensor."""
-    shape, dtype = static_ints(node.operand(2)), node.result.dtype
+    """A shape that is known, or that of a tensor."""
+    shape, source = static_ints(node.operand(2)), node.operand(2).producer
     numbers = [number_in(node.operand(i)) for i in (0, 1)]
-    if shape is None or None in numbers:
+    if None in numbers:
         return None
     names = [parameter for parameter, _ in _PARAMETERS[node.op]]
     seed = {"seed": float(node.attr("seed"))} if node.attr("seed") else {}
-    attributes = {"shape": tuple(shape), "dtype": number_of(dtype), **dict(zip(names, numbers, strict=True)), **seed}
-    return Form(name, (), attributes)
+    attributes = {"dtype": number_of(node.result.dtype), **dict(zip(names, numbers, strict=True)), **seed}
+    if shape is not None:
+        return Form(name, (), {**attributes, "shape": tuple(shape)})
+    if source is None or source.op is not ops.Shape or source.attr("axes") is not None:
+        return None
+    return Form(f"{name}Like", (source.operand(0),), attributes)
 
 
 lower_onnx(ops.RngUniform)(partial(_random_onnx, name="RandomUniform"))
 lower_onnx(ops.RngNormal)(partial(_random_onnx, name="RandomNormal"))
+
+
+def _with_numbers(b: Builder, node: Node) -> Value | None:
+    """ONNX's parameters are attributes: computed ones by arithmetic."""
+    first, second, shape = (Term(b, node.operand(i)) for i in range(3))
+    if number_in(first.value) is None or number_in(second.value) is None:
+        standard = b(node.op, b.scalar(0.0, first.dtype), b.scalar(1.0, first.dtype), shape.value, **node.attributes)
+        width = second - first if node.op is ops.RngUniform else second
+        return (Term(b, standard) * width + first).value
+    return None
+
+
+decompose(ops.RngUniform, "onnx")(_with_numbers)
+decompose(ops.RngNormal, "onnx")(_with_numbers)
 
 
 @lower_onnx(ops.Multinomial)
