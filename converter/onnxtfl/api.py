@@ -358,10 +358,7 @@ def inspect(model: PathLike | bytes, stage: str = "file") -> str:
 
 
 def coverage() -> str:
-    """Return which operators convert, one line for each version of each ONNX operator and each TFLite one."""
-    from onnxtfl import pipeline
+    """Return which operators convert, as Markdown tables: each version of each ONNX operator, and each TFLite one."""
+    from onnxtfl.op_tables import op_tables
 
-    told: Callable[[], str] | None = getattr(pipeline, "coverage", None)
-    if told is None:
-        raise UsageError("the coverage table is not there yet")
-    return told()
+    return op_tables()

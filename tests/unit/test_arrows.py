@@ -21,9 +21,10 @@ _KNOWS = {
     "passes": {"ir", "rewriting", "targets"},
     "mappings": {"ir", "rewriting", "targets"},
     "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
+    "op_tables": {"formats", "rewriting", "targets"},
     "checking": {"ir", "runtimes", "pipeline"},
     "output": set(),
-    "api": {"ir", "pipeline", "checking", "runtimes", "output"},
+    "api": {"ir", "pipeline", "op_tables", "checking", "runtimes", "output"},
     "cli": {_API},
     _API: {"api", "checking"},
 }
