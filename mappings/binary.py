@@ -17,6 +17,7 @@ from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.activations import activated
 from onnxtfl.rewriting.formula import Term, number_in
+from onnxtfl.rewriting.indices import never_negative
 from onnxtfl.rewriting.registry import (
     Form,
     append_operand,
@@ -28,7 +29,7 @@ from onnxtfl.rewriting.registry import (
     row,
     upgrade,
 )
-from onnxtfl.rewriting.sizes import broadcast, never_negative, unsqueezed
+from onnxtfl.rewriting.sizes import broadcast, unsqueezed
 
 row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD")
 row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB")

@@ -14,18 +14,9 @@ from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.indices import flat_positions, nonnegative, resolved_rows
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.sizes import (
-    HUGE,
-    as_int64,
-    dim_vector,
-    flat_positions,
-    narrow,
-    nonnegative,
-    reshape,
-    resolved_rows,
-    unsqueezed,
-)
+from onnxtfl.rewriting.sizes import HUGE, as_int64, dim_vector, narrow, reshape, unsqueezed
 
 # --- Gather ----------------------------------------------------------------------------------------------------------
 

@@ -22,19 +22,16 @@ from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 from onnxtfl.rewriting.sizes import (
     as_int32,
     as_int64,
     dim_value,
     dim_vector,
-    flat_positions,
     int32,
     narrow,
-    nonnegative,
     reshape,
-    resolved_rows,
-    strides_of,
     unsqueezed,
     with_int32,
 )
