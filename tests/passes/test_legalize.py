@@ -1,0 +1,65 @@
+"""Legalization: casts that keep values, merged axes, and errors that name what cannot be done."""
+
+import pytest
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.passes.selection import TflSelection
+from onnxtfl.rewriting.legalize import accepted, legalize
+from onnxtfl.targets.tflite import TfliteTarget
+from tests.passes.helpers import op_counts, transformed
+
+TARGET = TflSelection(TfliteTarget())
+
+
+def legal(graph: Graph) -> None:
+    legalize(graph, TARGET)
+    assert all(accepted(node, TARGET) for node in graph.nodes)
+
+
+def test_narrow_integers_are_added_in_wider_ones() -> None:
+    text = """graph main(%x: tensor<3xint8>, %z: tensor<3xint8>) -> (%y) {
+      %y = Add(%x, %z)
+    }"""
+    graph = transformed(text, legal)
+    assert graph.outputs[0].dtype.value == "int8"
+    assert op_counts(graph)["Convert"] == 3
+
+
+def test_int64_is_never_narrowed() -> None:
+    text = """graph main(%x: tensor<3xint64>) -> (%y) {
+      %y = Abs(%x)
+    }"""
+    graph = transformed(text, legal)
+    assert all(v.dtype.value != "int32" for n in graph.nodes for v in n.results)
+
+
+def test_axes_are_merged_where_a_kernel_takes_fewer() -> None:
+    text = """graph main(%x: tensor<2x1x2x3x2x3x2x2xfloat32>, %z: tensor<1x1x1x3x2x3x2x2xfloat32>) -> (%y) {
+      %y = SquaredDifference(%x, %z)
+    }"""
+    graph = transformed(text, legal)
+    assert max(v.rank for n in graph.nodes for v in n.results if n.op.name != "Reshape") < 8
+    assert graph.outputs[0].shape == (2, 1, 2, 3, 2, 3, 2, 2)
+
+
+def test_ops_without_a_kernel_are_decomposed() -> None:
+    graph = transformed("graph main(%x: tensor<2x3xfloat32>) -> (%y) {\n %y = Erf(%x)\n}", legal)
+    assert op_counts(graph)["Erf"] == 0
+
+
+def test_what_cannot_be_done_is_named() -> None:
+    graph = parse_graph("""graph main(%x: tensor<2xfloat8e4m3fn>) -> (%broken) {
+      %broken = Convert(%x) {dtype = !float8e5m2}
+    }""")
+    with pytest.raises(UnsupportedError) as caught:
+        legalize(graph, TARGET)
+    assert "broken" in str(caught.value) and "float8e4m3fn" in str(caught.value)
+
+
+def test_it_is_idempotent() -> None:
+    graph = transformed("graph main(%x: tensor<2x3xfloat32>) -> (%y) {\n %y = Erf(%x)\n}", legal)
+    before = list(graph.nodes)
+    legalize(graph, TARGET)
+    assert list(graph.nodes) == before
