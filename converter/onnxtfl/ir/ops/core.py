@@ -17,15 +17,21 @@ reductions.py
     Reduce(x, axes; kind = sum prod max min mean any all, keepdims)  ArgMax ArgMin(x; axis, keepdims, select_last_index, dtype)
     CumSum(x, axis; exclusive, reverse)  Softmax LogSoftmax(x; axis)
 shape.py
-    Reshape(x, shape)   (one -1 allowed)   Transpose(x; permutation)  BroadcastTo(x, shape)  Concatenate(xs...; axis)
-    Split(x, sizes; axis) -> n results     Slice(x, starts, limits, strides)   full rank, NumPy meaning
-    Pad(x, padding [rank, 2], value?; mode = constant reflect edge wrap)  Tile(x, multiples)  Reverse(x; dimensions)
-    ReverseSequence(x, lengths; seq_axis, batch_axis)  Range(start, limit, delta)  Shape(x) -> int64
-    DepthToSpace SpaceToDepth(x; block_size, mode, dimension numbers)  Trilu(x, k; upper)
-indexing.py
+    Reshape(x, shape)   (one -1 allowed)   Transpose(x; permutation)   BroadcastTo(x, shape)   (the whole result's shape)
+    Concatenate(xs...; axis)   Split(x, sizes?; axis, count) -> n results (sizes absent: `count` equal ones)
+    Shape(x; axes, dtype) -> sizes of all axes, or of `axes` in that order   Range(start, limit, delta)
+slicing.py
+    Slice(x, starts, limits, strides)   full rank, NumPy meaning   Tile(x, multiples)   Reverse(x; dimensions)
+    Pad(x, padding [rank, 2], value?; mode = constant edge reflect symmetric wrap, flat)   flat: padding as ONNX has it
+    ReverseSequence(x, lengths; seq_axis, batch_axis)   Trilu(x, k?; upper)
+    DepthToSpace SpaceToDepth(x; block_size, mode = DCR CRD, depth_dim, space_dims)
+indexing.py (indices in [0, n): negative ones are resolved when lifting)
     Gather(x, indices; axis, batch_dims)  GatherND(x, indices; batch_dims)  GatherElements(x, indices; axis)
-    ScatterND(x, indices, updates; kind = none add mul max min)  ScatterElements(x, indices, updates; axis, kind)
-    NonZero(x) -> int64 [rank, n]  TopK(x, k; axis, largest, sorted)  OneHot(indices, depth, on, off; axis)
+    NonZero(x; rows) -> int64 [rank, n], or [n, rank]  TopK(x, k; axis, largest, sorted, dtype) -> values, indices
+    OneHot(indices, depth, on, off; axis)  Unique(x; axis, sorted, dtype) -> values, indices, inverse, counts
+scattering.py (kind = none add mul max min)
+    ScatterND(x?, indices, updates, shape?; kind)   x absent: onto zeros of `shape`
+    ScatterElements(x, indices, updates; axis, kind)  SegmentReduce(x, segment_ids, count; kind = sum prod max min)
 contraction.py
     DotGeneral(lhs, rhs; lhs_batching_dimensions, rhs_batching_dimensions, lhs_contracting_dimensions, rhs_contracting_dimensions)
     Conv(input, kernel, bias?; dimension numbers, window_strides, padding, rhs_dilation, feature_group_count)
