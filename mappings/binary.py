@@ -17,7 +17,6 @@ from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.activations import activated
 from onnxtfl.rewriting.formula import Term, number_in
-from onnxtfl.rewriting.indices import never_negative
 from onnxtfl.rewriting.registry import (
     Form,
     append_operand,
@@ -29,6 +28,7 @@ from onnxtfl.rewriting.registry import (
     row,
     upgrade,
 )
+from onnxtfl.rewriting.signs import never_negative
 from onnxtfl.rewriting.sizes import broadcast, unsqueezed
 
 row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD")

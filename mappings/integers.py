@@ -16,8 +16,8 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.indices import never_negative
 from onnxtfl.rewriting.registry import decompose
+from onnxtfl.rewriting.signs import never_negative
 from onnxtfl.rewriting.sizes import unsqueezed
 
 _SMALLEST = -(1 << 63)

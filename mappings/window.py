@@ -30,6 +30,7 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.activations import activated
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
 from onnxtfl.rewriting.reshapes import reshaped, with_unit_axis
+from onnxtfl.rewriting.signs import never_negative
 from onnxtfl.rewriting.windows import onnx_attributes, onnx_window, padded, tfl_padding, tfl_strides, tfl_window
 
 
@@ -223,7 +224,9 @@ def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
 
 
 def lowest(x: Value) -> float:
-    """What is never larger than an element of `x`."""
+    """What is never larger than an element of `x`: 0 where that will do, since delegates pad by nothing else."""
+    if never_negative(x):
+        return 0.0
     return -np.inf if x.dtype.is_float else float(np.iinfo(x.dtype.numpy).min)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -14,11 +13,8 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import known_dims
+from onnxtfl.rewriting.signs import never_negative
 from onnxtfl.rewriting.sizes import as_int64, dim_value, dim_vector, reshape
-
-_MANY = 1 << 30
 
 
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:
@@ -36,42 +32,6 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
     if bound.dtype is not indices.dtype:
         bound = b(ops.Convert, bound, dtype=indices.dtype)
     return b(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
-
-
-def never_negative(value: Value, depth: int = 8) -> bool:
-    """Whether the integers in `value` are seen to be 0 or more, looking back over `depth` nodes at most."""
-    if not value.dtype.is_integer:
-        return False
-    if not value.dtype.is_signed:
-        return True
-    if value.is_constant:
-        return bool((value.numpy() >= 0).all())
-    known = known_dims(value)
-    if known is not None and all(_is_size(d) for d in known):
-        return True
-    node = value.producer
-    if node is None or depth == 0:
-        return False
-    if node.op in (ops.Shape, ops.Size, ops.NonZero, ops.ArgMax, ops.ArgMin):
-        return True
-    if node.op in (ops.TopK, ops.Unique):
-        return value.index > 0 or never_negative(node.operand(0), depth - 1)
-    if node.op is ops.FloorMod:
-        return never_negative(node.operand(1), depth - 1)
-    count = _keeps_sign().get(node.op)
-    return count is not None and all(never_negative(v, depth - 1) for v in node.operands[:count] if v is not None)
-
-
-def _is_size(dim: Dim) -> bool:
-    return dim >= 0 if isinstance(dim, int) else all(c > 0 for _, c in dim.terms) and "v?" not in str(dim)
-
-
-@functools.cache
-def _keeps_sign() -> dict[type[Op], int]:
-    """Ops whose results are not negative where so many of their operands are not."""
-    moving = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.BroadcastTo, ops.Split, ops.Convert, ops.Tile)
-    arithmetic = (ops.Add, ops.Mul, ops.Div, ops.FloorDiv, ops.Rem, ops.Concatenate, ops.Max, ops.Min, ops.Range)
-    return dict.fromkeys(moving, 1) | dict.fromkeys(arithmetic, _MANY)
 
 
 def strides_of(sizes: Sequence[Dim]) -> Array:
