@@ -58,7 +58,8 @@ def _cropping(node: Node, window: Window, grow: Sequence[int], x: Value) -> tupl
 
     Source: ONNX ConvTranspose-11: total = stride * (size - 1) + output_padding + span - output_shape; of an odd total
     SAME_UPPER cuts more behind, everything else more in front. ONNX Runtime reads version 1, whose text says the
-    opposite, in the same way, and grows the end where the total is negative.
+    opposite, in the same way. Where the total is negative, an output_shape grows the end; auto_pad cuts nothing then,
+    so that the result stays under size * stride (ONNX's own shape inference agrees).
     """
     rank, auto_pad = window.rank, node.attr("auto_pad", "NOTSET") or "NOTSET"
     wanted = tuple(node.attr("output_shape", ()))[-rank:]
@@ -66,6 +67,7 @@ def _cropping(node: Node, window: Window, grow: Sequence[int], x: Value) -> tupl
         given = tuple(node.attr("pads", ()))
         return given if given and auto_pad == "NOTSET" else (0,) * (2 * rank)
     totals = [_total(window, grow, i, x.shape[2 + i], wanted[i] if wanted else None) for i in range(rank)]
+    totals = totals if wanted else [max(t, 0) for t in totals]
     small = [max(t, 0) // 2 for t in totals]
     before = small if auto_pad == "SAME_UPPER" else [max(t, 0) - s for t, s in zip(totals, small, strict=True)]
     return (*before, *(t - f for t, f in zip(totals, before, strict=True)))

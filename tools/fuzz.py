@@ -30,10 +30,14 @@ def main() -> int:
         for trial, outcome in run_all(_JOB, trials, TIMEOUT, options.jobs):
             verdict = _verdict(outcome)
             counts[verdict.kind] += 1
-            if verdict.kind != "good" and counts.total() - counts["good"] <= options.show:
+            if verdict.kind not in ("good", "skipped") and _failed(counts) <= options.show:
                 _show(*((trial, verdict) if options.no_shrink else _shrunk(shrinker, trial, verdict)))
     print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()))
-    return int(counts.total() != counts["good"])
+    return int(_failed(counts) > 0)
+
+
+def _failed(counts: Counter[str]) -> int:
+    return counts.total() - counts["good"] - counts["skipped"]
 
 
 def _options() -> argparse.Namespace:
@@ -56,7 +60,13 @@ def _verdict(outcome: Outcome) -> Verdict:
 
 
 def _shrunk(worker: Worker, trial: Trial, verdict: Verdict) -> tuple[Trial, Verdict]:
-    """The shortest model of the same seed that fails in the same way (a shorter one is a prefix of the longer)."""
+    """A small part of the model that fails in the same way.
+
+    Where the child dies over it: the shortest model of the same seed (a shorter one is a prefix of the longer).
+    """
+    outcome = worker.run("tests.fuzz.run:shrunk", trial, 10 * TIMEOUT)
+    if outcome.kind == "done":
+        return trial, outcome.value
     for size in range(1, trial.size):
         smaller = Trial(trial.seed, size, trial.back, trial.io_layout)
         found = _verdict(worker.run(_JOB, smaller, TIMEOUT))

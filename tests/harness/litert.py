@@ -11,16 +11,17 @@ Array = np.ndarray[Any, Any]
 
 
 def run_tflite(
-    model: bytes, inputs: Sequence[Array] | Mapping[str, Array], *, threads: int = 1
+    model: bytes, inputs: Sequence[Array] | Mapping[str, Array], *, threads: int = 1, kernels: str = "default"
 ) -> list[tuple[str, Array]]:
     """Return (name, array) of each output, in the model's order; names are those of the signature where there is one.
 
-    ``inputs``: in the model's order, or by name. Raises ValueError where they do not fit the model, RuntimeError
-    where LiteRT refuses it.
+    ``inputs``: in the model's order, or by name. ``kernels``: "default", or "builtin" for those without XNNPACK.
+    Raises ValueError where the inputs do not fit the model, RuntimeError where LiteRT refuses it.
     """
-    from ai_edge_litert.interpreter import Interpreter
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    interpreter = Interpreter(model_content=model, num_threads=threads)
+    resolver = {"default": OpResolverType.AUTO, "builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}[kernels]
+    interpreter = Interpreter(model_content=model, num_threads=threads, experimental_op_resolver_type=resolver)
     details = interpreter.get_input_details()
     arrays = _in_order(inputs, names_of(interpreter, details, "inputs"))
     for detail, array in zip(details, arrays, strict=True):
