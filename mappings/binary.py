@@ -42,7 +42,6 @@ row(ops.Min, tfl="MINIMUM")
 row(ops.Atan2, tfl="ATAN2")
 row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE")
 row(ops.Clamp, onnx="Clip", since=(11, 12, 13))
-row(ops.PRelu, onnx="PRelu", since=(7, 9, 16))
 
 
 # --- lifting ----------------------------------------------------------------------------------------------------------
@@ -149,9 +148,15 @@ def _slope_by_channel(b: Builder, node: Node) -> None:
         node.set_operand(1, unsqueezed(b, slope, range(1, x.rank - 1)))
 
 
+@lift_onnx("PRelu", since=(7, 9, 16))
 @lift_tfl("PRELU")
 def _prelu(b: Builder, node: Node) -> Value:
-    return b(ops.PRelu, node.operand(0), node.operand(1))
+    """One slope for all is LeakyRelu. (XNNPACK of tflite-runtime 2.14 reads past the end of such a constant.)"""
+    x, slope = node.operand(0), node.operand(1)
+    number = _whole_constant(x, slope)
+    if number is not None and x.dtype.is_float:
+        return b(ops.LeakyRelu, x, alpha=number)
+    return b(ops.PRelu, x, slope)
 
 
 @upgrade("Clip", since=(1, 6))
@@ -235,6 +240,11 @@ def _scalar(node: Node, bound: Value | None) -> Value | None:
     if bound is None or bound.data is None or bound.data.size != 1 or bound.rank > node.operand(0).rank:
         return bound
     return constant(bound.data.reshape(())) if bound.rank else bound
+
+
+@lower_onnx(ops.PRelu)
+def _prelu_onnx(node: Node, opset: int) -> Form | None:
+    return Form("PRelu", tuple(node.operands)) if _slope_fits(node) else None
 
 
 @lower_tfl(ops.PRelu)

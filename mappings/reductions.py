@@ -284,9 +284,9 @@ def _neutral(node: Node) -> Array:
 
 
 def _sum_of_nothing(b: Builder, node: Node) -> Value:
-    """The sum, which is 0 there, has the shape of any other reduction."""
+    """In the shape of the sum. (Adding infinity to it would not do: builtin kernels stop at the largest number.)"""
     zeros = b(ops.Reduce, *node.operands, **{**node.attributes, "kind": "sum"})
-    return b(ops.Add, zeros, _neutral(node))
+    return b(ops.BroadcastTo, _neutral(node), b(ops.Shape, zeros))
 
 
 @decompose(ops.Reduce, "tfl")
