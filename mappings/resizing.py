@@ -9,6 +9,7 @@ TFLite          RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.image import scaled
 from onnxtfl.ir.ops.resampling import Sampling
 from onnxtfl.ir.shapes import normalize_axes
 from onnxtfl.ir.types import DType
@@ -27,6 +29,7 @@ from onnxtfl.rewriting.registry import (
     Form,
     append_operand,
     decompose,
+    decompose_late,
     lift_onnx,
     lift_tfl,
     lower_onnx,
@@ -34,7 +37,7 @@ from onnxtfl.rewriting.registry import (
     upgrade,
 )
 from onnxtfl.rewriting.reshapes import reshaped
-from onnxtfl.rewriting.sizes import dim_vector, int32, with_int32
+from onnxtfl.rewriting.sizes import as_int64, dim_vector, int32, with_int32
 
 
 @upgrade("Upsample", since=(1,))
@@ -118,7 +121,7 @@ def _scaled_sizes(b: Builder, x: Value, dims: Sequence[int], scales: Value, roi:
         parts = np.ones(len(dims), np.float32)
         if roi is not None:
             parts = roi.numpy()[len(dims) :] - roi.numpy()[: len(dims)]
-        known = [_times(n, float(s) * float(p)) for n, s, p in zip(lengths, scales.numpy(), parts, strict=True)]
+        known = [scaled(n, float(s) * float(p)) for n, s, p in zip(lengths, scales.numpy(), parts, strict=True)]
         if all(d is not None for d in known):
             return dim_vector(b, [d for d in known if d is not None], x)
     exact = b(ops.Mul, b(ops.Convert, dim_vector(b, lengths, x), dtype=DType.FLOAT32), scales)
@@ -127,15 +130,6 @@ def _scaled_sizes(b: Builder, x: Value, dims: Sequence[int], scales: Value, roi:
         part = b(ops.Sub, b(ops.Slice, roi, [count], [2 * count], [1]), b(ops.Slice, roi, [0], [count], [1]))
         exact = b(ops.Mul, exact, part)
     return b(ops.Convert, b(ops.Floor, exact), dtype=DType.INT64)
-
-
-def _times(size: Dim, factor: float) -> Dim | None:
-    if isinstance(size, int):
-        return int(np.floor(np.float32(size) * np.float32(factor)))
-    if factor == int(factor):
-        return size * int(factor)
-    inverse = round(1 / factor) if factor > 0 else 0
-    return size // inverse if inverse and np.float32(1 / inverse) == np.float32(factor) else None
 
 
 def _of_changed(
@@ -269,41 +263,66 @@ def _nearest_by_centers(node: Node, scale: float | None) -> bool:
 
 @lower_onnx(ops.Resize)
 def _onnx_resize(node: Node, opset: int) -> Form | None:
-    """Axes by name from opset 18 on; before, the vectors have an entry for each axis."""
+    """With an entry for each axis: ONNX Runtime's optimizer mistakes `axes` (since 18) when it moves transposes."""
     x, sizes, scales, roi = (node.optional(i) for i in range(4))
     dims, mode = node.attr("dims"), node.attr("coordinate_transformation_mode")
     needed = {"half_pixel_symmetric": 19, "tf_half_pixel_for_nn": 99}.get(mode, 18 if node.attr("antialias") else 11)
-    if opset < needed or x is None or x.tensor_type.rank is None:
+    if opset < needed or x is None or x.tensor_type.rank is None or tuple(dims) != tuple(range(x.rank)):
         return None
     kept = ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "extrapolation_value")
-    attributes = {name: node.attr(name) for name in kept}
+    attributes: dict[str, Any] = {name: node.attr(name) for name in kept}
     attributes["exclude_outside"] = int(node.attr("exclude_outside"))
-    if opset >= 18:
-        attributes = {**attributes, "axes": tuple(dims), "antialias": int(node.attr("antialias"))}
-    elif tuple(dims) != tuple(range(x.rank)):
-        return None
+    if node.attr("antialias"):
+        attributes["antialias"] = 1
     return Form("Resize", (x, roi, scales, None if scales is not None else sizes), attributes)
 
 
-@decompose(ops.Resize, "onnx")
-def _resize_for_onnx(b: Builder, node: Node) -> Value | None:
-    """Vectors with an entry for each axis, or the axes one by one as other ops."""
+def whole_factors(node: Node) -> Array | None:
+    """The factors of a Resize to a size known at run time only, where they are whole numbers."""
+    sizes = node.optional(1)
+    if sizes is None or sizes.is_constant or node.optional(2) is not None:
+        return None
+    pairs = [(node.operand(0).shape[d], node.result.shape[d]) for d in node.attr("dims")]
+    factors = [f for size, resized in pairs if isinstance(f := resized // size, int) and size * f == resized]
+    return np.asarray(factors, np.float32) if len(factors) == len(pairs) else None
+
+
+def _of_some_axes(node: Node) -> bool:
+    rank = node.operand(0).tensor_type.rank
+    return rank is not None and tuple(node.attr("dims")) != tuple(range(rank))
+
+
+@decompose_late(ops.Resize, "onnx", when=_of_some_axes)
+def _resize_all_axes(b: Builder, node: Node) -> Value:
+    """Vectors with an entry for each axis."""
     x, sizes, scales, roi = (node.optional(i) for i in range(4))
-    assert x is not None and sizes is not None
-    dims, full = tuple(node.attr("dims")), tuple(range(x.rank))
-    simple = not node.attr("antialias") and node.attr("coordinate_transformation_mode") in _OLD_MODES
-    if dims == full or not simple:
-        return axis_by_axis(b, node)
+    assert x is not None
+    dims = tuple(node.attr("dims"))
+    factors = whole_factors(node)
+    if factors is not None:
+        sizes, scales = None, constant(factors)
     scales = None if scales is None else _spread(b, scales, dims, x.rank, 1.0)
     if roi is not None:
         starts = _spread(b, b(ops.Slice, roi, [0], [len(dims)], [1]), dims, x.rank, 0.0)
         ends = _spread(b, b(ops.Slice, roi, [len(dims)], [2 * len(dims)], [1]), dims, x.rank, 1.0)
         roi = b(ops.Concatenate, starts, ends, axis=0)
-    whole = dim_vector(b, node.result.shape, x, sizes)
-    return b(ops.Resize, x, whole, scales, roi, **{**node.attributes, "dims": full})
+    whole = None if sizes is None else _all_sizes(b, node, sizes)
+    return b(ops.Resize, x, whole, scales, roi, **{**node.attributes, "dims": tuple(range(x.rank))})
 
 
-_OLD_MODES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+@decompose(ops.Resize, "onnx")
+def _resize_for_onnx(b: Builder, node: Node) -> Value:
+    """Modes that the opset does not have: the axes one by one as other ops."""
+    return axis_by_axis(b, node)
+
+
+def _all_sizes(b: Builder, node: Node, sizes: Value) -> Value:
+    """The new size of each axis, resized or not."""
+    x, dims, shape = node.operand(0), tuple(node.attr("dims")), node.result.shape
+    if all(isinstance(d, int) for d in shape):
+        return dim_vector(b, shape)
+    both = b(ops.Concatenate, b(ops.Shape, x), as_int64(b, sizes), axis=0)
+    return b(ops.Gather, both, [x.rank + dims.index(a) if a in dims else a for a in range(x.rank)], axis=0)
 
 
 def _spread(b: Builder, vector: Value, dims: Sequence[int], rank: int, default: float) -> Value:

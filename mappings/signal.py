@@ -2,7 +2,7 @@
 
 ==============  =============================================================================================
 ONNX            DFT 17 20, STFT 17, HannWindow HammingWindow BlackmanWindow 17, MelWeightMatrix 17
-TFLite          by matrices: a DFT is a contraction, an STFT a convolution
+TFLite          RFFT2D, REAL, IMAG, COMPLEX_ABS; to TFLite a DFT is a contraction, an STFT a convolution
 ==============  =============================================================================================
 """
 
@@ -21,7 +21,7 @@ from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.formula import Term
 from onnxtfl.rewriting.onnx_dtypes import dtype_from
-from onnxtfl.rewriting.registry import append_operand, lift_onnx, upgrade
+from onnxtfl.rewriting.registry import append_operand, lift_onnx, lift_tfl, upgrade
 from onnxtfl.rewriting.reshapes import reshaped
 
 
@@ -107,6 +107,41 @@ def _stft(b: Builder, node: Node) -> Value:
     slide = {"window_strides": (step,), "padding": (0, 0), "rhs_dilation": (1,)}
     frames = b(ops.Conv, signal, kernel, None, **spatial, **features, **kernels, **slide)
     return reshaped(b, frames, (signal.shape[0], frames.shape[1], matrix.shape[2], 2))
+
+
+@lift_tfl("RFFT2D")
+def _tfl_rfft2d(b: Builder, node: Node) -> Value:
+    """The spectrum of the last two axes: one after the other, the last onesided."""
+    x = node.operand(0)
+    lengths = static_ints(node.operand(1))
+    sizes = [d for d in x.shape[-2:] if isinstance(d, int)]
+    if lengths is None or len(sizes) != 2:
+        raise UnsupportedError("an RFFT2D of a length that is not known", hint="give --input-shape")
+    for axis, size, length in zip((x.rank - 2, x.rank - 1), sizes, lengths, strict=True):
+        if length > size:
+            raise UnsupportedError("an RFFT2D over more elements than there are")
+        x = _first(b, x, axis, length)
+    rows, columns = fourier(lengths[1], lengths[1], False, True)[:, 0], fourier(lengths[0], lengths[0], False, False)
+    last = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (0,)}
+    half = b(ops.DotGeneral, x, rows.astype(np.float32), **last)
+    both = {"lhs_contracting_dimensions": (x.rank - 2, x.rank), "rhs_contracting_dimensions": (0, 1)}
+    order = (*range(x.rank - 2), x.rank - 1, x.rank - 2, x.rank)
+    full = b(ops.DotGeneral, half, columns.astype(np.float32), **both, output_permutation=order)
+    parts = (b(ops.Gather, full, np.asarray(i), axis=x.rank) for i in (0, 1))
+    return b(ops.Complex, *parts)
+
+
+@lift_tfl("REAL", "IMAG", "COMPLEX_ABS")
+def _tfl_part(b: Builder, node: Node) -> Value:
+    """Of numbers that were made of two parts just before, the part itself: ONNX computes with no complex numbers."""
+    x, name = node.operand(0), node.op.name.removeprefix("tfl.")
+    made = x.producer if x.producer is not None and x.producer.op is ops.Complex else None
+    if made is None:
+        return b({"REAL": ops.Real, "IMAG": ops.Imag, "COMPLEX_ABS": ops.Abs}[name], x)
+    if name != "COMPLEX_ABS":
+        return made.operand(int(name == "IMAG"))
+    real, imaginary = (Term(b, v) for v in made.operands if v is not None)
+    return (real * real + imaginary * imaginary).sqrt().value
 
 
 _WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "BlackmanWindow": (0.42, 0.5, 0.08)}

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.resampling import Sampling
@@ -28,15 +29,16 @@ class Resize(Op):
     """Axes resampled to other sizes, one after the other.
 
     `sizes`: the new size of each axis of `dims`. `scales`: the factor that coordinates are reckoned with, where it is
-    not new size by old. `roi`: the part that is sampled, starts then ends, for tf_crop_and_resize; what lies outside
-    of the axis is `extrapolation_value` there. Integers are reckoned in float32 and truncated.
+    not new size by old; without `sizes` the new sizes are floor(size * factor). `roi`: the part that is sampled, starts
+    then ends, for tf_crop_and_resize; what lies outside of the axis is `extrapolation_value` there. Integers are
+    reckoned in float32 and truncated.
     Source: neutral-ops 3.99 (there sizes for all axes; here `dims` and operands of their length, widened).
     """
 
     core = True
     operands = (
         Operand("input", NUMERIC),
-        Operand("sizes", INDICES),
+        Operand("sizes", INDICES, optional=True),
         Operand("scales", FLOATS, optional=True),
         Operand("roi", FLOATS, optional=True),
     )
@@ -58,7 +60,7 @@ class Resize(Op):
             return [x]
         if len(set(dims)) != len(dims) or any(not 0 <= d < len(x.shape) for d in dims):
             raise ValueError(f"axes {tuple(dims)} of a tensor of rank {len(x.shape)}")
-        sizes = dims_from(node.operand(1), len(dims))
+        sizes = cls._sizes(node, [x.shape[d] for d in dims])
         if sizes is None or len(sizes) != len(dims):
             raise ValueError(f"sizes {sizes} for the axes {tuple(dims)}")
         shape = list(x.shape)
@@ -67,9 +69,23 @@ class Resize(Op):
         return [TensorType(x.dtype, tuple(shape))]
 
     @classmethod
+    def _sizes(cls, node: Node, old: Sequence[Dim]) -> Sequence[Dim] | None:
+        sizes, scales = node.optional(1), node.optional(2)
+        if sizes is not None:
+            return dims_from(sizes, len(old))
+        if scales is None or not scales.is_constant:
+            return [fresh() for _ in old]
+        return [
+            d if (d := scaled(n, float(f))) is not None else fresh() for n, f in zip(old, scales.numpy(), strict=True)
+        ]
+
+    @classmethod
     def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
         x, sizes, scales, roi = (*operands, None, None)[:4]
-        assert x is not None and sizes is not None
+        assert x is not None
+        if sizes is None:
+            assert scales is not None
+            sizes = np.floor(np.asarray([x.shape[d] for d in attributes["dims"]], np.float32) * scales)
         dims, sampling = attributes["dims"], Sampling.of(attributes)
         result = x if sampling.mode == "nearest" and roi is None else x.astype(np.float32)
         for i, axis in enumerate(dims):
@@ -101,6 +117,16 @@ class Resize(Op):
         others = [a for a in range(node.operand(0).rank) if a not in dims]
         order = (*others[:1], *dims, *others[1:]) if channels_last else (*others, *dims)
         return cls.relabel(node, 0, order)
+
+
+def scaled(size: Dim, factor: float) -> Dim | None:
+    """floor(size * factor) reckoned in float32; of an open size only times or by a whole number."""
+    if isinstance(size, int):
+        return int(np.floor(np.float32(size) * np.float32(factor)))
+    if factor == int(factor):
+        return size * int(factor)
+    inverse = round(1 / factor) if factor > 0 else 0
+    return size // inverse if inverse and np.float32(1 / inverse) == np.float32(factor) else None
 
 
 def _along(sampling: Sampling, x: Array, axis: int, where: Array, scale: float) -> Array:
