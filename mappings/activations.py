@@ -34,9 +34,13 @@ row(ops.ReluN1To1, tfl="RELU_N1_TO_1")
 # --- what one format lacks, lifted ------------------------------------------------------------------------------------
 
 
+def _number(node: Node, name: str, default: float) -> float:
+    return float(node.attributes.get(name, default))
+
+
 @lift_onnx("HardSigmoid", since=(1, 6, 22))
 def _hard_sigmoid_onnx(b: Builder, node: Node) -> Value:
-    slope, offset = node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
+    slope, offset = _number(node, "alpha", 0.2), _number(node, "beta", 0.5)
     return hard_sigmoid(Term(b, node.operand(0)), slope, offset).value
 
 
@@ -58,21 +62,21 @@ def _softsign(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Swish", since=(24,))
 def _swish_onnx(b: Builder, node: Node) -> Value:
-    return swish(Term(b, node.operand(0)), node.attributes.get("alpha", 1.0)).value
+    return swish(Term(b, node.operand(0)), _number(node, "alpha", 1.0)).value
 
 
 @lift_onnx("Selu", since=(1, 6, 22))
 def _selu(b: Builder, node: Node) -> Value:
     """The defaults of Selu-1 are those of Selu-6, less exactly."""
     alpha, gamma = (1.6732, 1.0507) if node.op.version == 1 else (1.6732631921768188, 1.0507010221481323)
-    inner = b(ops.Elu, node.operand(0), alpha=node.attributes.get("alpha", alpha))
-    return (Term(b, inner) * node.attributes.get("gamma", gamma)).value
+    inner = b(ops.Elu, node.operand(0), alpha=_number(node, "alpha", alpha))
+    return (Term(b, inner) * _number(node, "gamma", gamma)).value
 
 
 @lift_onnx("Celu", since=(12, 28))
 def _celu(b: Builder, node: Node) -> Value:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
-    x, alpha = Term(b, node.operand(0)), node.attributes.get("alpha", 1.0)
+    x, alpha = Term(b, node.operand(0)), _number(node, "alpha", 1.0)
     if alpha == 1.0:
         return x.apply(ops.Elu).value
     if alpha > 0:
@@ -83,14 +87,14 @@ def _celu(b: Builder, node: Node) -> Value:
 @lift_onnx("ThresholdedRelu", since=(10, 22))
 def _thresholded(b: Builder, node: Node) -> Value:
     x = Term(b, node.operand(0))
-    return (x > node.attributes.get("alpha", 1.0)).choose(x, 0.0).value
+    return (x > _number(node, "alpha", 1.0)).choose(x, 0.0).value
 
 
 @lift_onnx("Shrink", since=(9,))
 def _shrink(b: Builder, node: Node) -> Value:
     """Towards 0 by `bias` outside [-lambd, lambd], 0 inside."""
     x = Term(b, node.operand(0))
-    bias, lambd = node.attributes.get("bias", 0.0), node.attributes.get("lambd", 0.5)
+    bias, lambd = _number(node, "bias", 0.0), _number(node, "lambd", 0.5)
     if x.dtype.is_integer:
         return _shrink_integers(x, bias, lambd).value
     inner = (x > lambd).choose(x - bias, 0.0)
@@ -160,7 +164,7 @@ def _bias_gelu(b: Builder, node: Node) -> Value:
 
 @lift_onnx("QuickGelu", since=(1,), domain=_MICROSOFT)
 def _quick_gelu(b: Builder, node: Node) -> Value:
-    return swish(Term(b, node.operand(0)), node.attributes.get("alpha", 1.702)).value
+    return swish(Term(b, node.operand(0)), _number(node, "alpha", 1.702)).value
 
 
 # --- into the core ----------------------------------------------------------------------------------------------------
@@ -235,7 +239,7 @@ def _relu_n1_to_1(b: Builder, node: Node) -> Value:
 @decompose(ops.Elu, "tfl")
 def _elu(b: Builder, node: Node) -> Value | None:
     """The kernel knows alpha = 1 only: max(x, 0) + alpha * elu(min(x, 0))."""
-    x, alpha = Term(b, node.operand(0)), node.attr("alpha")
+    x, alpha = Term(b, node.operand(0)), float(node.attr("alpha"))
     if alpha == 1.0:
         return None
     return (x.apply(ops.Relu) + x.min(0.0).apply(ops.Elu) * alpha).value

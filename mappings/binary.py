@@ -102,6 +102,7 @@ def _with_activation(b: Builder, node: Node) -> Value:
     return activated(b, b(op, node.operand(0), node.operand(1)), node)
 
 
+@decompose(ops.SquaredDifference)
 @lift_tfl("SQUARED_DIFFERENCE")
 def _squared_difference(b: Builder, node: Node) -> Value:
     difference = Term(b, node.operand(0)) - Term(b, node.operand(1))
@@ -271,11 +272,6 @@ def _clamp(b: Builder, node: Node) -> Value:
 def _prelu_formula(b: Builder, node: Node) -> Value:
     x = Term(b, node.operand(0))
     return (x < 0).choose(x.apply(ops.Mul, node.operand(1)), x).value
-
-
-@decompose(ops.SquaredDifference)
-def _squared_difference_formula(b: Builder, node: Node) -> Value:
-    return _squared_difference(b, node)
 
 
 @decompose(ops.FloorDiv)

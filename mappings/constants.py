@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError
@@ -20,7 +22,7 @@ def _strings(values: object) -> Array:
     return np.asarray(values, object)
 
 
-_PLAIN = {
+_PLAIN: dict[str, Callable[[object], Array]] = {
     "value_float": lambda v: np.asarray(v, np.float32),
     "value_floats": lambda v: np.asarray(v, np.float32),
     "value_int": lambda v: np.asarray(v, np.int64),

@@ -13,13 +13,14 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.approximations import erf, log1p
 from onnxtfl.rewriting.formula import Term
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl, row
 from onnxtfl.rewriting.sizes import broadcast
 
-_BOTH = (
+_BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
     (ops.Abs, "Abs", (1, 6, 13), "ABS"),
     (ops.Neg, "Neg", (1, 6, 13), "NEG"),
     (ops.Sign, "Sign", (9, 13), "SIGN"),
@@ -33,7 +34,7 @@ _BOTH = (
     (ops.Cos, "Cos", (7, 22), "COS"),
     (ops.Tanh, "Tanh", (1, 6, 13), "TANH"),
 )
-_ONNX_ONLY = (
+_ONNX_ONLY: tuple[tuple[type[Op], str, tuple[int, ...]], ...] = (
     (ops.Tan, "Tan", (7, 22)),
     (ops.Asin, "Asin", (7, 22)),
     (ops.Acos, "Acos", (7, 22)),

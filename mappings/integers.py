@@ -16,6 +16,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.formula import Term
+from onnxtfl.rewriting.ranges import fits_int32
 from onnxtfl.rewriting.registry import decompose
 from onnxtfl.rewriting.signs import never_negative
 from onnxtfl.rewriting.sizes import unsqueezed
@@ -68,10 +69,11 @@ def _reduce(b: Builder, node: Node) -> Value | None:
     return (result + shift if shift else result).bits(DType.UINT64).value
 
 
-for _op in (ops.Add, ops.Sub, ops.Mul, ops.Select, ops.CumSum):
+_WRAPPING: tuple[type[Op], ...] = (ops.Add, ops.Sub, ops.Mul, ops.Select, ops.CumSum)
+for _op in _WRAPPING:
     decompose(_op, "tfl")(_same_bits)
-for _op in (ops.Max, ops.Min):
-    decompose(_op, "tfl")(_same_order)
+decompose(ops.Max, "tfl")(_same_order)
+decompose(ops.Min, "tfl")(_same_order)
 decompose(ops.Compare, "tfl")(_compare)
 decompose(ops.Reduce, "tfl")(_reduce)
 
@@ -102,6 +104,8 @@ def exact_quotient(multiple: Term, divisor: Term) -> Term:
 @decompose(ops.Div, "tfl")
 def _div(b: Builder, node: Node) -> Value | None:
     lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if lhs.dtype is DType.INT64 and fits_int32(lhs.value) and fits_int32(rhs.value):
+        return (lhs.to(DType.INT32) / rhs.to(DType.INT32)).to(lhs.dtype).value
     if lhs.dtype is DType.INT64:
         return exact_quotient(lhs - lhs.apply(ops.Rem, rhs), rhs).value
     if lhs.dtype is DType.UINT32:
@@ -113,7 +117,7 @@ def _floored(lhs: Term, rhs: Term) -> Term:
     """One less than the quotient rounded toward zero, where that is not exact and below zero."""
     rest = lhs % rhs
     if never_negative(lhs.value) and never_negative(rhs.value):
-        return exact_quotient(lhs - rest, rhs)
+        return lhs / rhs if fits_int32(lhs.value) and fits_int32(rhs.value) else exact_quotient(lhs - rest, rhs)
     below = rest.differs(0) & (lhs < 0).differs(rhs < 0)
     return exact_quotient(lhs - below.choose(rest - rhs, rest), rhs) - below.to(lhs.dtype)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -94,8 +95,8 @@ def _sum_square(b: Builder, node: Node) -> Value:
 @lift_onnx("ReduceL2", since=_NEW)
 def _l2(b: Builder, node: Node) -> Value:
     """The root of integers is that of their float, cut off."""
-    total = Term(b, _sum_square(b, node))
-    return _through_float(total, lambda t: t.sqrt()).value
+    x = Term(b, node.operand(0))
+    return _through_float(_reduced(b, node, x * x, "sum"), lambda t: t.sqrt()).value
 
 
 @lift_onnx("ReduceLogSum", since=(18, 28))
@@ -117,11 +118,8 @@ def _log_sum_exp(b: Builder, node: Node) -> Value:
     return (total + shift).to(dtype).value
 
 
-def _through_float(x: Term, function: object) -> Term:
-    assert callable(function)
-    result = function(x.to(DType.FLOAT32) if x.dtype.is_integer else x)
-    assert isinstance(result, Term)
-    return result.to(x.dtype)
+def _through_float(x: Term, function: Callable[[Term], Term]) -> Term:
+    return function(x.to(DType.FLOAT32) if x.dtype.is_integer else x).to(x.dtype)
 
 
 def _lift_arg(b: Builder, node: Node, op: type[Op]) -> Value:

@@ -132,7 +132,7 @@ class HardSigmoid(Parametric):
 
     @classmethod
     def activate(cls, x: Array, attributes: Mapping[str, Any]) -> Array:
-        return np.clip(attributes["slope"] * x + attributes["offset"], 0, 1)
+        return np.asarray(np.clip(attributes["slope"] * x + attributes["offset"], 0, 1))
 
 
 class Sigmoid(Unary):
@@ -212,7 +212,8 @@ class Gated(Op, register=False):
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
         (x,) = operands
         assert x is not None
-        return numeric.computed(lambda wide: cls.gate(*np.split(wide, 2, attributes["dim"]), attributes), x)
+        first, second = np.split(numeric.widened(x), 2, attributes["dim"])
+        return cls.gate(first, second, attributes).astype(x.dtype)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

@@ -137,7 +137,7 @@ class BitcastConvert(Op):
             return x.view(dtype)
         if x.dtype.itemsize > dtype.itemsize:
             return x[..., None].view(dtype)
-        return x.view(dtype)[..., 0]
+        return np.asarray(x.view(dtype)[..., 0])
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

@@ -5,17 +5,25 @@ Signatures (operands; attributes). Vectors of sizes, starts and axes are integer
 
 elementwise.py (unary)
     Abs Neg Sign Ceil Floor Round(half away) RoundNearestEven Exp Log Sqrt Rsqrt Sin Cos Tan Asin Acos Atan Sinh Cosh
-    Asinh Acosh Atanh Erf Tanh Sigmoid IsNaN IsInf(detect_positive, detect_negative) Not(bool; bitwise on integers)
-    Relu Elu(alpha) LeakyRelu(alpha) Selu? -> decomposed
-    Convert(x; dtype)  BitcastConvert(x; dtype)
-    QuantizeLinear(x, scale, zero_point?; axis, dtype, block_size, saturate)  DequantizeLinear(x, scale, zero_point?; axis, block_size)
+    Asinh Acosh Atanh Erf Tanh IsNaN IsInf(detect_positive, detect_negative) Not(bool; bitwise on integers)
+activations.py (unary)
+    Relu Elu(alpha) LeakyRelu(alpha) Sigmoid, and those that both formats have as one op: Gelu(approximate) HardSwish
+conversion.py
+    Convert(x; dtype, saturate)   BitcastConvert(x; dtype)   Real Imag
+    QuantizeLinear(x, scale, zero_point?; axis, dtype, block_size, saturate)
+    DequantizeLinear(x, scale, zero_point?; axis, dtype, block_size)
 binary.py (NumPy broadcasting)
-    Add Sub Mul Div(integers truncate) Rem(sign of dividend) FloorMod(sign of divisor) FloorDiv Pow Max Min Atan2
-    And Or Xor (bool; bitwise on integers) ShiftLeft ShiftRightLogical Compare(lhs, rhs; comparison_direction)
-    PRelu(x, slope)  Select(pred, on_true, on_false)  Clamp(x, min?, max?)
+    Add Sub Mul Div(integers truncate) Rem(sign of dividend) FloorMod(sign of divisor) FloorDiv Max Min Atan2
+    Pow (exponents of any type)   PRelu(x, slope)   Clamp(x, min?, max?)
+logic.py (NumPy broadcasting)
+    And Or Xor (bool; bitwise on integers)   Compare(lhs, rhs; comparison_direction)   Select(pred, on_true, on_false)
+    ShiftLeft ShiftRightLogical ShiftRightArithmetic(lhs, rhs; in_range)
 reductions.py
-    Reduce(x, axes; kind = sum prod max min mean any all, keepdims)  ArgMax ArgMin(x; axis, keepdims, select_last_index, dtype)
-    CumSum(x, axis; exclusive, reverse)  Softmax LogSoftmax(x; axis)
+    Reduce(x, axes?; kind = sum prod max min mean any all, keepdims)   (axes absent: all; empty: none)
+    ArgMax ArgMin(x; axis, keepdims, select_last_index, dtype)
+    CumSum(x, axis; exclusive, reverse)   Softmax LogSoftmax(x; axis)
+randomness.py (random effects, no evaluation)
+    RngNormal(mu, sigma, shape; seed)   RngUniform(a, b, shape; seed)   Multinomial(logits, count; seed, dtype)
 shape.py
     Reshape(x, shape)   (one -1 allowed)   Transpose(x; permutation)   BroadcastTo(x, shape)   (the whole result's shape)
     Concatenate(xs...; axis)   Split(x, sizes?; axis, count) -> n results (sizes absent: `count` equal ones)

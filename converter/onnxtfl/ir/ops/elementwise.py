@@ -287,7 +287,8 @@ class IsInf(Test):
         (x,) = operands
         assert x is not None
         wide = numeric.widened(x)
-        return (np.isposinf(wide) & attributes["detect_positive"]) | (np.isneginf(wide) & attributes["detect_negative"])
+        up = np.isposinf(wide) & attributes["detect_positive"]
+        return np.asarray(up | (np.isneginf(wide) & attributes["detect_negative"]))
 
 
 class IsFinite(Test):

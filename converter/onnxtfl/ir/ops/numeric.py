@@ -130,4 +130,4 @@ def shifted(x: Array, amount: Array, kind: str) -> Array:
         unsigned = x.view(f"u{x.dtype.itemsize}")
         moved = np.right_shift(unsigned, safe.astype(unsigned.dtype))
         return np.where(outside, 0, moved).astype(unsigned.dtype).view(x.dtype)
-    return np.right_shift(x, np.where(outside, bits - 1, safe).astype(x.dtype))
+    return np.asarray(np.right_shift(x, np.where(outside, bits - 1, safe).astype(x.dtype)))

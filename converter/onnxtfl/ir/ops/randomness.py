@@ -20,6 +20,7 @@ class RngNormal(Op):
 
     operands = (Operand("mu", FLOATS), Operand("sigma", FLOATS), Operand("shape", INDICES))
     defaults = {"seed": 0}
+    core = True
     effect = Effect.RANDOM
 
     @classmethod
@@ -35,6 +36,7 @@ class RngUniform(Op):
 
     operands = (Operand("a", NUMERIC), Operand("b", NUMERIC), Operand("shape", INDICES))
     defaults = {"seed": 0}
+    core = True
     effect = Effect.RANDOM
 
     @classmethod
@@ -50,6 +52,7 @@ class Multinomial(Op):
 
     operands = (Operand("logits", FLOATS), Operand("count", INDICES))
     defaults = {"seed": 0, "dtype": DType.INT32}
+    core = True
     effect = Effect.RANDOM
 
     @classmethod
