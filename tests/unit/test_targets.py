@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tools.probe.case import Case, int32
+from tools.probe.case import Case, int32, meant
 from tools.probe.measure import Finding, Measurer
+from tools.probe.quantized import quantized as quantized_cases
+from tools.probe.quantized import real_of
 from tools.probe.runtime import Runtime
 from tools.probe.summary import summarize
 from tools.probe.tables import rewrite
@@ -22,8 +24,11 @@ from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, SequenceType, TensorType, tensor
 from onnxtfl.targets import Refusal
+from onnxtfl.targets.forms import intersect, read_form
 from onnxtfl.targets.onnxruntime import OnnxTarget
+from onnxtfl.targets.table import OpEntry, parse_signature
 from onnxtfl.targets.tflite import TfliteTarget, fused_activation_of
+from onnxtfl.targets.use import Use
 
 LATEST = "litert-2.3"
 
@@ -257,3 +262,87 @@ def test_the_older_runtime_answers() -> None:
         assert runtime.run("reference", Case("ABS", {"T": "float32"}, [x], [x]).model(), [x])[0] == "ran"
     finally:
         runtime.close()
+
+
+def _entry(signature: str, **fields: Any) -> OpEntry:
+    operands, results = parse_signature(signature)
+    plain = {"code": 0, "options": "", "versions": (), "micro": False, "fuses_as": None, "activations": frozenset()}
+    more: dict[str, Any] = {**plain, "matrix_rank": 0, "fixed_results": {}, "kernels": {}, **fields}
+    return OpEntry(name="OP", operands=operands, results=results, **more)
+
+
+def _misfits(form: Mapping[str, Any], entry: OpEntry, operands: Sequence[Value | None], **options: Any) -> list[str]:
+    result = next(v for v in operands if v is not None)
+    return [m.kind for m in read_form(form).misfits(Use(entry, operands, [result], options))]
+
+
+def test_forms_that_want_constants_operands_and_options() -> None:
+    entry = _entry("x:T axes:I bias?:B -> y:T")
+    x, axes, fixed = value("float32", 2), value("int32", 1), constant(int32([0]))
+    assert _misfits({"T": "float32", "constant": "axes"}, entry, [x, fixed]) == []
+    assert _misfits({"T": "float32", "constant": "axes"}, entry, [x, axes]) == ["other"]
+    assert _misfits({"T": "float32", "required": "bias"}, entry, [x, axes, None]) == ["other"]
+    assert _misfits({"T": "float32", "required": "bias"}, entry, [x, axes, x]) == []
+    assert _misfits({"T": "float32", "keep": [True]}, entry, [x, axes], keep=True) == []
+    assert _misfits({"T": "float32", "keep": [True]}, entry, [x, axes], keep=False) == ["other"]
+
+
+def test_forms_with_ranks() -> None:
+    entry = _entry("x:T y:T -> z:T")
+    four, one, scalar = value("float32", 2, 2, 2, 2), value("float32", 2), value("float32")
+    form = {"T": "float32", "rank": "1-4", "broadcast": 3, "scalar": 4}
+    assert _misfits(form, entry, [four, four]) == []
+    assert _misfits(form, entry, [four, one]) == ["rank"]
+    assert _misfits(form, entry, [four, scalar]) == []
+    assert _misfits(form, entry, [scalar, scalar]) == ["rank"]
+    batched = _entry("x:T y:T -> z:T", matrix_rank=2)
+    assert (
+        _misfits({"T": "float32", "broadcast": 2}, batched, [value("float32", 5, 2, 3), value("float32", 5, 3, 4)])
+        == []
+    )
+
+
+def test_forms_of_quantized_tensors() -> None:
+    entry = _entry("x:T y:T -> z:T", fixed_results={"qint8": (0.5, 0)})
+    a, other = quantized("int8", 2), Value(TensorType(DType.FLOAT32, (2,), Quantization("int8", (0.25,), (3,))))
+    same = {"T": "qint8", "quantization": "same"}
+    assert _misfits(same, entry, [a, a]) == []
+    assert _misfits(same, entry, [a, other]) == ["quantization"]
+    assert _misfits({"T": "qint8"}, entry, [a, other]) == []
+    fixed = {"T": "qint8", "quantization": "fixed"}
+    assert _misfits(fixed, entry, [a, other]) == []
+    assert _misfits(fixed, entry, [other, a]) == ["quantization"]
+    rows = quantized("int8", 3, 2, axis=0)
+    assert _misfits({"T": "qint8"}, entry, [rows, rows]) == ["quantization"]
+    assert _misfits({"T": "qint8", "per_axis": "T"}, entry, [rows, rows]) == []
+
+
+def test_two_runtimes_take_what_each_takes() -> None:
+    first = read_form({"T": "float32 int32", "rank": 8, "broadcast": 6, "constant": "axes"})
+    second = read_form({"T": "float32 int8", "rank": "2-5", "broadcast": 4, "required": "bias", "keep": True})
+    both = intersect(first, second)
+    assert both is not None
+    assert both.types == {"T": {"float32"}} and both.ranks == {"T": (2, 5)} and both.broadcast == 4
+    assert both.constant == {"axes"} and both.required == {"bias"} and both.options == {"keep": {True}}
+    assert intersect(first, read_form({"T": "bool"})) is None
+
+
+def test_quantized_cases_are_right_for_the_stored_numbers() -> None:
+    x = np.linspace(-2, 2, 8, dtype=np.float32).reshape(2, 4)
+    case = meant("RELU", {"T": "float32"}, [x], lambda v: [np.maximum(v, 0)])
+    made = list(quantized_cases([case]))
+    assert {c.types["T"] for c in made} == {"qint8", "quint8", "qint16"}
+    for c in made:
+        before, after = c.quantizations["operands", 0], c.quantizations["results", 0]
+        right = np.maximum(real_of(c.operands[0], before), 0)
+        assert np.allclose(real_of(c.expected[0], after), right, atol=after.scales[0])
+
+
+def test_findings_of_constants_count_where_they_are_computed_too() -> None:
+    places = [f"{r} {k}" for r in ("2.14", "litert") for k in ("xnnpack", "builtin", "reference")]
+    fixed = {"constant": "axes"}
+    findings = [Finding({"T": "float32"}, {}, rank, "equal", dict.fromkeys(places, "right")) for rank in range(1, 9)]
+    for rank in range(1, 9):
+        verdicts = {p: "refused" if rank > 6 and "xnnpack" in p else "right" for p in places}
+        findings.append(Finding({"T": "float32"}, fixed, rank, "equal", verdicts))
+    assert summarize(findings).startswith('both = [{ T = "float32", rank = 6 }]')

@@ -34,10 +34,10 @@ class Case:
     """One op on given operands.
 
     `types`: element types by variable of the op's signature ("qint8": quantized). `mode`: "equal", "scalar",
-    "broadcast", or the activation that is fused in. `extra`: what the case is narrower in than the op (options,
-    ``constant``, ranks of other variables); it becomes part of the form. `constants`: indices of the operands that
-    stand in the model; `states`: of those that are variables, zero at first. `dynamic`: results whose shapes are not
-    known before the run. `quantizations`: of operands and results that hold stored integers. `meaning`: the op in
+    "broadcast", "empty", "nan", or the activation that is fused in. `extra`: what the case is narrower in than the op
+    (options, ``constant``, ranks of other variables); it becomes part of the form. `constants`: indices of the operands
+    that stand in the model; `states`: of those that are variables, zero at first. `dynamic`: results whose shapes are
+    not known before the run. `quantizations`: of operands and results that hold stored integers. `meaning`: the op in
     NumPy, by which quantized cases are made of float ones.
     """
 

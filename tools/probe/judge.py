@@ -34,6 +34,8 @@ def _all_close(case: Case, outputs: Sequence[Array]) -> bool:
 def _close(case: Case, given: Array, right: Array) -> bool:
     if given.shape != right.shape:
         return False
+    if case.tolerance == np.inf:
+        return True
     if right.dtype.kind in "OSU":
         return [bytes(x) for x in given.reshape(-1)] == [bytes(x) for x in right.reshape(-1)]
     if right.dtype.kind in "biu":
@@ -45,8 +47,6 @@ def _close(case: Case, given: Array, right: Array) -> bool:
     if name == "bfloat16" and given.dtype != right.dtype:
         given = given.view(right.dtype)
     tolerance = max(case.tolerance, _COARSE.get(name, 0))
-    if tolerance == np.inf:
-        return True
     wide = np.complex128 if right.dtype.kind == "c" else np.float64
     a, b = given.astype(wide), right.astype(wide)
     scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from tools.probe.case import Case
+from tools.probe.case import Array, Case
 from tools.probe.quantized import quantized
 
 ACTIVATION = "fused_activation_function"
@@ -46,10 +47,37 @@ def cases_of(op: str) -> Iterator[Case]:
                 yield case
             if case.types.get("T") == "float32" and set(case.types.values()) <= {"float32", "int32", "bool"}:
                 floats.append(case)
+        yield from _odd(floats)
         yield from _activated(
             [c for c in floats if c.mode == "equal" and c.rank <= 5 and c.options.get(ACTIVATION) == "NONE"]
         )
         yield from quantized(floats)
+
+
+def _odd(cases: Sequence[Case]) -> Iterator[Case]:
+    """One case without elements, one with NaN and infinities."""
+    plain = [c for c in cases if c.meaning and c.mode == "equal" and not c.constants and c.rank > 1]
+    for case in plain[:1]:
+        empty = [
+            a[:0] if a is not None and a.ndim > 1 and i != _FILTER.get(case.op) else a
+            for i, a in enumerate(case.operands)
+        ]
+        special = [_peppered(a) for a in case.operands]
+        for mode, operands in (("empty", empty), ("nan", special)):
+            with contextlib.suppress(ValueError), np.errstate(all="ignore"):
+                assert case.meaning is not None
+                yield replace(case, mode=mode, operands=operands, expected=case.meaning(*operands))
+
+
+_FILTER = dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D", "FULLY_CONNECTED"), 1)
+
+
+def _peppered(array: Array | None) -> Array | None:
+    if array is None or array.dtype != np.float32 or array.size < 4:
+        return array
+    result = array.copy()
+    result.reshape(-1)[:3] = np.nan, np.inf, -np.inf
+    return result
 
 
 def _activated(cases: Sequence[Case]) -> Iterator[Case]:

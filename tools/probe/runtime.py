@@ -31,7 +31,7 @@ class Runtime:
         process = self._started()
         assert process.stdin and process.stdout
         expired = threading.Event()
-        timer = threading.Timer(_SECONDS, lambda: (expired.set(), process.kill()))
+        timer = threading.Timer(_SECONDS, _end, (process, expired))
         timer.start()
         try:
             pickle.dump((kernels, model, [pack(array) for array in inputs]), process.stdin, protocol=4)
@@ -64,3 +64,8 @@ class Runtime:
             if self._process.stdout is None or self._process.stdout.readline() != GREETING:
                 raise RuntimeError(f"{self.python} has no TFLite runtime")
         return self._process
+
+
+def _end(process: subprocess.Popen[bytes], expired: threading.Event) -> None:
+    expired.set()
+    process.kill()

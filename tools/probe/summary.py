@@ -20,6 +20,8 @@ from tools.probe.runtime import KERNELS
 Key = tuple[tuple[str, frozenset[Any]], ...]
 RUNTIMES = ("2.14", "litert")
 _NARROWING = ("constant", "required")
+_ODD = ("empty", "nan")
+"""Modes that have no part in forms."""
 _BAD = ("wrong", "abort", "absent")
 
 
@@ -60,6 +62,9 @@ def summarize(findings: Sequence[Finding]) -> str:
         text = "".join(_list(f'"{runtime}"' if "." in runtime else runtime, rows) for runtime, rows in lines.items())
     if any(finding.mode in BOUNDS for finding in findings):
         text += f'activations = "{" ".join(_activations(findings))}"\n'
+    for mode in _ODD:
+        if odd := [finding for finding in findings if finding.mode == mode]:
+            text += f"{mode} = {str(all(_taken(f, r) for f in odd for r in RUNTIMES)).lower()}\n"
     for verdict in _BAD:
         if notes := _notes(findings, verdict):
             text += _list(verdict, [f'"{note}"' for note in notes])
@@ -79,7 +84,7 @@ def _domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
         for key, value in finding.extra.items():
             tried[key].add(value)
     always = {k: v for k, v in tried.items() if all(k in f.extra for f in findings)}
-    return {key: frozenset(values) for key, values in always.items()}
+    return {key: frozenset(values) for key, values in always.items() if key not in _NARROWING}
 
 
 def _form_lines(findings: Sequence[Finding], runtime: str, domains: Mapping[str, frozenset[Any]]) -> list[str]:
@@ -226,7 +231,7 @@ def _notes(findings: Sequence[Finding], verdict: str) -> list[str]:
     by_rank: defaultdict[tuple[Any, ...], set[int]] = defaultdict(set)
     for (types, mode, rank, extra), wheres in _places(findings, verdict).items():
         by_rank[tuple(sorted(wheres)), mode, extra, types].add(rank)
-    by_type: defaultdict[tuple[Any, ...], list[str]] = defaultdict(list)
+    by_type: defaultdict[tuple[Any, Any, Any, Any], list[str]] = defaultdict(list)
     for (wheres, mode, extra, types), ranks in by_rank.items():
         by_type[wheres, mode, extra, tuple(sorted(ranks))].append("/".join(dict.fromkeys(types)))
     return [_note(*key, types) for key, types in by_type.items()]

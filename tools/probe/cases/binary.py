@@ -156,11 +156,10 @@ def comparisons(op: str) -> Iterator[Case]:
 def _nearly_equal(element: str, shape: Shape, seed: str) -> Array:
     """Numbers out of few; big integers that differ only in their last bits."""
     few = small(element, shape, seed=seed, low=-2, high=2)
-    if element == "uint64":
-        return few + few.dtype.type((1 << 63) + (1 << 54))
-    if element.startswith("u"):
-        return few + few.dtype.type(np.iinfo(few.dtype).max - 9)
-    return few + few.dtype.type(1 << 60) if element == "int64" else few
+    far = {"uint64": (1 << 63) + (1 << 54), "int64": 1 << 60}.get(element, 0)
+    if element in ("uint8", "uint16", "uint32"):
+        far = int(np.iinfo(few.dtype).max) - 9
+    return np.asarray(few + few.dtype.type(far))
 
 
 @probe("LOGICAL_AND", "LOGICAL_OR")

@@ -18,11 +18,11 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _gelu(x: Array) -> Array:
-    return x * 0.5 * (1 + _erf(x / math.sqrt(2)))
+    return np.asarray(x * 0.5 * (1 + _erf(x / math.sqrt(2))))
 
 
 def _gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
 
 
 _FLOAT_OPS: dict[str, tuple[Meaning, float, float]] = {

@@ -38,13 +38,9 @@ def patches(
     n = len(grids)
     index: list[Any] = [slice(None)]
     for i, grid in enumerate(grids):
-        index.append(
-            grid.reshape(
-                [d for j in range(n) for d in ([grid.shape[0]] if j == i else [1])]
-                + [grid.shape[1] if j == i else 1 for j in range(n)]
-            )
-        )
-    return x[tuple(index)]
+        positions = [grid.shape[0] if j == i else 1 for j in range(n)]
+        index.append(grid.reshape(positions + [grid.shape[1] if j == i else 1 for j in range(n)]))
+    return np.asarray(x[tuple(index)])
 
 
 def convolve(x: Array, w: Array, strides: Sequence[int], dilations: Sequence[int], padding: str) -> Array:
@@ -72,9 +68,9 @@ def _convolved(
     types |= {"I": "int32"} if len(operands) == 4 else {}
     shape = frozenset({0}) if len(operands) == 4 else frozenset[int]()
     last, meaning = len(operands) - 1, partial(_biased, product)
-    fixed = {"constant": "weights" if op == "TRANSPOSE_CONV" else "filter"}
+    fixed, free = ({"constant": "output_shape"},) * 2 if shape else ({"constant": "filter"}, {})
     for given, narrower in ((operands, {"required": "bias"}), ([*operands[:-1], None], {})):
-        for constants, narrowest in ((shape | {1, last}, fixed), (shape, {})):
+        for constants, narrowest in ((shape | {1, last}, fixed), (shape, free)):
             known = constants if given[-1] is not None else constants - {last}
             extra_ = {**extra, **narrower, **narrowest}
             yield meant(op, types, given, meaning, options=options, constants=known, extra=extra_)
@@ -130,7 +126,7 @@ def conv_3d(op: str) -> Iterator[Case]:
             kernel, bias = numbers(element, (size,) * 3 + (3, 4), seed="w"), numbers(element, (4,), seed="b")
             plain = partial(convolve, strides=(stride,) * 3, dilations=(dilation,) * 3, padding=padding)
             product = partial(_turned, plain, (4, 0, 1, 2, 3))
-            options = {"padding": padding, **NONE}
+            options: dict[str, Any] = {"padding": padding, **NONE}
             options |= {f"stride_{a}": stride for a in "dhw"} | {f"dilation_{a}_factor": dilation for a in "dhw"}
             yield from _convolved(op, element, [x, kernel, bias], product, options)
 
@@ -171,10 +167,10 @@ def spread(x: Array, w: Array, full: Sequence[int], strides: Sequence[int], padd
     padded = [d + before + after + 8 for d, (_, before, after) in zip(full[1:-1], places, strict=True)]
     y = np.zeros((full[0], *padded, full[-1]))
     for position in itertools.product(*(range(d) for d in x.shape[1:-1])):
-        value = x[(slice(None), *position)]
+        at: tuple[Any, ...] = (slice(None), *position)
         corner = [p * s for p, s in zip(position, strides, strict=True)]
         area = tuple(slice(c, c + k) for c, k in zip(corner, w.shape[1:-1], strict=True))
-        y[(slice(None), *area)] += np.moveaxis(np.tensordot(value, w, ((-1,), (-1,))), 1, -1)
+        y[(slice(None), *area)] += np.moveaxis(np.tensordot(x[at], w, ((-1,), (-1,))), 1, -1)
     return y[(slice(None), *(slice(b, b + d) for (_, b, _), d in zip(places, full[1:-1], strict=True)))]
 
 

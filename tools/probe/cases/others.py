@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
-from tools.probe.case import ALL, Array, Case, int32, numbers, sizes
+from tools.probe.case import ALL, NUMBERS, Array, Case, int32, numbers, sizes
 from tools.probe.quantized import STORAGES, parameters, real_of, store, symmetric
 from tools.probe.registry import probe
 
@@ -52,10 +53,10 @@ def rfft2d(op: str) -> Iterator[Case]:
 @probe("REAL", "IMAG", "COMPLEX_ABS")
 def parts_of_complex(op: str) -> Iterator[Case]:
     """complex64 to float32."""
-    part = {"REAL": np.real, "IMAG": np.imag, "COMPLEX_ABS": np.abs}[op]
+    parts: dict[str, Callable[[Array], Any]] = {"REAL": np.real, "IMAG": np.imag, "COMPLEX_ABS": np.abs}
     for rank in RANKS:
         x = numbers("complex64", sizes(rank))
-        yield Case(op, {"T": "complex64", "U": "float32"}, [x], [np.asarray(part(x), np.float32)])
+        yield Case(op, {"T": "complex64", "U": "float32"}, [x], [np.asarray(parts[op](x), np.float32)])
 
 
 @probe("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL")
@@ -69,6 +70,30 @@ def random_numbers(op: str) -> Iterator[Case]:
             any_number = np.inf
             yield Case(op, types, [shape], [y], options, constants=frozenset({0}), extra=fixed, tolerance=any_number)
             yield Case(op, types, [shape], [y], options, dynamic=True, tolerance=any_number)
+
+
+@probe("MULTINOMIAL")
+def multinomial(op: str) -> Iterator[Case]:
+    """Only the shapes can be right or wrong."""
+    for result in ("int32", "int64"):
+        types = {"T": "float32", "I": "int32", "U": result}
+        operands, y = [numbers("float32", (2, 3)), int32(5)], np.zeros((2, 5), result)
+        options = {"seed": 3, "seed2": 5}
+        yield Case(op, types, operands, [y], options, constants=frozenset({1}), tolerance=np.inf)
+
+
+@probe("DILATE")
+def dilate(op: str) -> Iterator[Case]:
+    """Other numbers between those along some axes."""
+    for element in (*NUMBERS, "bool"):
+        for rank in RANKS[2:]:
+            x, filler = numbers(element, sizes(rank)), numbers(element, (), seed="v")
+            steps = [1 + i % 3 for i in range(rank)]
+            y = np.full([(d - 1) * s + 1 for d, s in zip(x.shape, steps, strict=True)], filler, filler.dtype)
+            y[tuple(slice(None, None, s) for s in steps)] = x
+            types, fixed = {"T": element, "I": "int32"}, {"constant": "dilations"}
+            yield Case(op, types, [x, int32(steps), filler], [y], constants=frozenset({1, 2}), extra=fixed)
+            yield Case(op, types, [x, int32(steps), filler], [y], dynamic=True)
 
 
 @probe("IF")
