@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.rewriting.approximations import log1p_of_small
 from onnxtfl.rewriting.formula import Term
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, row
@@ -84,7 +84,36 @@ def _celu(b: Builder, node: Node) -> Value:
     return (x.max(0.0) + (((x / alpha).exp() - 1.0) * alpha).min(0.0)).value
 
 
-@lift_onnx("ThresholdedRelu", since=(10, 22))
+# Ops that were experimental before opset 10 had no since-version of their own: files give that of their opset.
+_EXPERIMENTAL = tuple(range(1, 10))
+
+
+@lift_onnx("Affine", since=_EXPERIMENTAL)
+def _affine(b: Builder, node: Node) -> Value:
+    return (Term(b, node.operand(0)) * _number(node, "alpha", 1.0) + _number(node, "beta", 0.0)).value
+
+
+@lift_onnx("ScaledTanh", since=_EXPERIMENTAL)
+def _scaled_tanh(b: Builder, node: Node) -> Value:
+    inner = Term(b, node.operand(0)) * _number(node, "beta", 1.0)
+    return (inner.apply(ops.Tanh) * _number(node, "alpha", 1.0)).value
+
+
+@lift_onnx("ParametricSoftplus", since=_EXPERIMENTAL)
+def _parametric_softplus(b: Builder, node: Node) -> Value:
+    inner = Term(b, node.operand(0)) * _number(node, "beta", 1.0)
+    return (softplus(inner) * _number(node, "alpha", 1.0)).value
+
+
+@lift_onnx("ImageScaler", since=_EXPERIMENTAL)
+def _image_scaler(b: Builder, node: Node) -> Value:
+    """scale * x + bias[c], c along axis 1."""
+    x = Term(b, node.operand(0))
+    bias = np.asarray(node.attributes.get("bias", 0.0), x.dtype.numpy).reshape(-1, *[1] * (x.value.rank - 2))
+    return (x * _number(node, "scale", 1.0)).apply(ops.Add, constant(bias)).value
+
+
+@lift_onnx("ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22))
 def _thresholded(b: Builder, node: Node) -> Value:
     x = Term(b, node.operand(0))
     return (x > _number(node, "alpha", 1.0)).choose(x, 0.0).value

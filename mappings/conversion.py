@@ -11,25 +11,24 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.formula import Term
 from onnxtfl.rewriting.onnx_dtypes import dtype_from, number_of
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 from onnxtfl.rewriting.sizes import unsqueezed
 
 _NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
 
 
-@upgrade("Cast", since=(1,))
-def _cast_to_a_name(b: Builder, node: Node) -> None:
-    """Cast-1 names the element type."""
-    name = str(node.attributes.get("to", "")).upper()
-    dtype = _NAMES.get(name) or DType.__members__.get(name)
+@lift_onnx("Cast", since=(1, 6, 9, 13, 19, 21, 23, 24, 25, 28))
+def _cast(b: Builder, node: Node) -> Value:
+    """Cast-1, and early files of Cast-6, name the element type; later ones give its number."""
+    wanted = node.attributes["to"]
+    return _converted(b, node, _named(wanted) if isinstance(wanted, str) else dtype_from(wanted))
+
+
+def _named(name: str) -> DType:
+    dtype = _NAMES.get(name.upper()) or DType.__members__.get(name.upper())
     if dtype is None:
         raise InvalidModelError(f"no element type is called {name!r}")
-    node.attributes["to"] = number_of(dtype)
-
-
-@lift_onnx("Cast", since=(6, 9, 13, 19, 21, 23, 24, 25, 28))
-def _cast(b: Builder, node: Node) -> Value:
-    return _converted(b, node, dtype_from(node.attributes["to"]))
+    return dtype
 
 
 @lift_onnx("CastLike", since=(15, 19, 21, 23, 24, 25))
