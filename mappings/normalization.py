@@ -23,7 +23,7 @@ from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.activations import activated
 from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, upgrade
+from onnxtfl.rewriting.registry import Form, decompose, decompose_late, lift_onnx, lift_tfl, lower_onnx, upgrade
 from onnxtfl.rewriting.reshapes import merged, reshaped, transposed
 
 
@@ -80,6 +80,7 @@ def _onnx_batch_norm(node: Node, opset: int) -> Form | None:
     return Form("BatchNormalization", tuple(node.operands), {"epsilon": float(node.attr("epsilon"))})
 
 
+@decompose_late(ops.BatchNormInference, "onnx", when=lambda node: node.attr("feature_index") != 1)
 @decompose(ops.BatchNormInference)
 def _batch_norm_apart(b: Builder, node: Node) -> Value:
     """x * a + c with a = scale / sqrt(variance + epsilon) and c = bias - mean * a, which fold if they are constant."""

@@ -20,9 +20,10 @@ from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Elementwise, Op
 from onnxtfl.ir.shapes import known_dims, static_ints
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.matching import made_by, scalar
 from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.rewriting.ranges import fits_int32
 
 MOVES = Patterns()
 """Forms of ops that only move numbers. What they make is as legal as what was there, so they may run at any time."""
@@ -90,6 +91,8 @@ def _keeps_values(node: Node) -> bool:
     before, after = node.operand(0).dtype, node.result.dtype
     same_kind = (before.is_float and after.is_float) or (before.is_integer and after.is_integer)
     signs = before.is_signed == after.is_signed or (after.is_signed and after.bits > before.bits)
+    if before is DType.INT64 and after is DType.INT32:
+        return fits_int32(node.operand(0))
     return same_kind and after.bits >= before.bits and signs and before.is_float == after.is_float
 
 

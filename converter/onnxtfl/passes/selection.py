@@ -12,6 +12,7 @@ from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.passes.floats import compute_in_float32
 from onnxtfl.passes.fuse_activations import fuse_activations
+from onnxtfl.passes.recognize import recognize
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.targets import Refusal
@@ -27,6 +28,7 @@ class TflSelection:
 
     name: TargetName = "tfl"
     channels_last = True
+    shares_inputs = False
     first: Sequence[Step] = (("floats", compute_in_float32),)
     last: Sequence[Step] = (("activations", fuse_activations),)
 
@@ -64,7 +66,8 @@ class OnnxSelection:
 
     name: TargetName = "onnx"
     channels_last = False
-    first: Sequence[Step] = ()
+    shares_inputs = True
+    first: Sequence[Step] = (("recognize", recognize),)
     last: Sequence[Step] = ()
 
     def __init__(self, target: OnnxTarget) -> None:

@@ -8,8 +8,11 @@ from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.fold import fold
 from onnxtfl.passes.fuse import FUSE
 from onnxtfl.passes.refine import refine
+from onnxtfl.passes.truth import TRUTH
+from onnxtfl.rewriting.patterns import Patterns
 
 MAX_ROUNDS = 8
+_CANONICAL = Patterns.of(CANONICAL, TRUTH)
 
 
 def simplify(graph: Graph) -> None:
@@ -18,7 +21,7 @@ def simplify(graph: Graph) -> None:
         fold(graph)
         merge_equal(graph)
         remove_dead(graph)
-        changed = CANONICAL.apply(graph)
+        changed = _CANONICAL.apply(graph)
         changed = FUSE.apply(graph) or changed
         if not (refine(graph) or changed):
             break

@@ -27,7 +27,7 @@ from onnxtfl.ir.op import Elementwise, Op
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.canonicalize import MOVES, all_elementwise
-from onnxtfl.passes.matching import made_by
+from onnxtfl.passes.matching import made_by, only_for
 from onnxtfl.rewriting.patterns import Patterns
 
 MOST_USERS = 8
@@ -154,6 +154,25 @@ def _before(value: Value | None, move: UnitReshape) -> Value | None:
 
 
 SINK.on(*all_elementwise(Elementwise))(_elementwise)
+
+
+@SINK.on(ops.Reshape)
+def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
+    """Reshape(f(Reshape(x))) is f(Reshape(x)), where f is elementwise and of one tensor."""
+    inner = node.operand(0).producer
+    if inner is None or not issubclass(inner.op, Elementwise) or not only_for(node.operand(0), b.graph):
+        return None
+    if inner.op is ops.Copy or len(inner.results) != 1:
+        return None
+    varying = [v for v in inner.operands if v is not None and not (v.data is not None and v.data.size == 1)]
+    first = made_by(varying[0], ops.Reshape) if len(varying) == 1 else None
+    if first is None or not only_for(first.result, b.graph) or first.result.type != inner.result.type:
+        return None
+    moved = b(ops.Reshape, first.operand(0), node.operand(1))
+    moved.type = TensorType(moved.dtype, node.result.tensor_type.shape)
+    operands = [moved if v is varying[0] else v for v in inner.operands]
+    singles = [constant(v.data.reshape(())) if v is not None and v.data is not None else v for v in operands]
+    return b(inner.op, *singles, **inner.attributes)
 
 
 @SINK.on(ops.Slice)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType
 
 EXACT = 1 << 24
@@ -20,18 +20,45 @@ def magnitude(value: Value, depth: int = 8) -> int | None:
     node = value.producer
     if own is not None or node is None or depth == 0:
         return own
-    if node.op in (ops.Convert, ops.Reshape, ops.Transpose, ops.Slice, ops.Pad, ops.BroadcastTo, ops.Split):
+    if node.op in (ops.TopK, ops.ArgMax, ops.ArgMin):
+        return _positions(value, node)
+    if node.op in _MOVES and node.operand(0).dtype.is_integer:
         return magnitude(node.operand(0), depth - 1)
-    if node.op in (ops.Add, ops.Sub):
-        bounds = [magnitude(v, depth - 1) for v in node.operands if v is not None]
-        return sum(b for b in bounds if b is not None) if None not in bounds else None
+    if node.op in (ops.FloorMod, ops.Rem):
+        return magnitude(node.operand(1), depth - 1)
+    if node.op is ops.Div and value.dtype.is_integer:
+        return magnitude(node.operand(0), depth - 1)
+    if node.op in (ops.Add, ops.Sub, ops.Select, ops.Concatenate):
+        parts = node.operands[1:] if node.op is ops.Select else node.operands
+        bounds = [magnitude(v, depth - 1) for v in parts if v is not None]
+        known = [b for b in bounds if b is not None]
+        together = sum if node.op in (ops.Add, ops.Sub) else max
+        return together(known) if len(known) == len(bounds) else None
     return None
+
+
+_MOVES = frozenset(
+    {ops.Convert, ops.Reshape, ops.Transpose, ops.Slice, ops.Pad, ops.BroadcastTo, ops.Split, ops.Gather}
+)
+
+
+def _positions(value: Value, node: Node) -> int | None:
+    """A bound of positions along an axis."""
+    shape = node.operand(0).tensor_type.shape
+    size = shape[node.attr("axis")] if shape is not None else None
+    return size if isinstance(size, int) and (node.op is not ops.TopK or value.index == 1) else None
 
 
 def _of_type(dtype: DType) -> int | None:
     if dtype is DType.BOOL:
         return 1
     return (1 << (dtype.bits - dtype.is_signed)) if dtype.is_integer and dtype.bits <= 16 else None
+
+
+def fits_int32(value: Value) -> bool:
+    """Whether all numbers in `value` are seen to be above the least int32 and not above the greatest."""
+    bound = magnitude(value)
+    return bound is not None and bound < 1 << 31
 
 
 def exact_terms(lhs: Value, rhs: Value) -> int | None:

@@ -41,7 +41,7 @@ class Reduce(Op):
             raise ValueError(f"no reduction is called {kind!r}")
         if (kind in ("any", "all")) is not (x.dtype is DType.BOOL):
             raise TypeError(f"{kind} of {x.dtype.value}")
-        return [same_type(x, _reduced(x.shape, node.optional(1), node.attr("keepdims")))]
+        return [same_type(x, reduced_shape(x.shape, node.optional(1), node.attr("keepdims")))]
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
@@ -76,7 +76,8 @@ def reduced_axes(node: Node) -> tuple[int, ...] | None:
     return None if numbers is None else normalize_axes(numbers, rank)
 
 
-def _reduced(shape: Shape | None, axes: Value | None, keepdims: bool) -> Shape | None:
+def reduced_shape(shape: Shape | None, axes: Value | None, keepdims: bool) -> Shape | None:
+    """The shape of a reduction of a tensor of `shape` along `axes` (a vector; absent: all axes)."""
     if axes is None:
         return (1,) * len(shape) if keepdims and shape is not None else None if keepdims else ()
     numbers = static_ints(axes)

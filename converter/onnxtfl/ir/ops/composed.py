@@ -1,0 +1,126 @@
+"""Ops that ONNX has, and that are several ops of the core: recognised for ONNX only, never lifted to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops import numeric
+from onnxtfl.ir.ops.activations import Parametric
+from onnxtfl.ir.ops.reductions import Reduce, reduced_shape
+from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
+from onnxtfl.ir.shapes import normalize_axes, same_type
+from onnxtfl.ir.types import TensorType, Type
+
+__all__ = ["Celu", "FunctionReduce", "InstanceNorm", "Selu", "ThresholdedRelu"]
+
+Attributes = Mapping[str, Any]
+
+
+class Selu(Parametric):
+    """gamma * input where positive, else gamma * alpha * (exp(input) - 1). Source: ONNX Selu-6 (added)."""
+
+    core = False
+    defaults = {"alpha": 1.6732631921768188, "gamma": 1.0507010221481323}
+
+    @classmethod
+    def activate(cls, x: Array, attributes: Attributes) -> Array:
+        return np.asarray(attributes["gamma"] * np.where(x > 0, x, attributes["alpha"] * np.expm1(np.minimum(x, 0))))
+
+
+class Celu(Parametric):
+    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)). Source: ONNX Celu-12 (added)."""
+
+    core = False
+    defaults = {"alpha": 1.0}
+
+    @classmethod
+    def activate(cls, x: Array, attributes: Attributes) -> Array:
+        alpha = attributes["alpha"]
+        return np.asarray(np.maximum(x, 0) + np.minimum(alpha * np.expm1(x / alpha), 0))
+
+
+class ThresholdedRelu(Parametric):
+    """The input where it is over `alpha`, else 0. Source: ONNX ThresholdedRelu-10 (added)."""
+
+    core = False
+    defaults = {"alpha": 1.0}
+
+    @classmethod
+    def activate(cls, x: Array, attributes: Attributes) -> Array:
+        return np.where(x > attributes["alpha"], x, np.zeros((), x.dtype))
+
+
+class InstanceNorm(Op):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over all axes but batch and features.
+
+    `scale` and `bias` have an entry for each feature. Source: neutral-ops 3.68; ONNX InstanceNormalization-6.
+    """
+
+    operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
+    defaults: ClassVar[Attributes] = {"epsilon": 1e-5, "batch_index": 0, "feature_index": 1}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        return [node.operand(0).tensor_type]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, scale, bias = (computing(v) for v in operands if v is not None)
+        kept = (attributes["batch_index"], attributes["feature_index"])
+        axes = tuple(a for a in range(x.ndim) if a not in kept)
+        shape = [-1 if a == attributes["feature_index"] else 1 for a in range(x.ndim)]
+        apart = x - x.mean(axis=axes, keepdims=True)
+        deviation = np.sqrt((apart * apart).mean(axis=axes, keepdims=True) + attributes["epsilon"])
+        result = apart / deviation * scale.reshape(shape) + bias.reshape(shape)
+        assert operands[0] is not None
+        return np.asarray(result, operands[0].dtype)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        if index > 0:
+            return None
+        moved = unless_identity(permutation)
+        changed = {n: renumbered(node.attr(n), permutation) for n in ("batch_index", "feature_index")}
+        return Relabeled((moved, None, None), (moved,), changed)
+
+
+class FunctionReduce(Op):
+    """The sum along `axes` of a function of each number, and a function of that.
+
+    `kind`: l1 (sizes), l2 (root of the sum of squares), sum_square, log_sum (logarithm of the sum). Axes and
+    `keepdims` as in Reduce. Source: ONNX ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum (added).
+    """
+
+    operands = (Operand("input", NUMERIC), Operand("axes", INDICES, optional=True))
+    defaults: ClassVar[Attributes] = {"kind": REQUIRED, "keepdims": False}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x: TensorType = node.operand(0).tensor_type
+        if node.attr("kind") not in ("l1", "l2", "sum_square", "log_sum"):
+            raise ValueError(f"no reduction is called {node.attr('kind')!r}")
+        return [same_type(x, reduced_shape(x.shape, node.optional(1), node.attr("keepdims")))]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, axes = (*operands, None)[:2]
+        assert x is not None
+        along = tuple(range(x.ndim)) if axes is None else normalize_axes([int(a) for a in axes.reshape(-1)], x.ndim)
+        return numeric.computed(lambda wide: _reduced(wide, along, attributes["kind"], attributes["keepdims"]), x)
+
+    relabel = Reduce.relabel
+
+
+def _reduced(x: Array, along: tuple[int, ...], kind: str, keepdims: bool) -> Array:
+    if kind in ("l2", "sum_square"):
+        total = np.sum(x * x, along, keepdims=keepdims)
+        return np.asarray(np.sqrt(total) if kind == "l2" else total)
+    if kind == "l1":
+        return np.asarray(np.sum(np.abs(x), along, keepdims=keepdims))
+    return np.asarray(np.log(np.sum(x, along, keepdims=keepdims)))

@@ -1,0 +1,36 @@
+"""Recognising: what a file spells out with many ops becomes the one op that ONNX has for it.
+
+Each pattern family is a module. None of this changes what is computed; it runs for targets that have the ops.
+"""
+
+from __future__ import annotations
+
+from onnxtfl.ir.graph import Graph
+from onnxtfl.passes.recognize.activations import ACTIVATIONS
+from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
+from onnxtfl.passes.recognize.formulas import recognize_formulas
+from onnxtfl.passes.recognize.indexing import INDEXING
+from onnxtfl.passes.recognize.integers import INTEGERS
+from onnxtfl.passes.recognize.normalization import NORMALIZATION
+from onnxtfl.passes.recognize.reductions import REDUCTIONS
+from onnxtfl.passes.simplify import simplify
+from onnxtfl.passes.unit_axes import SINK
+from onnxtfl.rewriting.patterns import Patterns
+
+RECOGNIZE = Patterns.of(CONVOLUTIONS, NORMALIZATION, ACTIVATIONS, REDUCTIONS, INDEXING, INTEGERS, SINK)
+MAX_ROUNDS = 4
+
+
+def recognize(graph: Graph) -> None:
+    """Find in `graph` and its subgraphs what ONNX says with one op; idempotent."""
+    for _ in range(MAX_ROUNDS):
+        simplify(graph)
+        changed = recognize_formulas(graph)
+        if not (RECOGNIZE.apply(graph) or changed):
+            break
+    for node in graph.nodes:
+        for inner in node.subgraphs():
+            recognize(inner)
+
+
+__all__ = ["RECOGNIZE", "recognize"]

@@ -1,0 +1,174 @@
+"""Convolutions and pools as ONNX has them: over any number of axes, channels first, with any padding.
+
+Over an axis of size 1 beside others they are convolutions over the others::
+
+    %r = Reshape(%x: 1x8x9) [1, 8, 1, 9]              %c = Conv(%x, %k: 4x8x3)
+    %c = Conv(%r, %k: 4x8x1x3) over two axes    ->    %y = Reshape(%c) [1, 4, 1, 7]
+
+The reshape behind sinks (see :mod:`onnxtfl.passes.unit_axes`) until it meets one that takes the axis away again.
+A reshape that moves unit axes is only another order of axes; padding apart goes into pools::
+
+    Conv(Reshape(%x: 1x1x49x10) [1, 49, 10, 1]) channels last         ->   Conv(%x) channels first
+    AveragePool(Pad(%x) with 0)    MaxPool(Pad(%x) with -infinity)    ->   the pool with padding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import attributes_of, inverse
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import TensorType
+from onnxtfl.passes.matching import made_by, scalar
+from onnxtfl.passes.unit_axes import UnitReshape
+from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.rewriting.reshapes import reshaped
+from onnxtfl.rewriting.signs import never_negative
+
+CONVOLUTIONS = Patterns()
+_SIDES = ("input", "kernel", "output")
+
+
+@CONVOLUTIONS.on(ops.Conv, ops.ConvTranspose)
+def conv_over_fewer(b: Builder, node: Node) -> Value | None:
+    """Leave out a spatial axis of size 1 that the kernel does not cross."""
+    attributes, x, kernel = attributes_of(node), node.operand(0), node.operand(1)
+    dims = {side: attributes[f"{side}_spatial_dimensions"] for side in _SIDES}
+    if len(dims["input"]) < 2 or not _pays(node) or node.optional(3) is not None:
+        return None
+    tensors = dict(zip(_SIDES, (x, kernel, node.result), strict=True))
+    for i in range(len(dims["input"])):
+        alone = all(tensors[side].shape[dims[side][i]] == 1 for side in _SIDES)
+        if alone and _unpadded(attributes["padding"], i):
+            return _conv_without(b, node, attributes, i)
+    return None
+
+
+def _conv_without(b: Builder, node: Node, attributes: dict[str, Any], i: int) -> Value:
+    changed = {name: _without(attributes[name], i) for name in ("window_strides", "rhs_dilation")}
+    changed["padding"] = _unpaired(attributes["padding"], i)
+    if "output_padding" in attributes:
+        changed["output_padding"] = _without(attributes["output_padding"], i)
+    gone = {side: attributes[f"{side}_spatial_dimensions"][i] for side in _SIDES}
+    for side in _SIDES:
+        changed[f"{side}_spatial_dimensions"] = _without(attributes[f"{side}_spatial_dimensions"], i)
+        for name in (n for n in attributes if n.startswith(f"{side}_") and "dimension" in n):
+            changed[name] = _renumbered(changed.get(name, attributes[name]), gone[side])
+    x, kernel = (_dropped(b, node.operand(k), gone[side]) for k, side in enumerate(_SIDES[:2]))
+    result = b(node.op, x, kernel, node.optional(2), **{**attributes, **changed})
+    return reshaped(b, result, node.result.shape, node.operand(0))
+
+
+@CONVOLUTIONS.on(ops.MaxPool, ops.AveragePool)
+def pool_over_fewer(b: Builder, node: Node) -> Value | None:
+    """Leave out a spatial axis of size 1 over which the window has size 1."""
+    attributes, x = attributes_of(node), node.operand(0)
+    dims = tuple(attributes["dims"])
+    if len(dims) < 2 or len(node.results) > 1 or not _pays(node):
+        return None
+    for i, axis in enumerate(dims):
+        single = x.shape[axis] == 1 == attributes["kernel_shape"][i] and node.result.shape[axis] == 1
+        if not single or not _unpadded(attributes["padding"], i):
+            continue
+        changed = {name: _without(attributes[name], i) for name in ("kernel_shape", "strides", "dilations")}
+        changed["padding"] = _unpaired(attributes["padding"], i)
+        changed["dims"] = _renumbered(_without(dims, i), axis)
+        result = b(node.op, _dropped(b, x, axis), **{**attributes, **changed})
+        return reshaped(b, result, node.result.shape, x)
+    return None
+
+
+@CONVOLUTIONS.on(ops.Conv, ops.ConvTranspose)
+def other_order(b: Builder, node: Node) -> Value | None:
+    """The input's axes are numbered as they stood before a reshape that only moves unit axes."""
+    found = _moved_units(node.operand(0))
+    if found is None:
+        return None
+    source, order = found
+    relabeled = node.op.relabel(node, 0, inverse(order))
+    if relabeled is None:
+        return None
+    changed = {name: value for name, value in relabeled.attributes.items() if name.startswith("input_")}
+    return b(node.op, source, *node.operands[1:], **{**node.attributes, **changed})
+
+
+def _moved_units(value: Value) -> tuple[Value, tuple[int, ...]] | None:
+    """What stood before a reshape that only moves unit axes, and the permutation that this is."""
+    move = UnitReshape.of(value)
+    if move is None or len(move.before) != len(move.after):
+        return None
+    units = iter(i for i in range(len(move.before)) if i not in move.place.values())
+    return move.source, tuple(move.place[i] if i in move.place else next(units) for i in range(len(move.after)))
+
+
+@CONVOLUTIONS.on(ops.AveragePool, ops.MaxPool)
+def pad_into_pool(b: Builder, node: Node) -> Value | None:
+    """What is padded counts in the mean of an average, and is never the greatest."""
+    pad, dims = made_by(node.operand(0), ops.Pad), node.attr("dims")
+    amounts = static_ints(pad.operand(1)) if pad is not None else None
+    if pad is None or amounts is None or pad.attr("mode") != "constant" or pad.attr("flat") or len(node.results) > 1:
+        return None
+    if any(node.attr("padding")) or node.attr("auto_pad") != "NOTSET" or node.attr("ceil_mode"):
+        return None
+    pairs = np.asarray(amounts).reshape(-1, 2)
+    if pairs.min() < 0 or any(pairs[i].any() for i in range(len(pairs)) if i not in dims):
+        return None
+    padding = tuple(int(pairs[d, side]) for side in (0, 1) for d in dims)
+    if any(p >= k for p, k in zip(padding, (*node.attr("kernel_shape"),) * 2, strict=True)):
+        return None
+    number = 0.0 if pad.optional(2) is None else scalar(pad.operand(2))
+    if not _never_seen(node, pad.operand(0), number):
+        return None
+    counts = {"count_include_pad": True} if node.op is ops.AveragePool else {}
+    return b(node.op, pad.operand(0), **{**node.attributes, **counts, "padding": padding})
+
+
+def _never_seen(node: Node, x: Value, number: float | None) -> bool:
+    """Whether padding with `number` is what the pool's own padding does."""
+    if number is None or node.op is ops.AveragePool:
+        return number == 0.0
+    return number <= float(np.finfo(np.float32).min) or (number <= 0 and never_negative(x))
+
+
+def _pays(node: Node) -> bool:
+    """Whether a reshape beside `node` inserts an axis before, or drops one behind."""
+    inserted = made_by(node.operand(0), ops.Reshape)
+    if inserted is not None and _rank(inserted.operand(0)) < _rank(node.operand(0)):
+        return True
+    users = node.results[0].users()
+    return bool(users) and all(u.op is ops.Reshape and _rank(u.result) < _rank(node.results[0]) for u in users)
+
+
+def _rank(value: Value) -> int:
+    known = value.type.rank if isinstance(value.type, TensorType) else None
+    return 99 if known is None else known
+
+
+def _unpadded(padding: Sequence[int], i: int) -> bool:
+    return padding[i] == 0 == padding[len(padding) // 2 + i]
+
+
+def _without(numbers: Sequence[int], i: int) -> tuple[int, ...]:
+    return (*numbers[:i], *numbers[i + 1 :])
+
+
+def _unpaired(padding: Sequence[int], i: int) -> tuple[int, ...]:
+    half = len(padding) // 2
+    return (*_without(padding[:half], i), *_without(padding[half:], i))
+
+
+def _renumbered(axes: Any, gone: int) -> Any:
+    """Axes (one or several) of a tensor that lost the axis `gone`."""
+    if isinstance(axes, tuple):
+        return tuple(a - (a > gone) for a in axes)
+    return axes - (axes > gone)
+
+
+def _dropped(b: Builder, x: Value, axis: int) -> Value:
+    return reshaped(b, x, _without(x.shape, axis))
