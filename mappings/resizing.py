@@ -52,24 +52,33 @@ def _upsample_7(b: Builder, node: Node) -> None:
     node.attributes["mode"] = {"bilinear": "linear"}.get(node.attr("mode", "nearest"), node.attr("mode", "nearest"))
 
 
-@upgrade("Resize", since=(10,))
-def _resize_10(b: Builder, node: Node) -> None:
-    """Version 10 knows scales only, and reads at x / scale, rounded down."""
+@lift_onnx("Upsample", since=(9, 10))
+def _upsample(b: Builder, node: Node) -> Value:
+    return _by_factors(b, node, grows=True)
+
+
+@lift_onnx("Resize", since=(10, 11, 13, 18, 19))
+def _resize(b: Builder, node: Node) -> Value:
+    return _by_factors(b, node, grows=False) if node.op.version == 10 else resized(b, node)
+
+
+def _by_factors(b: Builder, node: Node, grows: bool) -> Value:
+    """Version 10 knows factors only and reads at x / factor: the nearest neighbour rounded down where an axis grows,
+    up where it shrinks (as in ONNX Runtime), so that these are two steps. `grows`: no axis shrinks.
+    """
     scales = node.operand(1)
     node.set_operand(1, None)
     append_operand(node, scales)
     node.attributes.update(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
-
-
-@lift_onnx("Upsample", since=(9, 10))
-def _upsample(b: Builder, node: Node) -> Value:
-    _resize_10(b, node)
-    return resized(b, node)
-
-
-@lift_onnx("Resize", since=(11, 13, 18, 19))
-def _resize(b: Builder, node: Node) -> Value:
-    return resized(b, node)
+    if node.attr("mode", "nearest") != "nearest" or grows:
+        return resized(b, node)
+    one = constant(np.ones(1, np.float32))
+    for op, rounding in ((ops.Max, "floor"), (ops.Min, "ceil")):
+        part = constant(op.evaluate({}, scales.numpy(), one.numpy())) if scales.is_constant else b(op, scales, one)
+        node.set_operand(2, part)
+        node.attributes["nearest_mode"] = rounding
+        node.set_operand(0, resized(b, node))
+    return node.operand(0)
 
 
 def resized(b: Builder, node: Node) -> Value:
