@@ -159,15 +159,16 @@ def _bounded(b: Builder, node: Node) -> Value:
 
 @lift_tfl("FAKE_QUANT")
 def _fake_quant(b: Builder, node: Node) -> Value:
-    """What quantizing and dequantizing leaves. Source: LiteRT kernels/internal/reference/fake_quant.h."""
-    x = Term(b, node.operand(0))
-    low, high, bits = node.attr("min", 0.0), node.attr("max", 0.0), node.attr("num_bits", 0)
-    qmin, qmax = 1.0 if node.attr("narrow_range", False) else 0.0, float((1 << bits) - 1)
-    scale = np.float32((np.float32(high) - np.float32(low)) / np.float32(qmax - qmin))
-    zero = min(max(float(math.floor(qmin - low / float(scale) + 0.5)), qmin), qmax)
-    lowest, highest = (np.float32(np.float32(q - zero) * scale) for q in (qmin, qmax))
-    steps = (x.max(float(lowest)).min(float(highest)) - float(lowest)) * float(np.float32(1) / scale)
-    return ((steps + 0.5).floor() * float(scale) + float(lowest)).value
+    """What quantizing and dequantizing leaves. Source: LiteRT kernels/internal/quantization_util.cc."""
+    x, options = Term(b, node.operand(0)), node.attributes
+    low, high = np.float32(options.get("min", 0.0)), np.float32(options.get("max", 0.0))
+    first = np.float32(1 if options.get("narrow_range", False) else 0)
+    last = np.float32((1 << options.get("num_bits", 0)) - 1)
+    scale = (high - low) / (last - first)
+    zero = np.clip(np.floor(first - low / scale + np.float32(0.5)), first, last)
+    lowest, highest = float((first - zero) * scale), float((last - zero) * scale)
+    steps = (x.max(lowest).min(highest) - lowest) * float(np.float32(1) / scale)
+    return ((steps + 0.5).floor() * float(scale) + lowest).value
 
 
 # --- com.microsoft ----------------------------------------------------------------------------------------------------
