@@ -20,6 +20,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.indices import flat_positions, nonnegative, resolved_rows, strides_of
@@ -136,11 +137,9 @@ def _scatter_of_int32(b: Builder, node: Node) -> Sequence[Value] | None:
 def _scatter_onto_given_zeros(b: Builder, node: Node) -> Value | None:
     """Zeros made first, where they are not SCATTER_ND's."""
     shape = node.optional(3)
-    if (
-        node.operands[0] is not None
-        or shape is None
-        or (node.attr("kind") == "add" and node.operand(2).dtype in _ADDED)
-    ):
+    if node.operands[0] is not None or shape is None:
+        return None
+    if node.attr("kind") == "add" and node.operand(2).dtype not in _NARROW:
         return None
     zeros = b(ops.BroadcastTo, b.scalar(0, node.operand(2)), shape)
     return b(ops.ScatterND, zeros, node.operand(1), node.operand(2), kind=node.attr("kind"))
@@ -205,7 +204,6 @@ def _scatter_onto_zeros(b: Builder, node: Node) -> Value | None:
 
 
 _NARROW = (DType.BOOL, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
-_ADDED = (DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.INT64)
 
 
 def _widened(b: Builder, node: Node) -> Value:
@@ -239,6 +237,8 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
         return _widened(b, node)
     if not isinstance(depth, int) or not _known(x.shape[1:depth]):
         raise UnsupportedError(f"updates of kind {kind} need a shape known before run time", hint="give --input-shape")
+    if x.dtype not in _SEGMENTED:
+        return _scatter_by_pairs(b, node)
     sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])
     ids = _int32(b, reshape(b, flat_positions(b, indices, sizes), (rows,), indices))
     flat = reshape(b, updates, (rows, *inner), indices)
@@ -249,6 +249,35 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
         return b(ops.Mul, x, joined)
     best = b(ops.Max if kind == "max" else ops.Min, x, joined)
     return b(ops.Select, _touched(b, x, indices), best, x)
+
+
+_SEGMENTED = (DType.FLOAT16, DType.FLOAT32, DType.INT32)
+MAX_PAIRS = 1 << 22
+"""Most numbers that comparing all updates with all may take."""
+
+
+def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
+    """For element types without segments: each update joined with all others that go to its place, then the first of
+    these written.
+    """
+    x, indices, updates = (node.operand(i) for i in range(3))
+    kind, depth = node.attr("kind"), int(str(indices.shape[-1]))
+    count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
+    if not isinstance(count, int) or not isinstance(inner, int) or count * count * inner > MAX_PAIRS:
+        return None
+    ids = _int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth]), (count,)))
+    same = b(ops.Compare, unsqueezed(b, ids, [1]), unsqueezed(b, ids, [0]), comparison_direction="EQ")
+    flat = reshape(b, updates, (count, inner))
+    blank = b.scalar(1, flat) if kind == "mul" else unsqueezed(b, flat, [1])
+    others = b(ops.Select, unsqueezed(b, same, [2]), unsqueezed(b, flat, [0]), blank)
+    joined = b(ops.Reduce, others, [1], kind="prod" if kind == "mul" else kind, keepdims=False)
+    first = b(ops.ArgMax, b(ops.Convert, same, dtype=DType.INT32), axis=1, keepdims=False, dtype=DType.INT32)
+    is_first = b(ops.Compare, first, np.arange(count, dtype=np.int32), comparison_direction="EQ")
+    written = b(ops.Select, unsqueezed(b, is_first, [1]), joined, b.scalar(0, flat))
+    rows, shape = reshape(b, indices, (count, depth)), dim_vector(b, x.shape, x)
+    full = b(ops.ScatterND, None, rows, reshape(b, written, (count, *x.shape[depth:])), shape, kind="add")
+    join: type[Op] = {"mul": ops.Mul, "max": ops.Max, "min": ops.Min}[kind]
+    return b(ops.Select, _touched(b, x, rows), b(join, x, full), x)
 
 
 def _int32(b: Builder, value: Value) -> Value:

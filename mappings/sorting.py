@@ -76,6 +76,10 @@ def _top_k_as_kernels_take_it(b: Builder, node: Node) -> Sequence[Value] | None:
         return [_turned_round(b, values), indices]
     if not k.is_constant and (k.dtype is not DType.INT32 or k.rank):
         return b.many(ops.TopK, x, b(ops.Reshape, as_int32(b, k), np.zeros(0, np.int64)), **node.attributes)
+    if x.rank > 2 and x.tensor_type.is_static:
+        rows = reshape(b, x, (product(x.shape[:-1]), x.shape[-1]))
+        results = b.many(ops.TopK, rows, k, **{**node.attributes, "axis": 1})
+        return [reshape(b, v, r.shape, x) for v, r in zip(results, node.results, strict=True)]
     if x.dtype in (DType.INT16, DType.UINT16):
         values, indices = b.many(ops.TopK, b(ops.Convert, x, dtype=DType.INT32), k, **node.attributes)
         return [b(ops.Convert, values, dtype=x.dtype), indices]
@@ -163,6 +167,16 @@ def _to_tfl_unique(node: Node) -> Form | None:
 def _wanted(node: Node, *indices: int) -> bool:
     outputs = node.graph.output_set() if node.graph is not None else set()
     return any(node.results[i].uses or node.results[i] in outputs for i in indices)
+
+
+@decompose(ops.Unique, "tfl")
+def _unique_of_uint64(b: Builder, node: Node) -> Sequence[Value] | None:
+    x = node.operand(0)
+    if x.dtype is not DType.UINT64:
+        return None
+    signed = _shifted(b, b(ops.BitcastConvert, x, dtype=DType.INT64))
+    values, *places = b.many(ops.Unique, signed, **node.attributes)
+    return [b(ops.BitcastConvert, _shifted(b, values), dtype=DType.UINT64), *places]
 
 
 @decompose(ops.Unique, "tfl")
