@@ -100,7 +100,7 @@ def test_shift_amounts_are_brought_into_the_range() -> None:
 
 
 def test_fake_quantization_is_nudged_to_an_exact_zero() -> None:
-    x = np.asarray([-1.0, -0.01, 0.0, 0.3, 5.0], np.float32)
+    x = np.asarray([-1.0, -0.01, 0.0, 0.2999, 5.0], np.float32)
     found = lifted("FAKE_QUANT", x, min=-0.12, max=0.88, num_bits=8, narrow_range=False)
     scale = 1.0 / 255
     zero = round(0.12 / scale)
