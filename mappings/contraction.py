@@ -152,8 +152,8 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
     x, weights, bias = node.operand(0), node.operand(1), node.optional(2)
     if node.attr("weights_format", "DEFAULT") != "DEFAULT":
         raise UnsupportedError(f"weights_format {node.attr('weights_format')}")
-    keep = bool(node.attr("keep_num_dims")) and x.shape[-1] == weights.shape[1]
-    if not keep and (x.rank != 2 or x.shape[1] != weights.shape[1]):
+    fits = x.shape[-1] == weights.shape[1] or not isinstance(x.shape[-1], int)
+    if not (fits and (node.attr("keep_num_dims") or x.rank == 2)):
         x = b(ops.Reshape, x, [-1, weights.shape[1]])
     result = contracted(b, x, weights, x.rank - 1, 1)
     return activated(b, result if bias is None else b(ops.Add, result, bias), node)

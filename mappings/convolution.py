@@ -124,8 +124,8 @@ def _tfl_conv_2d(b: Builder, node: Node) -> Value:
     depthwise = node.op.name == "tfl.DEPTHWISE_CONV_2D"
     numbers = last(2, 0, 3, (1, 2)) if depthwise else last(2, 3, 0, (1, 2))
     groups = x.shape[3] if depthwise else x.shape[3] // kernel.shape[3]
-    if not isinstance(groups, int):
-        raise UnsupportedError("the number of channels is not known", type_=x.type)
+    if not isinstance(groups, int):  # with more groups than one, a runtime would refuse the result
+        groups = kernel.shape[3] // int(node.attr("depth_multiplier")) if depthwise else 1
     bias = node.optional(2)
     result = b(ops.Conv, x, kernel, bias, **numbers, **window_attributes(window), feature_group_count=groups)
     return activated(b, result, node)

@@ -23,7 +23,7 @@ from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.spatial import Window
-from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.shapes import known_dims
 from onnxtfl.rewriting.activations import activated
 from onnxtfl.rewriting.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
@@ -126,7 +126,7 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
     rank = x.rank - 2
     place = slice(1, 3) if rank == 2 else slice(0, 3)
     window = tfl_window(node, kernel.shape[place], [1] * rank)
-    wanted = static_ints(node.operand(0))
+    wanted = known_dims(node.operand(0))
     if wanted is None and node.attr("padding") == "VALID":
         raise UnsupportedError("a transposed convolution into a shape that is computed at run time")
     same, padding = node.attr("padding") == "SAME", [0] * (2 * rank)

@@ -31,7 +31,16 @@ from onnxtfl.rewriting.activations import activated
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
 from onnxtfl.rewriting.reshapes import reshaped, with_unit_axis
 from onnxtfl.rewriting.signs import never_negative
-from onnxtfl.rewriting.windows import onnx_attributes, onnx_window, padded, tfl_padding, tfl_strides, tfl_window
+from onnxtfl.rewriting.sizes import broadcast
+from onnxtfl.rewriting.windows import (
+    onnx_attributes,
+    onnx_window,
+    padded,
+    padding_behind,
+    tfl_padding,
+    tfl_strides,
+    tfl_window,
+)
 
 
 def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:
@@ -124,9 +133,7 @@ def _lp_pool(b: Builder, node: Node) -> Value:
 
 def _without_ceil(window: Window, sizes: Sequence[Any]) -> Window:
     """The same positions by more padding behind."""
-    if not static(tuple(sizes)):
-        raise UnsupportedError("ceil_mode over sizes that are not known", hint="give --input-shape")
-    after = [max(a, n) for a, n in zip(window.after, window.overhang(sizes), strict=True)]
+    after = [max(a, n) for a, n in zip(window.after, padding_behind(window, sizes), strict=True)]
     return replace(window, padding=(*window.before, *after), ceil=False)
 
 
@@ -218,7 +225,7 @@ def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
     if window.rank == 1 and x.rank == 3 and window.span == window.shape:
         return _as_2d(b, node)
     apart = static(tuple(sizes)) and tfl_padding(window, sizes) is None
-    if window.auto_pad == "NOTSET" and (apart or any(window.padding)):
+    if window.auto_pad == "NOTSET" and (apart or any(window.padding) or window.ceil):
         return _pad_apart(b, node, window, lowest(x))
     return _pairwise(b, node, window) or _by_slices(b, node, window, ops.Max)
 
@@ -244,13 +251,14 @@ def _as_2d(b: Builder, node: Node) -> Value:
 def _pad_apart(b: Builder, node: Node, window: Window, value: float | None = None) -> Value:
     """The padding that the windows see as a Pad of its own."""
     x, dims = node.operand(0), node.attr("dims")
-    sizes = [x.shape[d] for d in dims]
-    after = window.after
-    if static(tuple(sizes)):
-        after = tuple(max(0, n) for n in window.overhang(sizes))
-    bare = replace(window, padding=(0,) * (2 * window.rank), ceil=window.ceil and not static(tuple(sizes)))
-    pad = padded(b, x, dims, (*window.before, *after), value)
-    return b(node.op, pad, **{**attributes_of(node), **pool_attributes(bare, dims)})
+    after = padding_behind(window, [x.shape[d] for d in dims])
+    return _bare(b, node, padded(b, x, dims, (*window.before, *after), value), window)
+
+
+def _bare(b: Builder, node: Node, x: Value, window: Window) -> Value:
+    """The pool over an operand that has the padding already."""
+    bare = replace(window, padding=(0,) * (2 * window.rank), ceil=False)
+    return b(node.op, x, **{**attributes_of(node), **pool_attributes(bare, node.attr("dims"))})
 
 
 def _by_slices(b: Builder, node: Node, window: Window, combine: type[ops.Max] | type[ops.Add]) -> Value | None:
@@ -383,11 +391,9 @@ def _sum_over_count(b: Builder, node: Node, window: Window, sizes: Sequence[Any]
     """Over zeros for padding the mean is the sum by the window's volume; times volume by count it is what was asked."""
     x, dims = node.operand(0), node.attr("dims")
     include = bool(node.attr("count_include_pad"))
-    if not static(tuple(sizes)):
-        if include and not window.ceil:
-            return _pad_apart(b, node, window)
-        raise UnsupportedError("padding of an average over sizes that are not known", hint="give --input-shape")
     mean = _pad_apart(b, node, window)
+    if not static(tuple(sizes)):
+        return mean if include and not window.ceil else b(ops.Div, mean, _shares(b, node, window, sizes))
     counts = window_counts(window, sizes, include)
     volume = float(np.prod(window.shape))
     if (counts == volume).all():
@@ -395,3 +401,12 @@ def _sum_over_count(b: Builder, node: Node, window: Window, sizes: Sequence[Any]
     factors = np.ones([counts.shape[list(dims).index(a)] if a in dims else 1 for a in range(x.rank)])
     factors = (factors * volume / counts.reshape(factors.shape)).astype(x.dtype.numpy)
     return b(ops.Mul, mean, factors)
+
+
+def _shares(b: Builder, node: Node, window: Window, sizes: Sequence[Any]) -> Value:
+    """The share of each window's elements that count, over sizes that are not known: the average of ones."""
+    x, dims = node.operand(0), node.attr("dims")
+    ones = broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in dims else 1 for a in range(x.rank)], x)
+    ones = padded(b, ones, dims, window.padding, 1.0 if node.attr("count_include_pad") else 0.0)
+    more = [max(0, n - a) for n, a in zip(padding_behind(window, sizes), window.after, strict=True)]
+    return _bare(b, node, padded(b, ones, dims, (*[0] * window.rank, *more)), window)

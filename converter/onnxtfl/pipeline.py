@@ -157,16 +157,20 @@ def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Grap
     def layout(graph: Graph) -> None:
         assign_layouts(graph, takes, channels_last=target.channels_last, io_layout=options.io_layout)
 
+    def tidied(graph: Graph) -> None:
+        tidy(graph)
+        separate_outputs(graph, target.shares_inputs)
+
     return [
         *target.first,
         ("simplify", simplify),
-        ("separate", separate_outputs),
+        ("separate", lambda graph: separate_outputs(graph, target.shares_inputs)),
         ("legalize", lambda graph: legalize(graph, target)),
-        ("tidy", tidy),
+        ("tidy", tidied),
         ("sink", sink_reshapes),
         ("layout", layout),
         ("settle", lambda graph: legalize(graph, target, late=True)),
-        ("cleanup", tidy),
+        ("cleanup", tidied),
         ("lower", lambda graph: lower(graph, target)),
         *target.last,
     ]
@@ -178,7 +182,6 @@ def tidy(graph: Graph) -> None:
     merge_equal(graph)
     MOVES.apply(graph)
     remove_dead(graph)
-    separate_outputs(graph)
 
 
 def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:

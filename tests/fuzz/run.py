@@ -54,8 +54,8 @@ def attempt(trial: Trial) -> Verdict:
     model = graph.model()
     sizes = {name: graph.types[name][1] for name in graph.inputs}
     feeds = [_inputs(model, sizes, trial.seed)]
-    if graph.symbols:
-        other = {n: tuple(s + ((n, i) in graph.symbols) for i, s in enumerate(shape)) for n, shape in sizes.items()}
+    for grow in (1, 2, 5) if graph.symbols else ():
+        other = {n: tuple(s + grow * ((n, i) in graph.symbols) for i, s in enumerate(d)) for n, d in sizes.items()}
         feeds.append(_inputs(model, other, trial.seed))
     return judge(model, feeds, trial)
 
@@ -66,7 +66,7 @@ def shrunk(trial: Trial) -> Verdict:
     if first.kind in ("good", "skipped"):
         return first
     for size in range(1, trial.size):
-        if (found := attempt(replace(trial, size=size))).kind == first.kind:
+        if _same_failure(found := attempt(replace(trial, size=size)), first):
             trial, first = replace(trial, size=size), found
             break
     graph = random_graph(trial.seed, trial.size)
@@ -75,7 +75,7 @@ def shrunk(trial: Trial) -> Verdict:
 
 
 def judge(model: onnx.ModelProto, feeds: Sequence[Inputs], trial: Trial) -> Verdict:
-    """Convert and compare; inputs behind the first that ONNX Runtime does not take are left out."""
+    """Convert and compare. A model that ONNX Runtime does not run on all the inputs is skipped."""
     import onnxtfl
     from onnxtfl.errors import OnnxtflError
 
@@ -85,8 +85,7 @@ def judge(model: onnx.ModelProto, feeds: Sequence[Inputs], trial: Trial) -> Verd
         try:
             runs.append((feed, run_onnx(model.SerializeToString(), feed)))
         except Exception as error:
-            if not runs:
-                return Verdict("skipped", str(error))
+            return Verdict("skipped", str(error))
     stage("convert")
     try:
         data = onnxtfl.onnx_to_tflite(model, check=False, io_layout=trial.io_layout).data
@@ -200,10 +199,14 @@ def _reduced(model: onnx.ModelProto, feeds: Inputs, trial: Trial, first: Verdict
         for smaller, fed in _smaller(best[0], best[1]):
             tries += 1
             verdict = judge(smaller, [fed], trial)
-            if verdict.kind == first.kind:
+            if _same_failure(verdict, first):
                 best, progress = (smaller, fed, verdict), True
                 break
     return best[2]
+
+
+def _same_failure(a: Verdict, b: Verdict) -> bool:
+    return a.kind == b.kind and a.message.split()[:3] == b.message.split()[:3]
 
 
 def _smaller(model: onnx.ModelProto, feeds: Inputs) -> list[tuple[onnx.ModelProto, Inputs]]:

@@ -95,14 +95,20 @@ def _values(graph: Graph) -> Iterator[Value]:
         yield from node.results
 
 
-def separate_outputs(graph: Graph) -> None:
-    """Give each output, of subgraphs too, a value of its own: an input, a constant or another output is copied."""
+def separate_outputs(graph: Graph, shares_inputs: bool = False) -> None:
+    """Give each output, of subgraphs too, a value of its own: an input, a constant or another output is copied.
+
+    `shares_inputs`: an output that has the name of an input is that input (in ONNX a name stands for one value).
+    """
     for node in graph.nodes:
         for inner in node.subgraphs():
             separate_outputs(inner)
     builder = Builder(graph)
     taken: set[Value] = set(graph.inputs)
+    names = graph.metadata.get("output_names", ()) if shares_inputs else ()
     for i, value in enumerate(graph.outputs):
+        if i < len(names) and value in graph.inputs and value.name == names[i]:
+            continue
         if value in taken or value.is_constant:
             graph.outputs[i] = builder(ops.Copy, value)
         taken.add(graph.outputs[i])

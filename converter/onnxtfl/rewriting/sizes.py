@@ -19,7 +19,7 @@ from onnxtfl.ir.dims import Atom, Dim, SymDim, product, symbols
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, TensorType
 
 INT32_MAX = (1 << 31) - 1
 HUGE = (1 << 63) - 1
@@ -40,10 +40,12 @@ def narrow(vector: Value) -> Value | Array:
 def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:
     """`dims` as an int64 vector; those not known before run time are read off `sources`.
 
-    A source is a tensor that has the size, or an integer vector that holds it. UnsupportedError where none does.
+    A source is a tensor that has the size, or an integer vector that holds it; the graph's inputs come last.
+    UnsupportedError where none does.
     """
     if all(isinstance(d, int) for d in dims):
         return constant(np.asarray(dims, np.int64))
+    sources = (*sources, *(v for v in b.graph.inputs if isinstance(v.type, TensorType) and v not in sources))
     pieces: list[Value] = []
     i = 0
     while i < len(dims):
@@ -88,7 +90,20 @@ def dim_value(b: Builder, dim: Dim, *sources: Value) -> Value:
             return b(ops.Shape, source, axes=(shape.index(dim),))
         if dim in (known := known_dims(source) or []) and source.rank == 1:
             return as_int64(b, b(ops.Gather, source, [known.index(dim)], axis=0))
-    return _computed(b, dim, sources)
+    return _multiple(b, dim, sources) or _computed(b, dim, sources)
+
+
+def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None:
+    """`dim` as factor * size + rest, with two numbers and a size that a source has; None where no size is such."""
+    for have in dict.fromkeys(d for source in sources for d in _offered(source) if not isinstance(d, int)):
+        monomial, unit = have.terms[0]
+        factor, over = divmod(next((c for m, c in dim.terms if m == monomial), 0), unit)
+        rest = dim - have * factor
+        if factor and not over and isinstance(rest, int):
+            size = dim_value(b, have, *sources)
+            scaled = size if factor == 1 else b(ops.Mul, size, [factor])
+            return b(ops.Add, scaled, [rest]) if rest else scaled
+    return None
 
 
 def as_int64(b: Builder, value: Value) -> Value:

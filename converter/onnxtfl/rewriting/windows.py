@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim
@@ -51,6 +52,23 @@ def _one(window: Window, i: int) -> Window:
     """The window along one axis."""
     padding = (window.before[i], window.after[i])
     return Window((window.shape[i],), (window.strides[i],), (window.dilations[i],), padding, ceil=window.ceil)
+
+
+def padding_behind(window: Window, sizes: Sequence[Dim]) -> tuple[int, ...]:
+    """The padding behind each axis under which the window, without its ceil_mode, stands at the same places.
+
+    For a size that is not known, UnsupportedError where it hangs on that whether the last window starts in the padding.
+    """
+    return tuple(_behind(_one(window, i), size) for i, size in enumerate(sizes))
+
+
+def _behind(window: Window, size: Dim) -> int:
+    (after,), (span,), (stride,) = window.after, window.span, window.strides
+    if isinstance(size, int):
+        return max(0, *window.overhang([size]))
+    if window.ceil and after + stride > span:
+        raise UnsupportedError("ceil_mode over sizes that are not known", hint="give --input-shape")
+    return after + (stride - 1 if window.ceil else 0)
 
 
 def onnx_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Window:
