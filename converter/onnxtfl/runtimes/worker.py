@@ -180,9 +180,15 @@ def run_tflite(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
             if value.size:  # an empty tensor has no memory to copy to
                 interpreter.set_tensor(slot["index"], tflite_input(value))
         interpreter.invoke()
-        return [(interpreter.get_tensor(slot["index"]), "") for slot in interpreter.get_output_details()]
+        return [(tflite_output(interpreter, slot), "") for slot in interpreter.get_output_details()]
     except (ValueError, RuntimeError) as error:
         raise WorkerError(tflite_error_kind(error, "run"), str(error)) from error
+
+
+def tflite_output(interpreter: Any, slot: Any) -> Any:
+    """Return the array of an output; an empty one has no memory to read, which ``get_tensor`` refuses."""
+    shape = [int(size) for size in slot["shape"]]
+    return np.zeros(shape, slot["dtype"]) if 0 in shape else interpreter.get_tensor(slot["index"])
 
 
 def open_interpreter(request: Item) -> Any:
