@@ -1,7 +1,7 @@
 """Sampling of feature maps at computed places.
 
 ==============  =============================================================================================
-ONNX            GridSample 16 20 22, AffineGrid 20, RoiAlign 10 16 22
+ONNX            GridSample 16 20 22, RoiAlign 10 16 22, MaxRoiPool 1 22
 TFLite          by gathering
 ==============  =============================================================================================
 """
@@ -213,3 +213,41 @@ def _column(term: Term) -> Term:
 def _row(term: Term) -> Term:
     count, places = term.value.shape
     return Term(term.b, reshaped(term.b, term.value, (count, 1, places)))
+
+
+@lift_onnx("MaxRoiPool", since=(1, 22))
+def _max_roi_pool(b: Builder, node: Node) -> Value:
+    """Regions (batch, x1, y1, x2, y2) cut into cells, the largest element of each: rows first, then columns.
+
+    Source: ONNX Runtime roi_pool.cc: corners are rounded, a cell takes each element that it touches, an empty one is 0.
+    """
+    x, rois = node.operand(0), node.operand(1)
+    sizes = [d for d in x.shape[2:] if isinstance(d, int)]
+    if len(sizes) != 2:
+        raise UnsupportedError("regions of maps whose sizes are not known", hint="give --input-shape")
+    numbers = [Term(b, b(ops.Slice, rois, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(5)]
+    batch = reshaped(b, b(ops.Convert, numbers[0].value, dtype=DType.INT32), (rois.shape[0],))
+    corners = [(n * float(node.attr("spatial_scale", 1.0))).apply(ops.Round) for n in numbers[1:]]
+    image = b(ops.Gather, x, batch, axis=0)
+    for axis, cells, start, end in zip((2, 3), node.attr("pooled_shape"), corners[1::-1], corners[:1:-1], strict=True):
+        image = _cell_maxima(image, axis, sizes[axis - 2], cells, start, end)
+    value = Term(b, image)
+    return (value > float(np.finfo(np.float32).min)).choose(value, 0.0).value
+
+
+def _cell_maxima(image: Value, axis: int, size: int, cells: int, start: Term, end: Term) -> Value:
+    """The largest element of each cell along an axis; the lowest number where a cell is empty."""
+    b = start.b
+    length = (end - start + 1.0).max(1.0) * (1.0 / cells)
+    places = constant(np.arange(size, dtype=np.float32)[None])
+    parts = []
+    for cell in range(cells):
+        low = ((length * float(cell)).floor() + start).max(0.0).min(float(size))
+        high = ((length * float(cell + 1)).apply(ops.Ceil) + start).max(0.0).min(float(size))
+        inside = (low <= Term(b, places)) & (high > Term(b, places))
+        shape = [start.value.shape[0], 1, 1, 1]
+        shape[axis] = size
+        mask = Term(b, reshaped(b, inside.value, shape))
+        lowest = float(np.finfo(np.float32).min)
+        parts.append(b(ops.Reduce, mask.choose(Term(b, image), lowest).value, [axis], kind="max", keepdims=True))
+    return parts[0] if cells == 1 else b(ops.Concatenate, *parts, axis=axis)
