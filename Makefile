@@ -17,7 +17,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
 lint: $(READY)
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --output-format concise .
 	$(BIN)/ruff format --check .
 
 types: $(READY)
