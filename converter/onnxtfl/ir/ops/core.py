@@ -41,10 +41,17 @@ scattering.py (kind = none add mul max min)
     ScatterND(x?, indices, updates, shape?; kind)   x absent: onto zeros of `shape`
     ScatterElements(x, indices, updates; axis, kind)  SegmentReduce(x, segment_ids, count; kind = sum prod max min)
 contraction.py
-    DotGeneral(lhs, rhs; lhs_batching_dimensions, rhs_batching_dimensions, lhs_contracting_dimensions, rhs_contracting_dimensions)
-    Conv(input, kernel, bias?; dimension numbers, window_strides, padding, rhs_dilation, feature_group_count)
-    ConvTranspose(input, kernel, bias?; dimension numbers, window_strides, padding, output_padding, rhs_dilation, feature_group_count)
+    DotGeneral(lhs, rhs; {lhs,rhs}_batching_dimensions, {lhs,rhs}_contracting_dimensions, output_permutation)
+convolution.py (dimension numbers input_*, kernel_*, output_*; padding and window tuples by spatial axis, see spatial.py)
+    Conv(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count, auto_pad)
+    ConvTranspose(input, kernel, bias?, output_shape?; the same, output_padding)
 window.py
-    MaxPool AveragePool(x; dimension numbers, window_dimensions, window_strides, padding, window_dilations, ceil_mode, ...)
-    Resize(x, sizes; axes, scales, mode, coordinate mode, ...)  GridSample RoiAlign MaxRoiPool NonMaxSuppression
+    MaxPool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, return_indices, storage_order)
+    AveragePool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, count_include_pad)
+normalization.py (the others are written with Reduce and arithmetic)
+    BatchNormInference(x, scale, bias, mean, variance; epsilon, feature_index)   LRN(x; axis, size, alpha, beta, bias)
+image.py, sampling.py, detection.py
+    Resize(x, sizes?, scales?, roi?; dims, mode, coordinate_transformation_mode, nearest_mode, ...)
+    GridSample(x, grid; mode, padding_mode, align_corners)   RoiAlign(x, rois, batch_indices; mode, ...)
+    NonMaxSuppression(boxes, scores, limit?, iou_threshold?, score_threshold?; center_point_box) -> int64 [n, 3]
 """
