@@ -85,7 +85,7 @@ def _pool(b: Builder) -> None:
     op = b.choose(["MaxPool", "MaxPool", "AveragePool", "AveragePool", "LpPool"])
     if op == "AveragePool":
         attributes["count_include_pad"] = b.below(2)
-    if op == "MaxPool" and not b.below(4):
+    if op == "MaxPool" and "pads" in attributes and not b.below(4):
         attributes["dilations"] = [2 if 2 * k - 1 <= size else 1 for k, size in zip(kernel, sizes, strict=True)]
     if op == "LpPool":
         attributes |= {"p": 2}

@@ -31,6 +31,32 @@ FOUND: dict[str, Found] = {
         'g (float[1, 4, 6, 5] x) => (float y) { y = ConvTranspose <auto_pad = "SAME_UPPER", strides = [3, 1]> (x, w) }',
         {"w": (4, 2, 2, 2)},
     ),
+    "a constant of more axes than what a convolution gives": Found(
+        "g (float[1, 1, 6, 6] x) => (float y, float z) { y = Conv (x, k) z = Mean (x, c) }",
+        {"k": (1, 1, 2, 2), "c": (1, 1, 1, 1, 1)},
+    ),
+    "average over open sizes, the padding not counted": Found(
+        "g (float[1, 2, h, w] x) => (float y) { y = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 0, 1]> (x) }",
+        sizes=({"h": 5, "w": 6}, {"h": 3, "w": 8}),
+    ),
+    "ceil_mode over open sizes": Found(
+        """g (float[1, 2, h, w] x) => (float y, float z) {
+            y = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
+            z = AveragePool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
+        }""",
+        sizes=({"h": 5, "w": 6}, {"h": 6, "w": 9}),
+    ),
+    "a transposed convolution over open sizes": Found(
+        """g (float[1, 2, h, w] x) => (float y) {
+            a = Conv <strides = [2, 1], pads = [0, 0, 1, 1]> (x, k)
+            y = ConvTranspose <strides = [2, 2]> (a, k)
+        }""",
+        {"k": (2, 2, 1, 2)},
+        sizes=({"h": 5, "w": 6}, {"h": 6, "w": 9}),
+    ),
+    "a matrix product along an open axis": Found(
+        "g (float[1, 4, h, w] x) => (float y) { y = MatMul (x, k) }", {"k": (4, 2)}, sizes=({"h": 3, "w": 4},)
+    ),
     "an input that is an output": Found("g (float[2, 3] x) => (float[2, 3] x, float y) { y = Relu (x) }"),
 }
 

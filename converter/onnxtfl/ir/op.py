@@ -129,6 +129,8 @@ class Elementwise(Op, register=False):
         """Every operand of full rank takes the permutation; those of rank 0, and of one element, need none."""
         ranks = [None if v is None else v.tensor_type.rank for v in node.operands]
         full = len(permutation)
+        if any(r is not None and r > full for r in ranks):
+            return None  # the result has more axes than this operand
         if any(r not in (None, 0, full) and not is_single(v) for r, v in zip(ranks, node.operands, strict=True)):
             return None
         operands = tuple(permutation if r == full else None for r in ranks)
