@@ -25,7 +25,7 @@ reductions.py
 randomness.py (random effects, no evaluation)
     RngNormal(mu, sigma, shape; seed)   RngUniform(a, b, shape; seed)   Multinomial(logits, count; seed, dtype)
 shape.py
-    Reshape(x, shape)   (one -1 allowed)   Transpose(x; permutation)   BroadcastTo(x, shape)   (the whole result's shape)
+    Reshape(x, shape)   (one -1 allowed)   Transpose(x; permutation)   BroadcastTo(x, shape)   (the full shape)
     Concatenate(xs...; axis)   Split(x, sizes?; axis, count) -> n results (sizes absent: `count` equal ones)
     Shape(x; axes, dtype) -> sizes of all axes, or of `axes` in that order   Range(start, limit, delta)
 slicing.py
@@ -42,7 +42,7 @@ scattering.py (kind = none add mul max min)
     ScatterElements(x, indices, updates; axis, kind)  SegmentReduce(x, segment_ids, count; kind = sum prod max min)
 contraction.py
     DotGeneral(lhs, rhs; {lhs,rhs}_batching_dimensions, {lhs,rhs}_contracting_dimensions, output_permutation)
-convolution.py (dimension numbers input_*, kernel_*, output_*; padding and window tuples by spatial axis, see spatial.py)
+convolution.py (dimension numbers input_*, kernel_*, output_*; window tuples by spatial axis, see spatial.py)
     Conv(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count, auto_pad)
     ConvTranspose(input, kernel, bias?, output_shape?; the same, output_padding)
 window.py
