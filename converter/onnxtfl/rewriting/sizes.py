@@ -258,6 +258,9 @@ def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, def
         full = np.full(rank, default, np.int64)
         full[list(axes)] = known
         return constant(full)
+    if list(axes) == list(range(axes[0], axes[0] + len(axes))):
+        before, after = [default] * axes[0], [default] * (rank - axes[0] - len(axes))
+        return b(ops.Concatenate, *(v for v in (before, as_int64(b, vector), after) if v != []), axis=0)
     padded = b(ops.Concatenate, as_int64(b, vector), [default], axis=0)
     return b(ops.Gather, padded, [axes.index(i) if i in axes else len(axes) for i in range(rank)], axis=0)
 
