@@ -15,10 +15,11 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, product
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
+from onnxtfl.rewriting.indices import strides_of
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.sizes import HUGE, as_int64, dim_vector, reshape, spread
+from onnxtfl.rewriting.sizes import HUGE, as_int64, dim_vector, reshape, spread, unsqueezed
 
 # --- depth -----------------------------------------------------------------------------------------------------------
 
@@ -232,30 +233,48 @@ def _center_at_run_time(b: Builder, x: Value, wanted: Value, axes: Sequence[int]
 
 @lift_onnx("Col2Im", since=(18,))
 def _col2im(b: Builder, node: Node) -> Value:
-    """Columns of blocks added up where they lie in the image: each block position is one padded, dilated Add."""
-    x, image, block = node.operand(0), _known(node, 1), _known(node, 2)
-    n = len(image)
+    """Columns of blocks added up where they lie in the padded image, by ScatterND; then the padding goes."""
+    x, image, block = (node.operand(i) for i in range(3))
+    n = _length(image)
     strides, dilations = (list(node.attr(name) or [1] * n) for name in ("strides", "dilations"))
     pads = list(node.attr("pads") or [0] * (2 * n))
-    batch, columns = x.shape[0], x.shape[1] // product(block)
-    padded = [size + pads[i] + pads[n + i] for i, size in enumerate(image)]
-    counts = [(p - d * (k - 1) - 1) // s + 1 for p, d, k, s in zip(padded, dilations, block, strides, strict=True)]
-    places = np.zeros((*block, *counts), np.int64)
-    for axis in range(n):
-        inside = np.arange(block[axis]) * dilations[axis]
-        across = np.arange(counts[axis]) * strides[axis]
-        grid = [1] * (2 * n)
-        grid[axis], grid[n + axis] = block[axis], counts[axis]
-        stride = int(np.prod(padded[axis + 1 :]))
-        places = places + ((inside[:, None] + across[None, :]) * stride).reshape(grid)
-    total = int(np.prod(padded))
-    rows = reshape(b, x, [batch * columns, places.size])
+    padded = b(ops.Add, image, np.asarray([pads[i] + pads[n + i] for i in range(n)]))
+    span = b(ops.Mul, b(ops.Sub, block, b.scalar(1, block)), np.asarray(dilations))
+    room = b(ops.Sub, b(ops.Sub, padded, span), b.scalar(1, block))
+    counts = b(ops.Add, b(ops.FloorDiv, room, np.asarray(strides)), b.scalar(1, block))
+    inside, across = _places(b, block, dilations, padded), _places(b, counts, strides, padded)
+    places = b(ops.Reshape, b(ops.Add, unsqueezed(b, inside, [1]), unsqueezed(b, across, [0])), [-1, 1])
+    rows = b(ops.Reshape, x, b(ops.Concatenate, [-1], b(ops.Shape, places, axes=(0,)), axis=0))
+    total = b(ops.Reduce, padded, [0], kind="prod", keepdims=True)
+    sizes = b(ops.Concatenate, total, b(ops.Shape, rows, axes=(0,)), axis=0)
     turned = b(ops.Transpose, rows, permutation=(1, 0))
-    sizes = dim_vector(b, [total, batch * columns], x)
-    summed = b(ops.ScatterND, None, places.reshape(-1, 1), turned, sizes, kind="add")
-    full = reshape(b, b(ops.Transpose, summed, permutation=(1, 0)), [batch, columns, *padded], x)
+    summed = b(ops.Transpose, b(ops.ScatterND, None, places, turned, sizes, kind="add"), permutation=(1, 0))
+    full = b(ops.Reshape, summed, b(ops.Concatenate, dim_vector(b, x.shape[:1], x), [-1], padded, axis=0))
     if not any(pads):
         return full
-    starts = [0, 0, *pads[:n]]
-    limits = [HUGE, HUGE, *(pads[i] + image[i] for i in range(n))]
-    return b(ops.Slice, full, starts, limits, [1] * (n + 2))
+    ends = b(ops.Concatenate, [HUGE, HUGE], b(ops.Add, image, np.asarray(pads[:n])), axis=0)
+    return b(ops.Slice, full, [0, 0, *pads[:n]], ends, [1] * (n + 2))
+
+
+def _length(vector: Value) -> int:
+    shape = vector.tensor_type.shape
+    if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
+        raise UnsupportedError("the number of axes has to be known before run time")
+    return shape[0]
+
+
+def _places(b: Builder, counts: Value, steps: Sequence[int], sizes: Value) -> Value:
+    """For each of counts[0] x counts[1] x ... points, steps[i] apart along axis i, where it lies in C order in a
+    tensor of `sizes`.
+    """
+    if (known := static_ints(counts)) is not None and (inner := static_ints(sizes)) is not None:
+        grid = np.indices(known, sparse=True)
+        apart = strides_of(inner) * np.asarray(steps)
+        return constant(np.asarray(sum(g * a for g, a in zip(grid, apart, strict=True))).reshape(-1))
+    places: Value = constant(np.zeros(1, np.int64))
+    for axis, step in enumerate(steps):
+        size, count = (b(ops.Gather, v, np.asarray(axis), axis=0) for v in (sizes, counts))
+        along = b(ops.Mul, b(ops.Range, b.scalar(0, count), count, b.scalar(1, count)), b.scalar(step, count))
+        before = b(ops.Mul, places, size)
+        places = b(ops.Reshape, b(ops.Add, unsqueezed(b, before, [1]), unsqueezed(b, along, [0])), [-1])
+    return places
