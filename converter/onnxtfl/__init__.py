@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
     from onnxtfl.errors import (
         CheckFailedError,
+        InternalError,
         InvalidModelError,
         OnnxtflError,
         OutputError,
@@ -41,6 +42,7 @@ __all__ = [
     "Conversion",
     "ConversionReport",
     "InputUsed",
+    "InternalError",
     "InvalidModelError",
     "OnnxtflError",
     "OutputCheck",

@@ -81,6 +81,14 @@ class RuntimeUnavailableError(OnnxtflError):
     """A runtime is not installed, or cannot run this model."""
 
 
+class InternalError(OnnxtflError):
+    """A mistake of ours, never of the user: what went wrong is the cause (``__cause__``), told by its traceback."""
+
+    def __init__(self, step: str, cause: BaseException, *, node: str | None = None, op: str | None = None) -> None:
+        hint = "please report it (ONNXTFL_DEBUG=1 shows where)"
+        super().__init__(f"internal error in {step}: {type(cause).__name__}: {cause}", node=node, op=op, hint=hint)
+
+
 class OutputError(OnnxtflError):
     """The output file cannot be written."""
 

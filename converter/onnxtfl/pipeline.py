@@ -13,11 +13,11 @@ import gc
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from onnxtfl.errors import UsageError
+from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.onnx.functions import body
@@ -92,11 +92,11 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
     Raises OnnxtflError (InvalidModelError, UnsupportedError, ...) naming the place; `out` is then worth nothing.
     """
     target = TflSelection(TfliteTarget(options.min_runtime))
-    with _conversion(options):
+    with _conversion(options) as told:
         graph = onnx_reader.read(model)
         report = Report(ops_before=count_ops(graph))
-        to_target(lifted(graph, options), target, options)
-        return _finish(graph, report, options, lambda: tflite_writer.write(graph, out))
+        to_target(lifted(graph, told), target, told)
+        return _finish(graph, report, told, lambda: tflite_writer.write(graph, out))
 
 
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
@@ -104,26 +104,44 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
     target = OnnxSelection(OnnxTarget(options.opset))
     name = getattr(out, "name", None)  # weights past 2 GB go beside a file that has a name
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
-    with _conversion(options):
+    with _conversion(options) as told:
         graph = tflite_reader.read(model)
         report = Report(ops_before=count_ops(graph))
-        to_target(lifted(graph, options), target, options)
+        to_target(lifted(graph, told), target, told)
         write = partial(onnx_writer.write, graph, out, opset=options.opset, external=external)
-        return _finish(graph, report, options, write)
+        return _finish(graph, report, told, write)
 
 
 @contextlib.contextmanager
-def _conversion(options: Options) -> Iterator[None]:
-    """What every conversion begins with. The graph lives until its end: collecting garbage would find nothing."""
+def _conversion(options: Options) -> Iterator[Options]:
+    """What every conversion begins and ends with: an exception that is not an error of the user's is an InternalError.
+
+    The graph lives until the end: collecting garbage would find nothing.
+    """
     reset_fresh()
     collecting = gc.isenabled()
     gc.disable()
+    taken: list[str] = []
     try:
-        options.step("read")
-        yield
+        told = replace(options, on_progress=partial(_take, taken, options.on_progress))
+        told.step("read")
+        yield told
+    except (OnnxtflError, OSError):
+        raise
+    except MemoryError as error:
+        raise UnsupportedError(f"out of memory in {taken[-1]}") from error
+    except Exception as error:
+        raise InternalError(taken[-1], error) from error
     finally:
         if collecting:
             gc.enable()
+
+
+def _take(taken: list[str], on_progress: Progress | None, name: str) -> None:
+    """Say what comes next, and remember it."""
+    taken.append(name)
+    if on_progress is not None:
+        on_progress(name)
 
 
 def lifted(graph: Graph, options: Options) -> Graph:

@@ -77,7 +77,7 @@ def shrunk(trial: Trial) -> Verdict:
 def judge(model: onnx.ModelProto, feeds: Sequence[Inputs], trial: Trial) -> Verdict:
     """Convert and compare. A model that ONNX Runtime does not run on all the inputs is skipped."""
     import onnxtfl
-    from onnxtfl.errors import OnnxtflError
+    from onnxtfl.errors import InternalError, OnnxtflError
 
     stage("run source")
     runs: list[tuple[Inputs, dict[str, Array]]] = []
@@ -93,7 +93,8 @@ def judge(model: onnx.ModelProto, feeds: Sequence[Inputs], trial: Trial) -> Verd
         wrong = _there(model, data, runs, trial)
         return wrong or (_back(model, data, runs) if trial.back else Verdict("good"))
     except OnnxtflError as error:
-        return Verdict("refused", str(error), _text(model))
+        kind = "bug" if isinstance(error, InternalError) else "refused"
+        return Verdict(kind, str(error), _text(model), traceback.format_exc())
     except Exception as error:
         return Verdict("bug", f"{type(error).__name__}: {error}", _text(model), traceback.format_exc())
 

@@ -50,8 +50,10 @@ def exit_code(command: click.Command, words: list[str]) -> int:
 
 
 def _failed(error: Exception, verbose: bool) -> int:
-    from onnxtfl.errors import OnnxtflError, one_line
+    from onnxtfl.errors import InternalError, OnnxtflError, one_line
 
+    if os.environ.get("ONNXTFL_DEBUG") or (verbose and isinstance(error, InternalError)):
+        _show_traceback(error)
     if isinstance(error, OnnxtflError):
         tell(str(error))
         return error.exit_code
@@ -64,10 +66,14 @@ def _failed(error: Exception, verbose: bool) -> int:
     else:
         tell(one_line(f"internal error: {type(error).__name__}: {error}; please report it (-v shows where)"))
         if verbose:
-            import traceback
-
-            traceback.print_exception(error)
+            _show_traceback(error)
     return 1
+
+
+def _show_traceback(error: Exception) -> None:
+    import traceback
+
+    traceback.print_exception(error)
 
 
 def tell(message: str) -> None:

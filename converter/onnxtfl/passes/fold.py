@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -20,6 +21,7 @@ from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.legalize import label
 
 SMALL = 16 << 10
 """Bytes that a folded result may have even where its operands had fewer."""
@@ -51,6 +53,11 @@ def fold_node(node: Node) -> list[Value] | None:
         results = evaluate_node(node, [None if v is None else v.numpy() for v in node.operands])
     except NotImplementedError:
         return None
+    except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError) as error:
+        shown = ", ".join(str(v.type) for v in node.operands if v is not None)
+        raise InvalidModelError(
+            f"cannot be computed: {error}", node=label(node), op=node.op.name, type_=shown
+        ) from error
     return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
 
 

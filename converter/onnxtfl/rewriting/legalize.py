@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from onnxtfl.errors import OnnxtflError, UnsupportedError
+from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -67,7 +67,12 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
         budget -= 1
         if budget < 0:
             raise UnsupportedError("legalization does not come to an end", node=node.name, op=node.op.name)
-        work.extend(reversed(_rewrite(graph, node, target)))
+        try:
+            work.extend(reversed(_rewrite(graph, node, target)))
+        except (OnnxtflError, MemoryError, OSError):
+            raise
+        except Exception as error:
+            raise InternalError("legalize", error, node=label(node), op=node.op.name) from error
 
 
 def accepted(node: Node, target: Target) -> Form | None:
