@@ -259,7 +259,11 @@ def _conversion(bench: Bench, name: str) -> float:
 
 
 def _start(bench: Bench) -> None:
-    imports, ours = bench.in_turn(bench.process(_IMPORTS), bench.process(_CONVERT, "--help"))
+    try:
+        imports, ours = bench.in_turn(bench.process(_IMPORTS), bench.process(_CONVERT, "--help"))
+    except FailedError as error:
+        bench.failed("--help", error)
+        return
     print(f"  onnx2tfl --help: {bench.judge('--help', ours.wall, imports.wall, 's')}")
 
 
