@@ -1,4 +1,4 @@
-"""Reverse and ReverseSequence; Range, Iota and the triangles and diagonals made with them.
+"""Reverse and ReverseSequence; Range and the triangles and diagonals made with them.
 
 ONNX: ReverseSequence Range Trilu. TFLite: REVERSE_V2 REVERSE_SEQUENCE RANGE FILL ZEROS_LIKE MATRIX_DIAG
 MATRIX_SET_DIAG.
@@ -96,7 +96,7 @@ def _from_tfl_reverse_sequence(b: Builder, node: Node) -> Value:
     return b(ops.ReverseSequence, x, node.operand(1), **{k: normalize_axis(v, x.rank) for k, v in axes.items()})
 
 
-# --- Range, Iota, filled tensors -------------------------------------------------------------------------------------
+# --- Range, filled tensors -------------------------------------------------------------------------------------------
 
 
 @lift_onnx("Range", since=(11, 27))
@@ -117,19 +117,6 @@ def _to_onnx_range(node: Node, opset: int) -> Form:
 @lift_tfl("RANGE")
 def _from_tfl_range(b: Builder, node: Node) -> Value:
     return b(ops.Range, *(reshape(b, v, ()) if v is not None and v.rank else v for v in node.operands))
-
-
-@decompose(ops.Iota)
-def _iota(b: Builder, node: Node) -> Value:
-    """A Range along one axis, repeated along the others."""
-    shape = node.operand(0)
-    rank = len(node.result.shape)
-    axis = normalize_axis(node.attr("iota_dimension"), rank)
-    size = b(ops.Gather, as_int64(b, shape), np.asarray(axis, np.int64), axis=0)
-    counts = b(ops.Range, b.scalar(0, size), size, b.scalar(1, size))
-    counts = b(ops.Convert, counts, dtype=node.attr("dtype")) if node.attr("dtype") is not DType.INT64 else counts
-    lined = reshape(b, counts, [counts.shape[0] if i == axis else 1 for i in range(rank)])
-    return b(ops.BroadcastTo, lined, shape)
 
 
 @lift_tfl("FILL")

@@ -8,6 +8,7 @@ from onnxtfl.ir.ops.composed import *
 from onnxtfl.ir.ops.contraction import *
 from onnxtfl.ir.ops.conversion import *
 from onnxtfl.ir.ops.convolution import *
+from onnxtfl.ir.ops.derived import *
 from onnxtfl.ir.ops.detection import *
 from onnxtfl.ir.ops.elementwise import *
 from onnxtfl.ir.ops.image import *

@@ -1,6 +1,6 @@
 """Ops that change shapes and move whole axes: their numbers are never touched.
 
-Reshape Transpose BroadcastTo Concatenate Split, and Shape Size Range Iota, which make numbers out of shapes.
+Reshape Transpose BroadcastTo Concatenate Split, and Shape Size Range, which make numbers out of shapes.
 Slice, Pad and their kin stand in ``slicing.py`` and are given on from here.
 """
 
@@ -30,7 +30,7 @@ from onnxtfl.ir.ops.slicing import (
     Tile,
     Trilu,
 )
-from onnxtfl.ir.shapes import broadcast_dim, dims_from, known_dims, normalize_axis, same_type, static_ints
+from onnxtfl.ir.shapes import broadcast_dim, dims_from, known_dims, normalize_axis, same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "Concatenate",
     "DepthToSpace",
     "DynamicUpdateSlice",
-    "Iota",
     "Pad",
     "Range",
     "Reshape",
@@ -449,32 +448,3 @@ def _range_count(start: Array, limit: Array, delta: Array) -> int:
     if start.dtype.kind in "iuO":
         return max(-((int(start) - int(limit)) // int(delta)), 0)
     return max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
-
-
-class Iota(Op):
-    """A tensor of the given shape whose numbers count up from 0 along one dimension.
-
-    Into the core: Range, Reshape, BroadcastTo. Source: neutral-ops 3.69, 3.42.
-    """
-
-    operands = (Operand("shape", INDICES),)
-    defaults = {"iota_dimension": REQUIRED, "dtype": DType.INT64}
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        dims = target_dims(node.operand(0))
-        return [TensorType(node.attr("dtype"), None if dims is None else tuple(dims))]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        assert operands[0] is not None
-        shape = [int(d) for d in operands[0]]
-        axis = normalize_axis(attributes["iota_dimension"], len(shape))
-        counts = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-        return np.broadcast_to(counts, shape).astype(attributes["dtype"].numpy)
-
-
-def static_shape(value: Value) -> tuple[int, ...] | None:
-    """The sizes in a vector operand where all are known before run time."""
-    sizes = static_ints(value)
-    return None if sizes is None else tuple(sizes)
