@@ -262,7 +262,9 @@ def _note(wheres: Sequence[str], mode: str, extra: Sequence[str], ranks: Sequenc
         runtime, kernels = where.split()
         runtimes[runtime].append(kernels)
     place = ", ".join(f"{r} {'all' if len(k) == len(KERNELS) else ' '.join(k)}" for r, k in runtimes.items())
-    shown = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {' '.join(map(str, ranks))}"
+    together = list(ranks) == list(range(ranks[0], ranks[-1] + 1))
+    several = f"{ranks[0]}-{ranks[-1]}" if together else " ".join(map(str, ranks))
+    shown = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {several}"
     what = {"equal": "", "scalar": " with a scalar"}.get(mode, f" {mode}")
     return f"{place}: {' '.join(types)}, {shown}{what}" + "".join(f", {e}" for e in extra)
 
