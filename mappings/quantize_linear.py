@@ -71,7 +71,7 @@ def _dynamic(b: Builder, node: Node) -> list[Value]:
     return [y, scale.value, zero.value]
 
 
-@lift_tfl("DEQUANTIZE")
+@lift_tfl("DEQUANTIZE", quantized=True)
 def _dequantize_tfl(b: Builder, node: Node) -> Value:
     """Of float16: a conversion. Of constants: by their parameters."""
     x = node.operand(0)
@@ -86,6 +86,12 @@ def _dequantize_tfl(b: Builder, node: Node) -> Value:
     if quantization.per_tensor:
         scales, zeros = scales.reshape(()), zeros.reshape(())
     return b(ops.DequantizeLinear, constant(x.data), scales, zeros, axis=axis)
+
+
+@lift_tfl("DENSIFY", quantized=True)
+def _densify(b: Builder, node: Node) -> Value:
+    """Sparse constants are read dense."""
+    return node.operand(0)
 
 
 # --- into the core ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rewriting.signs import never_negative
 from onnxtfl.rewriting.sizes import (
+    HUGE,
     as_int32,
     as_int64,
     dim_value,
@@ -383,11 +385,18 @@ def _segments_by_scatter(b: Builder, node: Node) -> Value:
     kind = node.attr("kind")
     flat_ids = reshape(b, as_int64(b, ids), (product(ids.shape),))
     flat = reshape(b, x, (flat_ids.shape[0], *x.shape[ids.rank :]))
-    number = _blank(kind, x.dtype)
-    sizes = b(ops.Concatenate, reshape(b, as_int64(b, count), (1,)), dim_vector(b, x.shape[ids.rank :], x), axis=0)
-    blank = b(ops.BroadcastTo, b.scalar(number, x), sizes)
+    number, rows = _blank(kind, x.dtype), reshape(b, as_int64(b, count), (1,))
+    spare = not never_negative(ids)
+    if spare:  # numbers below 0 are left out: they go to one row more, which is cut off
+        below = b(ops.Compare, flat_ids, b.scalar(0, flat_ids), comparison_direction="LT")
+        flat_ids = b(ops.Select, below, rows, flat_ids)
+        rows = b(ops.Add, rows, np.ones(1, np.int64))
+    blank = b(ops.BroadcastTo, b.scalar(number, x), b(ops.Concatenate, rows, dim_vector(b, flat.shape[1:], x), axis=0))
     kinds = {"sum": "add", "prod": "mul"}
-    return b(ops.ScatterND, blank, unsqueezed(b, flat_ids, [1]), flat, kind=kinds.get(kind, kind))
+    whole = b(ops.ScatterND, blank, unsqueezed(b, flat_ids, [1]), flat, kind=kinds.get(kind, kind))
+    if not spare:
+        return whole
+    return b(ops.Slice, whole, [0] * whole.rank, [-1, *[HUGE] * (whole.rank - 1)], [1] * whole.rank)
 
 
 def _blank(kind: str, dtype: DType) -> float:

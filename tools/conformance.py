@@ -1,8 +1,10 @@
-"""Run ONNX's own op tests through onnx2tfl and LiteRT, and say what to fix next.
+"""Run ONNX's own op tests through onnx2tfl and LiteRT, or the corpus' .tflite models of one op through tfl2onnx and
+ONNX Runtime, and say what to fix next.
 
 python tools/conformance.py                                  all cases, both modes, summary by reason and by op
 python tools/conformance.py --filter reduce --mode plain --show-errors
 python tools/conformance.py --case test_add_bcast            one case, with the traceback
+python tools/conformance.py --mode tflite                    .tflite models of one op, to ONNX
 python tools/conformance.py --update [--grow]                rewrite the ratchet lists
 """
 
@@ -13,6 +15,7 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -20,11 +23,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.conformance import ratchet
 from tests.conformance.cases import MODES, Case, load_cases
 from tests.conformance.run_case import TIMEOUT, Result, result_of
+from tests.conformance.tflite_cases import TfliteCase, load_tflite_cases
 from tests.harness.other import DEFAULT
 from tests.harness.workers import run_all
 
 _UNUSUAL = frozenset({8, 16, 17, 18, 19, 20})
 Results = dict[str, Result]
+AnyCase = Case | TfliteCase
+
+
+def _load(mode: str) -> Sequence[AnyCase]:
+    return load_tflite_cases() if mode == "tflite" else load_cases(mode)
 
 
 def main() -> int:
@@ -32,7 +41,7 @@ def main() -> int:
     options = _options()
     code = 0
     for mode in MODES if options.mode == "both" else (options.mode,):
-        cases = [case for case in load_cases(mode) if _wanted(case, options)]
+        cases = [case for case in _load(mode) if _wanted(case, options)]
         started = time.monotonic()
         results = _run(cases, options)
         print(f"\n=== {mode}: {_summary(cases, results)}, {time.monotonic() - started:.0f} s ===")
@@ -46,7 +55,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--filter", metavar="REGEX", help="only cases whose name matches")
     parser.add_argument("--op", metavar="NAME", help="only cases of this ONNX op (its first node)")
     parser.add_argument("--case", metavar="NAME", help="one case, with everything it says")
-    parser.add_argument("--mode", choices=[*MODES, "both"], default="both")
+    parser.add_argument("--mode", choices=[*MODES, "both", "tflite"], default="both")
     parser.add_argument("--runtime", default=DEFAULT, help="litert:builtin, litert:reference, tflite-runtime, ...")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show-errors", action="store_true", help="print each failing case with its message")
@@ -61,7 +70,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _wanted(case: Case, options: argparse.Namespace) -> bool:
+def _wanted(case: AnyCase, options: argparse.Namespace) -> bool:
     if options.case:
         return bool(case.name == options.case)
     return (not options.filter or re.search(options.filter, case.name) is not None) and (
@@ -69,23 +78,24 @@ def _wanted(case: Case, options: argparse.Namespace) -> bool:
     )
 
 
-def _run(cases: list[Case], options: argparse.Namespace) -> Results:
+def _run(cases: list[AnyCase], options: argparse.Namespace) -> Results:
     results: Results = {}
     jobs = [(case, options.runtime) for case in cases]
-    for (case, _), outcome in run_all("tests.conformance.run_case:attempt_on", jobs, TIMEOUT, options.jobs):
+    function = "tflite_cases:attempt_to_onnx" if options.mode == "tflite" else "run_case:attempt_on"
+    for (case, _), outcome in run_all(f"tests.conformance.{function}", jobs, TIMEOUT, options.jobs):
         results[case.name] = result_of(outcome)
         if sys.stderr.isatty():
             print(f"\r{len(results)}/{len(cases)}", end="", file=sys.stderr, flush=True)
     return results
 
 
-def _summary(cases: list[Case], results: Results) -> str:
+def _summary(cases: list[AnyCase], results: Results) -> str:
     usual = [case for case in cases if not case.types & _UNUSUAL]
     passed, usual_passed = (sum(results[c.name].passed for c in some) for some in (cases, usual))
     return f"{passed} of {len(cases)} pass ({usual_passed} of {len(usual)} without string, bfloat16, float8)"
 
 
-def _report(cases: list[Case], results: Results, options: argparse.Namespace) -> None:
+def _report(cases: list[AnyCase], results: Results, options: argparse.Namespace) -> None:
     if options.case or options.show_errors or options.tracebacks:
         for case in cases:
             _show(case.name, results[case.name], bool(options.case or options.tracebacks))
@@ -112,13 +122,13 @@ def _show(name: str, result: Result, everything: bool) -> None:
         print(result.detail)
 
 
-def _by_op(cases: list[Case], results: Results) -> list[str]:
+def _by_op(cases: list[AnyCase], results: Results) -> list[str]:
     total = Counter(case.ops[0] for case in cases if case.ops)
     failing = Counter(case.ops[0] for case in cases if case.ops and not results[case.name].passed)
     return [f"{op} {count}/{total[op]}" for op, count in failing.most_common()]
 
 
-def _settle(mode: str, cases: list[Case], results: Results, options: argparse.Namespace) -> int:
+def _settle(mode: str, cases: list[AnyCase], results: Results, options: argparse.Namespace) -> int:
     """Compare with the list, or rewrite it."""
     known = ratchet.load(mode)
     failing = {name: result.reason for name, result in results.items() if not result.passed}

@@ -18,9 +18,10 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError
+from onnxtfl.formats.onnx import functions
 from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import writer as onnx_writer
-from onnxtfl.formats.onnx.functions import body
+from onnxtfl.formats.tflite import composites
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.ir.data import SourceFile
@@ -153,8 +154,12 @@ def lifted(graph: Graph, options: Options) -> Graph:
     options.step("lift")
     lift(graph, body)
     remove_dead(graph)
-    narrow_float64(graph, options.float64)
     return graph
+
+
+def body(node: Node) -> Graph | None:
+    """What an op is by the definition of its format or file; None where that is no graph."""
+    return functions.body(node) if node.op.dialect == "onnx" else composites.body(node)
 
 
 def to_target(graph: Graph, target: Selection, options: Options, until: str | None = None) -> None:
@@ -179,7 +184,9 @@ def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Grap
         tidy(graph)
         separate_outputs(graph, target.shares_inputs)
 
+    narrow = [("narrow", partial(narrow_float64, mode=options.float64))] if target.name == "tfl" else []
     return [
+        *narrow,
         *target.first,
         ("simplify", simplify),
         ("separate", lambda graph: separate_outputs(graph, target.shares_inputs)),

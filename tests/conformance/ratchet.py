@@ -19,7 +19,9 @@ _HEADER = """\
 _TITLES = {
     "plain": "ONNX's op tests, as they stand, that do not pass yet.",
     "frozen": "ONNX's op tests with every input but the first made an initializer, that do not pass yet.",
+    "tflite": "The corpus' .tflite models of one op that do not become right ONNX yet.",
 }
+_FILES = {"plain": "onnx_ops.toml", "frozen": "onnx_ops_frozen.toml", "tflite": "tflite_ops.toml"}
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Ratchet:
     @property
     def path(self) -> Path:
         """The file the list is kept in."""
-        return _FOLDER / ("onnx_ops.toml" if self.mode == "plain" else "onnx_ops_frozen.toml")
+        return _FOLDER / _FILES[self.mode]
 
     @property
     def fits(self) -> bool:
@@ -42,7 +44,7 @@ class Ratchet:
 
 
 def load(mode: str) -> Ratchet:
-    """The list of a mode ("plain" or "frozen"); an empty one where there is no file yet."""
+    """The list of a mode ("plain", "frozen" or "tflite"); an empty one where there is no file yet."""
     ratchet = Ratchet(mode)
     if not ratchet.path.exists():
         return ratchet

@@ -57,7 +57,7 @@ def attempt(case: Case, runtime: str = DEFAULT) -> Result:
     try:
         model = _convert(case.model)
     except Exception as error:
-        return _conversion_failure(error)
+        return conversion_failure(error)
     stage("run")
     for inputs, outputs in case.data_sets:
         try:
@@ -79,7 +79,8 @@ def _convert(model: bytes) -> bytes:
     return data
 
 
-def _conversion_failure(error: Exception) -> Result:
+def conversion_failure(error: Exception) -> Result:
+    """The result of a case whose conversion raised `error`."""
     from onnxtfl.errors import OnnxtflError
 
     if isinstance(error, OnnxtflError):

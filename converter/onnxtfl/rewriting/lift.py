@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.registry import Lifted, LiftRule, rules
 
 Expand = Callable[[Node], Graph | None]
@@ -85,7 +86,12 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
 
 
 def _tfl_rule(node: Node) -> LiftRule | None:
-    return rules().lift_tfl.get(node.op.name.partition(".")[2])
+    name = node.op.name.partition(".")[2]
+    if name not in rules().quantized:
+        for value in (*node.operands, *node.results):
+            if value is not None and isinstance(value.type, TensorType) and value.type.quantization is not None:
+                raise UnsupportedError("quantized tensors are not converted yet", type_=value.type)
+    return rules().lift_tfl.get(name)
 
 
 def _replace(graph: Graph, node: Node, lifted: Lifted) -> None:

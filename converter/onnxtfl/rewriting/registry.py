@@ -84,6 +84,7 @@ class Rules:
     lift_onnx: dict[tuple[str, str], tuple[tuple[int, ...], LiftRule]] = field(default_factory=dict)
     upgrades: dict[tuple[str, str], list[tuple[int, UpgradeRule]]] = field(default_factory=dict)
     lift_tfl: dict[str, LiftRule] = field(default_factory=dict)
+    quantized: set[str] = field(default_factory=set)
     lower_tfl: dict[type[Op], list[LowerTfl]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[LowerOnnx]] = field(default_factory=dict)
     decompose: dict[type[Op], list[tuple[Target | None, DecomposeRule]]] = field(default_factory=dict)
@@ -158,12 +159,14 @@ def append_operand(node: Node, value: Value | None) -> None:
     node.set_operand(len(node.operands) - 1, value)
 
 
-def lift_tfl(*names: str) -> Callable[[LiftRule], LiftRule]:
-    """Register how the tfl ops `names` become neutral ops."""
+def lift_tfl(*names: str, quantized: bool = False) -> Callable[[LiftRule], LiftRule]:
+    """Register how the tfl ops `names` become neutral ops; `quantized`: the rule knows what to do with quantized ones."""
 
     def register(rule: LiftRule) -> LiftRule:
         for name in names:
             _RULES.lift_tfl[name] = rule
+        if quantized:
+            _RULES.quantized.update(names)
         return rule
 
     return register

@@ -1,0 +1,13 @@
+"""Ops that a .tflite file defines by others: composites, whose decomposition is a subgraph of the file."""
+
+from __future__ import annotations
+
+from onnxtfl.ir.graph import Graph, Node
+
+_FIELD = "decomposition_subgraph_index"
+
+
+def body(node: Node) -> Graph | None:
+    """The graph of ``tfl`` ops that a composite stands for; None for other ops."""
+    found = node.attributes.get(_FIELD)
+    return found if isinstance(found, Graph) else None
