@@ -34,6 +34,38 @@ def test_batch_norm_after_a_convolution_vanishes() -> None:
     assert op_counts(transformed(text, simplify)) == {"Conv": 1}
 
 
+NORM = """  %s = constant tensor<2xfloat32> [1.5, 0.5]
+  %m = constant tensor<2xfloat32> [0.1, -0.2]
+  %q = constant tensor<2xfloat32> [0.9, 2.0]
+"""
+
+
+def test_batch_norm_goes_into_the_convolution() -> None:
+    text = f"{HEAD}{NORM}  %y = BatchNormInference(%c, %s, %b, %m, %q) {{feature_index = 1}}\n}}"
+    assert op_counts(transformed(text, simplify)) == {"Conv": 1}
+
+
+def test_batch_norm_goes_into_the_matmul() -> None:
+    text = f"""graph main(%x: tensor<4x3xfloat32>) -> (%y) {{
+      %w = constant tensor<3x2xfloat32> [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+      %b = constant tensor<2xfloat32> [0.5, -0.5]
+      {NORM}
+      %a = DotGeneral(%x, %w) {{lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]}}
+      %c = Add(%a, %b)
+      %y = BatchNormInference(%c, %s, %b, %m, %q) {{feature_index = 1}}
+    }}"""
+    assert op_counts(transformed(text, simplify)) == {"DotGeneralBias": 1}
+
+
+def test_batch_norm_elsewhere_stays() -> None:
+    text = f"""graph main(%x: tensor<4x2xfloat32>) -> (%y) {{
+      %b = constant tensor<2xfloat32> [0.5, -0.5]
+      {NORM}
+      %y = BatchNormInference(%x, %s, %b, %m, %q) {{feature_index = 1}}
+    }}"""
+    assert op_counts(transformed(text, simplify)) == {"BatchNormInference": 1}
+
+
 def test_a_convolution_that_others_read_is_not_changed() -> None:
     text = f"""{HEAD}  %z = Add(%c, %v)
   %y = Mul(%c, %z)

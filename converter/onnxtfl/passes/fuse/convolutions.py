@@ -4,6 +4,7 @@
 
     Mul(Conv(x, w, b), c)            ->  Conv(x, w*c, b*c)           c a constant for each output feature
     Add(Conv(x, w, b), c)            ->  Conv(x, w, b+c)
+    BatchNormInference(Conv(x))      ->  Add(Mul(Conv(x), c), d)     which then goes in; after matmuls likewise
     Conv(Pad(x))                     ->  Conv(x) with padding
     DepthToSpace(Conv(x, w)) CRD     ->  DepthToSpace(Conv(x, w')) DCR
 """
@@ -77,6 +78,31 @@ for _op in (ops.Conv, ops.ConvTranspose):
     CONVOLUTIONS.on(ops.Sub)(partial(_add, op=_op, sign=-1))
     CONVOLUTIONS.on(ops.Mul)(partial(_scale, op=_op, divide=False))
     CONVOLUTIONS.on(ops.Div)(partial(_scale, op=_op, divide=True))
+
+
+@CONVOLUTIONS.on(ops.BatchNormInference)
+def batch_norm_as_arithmetic(b: Builder, node: Node) -> Value | None:
+    """A batch normalization whose factors a convolution or a matmul can take in."""
+    x, axis = node.operand(0), node.attr("feature_index")
+    if not _makes_features(x.producer, axis) or not only_for(x, b.graph):
+        return None
+    vectors = [v for v in node.operands[1:] if v is not None and v.is_constant]
+    if len(vectors) < 4 or not x.dtype.is_float:
+        return None
+    scale, bias, mean, variance = (v.numpy().astype(np.float64) for v in vectors)
+    factor = scale / np.sqrt(variance + node.attr("epsilon"))
+    shape = [-1 if a == axis else 1 for a in range(x.rank)]
+    factors, offsets = (v.reshape(shape).astype(x.dtype.numpy) for v in (factor, bias - mean * factor))
+    return b(ops.Add, b(ops.Mul, x, factors), offsets)
+
+
+def _makes_features(node: Node | None, axis: int) -> bool:
+    """Whether `node` sums products with a constant, its features along `axis`."""
+    if node is None or len(node.operands) < 2 or not node.operand(1).is_constant:
+        return False
+    if node.op in (ops.Conv, ops.ConvTranspose):
+        return bool(node.attr("output_feature_dimension") == axis)
+    return node.op in (ops.DotGeneral, ops.DotGeneralBias) and axis == node.result.rank - 1
 
 
 @CONVOLUTIONS.on(ops.Conv)
