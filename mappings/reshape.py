@@ -20,6 +20,7 @@ from onnxtfl.rewriting.registry import (
     Form,
     append_operand,
     decompose,
+    decompose_late,
     lift_onnx,
     lift_tfl,
     lower_onnx,
@@ -387,9 +388,16 @@ def _to_onnx_shape(node: Node, opset: int) -> Form | None:
 
 
 @decompose(ops.Shape)
-def _shape_of_axes(b: Builder, node: Node) -> Value | None:
-    if node.attr("axes") is None:
-        return b(ops.Convert, b(ops.Shape, node.operand(0)), dtype=node.attr("dtype"))
+def _shape_of_other_width(b: Builder, node: Node) -> Value | None:
+    if node.attr("axes") is not None or node.attr("dtype") is DType.INT64:
+        return None
+    return b(ops.Convert, b(ops.Shape, node.operand(0)), dtype=node.attr("dtype"))
+
+
+@decompose_late(ops.Shape, "tfl", when=lambda node: node.attr("axes") is not None)
+@decompose_late(ops.Shape, "onnx", when=lambda node: node.attr("axes") is not None)
+def _shape_of_axes(b: Builder, node: Node) -> Value:
+    """Some axes, or all in another order: gathered from the whole shape, once it is known how the operand lies."""
     whole = b(ops.Shape, node.operand(0), dtype=node.attr("dtype"))
     return b(ops.Gather, whole, np.asarray(node.attr("axes"), np.int32), axis=0)
 
