@@ -202,11 +202,14 @@ def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Grap
 
 
 def tidy(graph: Graph) -> None:
-    """Fold what became constant, merge what became equal, drop what became useless."""
+    """Fold what became constant, merge what became equal, drop what became useless; in subgraphs too."""
     fold(graph)
     merge_equal(graph)
     MOVES.apply(graph)
     remove_dead(graph)
+    for node in graph.nodes:
+        for inner in node.subgraphs():
+            tidy(inner)
 
 
 def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:

@@ -78,9 +78,21 @@ def compute_in_float32(graph: Graph) -> None:
     widened.boundary()
 
 
+def _widen_region(graph: Graph) -> None:
+    """A region is handed float32, and gives float32."""
+    _refuse_bits(graph, _HALF)
+    for value in graph.inputs:
+        if _is_half(value):
+            value.type = value.tensor_type.with_dtype(DType.FLOAT32)
+    widened = _Widening(graph)
+    for node in list(graph.nodes):
+        widened.node(node)
+    graph.outputs = [widened.widened(v) if v.is_constant and _is_half(v) else v for v in graph.outputs]
+
+
 def _any_half(graph: Graph) -> bool:
-    values = [*graph.inputs, *(r for n in graph.nodes for r in n.results)]
-    return any(_is_half(v) for v in values) or any(_is_half(v) for n in graph.nodes for v in n.operands)
+    values = [*graph.inputs, *(r for n in graph.walk() for r in n.results)]
+    return any(_is_half(v) for v in values) or any(_is_half(v) for n in graph.walk() for v in n.operands)
 
 
 def _is_half(value: Value | None) -> bool:
@@ -97,11 +109,13 @@ class _Widening:
     def node(self, node: Node) -> None:
         for i, operand in enumerate(node.operands):
             if operand is not None and (operand in self.inputs or (operand.is_constant and _is_half(operand))):
-                node.set_operand(i, self._widened(operand))
+                node.set_operand(i, self.widened(operand))
         node.attributes = {k: _replaced(v, _HALF) for k, v in node.attributes.items()}
         for result in node.results:
             if _is_half(result):
                 result.type = result.tensor_type.with_dtype(DType.FLOAT32)
+        for region in node.subgraphs():
+            _widen_region(region)
 
     def boundary(self) -> None:
         """Give outputs the type they had."""
@@ -113,7 +127,8 @@ class _Widening:
             self.graph.outputs[i].name, value.name = value.name, None
             self.graph.outputs[i].origin = value.origin
 
-    def _widened(self, value: Value) -> Value:
+    def widened(self, value: Value) -> Value:
+        """`value`, a constant or an input, in float32."""
         key = value if value.data is None else (value.data.key, value.data.shape)
         if key not in self.wide:
             self.wide[key] = self._convert(value)

@@ -84,8 +84,10 @@ class OnnxSelection:
         """What the op's schema at this opset says against `form`."""
         key = _key(node, form)
         if key not in self._refusals:
-            values, results = as_values(form), given(node, form)
-            self._refusals[key] = self.target.refusal(form.op, values, results, form.attributes, form.domain)
+            values, results, attributes = as_values(form), given(node, form), dict(form.attributes)
+            captures = attributes.pop("captures", 0)  # which ONNX's regions take without being told
+            values = values[: len(values) - captures]
+            self._refusals[key] = self.target.refusal(form.op, values, results, attributes, form.domain)
         return self._refusals[key]
 
     def version(self, node: Node, form: Form) -> int:

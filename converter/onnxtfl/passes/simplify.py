@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnxtfl.ir.graph import Graph
+from onnxtfl.passes.branches import BRANCHES
 from onnxtfl.passes.canonicalize import CANONICAL
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.fold import fold
@@ -12,7 +13,7 @@ from onnxtfl.passes.truth import TRUTH
 from onnxtfl.rewriting.patterns import Patterns
 
 MAX_ROUNDS = 8
-_CANONICAL = Patterns.of(CANONICAL, TRUTH)
+_CANONICAL = Patterns.of(CANONICAL, TRUTH, BRANCHES)
 
 
 def simplify(graph: Graph) -> None:

@@ -73,6 +73,9 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
             raise
         except Exception as error:
             raise InternalError("legalize", error, node=label(node), op=node.op.name) from error
+    for node in graph.nodes:
+        for region in node.subgraphs():
+            legalize(region, target, late=late)
 
 
 def accepted(node: Node, target: Target) -> Form | None:

@@ -8,6 +8,7 @@ from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.regions import prepare
 from onnxtfl.rewriting.registry import Lifted, LiftRule, rules
 
 Expand = Callable[[Node], Graph | None]
@@ -31,9 +32,9 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
         rule = _onnx_rule(graph, node) if node.op.dialect == "onnx" else _tfl_rule(node)
         body = expand(node) if rule is None else None
         if rule is not None:
-            _replace(graph, node, rule(Builder(graph, node), node))
+            _lift_by_rule(graph, node, rule, expand)
         elif body is not None:
-            _inline(graph, node, body, expand)
+            _inline(graph, node, body, node.operands, expand)
         else:
             hint = "cut the model around it with --inputs/--outputs"
             raise UnsupportedError("there is no conversion for this op", hint=hint)
@@ -48,9 +49,21 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
         ) from error
 
 
-def _inline(graph: Graph, node: Node, body: Graph, expand: Expand) -> None:
-    """Put the nodes of `body` in the place of `node`, lifting each."""
-    for inner, outer in zip(body.inputs, node.operands, strict=True):
+def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> None:
+    """Regions first, so that the rule knows the types of what they give."""
+    regions = list(node.subgraphs())
+    inlined = prepare(node) if regions else None
+    if inlined is not None:
+        _inline(graph, node, inlined.region, inlined.operands, expand)
+        return
+    for region in regions:
+        lift(region, expand)
+    _replace(graph, node, rule(Builder(graph, node), node))
+
+
+def _inline(graph: Graph, node: Node, body: Graph, operands: Sequence[Value | None], expand: Expand) -> None:
+    """Put the nodes of `body`, whose inputs are `operands`, in the place of `node`, lifting each."""
+    for inner, outer in zip(body.inputs, operands, strict=True):
         if outer is not None:
             body.substitute(inner, outer)
     inserted = list(body.nodes)

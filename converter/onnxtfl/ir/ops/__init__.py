@@ -6,6 +6,7 @@ from onnxtfl.ir.ops.activations import *
 from onnxtfl.ir.ops.binary import *
 from onnxtfl.ir.ops.composed import *
 from onnxtfl.ir.ops.contraction import *
+from onnxtfl.ir.ops.control import *
 from onnxtfl.ir.ops.conversion import *
 from onnxtfl.ir.ops.convolution import *
 from onnxtfl.ir.ops.derived import *

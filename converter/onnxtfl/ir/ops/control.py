@@ -1,0 +1,111 @@
+"""Control flow: ops whose attributes are graphs. These see nothing of the graph around them but what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, Shape, fresh
+from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.op import BOOLS, REQUIRED, Op, Operand
+from onnxtfl.ir.types import TensorType, Type
+
+__all__ = ["If", "While"]
+
+Attributes = Mapping[str, Any]
+
+
+class If(Op):
+    """What `then_branch` gives where `pred`, of one element, is true, else what `else_branch` gives.
+
+    Both are graphs that take all of `captures` and give as many outputs, of the same element types. A result's type is
+    what both branches agree on: a size that differs is unknown, and where ranks differ the shape is.
+    Source: neutral-ops 3.66; ONNX If, TFLite IF.
+    """
+
+    core = True
+    operands = (Operand("pred", BOOLS), Operand("captures", variadic=True))
+    results = (Operand("outputs", variadic=True),)
+    defaults: ClassVar[Attributes] = {"then_branch": REQUIRED, "else_branch": REQUIRED}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        then_branch, else_branch = (_region(node, name, node.operands[1:]) for name in cls.defaults)
+        if len(then_branch.outputs) != len(else_branch.outputs):
+            raise ValueError(f"the branches give {len(then_branch.outputs)} and {len(else_branch.outputs)} results")
+        pairs = zip(then_branch.outputs, else_branch.outputs, strict=True)
+        return [joined(a.type, b.type) for a, b in pairs]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> tuple[Array, ...]:
+        pred, *captures = operands
+        assert pred is not None
+        branch = attributes["then_branch" if bool(pred.reshape(-1)[0]) else "else_branch"]
+        return tuple(run(branch, [v for v in captures if v is not None]))
+
+
+class While(Op):
+    """`values` handed through `body` again and again, as long as `cond` says true of them.
+
+    Both are graphs that take all of the values; `cond` gives one bool of one element, `body` as many outputs as it has
+    inputs. What changes its size on the way has inputs of unknown size. Source: neutral-ops 3.140; TFLite WHILE.
+    """
+
+    core = True
+    operands = (Operand("values", variadic=True),)
+    results = (Operand("outputs", variadic=True),)
+    defaults: ClassVar[Attributes] = {"cond": REQUIRED, "body": REQUIRED}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        cond, body = (_region(node, name, node.operands) for name in cls.defaults)
+        if len(cond.outputs) != 1 or len(body.outputs) != len(body.inputs):
+            raise ValueError("the condition gives one result, the body as many as it takes")
+        pairs = zip(node.operands, body.outputs, strict=True)
+        return [joined(a.type if a is not None else None, b.type) for a, b in pairs]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> tuple[Array, ...]:
+        values = [np.asarray(v) for v in operands]
+        while bool(run(attributes["cond"], values)[0].reshape(-1)[0]):
+            values = run(attributes["body"], values)
+        return tuple(values)
+
+
+def _region(node: Node, name: str, given: Sequence[Any]) -> Graph:
+    """The graph that is attribute `name`; ValueError where it does not take what is `given`."""
+    region = node.attr(name)
+    if not isinstance(region, Graph):
+        raise ValueError(f"{name} is no graph")
+    if region.states:
+        raise ValueError(f"{name} keeps a state")
+    if len(region.inputs) != len(given) or any(v is None for v in given):
+        raise ValueError(f"{name} takes {len(region.inputs)} values, not {len(given)}")
+    for inside, outside in zip(region.inputs, given, strict=True):
+        if _element(inside.type) != _element(outside.type):
+            raise TypeError(f"{name} takes {inside.type}, not {outside.type}")
+    return region
+
+
+def _element(type_: Type | None) -> object:
+    return type_.dtype if isinstance(type_, TensorType) else type_
+
+
+def joined(a: Type | None, b: Type | None) -> Type:
+    """The type of a value that has either type; TypeError where there is none."""
+    if isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype is b.dtype:
+        return TensorType(a.dtype, _joined_shape(a.shape, b.shape))
+    if a is None or b is None or a != b:
+        raise TypeError(f"{a} in one region and {b} in the other")
+    return a
+
+
+def _joined_shape(a: Shape | None, b: Shape | None) -> Shape | None:
+    if a is None or b is None or len(a) != len(b):
+        return None
+    dims: list[Dim] = [x if x == y else fresh() for x, y in zip(a, b, strict=True)]
+    return tuple(dims)

@@ -1,0 +1,107 @@
+"""Regions: graphs among a node's attributes, on their way into the neutral graph.
+
+A rule for a file's op with regions (:func:`regions_of`) says which values of the node each region's inputs are, before
+the region is lifted; or which region takes the node's place, where that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Graph, Node, Value, inherit
+from onnxtfl.ir.interpret import evaluate_node
+from onnxtfl.ir.op import Effect
+
+MOST_STEPS = 8
+"""Nodes in a row that are computed to find out what a condition is."""
+SMALL = 1 << 10
+"""Elements of the largest value looked at on the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inlined:
+    """A region that takes the place of its node, and what its inputs are."""
+
+    region: Graph
+    operands: Sequence[Value | None]
+
+
+Prepare = Callable[[Node], Inlined | None]
+_PREPARE: dict[str, Prepare] = {}
+
+
+def regions_of(name: str) -> Callable[[Prepare], Prepare]:
+    """Register what becomes of the regions of a file's op `name` ("onnx.If") before its rule runs.
+
+    The rule gives the regions' inputs their types; where it returns a region, that is lifted in place of the node.
+    """
+
+    def register(rule: Prepare) -> Prepare:
+        _PREPARE[name] = rule
+        return rule
+
+    return register
+
+
+def prepare(node: Node) -> Inlined | None:
+    """Run the rule for the regions of `node`; UnsupportedError where there is none."""
+    rule = _PREPARE.get(node.op.name)
+    if rule is None:
+        raise UnsupportedError(
+            "its subgraphs are not converted", hint="cut the model around it with --inputs/--outputs"
+        )
+    return rule(node)
+
+
+def hand_in(region: Graph, operands: Sequence[Value | None]) -> None:
+    """Let the inputs of `region` be `operands`: of the same type, and known as far as these are."""
+    for inside, outside in zip(region.inputs, operands, strict=True):
+        if outside is None:
+            raise ValueError("a region takes an absent value")
+        inside.type, inside.known = outside.type, outside.known
+        inside.origin = inside.origin or outside.origin
+
+
+def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[Value]:
+    """The outputs of `region`, whose nodes are made again by `b` over `operands`."""
+    values: dict[Value, Value | None] = dict(zip(region.inputs, operands, strict=True))
+
+    def seen(value: Value) -> Value | None:
+        return values.get(value, value)
+
+    for node in region.nodes:
+        results = b.many(node.op, *(None if v is None else seen(v) for v in node.operands), **node.attributes)
+        for old, new in zip(node.results, results, strict=True):
+            inherit(old, new)
+            values[old] = new
+    outputs = [seen(v) for v in region.outputs]
+    return [v for v in outputs if v is not None]
+
+
+def truth_of(value: Value) -> bool | None:
+    """What a condition of one element is, where that is known before run time."""
+    found = _known(value, MOST_STEPS)
+    return None if found is None or found.size != 1 else bool(found.reshape(-1)[0])
+
+
+def _known(value: Value, steps: int) -> Array | None:
+    if value.data is not None:
+        return value.numpy() if value.data.size <= SMALL else None
+    if value.known is not None and all(isinstance(d, (int, np.integer)) for d in value.known.reshape(-1).tolist()):
+        return value.known.astype(value.dtype.numpy)
+    node = value.producer
+    if node is None or not steps or node.op.dialect != "neutral" or node.op.effect_of(node) is not Effect.PURE:
+        return None
+    operands = [None if v is None else _known(v, steps - 1) for v in node.operands]
+    if any(a is None and v is not None for a, v in zip(operands, node.operands, strict=True)):
+        return None
+    try:
+        return evaluate_node(node, operands)[value.index]
+    except NotImplementedError:
+        return None

@@ -1,0 +1,211 @@
+"""Conditions and loops: regions go the whole way, each like the graph around it."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, constant
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.ir.text_print import print_graph
+from onnxtfl.ir.types import tensor
+from onnxtfl.ir.verify import verify
+from onnxtfl.passes.branches import BRANCHES
+from onnxtfl.passes.simplify import simplify
+from onnxtfl.pipeline import Options, inspect, onnx_to_tflite, tflite_to_onnx
+from tests.harness.litert import run_onnx, run_tflite
+from tests.passes.helpers import op_counts
+
+Array = np.ndarray[Any, Any]
+HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'
+OPTIONS = Options(debug=True)
+
+
+def there_and_back(text: str, feeds: Mapping[str, Array]) -> Counter[str]:
+    """The ops of the converted model, which gives what ONNX Runtime does, as does the model converted back."""
+    model = onnx.parser.parse_model(HEADER + text)
+    source = model.SerializeToString()
+    wanted = run_onnx(source, feeds)
+    there, back = io.BytesIO(), io.BytesIO()
+    report = onnx_to_tflite(source, there, OPTIONS)
+    given = {name: array for name, array in feeds.items() if any(n == name for n, _, _ in report.inputs)}
+    for (_, got), want in zip(run_tflite(there.getvalue(), given), wanted.values(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    tflite_to_onnx(there.getvalue(), back, OPTIONS)
+    for got, want in zip(run_onnx(back.getvalue(), given).values(), wanted.values(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    return Counter(report.ops_after)
+
+
+def floats(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+IMAGES = """
+main (bool c, float[1,3,6,6] x) => (float[1,4,6,6] y, float[1,3,6,6] z)
+<float[4,3,3,3] w = {%s}, float[1] bias = {0.5}> {
+  r = Relu(x)
+  y, z = If (c) <
+    then_branch = one () => (float[1,4,6,6] a, float[1,3,6,6] b) {
+      k = Conv <pads = [1, 1, 1, 1]> (r, w)
+      a = Tanh(k)
+      b = Identity(x)
+    },
+    else_branch = two () => (float[1,4,6,6] p, float[1,3,6,6] q) {
+      k = Conv <pads = [1, 1, 1, 1]> (x, w)
+      p = Add(k, bias)
+      q = Mul(r, r)
+    }>
+}
+""" % ", ".join(f"{v:.4f}" for v in floats(108))  # noqa: UP031 - the text is full of braces
+
+
+@pytest.mark.parametrize("condition", [False, True])
+def test_branches_over_images(condition: bool) -> None:
+    found = there_and_back(IMAGES, {"c": np.asarray(condition), "x": floats(1, 3, 6, 6)})
+    assert found["IF"] == 1
+    assert found["CONV_2D"] == 2
+
+
+KNOWN = """
+main (float[2,N] x) => (float[M] y) <bool yes = {%d}> {
+  y = If (yes) <
+    then_branch = one () => (float[K] a) { a = ReduceSum <keepdims = 0> (x, axis) },
+    else_branch = two () => (float[K] b) { e = Exp(x)  b = ReduceMax <keepdims = 0, axes = [0]> (e) }>
+}
+"""
+
+
+@pytest.mark.parametrize("condition", [0, 1])
+def test_a_known_condition_leaves_one_branch(condition: int) -> None:
+    text = (KNOWN % condition).replace("<bool yes", "<int64[1] axis = {0}, bool yes")
+    found = there_and_back(text, {"x": floats(2, 5)})
+    assert found["IF"] == 0
+    assert found["EXP"] == 1 - condition
+
+
+def test_a_condition_over_shapes_is_known() -> None:
+    """As exporters write squeeze: is the axis of size one?"""
+    text = """
+    main (float[2,1,3] x) => (float[M,N] y) <int64 one = {1}, int64[1] at = {1}> {
+      s = Shape(x)
+      d = Gather(s, one)
+      c = Equal(d, one)
+      y = If (c) <
+        then_branch = yes () => (float[A,B] a) { a = Squeeze(x, at) },
+        else_branch = no () => (float[A,B,C] b) { b = Identity(x) }>
+    }
+    """
+    assert there_and_back(text, {"x": floats(2, 1, 3)})["IF"] == 0
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(False, False), (True, False), (True, True)])
+def test_branches_within_branches(outer: bool, inner: bool) -> None:
+    text = """
+    main (bool c, bool d, float[2,3] x) => (float[2,3] y) <float half = {0.5}> {
+      t = Sin(x)
+      y = If (c) <
+        then_branch = one () => (float[2,3] a) {
+          u = Mul(t, half)
+          a = If (d) <
+            then_branch = three () => (float[2,3] e) { e = Add(u, x) },
+            else_branch = four () => (float[2,3] f) { f = Sub(t, half) }>
+        },
+        else_branch = two () => (float[2,3] b) { b = Neg(t) }>
+    }
+    """
+    found = there_and_back(text, {"c": np.asarray(outer), "d": np.asarray(inner), "x": floats(2, 3)})
+    assert found["IF"] == 2
+
+
+@pytest.mark.parametrize("condition", [False, True])
+def test_branches_of_other_sizes(condition: bool) -> None:
+    text = """
+    main (bool c, float[4,3] x) => (float[M,3] y) <int64[1] zero = {0}, int64[1] two = {2}> {
+      b = If (c) <
+        then_branch = one () => (float[A,3] a) { a = Slice(x, zero, two, zero) },
+        else_branch = two_ () => (float[B,3] b) { b = Concat <axis = 0> (x, x) }>
+      y = Neg(b)
+    }
+    """
+    assert there_and_back(text, {"c": np.asarray(condition), "x": floats(4, 3)})["IF"] == 1
+
+
+@pytest.mark.parametrize("condition", [False, True])
+def test_branches_in_half_precision_and_of_scalars(condition: bool) -> None:
+    text = """
+    main (bool c, float16[2,3] x, float s) => (float16[2,3] y, float t) {
+      v = Exp(x)
+      y, t = If (c) <
+        then_branch = one () => (float16[2,3] a, float b) { a = Tanh(x)  b = Neg(s) },
+        else_branch = two () => (float16[2,3] p, float q) { p = Identity(v)  q = Identity(s) }>
+    }
+    """
+    x = np.asarray([[0.5, -1, 2], [1, 0, 3]], np.float16)
+    model = onnx.parser.parse_model(HEADER + text).SerializeToString()
+    there = io.BytesIO()
+    onnx_to_tflite(model, there, OPTIONS)
+    feeds = {"c": np.asarray(condition), "x": x, "s": np.asarray(3, np.float32)}
+    for (_, got), want in zip(run_tflite(there.getvalue(), feeds), run_onnx(model, feeds).values(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-3)
+
+
+def conditional() -> Graph:
+    """If(p, x, k, x, s): a constant, a value twice, and one that no branch needs."""
+    graph = Graph()
+    p, x, s = (graph.add_input(t, n) for t, n in zip(_types("bool", 2, 3), "pxs", strict=True))
+    k = constant(np.asarray([1, 2], np.float32))
+    regions = []
+    for op, which in ((ops.Add, (0, 1)), (ops.Mul, (2, 2))):
+        region = Graph(op.name)
+        inputs = [region.add_input(v.type) for v in (x, k, x, s)]
+        region.outputs = [Builder(region)(op, *(inputs[i] for i in which))]
+        regions.append(region)
+    graph.outputs = [Builder(graph)(ops.If, p, x, k, x, s, then_branch=regions[0], else_branch=regions[1])]
+    return graph
+
+
+def _types(*of: Any) -> list[Any]:
+    return [tensor("bool") if d == "bool" else tensor("float32", d) for d in of]
+
+
+def test_branches_take_what_they_need() -> None:
+    graph = conditional()
+    inputs = [np.asarray(True), np.asarray([3, 4], np.float32), np.zeros(3, np.float32)]
+    assert BRANCHES.apply(graph)
+    verify(graph)
+    (node,) = graph.nodes
+    assert len(node.operands) == 2
+    np.testing.assert_array_equal(run(graph, inputs)[0], [4, 6])
+    np.testing.assert_array_equal(run(graph, [np.asarray(False), *inputs[1:]])[0], [9, 16])
+    assert not BRANCHES.apply(graph)
+
+
+def test_a_branch_that_is_known_stands_in_the_graph() -> None:
+    graph = conditional()
+    node = graph.first
+    assert node is not None
+    node.set_operand(0, constant(np.asarray(False)))
+    simplify(graph)
+    verify(graph)
+    assert op_counts(graph) == {"Mul": 1}
+
+
+def test_regions_have_a_text_form() -> None:
+    text = print_graph(conditional())
+    assert print_graph(parse_graph(text)) == text
+
+
+def test_regions_hold_neutral_ops_only_after_lifting() -> None:
+    graph = inspect(onnx.parser.parse_model(HEADER + IMAGES).SerializeToString(), "lifted", OPTIONS)
+    assert all(node.op.dialect == "neutral" for node in graph.walk())
+    assert op_counts(graph)["Conv"] == 2
