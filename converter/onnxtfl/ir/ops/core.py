@@ -45,6 +45,8 @@ contraction.py
 convolution.py (dimension numbers input_*, kernel_*, output_*; window tuples by spatial axis, see spatial.py)
     Conv(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count, auto_pad)
     ConvTranspose(input, kernel, bias?, output_shape?; the same, output_padding)
+structure.py
+    Copy(x)
 control.py (attributes are graphs, which take all captures or values as inputs)
     If(pred, captures...; then_branch, else_branch) -> n results   While(values...; cond, body) -> n results
 window.py

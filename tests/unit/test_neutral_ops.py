@@ -1,0 +1,64 @@
+"""The neutral ops as a whole: the core's list, meanings, and what lifting leaves."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from onnxtfl.ir.op import OPS, Effect, Op
+from onnxtfl.ir.ops import core
+from onnxtfl.pipeline import Options
+from onnxtfl.pipeline import inspect as stage
+from onnxtfl.rewriting.registry import rules
+from tests.models.corpus import CORPUS
+
+rules()
+NOT_OPS = {"ONNX", "NumPy"}
+NOWHERE = {"Complex"}
+"""Neither format has an op that makes complex numbers of two real ones; transforms over them take these apart."""
+MODELS = ("activations_zoo", "bert_tiny", "detr_slim", "if_script", "mobilenet_v1", "torch_transformer_encoder")
+
+
+def listed() -> set[str]:
+    """The names in the list: capitalized words behind the first file name, outside parentheses."""
+    text = (core.__doc__ or "").partition("elementwise.py")[2]
+    while "(" in text:
+        text, before = re.sub(r"\([^()]*\)", " ", text), text
+        assert text != before, "parentheses do not pair up"
+    return set(re.findall(r"\b[A-Z][A-Za-z0-9]*\b", text)) - NOT_OPS
+
+
+def test_the_list_of_the_core_is_what_the_classes_say() -> None:
+    assert listed() == {name for name, op in OPS.items() if op.core}
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
+def test_an_op_has_a_meaning_or_says_why_not(op: type[Op]) -> None:
+    assert op.infer.__func__ is not Op.infer.__func__  # type: ignore[attr-defined]
+    if op.evaluate.__func__ is Op.evaluate.__func__:  # type: ignore[attr-defined]
+        said = " ".join(c.__doc__ or "" for c in op.__mro__ if c is not Op and issubclass(c, Op))
+        assert "evaluat" in said
+    assert inspect.getdoc(op)
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
+def test_an_op_reaches_the_core(op: type[Op]) -> None:
+    """Every other op has a rule, or a form of its own in the one target for which it is made."""
+    if not op.core and op.name not in NOWHERE:
+        known = rules()
+        assert op in known.decompose or op in known.lower_onnx or op in known.lower_tfl
+
+
+def test_effects_are_declared_where_there_are_any() -> None:
+    assert {name for name, op in OPS.items() if op.effect is not Effect.PURE} >= {"RngNormal", "RngUniform"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_lifting_leaves_core_ops_only(name: str) -> None:
+    path = CORPUS / "onnx" / name / "model.onnx"
+    if not path.is_file():
+        pytest.skip("the corpus is not here")
+    graph = stage(path, "lifted", Options())
+    assert {node.op.name for node in graph.walk() if not node.op.core} == set()
