@@ -13,7 +13,7 @@ from __future__ import annotations
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.patterns import single_use
-from onnxtfl.targets.tflite import fused_activation_of
+from onnxtfl.targets.tflite import fused_activation_of, fuses_into
 
 FIELD = "fused_activation_function"
 
@@ -22,7 +22,7 @@ def fuse_activations(graph: Graph) -> None:
     """Fold each activation into the node that makes its operand, where that op has a place for it."""
     for node in graph.nodes:
         name = fused_activation_of(node.op.name.partition(".")[2])
-        if name is not None and _fusable(graph, node):
+        if name is not None and _fusable(graph, node, name):
             producer = node.operand(0).producer
             assert producer is not None
             producer.attributes[FIELD] = name
@@ -32,9 +32,11 @@ def fuse_activations(graph: Graph) -> None:
             fuse_activations(inner)
 
 
-def _fusable(graph: Graph, node: Node) -> bool:
+def _fusable(graph: Graph, node: Node, name: str) -> bool:
     value = node.operand(0)
     producer = value.producer
-    if producer is None or producer.attributes.get(FIELD) != "NONE" or not single_use(value, graph):
+    if producer is None or producer.attributes.get(FIELD, "NONE") != "NONE" or not single_use(value, graph):
+        return False
+    if not fuses_into(name, producer.op.name.partition(".")[2]):
         return False
     return isinstance(value.type, TensorType) and value.type.dtype.is_float and value.type.quantization is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -44,7 +45,12 @@ class Labels:
 def identity(value: Value) -> Permutation:
     """The label of a value that lies as it is."""
     rank = value.type.rank if isinstance(value.type, TensorType) else 0
-    return tuple(range(rank or 0))
+    return _identity(rank or 0)
+
+
+@functools.cache
+def _identity(rank: int) -> Permutation:
+    return tuple(range(rank))
 
 
 def find_labels(graph: Graph, channels_last: bool, takes: Takes, free: set[Value]) -> Labels:
