@@ -252,9 +252,11 @@ def test_tables_are_rewritten_in_place(tmp_path: Any) -> None:
     assert file.read_text(encoding="utf-8") == once
 
 
-@pytest.mark.skipif(not os.environ.get("TFLITE_RUNTIME_PYTHON"), reason="no Python with tflite-runtime is named")
+@pytest.mark.skipif(
+    not os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON"), reason="no Python with tflite-runtime is named"
+)
 def test_the_older_runtime_answers() -> None:
-    python = os.environ["TFLITE_RUNTIME_PYTHON"]
+    python = os.environ["ONNXTFL_TFLITE_RUNTIME_PYTHON"]
     assert shutil.which(python)
     runtime = Runtime(python)
     x = np.ones(2, np.float32)

@@ -19,6 +19,8 @@ from tools.probe.runtime import KERNELS
 
 Key = tuple[tuple[str, frozenset[Any]], ...]
 RUNTIMES = ("2.14", "litert")
+_LISTED = 12
+"""How many combinations of types a note lists."""
 _NARROWING = ("constant", "required")
 _ODD = ("empty", "nan")
 """Modes that have no part in forms."""
@@ -266,7 +268,8 @@ def _note(wheres: Sequence[str], mode: str, extra: Sequence[str], ranks: Sequenc
     several = f"{ranks[0]}-{ranks[-1]}" if together else " ".join(map(str, ranks))
     shown = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {several}"
     what = {"equal": "", "scalar": " with a scalar"}.get(mode, f" {mode}")
-    return f"{place}: {' '.join(types)}, {shown}{what}" + "".join(f", {e}" for e in extra)
+    listed = " ".join(types[:_LISTED]) + (f" and {len(types) - _LISTED} more" if len(types) > _LISTED else "")
+    return f"{place}: {listed}, {shown}{what}" + "".join(f", {e}" for e in extra)
 
 
 def _list(key: str, rows: Sequence[str]) -> str:
