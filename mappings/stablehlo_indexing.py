@@ -13,6 +13,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.op import Op
 from onnxtfl.rewriting.registry import lift_tfl
 from onnxtfl.rewriting.reshapes import reshaped, transposed
 from onnxtfl.rewriting.sizes import unsqueezed
@@ -72,7 +73,7 @@ def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Val
     return transposed(b, x, [behind[a] if a in behind else next(others) for a in range(x.rank)])
 
 
-_KINDS = {"ADD": "add", "MULTIPLY": "mul", "MAXIMUM": "max", "MINIMUM": "min", "MUL": "mul"}
+_KINDS: dict[type[Op], str] = {ops.Add: "add", ops.Mul: "mul", ops.Max: "max", ops.Min: "min"}
 
 
 @lift_tfl("STABLEHLO_SCATTER")
@@ -94,11 +95,10 @@ def _scatter(b: Builder, node: Node) -> Value:
 
 def _kind(body: object) -> str:
     """What the body makes of the old number and the update."""
-    if isinstance(body, Graph):
-        nodes = list(body.nodes)
-        if not nodes and body.outputs[0] is body.inputs[1]:
-            return "none"
-        name = nodes[0].op.name.partition(".")[2].removeprefix("STABLEHLO_") if len(nodes) == 1 else ""
-        if name in _KINDS and set(nodes[0].operands) == set(body.inputs):
-            return _KINDS[name]
+    if isinstance(body, Graph) and body.first is None and body.outputs[0] is body.inputs[1]:
+        return "none"
+    nodes = list(body.nodes) if isinstance(body, Graph) else []
+    whole = len(nodes) == 1 and isinstance(body, Graph) and set(nodes[0].operands) == set(body.inputs)
+    if whole and nodes[0].op in _KINDS:
+        return _KINDS[nodes[0].op]
     raise UnsupportedError("a scatter that joins by another function than sum, product, maximum, minimum")
