@@ -64,7 +64,9 @@ def _most(amount: Mapping[int, float]) -> float:
     return sum(factor for column, factor in amount.items() if factor > 0 or column == ALWAYS)
 
 
-def _sum(amounts: Iterable[Mapping[int, float]], factor: float = 1.0, onto: Mapping[int, float] | None = None) -> Amount:
+def _sum(
+    amounts: Iterable[Mapping[int, float]], factor: float = 1.0, onto: Mapping[int, float] | None = None
+) -> Amount:
     """`onto` plus `factor` times each amount."""
     total = dict(onto or {})
     for amount in amounts:
