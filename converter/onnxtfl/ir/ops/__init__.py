@@ -14,6 +14,7 @@ from onnxtfl.ir.ops.detection import *
 from onnxtfl.ir.ops.elementwise import *
 from onnxtfl.ir.ops.image import *
 from onnxtfl.ir.ops.indexing import *
+from onnxtfl.ir.ops.layers import *
 from onnxtfl.ir.ops.logic import *
 from onnxtfl.ir.ops.normalization import *
 from onnxtfl.ir.ops.randomness import *
