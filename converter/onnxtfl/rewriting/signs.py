@@ -53,7 +53,15 @@ def _positive() -> frozenset[type[Op]]:
 @functools.cache
 def _keeps_sign() -> dict[type[Op], int]:
     """Ops whose results are not negative where so many of their operands are not."""
-    moving = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.BroadcastTo, ops.Split, ops.Tile)
+    moving: tuple[type[Op], ...] = (
+        ops.Reshape,
+        ops.Transpose,
+        ops.Slice,
+        ops.Gather,
+        ops.BroadcastTo,
+        ops.Split,
+        ops.Tile,
+    )
     moving += (ops.Convert, ops.MaxPool)
     arithmetic = (ops.Add, ops.Mul, ops.Div, ops.FloorDiv, ops.Rem, ops.Concatenate, ops.Max, ops.Min, ops.Range)
     return dict.fromkeys(moving, 1) | dict.fromkeys(arithmetic, _MANY)
