@@ -11,25 +11,39 @@
 from __future__ import annotations
 
 from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.op import foreign
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.patterns import single_use
-from onnxtfl.targets.tflite import fused_activation_of, fuses_into
+from onnxtfl.targets.tflite import TfliteTarget, fused_activation_of, fuses_into
 
 FIELD = "fused_activation_function"
 
 
-def fuse_activations(graph: Graph) -> None:
-    """Fold each activation into the node that makes its operand, where that op has a place for it."""
+def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
+    """Fold each activation into the node that makes its operand, where that op has a place for it.
+
+    The op may need a newer version then; where `target` has none, the activation stays.
+    """
     for node in graph.nodes:
         name = fused_activation_of(node.op.name.partition(".")[2])
         if name is not None and _fusable(graph, node, name):
             producer = node.operand(0).producer
             assert producer is not None
-            producer.attributes[FIELD] = name
-            producer.result.origin = producer.result.name = None
-            graph.replace(node, producer.results)
+            if _fused(producer, name, target):
+                producer.result.origin = producer.result.name = None
+                graph.replace(node, producer.results)
         for inner in node.subgraphs():
-            fuse_activations(inner)
+            fuse_activations(inner, target)
+
+
+def _fused(producer: Node, name: str, target: TfliteTarget) -> bool:
+    """Give `producer` the activation; False, and nothing changed, where the target does not take it so."""
+    op, attributes = producer.op.name.partition(".")[2], {**producer.attributes, FIELD: name}
+    if target.refusal(op, producer.operands, producer.results, attributes) is not None:
+        return False
+    version = target.op_version(op, producer.operands, producer.results, attributes)
+    producer.attributes, producer.op = attributes, foreign("tfl", op, version)
+    return True
 
 
 def _fusable(graph: Graph, node: Node, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,13 @@ import numpy as np
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.floats import compute_in_float32
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.recognize import recognize
+from onnxtfl.passes.vectors import CONVERSIONS, VECTORS
+from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.passes.shared_memory import keep_memory_apart
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.targets import Refusal
@@ -20,7 +25,8 @@ from onnxtfl.targets.onnxruntime import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 
 Step = tuple[str, Callable[[Graph], None]]
-"""A pass and its name. `first` and `last` are those that one target alone needs, around the common ones."""
+"""A pass and its name. `first` and `last` are those that one target alone needs, around the common ones; `moves` are the
+forms of ops that only move numbers, which its kernels take like any other."""
 
 
 class TflSelection:
@@ -30,11 +36,15 @@ class TflSelection:
     channels_last = True
     shares_inputs = False
     first: Sequence[Step] = (("floats", compute_in_float32),)
-    last: Sequence[Step] = (("activations", fuse_activations),)
+    moves = Patterns.of(MOVES, VECTORS)
 
     def __init__(self, target: TfliteTarget) -> None:
         self.target = target
         self.title = "TFLite"
+        self.last: Sequence[Step] = (
+            ("activations", partial(fuse_activations, target=target)),
+            ("memory", partial(keep_memory_apart, target=target)),
+        )
         self._refusals: dict[Hashable, Refusal | None] = {}
         self._versions: dict[Hashable, int] = {}
 
@@ -68,6 +78,7 @@ class OnnxSelection:
     channels_last = False
     shares_inputs = True
     first: Sequence[Step] = (("recognize", recognize),)
+    moves = Patterns.of(MOVES, VECTORS, CONVERSIONS)
     last: Sequence[Step] = ()
 
     def __init__(self, target: OnnxTarget) -> None:
