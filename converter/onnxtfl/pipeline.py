@@ -29,7 +29,6 @@ from onnxtfl.ir.dims import reset_fresh
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
-from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.floats import narrow_float64
 from onnxtfl.passes.fold import fold
@@ -40,6 +39,7 @@ from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.rewriting.legalize import acceptable, legalize
 from onnxtfl.rewriting.lift import lift, op_name
 from onnxtfl.rewriting.lower import lower
+from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets.onnxruntime import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 
@@ -181,7 +181,7 @@ def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Grap
         assign_layouts(graph, takes, channels_last=target.channels_last, io_layout=options.io_layout)
 
     def tidied(graph: Graph) -> None:
-        tidy(graph)
+        tidy(graph, target.moves)
         separate_outputs(graph, target.shares_inputs)
 
     narrow = [("narrow", partial(narrow_float64, mode=options.float64))] if target.name == "tfl" else []
@@ -201,15 +201,15 @@ def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Grap
     ]
 
 
-def tidy(graph: Graph) -> None:
+def tidy(graph: Graph, moves: Patterns) -> None:
     """Fold what became constant, merge what became equal, drop what became useless; in subgraphs too."""
     fold(graph)
     merge_equal(graph)
-    MOVES.apply(graph)
+    moves.apply(graph)
     remove_dead(graph)
     for node in graph.nodes:
         for inner in node.subgraphs():
-            tidy(inner)
+            tidy(inner, moves)
 
 
 def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:

@@ -10,10 +10,11 @@ from onnxtfl.passes.fold import fold
 from onnxtfl.passes.fuse import FUSE
 from onnxtfl.passes.refine import refine
 from onnxtfl.passes.truth import TRUTH
+from onnxtfl.passes.vectors import VECTORS
 from onnxtfl.rewriting.patterns import Patterns
 
 MAX_ROUNDS = 8
-_CANONICAL = Patterns.of(CANONICAL, TRUTH, BRANCHES)
+_CANONICAL = Patterns.of(CANONICAL, TRUTH, BRANCHES, VECTORS)
 
 
 def simplify(graph: Graph) -> None:

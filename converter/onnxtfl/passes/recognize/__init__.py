@@ -15,9 +15,10 @@ from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.recognize.reductions import REDUCTIONS
 from onnxtfl.passes.simplify import simplify
 from onnxtfl.passes.unit_axes import SINK
+from onnxtfl.passes.vectors import CONVERSIONS
 from onnxtfl.rewriting.patterns import Patterns
 
-RECOGNIZE = Patterns.of(CONVOLUTIONS, NORMALIZATION, ACTIVATIONS, REDUCTIONS, INDEXING, INTEGERS, SINK)
+RECOGNIZE = Patterns.of(CONVOLUTIONS, NORMALIZATION, ACTIVATIONS, REDUCTIONS, INDEXING, INTEGERS, SINK, CONVERSIONS)
 MAX_ROUNDS = 4
 
 
