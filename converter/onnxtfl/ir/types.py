@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -148,6 +149,15 @@ class TensorType:
     def with_shape(self, shape: Shape | None) -> TensorType:
         """The same type with another shape."""
         return replace(self, shape=shape)
+
+    def permuted(self, permutation: Sequence[int]) -> TensorType:
+        """The type of the transposed tensor; ValueError where the rank is unknown or scales stand for blocks."""
+        quantization = self.quantization
+        if self.shape is None or (quantization is not None and quantization.block is not None):
+            raise ValueError(f"{self} cannot be transposed")
+        if quantization is not None and quantization.axis is not None:
+            quantization = replace(quantization, axis=list(permutation).index(quantization.axis))
+        return TensorType(self.dtype, tuple(self.shape[p] for p in permutation), quantization)
 
     def with_dtype(self, dtype: DType) -> TensorType:
         """The same shape with another element type, no quantization."""

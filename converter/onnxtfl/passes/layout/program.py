@@ -17,6 +17,7 @@ import numpy as np
 from onnxtfl.ir.dims import nominal
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Elementwise, Permutation
+from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.layout.labels import Configuration, Labels, channels_last_label, identity, transposition
 
 NODE_COST = 4096
@@ -36,20 +37,20 @@ class Choice:
     outputs: dict[Value, Permutation] = field(default_factory=dict)
 
 
-def transpose_cost(value: Value, have: Permutation, want: Permutation) -> int:
-    """The price of laying `value` anew."""
-    shape = value.tensor_type.shape or ()
-    if is_unit_move(shape, transposition(have, want), have):
+def transpose_cost(tensor: TensorType, permutation: Permutation) -> int:
+    """The price of permuting the axes of a tensor."""
+    shape = tensor.shape or ()
+    if is_unit_move(shape, permutation):
         return RESHAPE_COST
-    size = max(1, value.dtype.bits // 8)
+    size = max(1, tensor.dtype.bits // 8)
     for d in shape:
         size *= nominal(d)
-    return NODE_COST + (size if have[-1] == want[-1] else int(size * SCATTERED))
+    return NODE_COST + (size if permutation[-1] == len(permutation) - 1 else int(size * SCATTERED))
 
 
-def is_unit_move(shape: Sequence[object], permutation: Permutation, have: Permutation) -> bool:
-    """Whether permuting memory labelled `have` moves axes of size 1 only."""
-    moved = [p for p in permutation if shape[have[p]] != 1]
+def is_unit_move(shape: Sequence[object], permutation: Permutation) -> bool:
+    """Whether permuting the axes of `shape` moves axes of size 1 only."""
+    moved = [p for p in permutation if shape[p] != 1]
     return moved == sorted(moved)
 
 
@@ -201,7 +202,8 @@ class _Chooser:
             have = base if label != base else next((k for k in given if k != label), base)
             if not needs or have == label:
                 continue  # whether this transpose is there does not depend on any decision
-            paid = self.program.column(transpose_cost(value, have, label) / 1024, False)
+            price = transpose_cost(value.tensor_type.permuted(have), transposition(have, label))
+            paid = self.program.column(price / 1024, False)
             for need in needs:
                 self.program.at_least(0, _sum([need], -1.0, onto={paid: 1.0}))
 
