@@ -57,6 +57,17 @@ FOUND: dict[str, Found] = {
     "a matrix product along an open axis": Found(
         "g (float[1, 4, h, w] x) => (float y) { y = MatMul (x, k) }", {"k": (4, 2)}, sizes=({"h": 3, "w": 4},)
     ),
+    "LiteRT would overwrite what is read later": Found(
+        """g (float[2, 3, 6] x) => (float y, float z) {
+            a = Sin (x)
+            t = Add (a, k)
+            r = Reshape (t, s)
+            d = Reciprocal (r)
+            y = Sin (d)
+            z = Sin (t)
+        }""",
+        {"k": np.float32(1.5), "s": np.array([6, 6])},
+    ),
     "an input that is an output": Found("g (float[2, 3] x) => (float[2, 3] x, float y) { y = Relu (x) }"),
 }
 

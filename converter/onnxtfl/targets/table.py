@@ -41,8 +41,9 @@ class OpEntry:
 
     `fuses_as`: the fused_activation_function that means this op. `activations`: those that may be fused into this op.
     `matrix_rank`: how many of the last axes take no part in broadcasting. `fixed_results`: scale and zero point that a
-    quantized result has to have, by its type. `kernels`: forms by runtime ("2.14"
-    and "litert").
+    quantized result has to have, by its type. `in_place`: the operands in whose memory the result may be written.
+    `same_memory`: whether the result is the first operand's memory read in another way. `kernels`: forms by runtime
+    ("2.14" and "litert").
     """
 
     name: str
@@ -57,6 +58,8 @@ class OpEntry:
     matrix_rank: int
     fixed_results: Mapping[str, tuple[float, int]]
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
+    in_place: tuple[int, ...] = ()
+    same_memory: bool = False
 
 
 MEASURED = ("2.14", "litert")
@@ -90,6 +93,8 @@ def entry(op: str) -> OpEntry:
         matrix_rank=table.get("matrix_rank", 0),
         fixed_results={kind: (float(scale), zero) for kind, (scale, zero) in table.get("fixed_results", {}).items()},
         kernels=forms,
+        in_place=tuple(table.get("in_place", ())),
+        same_memory=table.get("same_memory", False),
     )
 
 

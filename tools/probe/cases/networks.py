@@ -63,14 +63,15 @@ Product = Callable[[Array, Array], Array]
 def _convolved(
     op: str, element: str, operands: list[Array], product: Product, options: dict[str, Any], **extra: Any
 ) -> Iterator[Case]:
-    """With and without bias, filter and bias constant and computed. `product`: of operand and filter, in float64."""
+    """With and without bias, filter, bias and shape constant and computed. `product`: of operand and filter, in float64."""
     types = {"T": element, "W": element, "B": element}
     types |= {"I": "int32"} if len(operands) == 4 else {}
     shape = frozenset({0}) if len(operands) == 4 else frozenset[int]()
     last, meaning = len(operands) - 1, partial(_biased, product)
     fixed, free = ({"constant": "output_shape"},) * 2 if shape else ({"constant": "filter"}, {})
     for given, narrower in ((operands, {"required": "bias"}), ([*operands[:-1], None], {})):
-        for constants, narrowest in ((shape | {1, last}, fixed), (shape, free)):
+        computed = [(frozenset({1, last}), {}), (frozenset[int](), {})] if shape else []
+        for constants, narrowest in ((shape | {1, last}, fixed), (shape, free), *computed):
             known = constants if given[-1] is not None else constants - {last}
             extra_ = {**extra, **narrower, **narrowest}
             yield meant(op, types, given, meaning, options=options, constants=known, extra=extra_)

@@ -1,0 +1,68 @@
+"""What LiteRT would compute in place although it is read later is copied first, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.ir.verify import verify
+from onnxtfl.passes.shared_memory import keep_memory_apart
+from onnxtfl.targets.tflite import TfliteTarget
+from tests.passes.helpers import op_counts
+
+T = "tensor<2x3x6xfloat32>"
+HEAD = f"""graph main(%x: {T}, %n: tensor<[n]x3x6xfloat32>) -> (%y, %z) {{
+  %k = constant tensor<float32> [1.5]
+  %s = constant tensor<2xint32> [6, 6]
+  %a = tfl.SIN@1(%x) : {T}
+"""
+
+
+def apart(body: str) -> Graph:
+    graph = parse_graph(f"{HEAD}{body}\n}}")
+    keep_memory_apart(graph, TfliteTarget())
+    verify(graph, "after")
+    return graph
+
+
+OVERWRITTEN = f"""
+  %t = tfl.ADD@1(%a, %k) : {T}
+  %r = tfl.RESHAPE@1(%t, %s) : tensor<6x6xfloat32>
+  %d = tfl.DIV@1(%k, %r) : tensor<6x6xfloat32>
+  %y = tfl.SIN@1(%d) : tensor<6x6xfloat32>
+  %z = tfl.SIN@1(%t) : {T}"""
+
+
+def test_what_is_read_later_is_copied() -> None:
+    graph = apart(OVERWRITTEN)
+    assert op_counts(graph)["tfl.SLICE"] == 1
+    (copy,) = (node for node in graph.nodes if node.op.name == "tfl.SLICE")
+    assert [user.op.name for user in copy.result.users()] == ["tfl.DIV"]
+    keep_memory_apart(graph, TfliteTarget())
+    assert op_counts(graph)["tfl.SLICE"] == 1
+
+
+def test_seven_axes_are_copied_as_one() -> None:
+    body = OVERWRITTEN.replace("6x6xfloat32", "1x1x1x1x1x6x6xfloat32")
+    counts = op_counts(apart(body))
+    assert (counts["tfl.SLICE"], counts["tfl.RESHAPE"]) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tfl.ADD@1(%a, %k)", "tfl.SIN@1(%a)"),  # %t has memory of its own
+        ("tfl.DIV@1(%k, %r)", "tfl.SIN@1(%r)"),  # never in place
+        ("%y = tfl.SIN@1(%d)", "%y = tfl.ADD@1(%d, %r)"),  # %r is read twice
+        ("%z = tfl.SIN@1(%t)", "%z = tfl.SIN@1(%x)"),  # nobody reads %t
+        ("-> (%y, %z)", "-> (%y, %z, %t)"),  # outputs have memory of their own
+        ("-> (%y, %z)", "-> (%y, %z, %a)"),  # %a is read outside
+    ],
+)
+def test_the_rest_stays(old: str, new: str) -> None:
+    text = f"{HEAD}{OVERWRITTEN}\n}}"
+    assert old in text
+    graph = parse_graph(text.replace(old, new))
+    keep_memory_apart(graph, TfliteTarget())
+    assert "tfl.SLICE" not in op_counts(graph)
