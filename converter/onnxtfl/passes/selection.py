@@ -15,9 +15,9 @@ from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.floats import compute_in_float32
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.recognize import recognize
+from onnxtfl.passes.shared_memory import keep_memory_apart
 from onnxtfl.passes.vectors import CONVERSIONS, VECTORS
 from onnxtfl.rewriting.patterns import Patterns
-from onnxtfl.passes.shared_memory import keep_memory_apart
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.targets import Refusal
@@ -25,8 +25,10 @@ from onnxtfl.targets.onnxruntime import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 
 Step = tuple[str, Callable[[Graph], None]]
-"""A pass and its name. `first` and `last` are those that one target alone needs, around the common ones; `moves` are the
-forms of ops that only move numbers, which its kernels take like any other."""
+"""A pass and its name. `first` and `last` are those that one target alone needs, around the common ones.
+
+`moves`: the forms of ops that only move numbers, which its kernels take like any other.
+"""
 
 
 class TflSelection:
