@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.rewriting.regions import Inlined, hand_in, regions_of, truth_of
-from onnxtfl.rewriting.registry import Form, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import TensorType, tensor
+from onnxtfl.rewriting.regions import Inlined, copied, hand_in, regions_of, truth_of
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 
 IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 
@@ -17,13 +21,21 @@ IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 @regions_of("onnx.If")
 def if_regions_onnx(node: Node) -> Inlined | None:
     """Branches take the captures alone; the one that a known condition chooses stands for the node."""
-    return _branches(node, node.attributes["then_branch"], node.attributes["else_branch"])
+    return _branches(node, _graph(node, "then_branch"), _graph(node, "else_branch"))
 
 
 @regions_of("tfl.IF")
 def if_regions_tfl(node: Node) -> Inlined | None:
     """Branches take all operands but the condition."""
-    return _branches(node, node.attributes["then_subgraph_index"], node.attributes["else_subgraph_index"])
+    return _branches(node, _graph(node, "then_subgraph_index"), _graph(node, "else_subgraph_index"))
+
+
+def _graph(node: Node, name: str) -> Graph:
+    """The graph that is attribute `name`; ValueError where it is none."""
+    region = node.attributes.get(name)
+    if not isinstance(region, Graph):
+        raise ValueError(f"{name} is no graph")
+    return region
 
 
 def _branches(node: Node, then_branch: Graph, else_branch: Graph) -> Inlined | None:
@@ -45,14 +57,14 @@ def _without_state(region: Graph) -> None:
 @lift_onnx("If", IF_VERSIONS)
 def if_onnx(b: Builder, node: Node) -> Sequence[Value]:
     """Captures are operands already."""
-    branches = {name: node.attributes[name] for name in ("then_branch", "else_branch")}
+    branches = {name: _graph(node, name) for name in ("then_branch", "else_branch")}
     return b.many(ops.If, *node.operands, **branches)
 
 
 @lift_tfl("IF")
 def if_tfl(b: Builder, node: Node) -> Sequence[Value]:
     """The same under other names."""
-    then_branch, else_branch = node.attributes["then_subgraph_index"], node.attributes["else_subgraph_index"]
+    then_branch, else_branch = _graph(node, "then_subgraph_index"), _graph(node, "else_subgraph_index")
     return b.many(ops.If, *node.operands, then_branch=then_branch, else_branch=else_branch)
 
 
@@ -70,18 +82,96 @@ def if_lowered_onnx(node: Node, opset: int) -> Form | None:
     return Form("If", tuple(node.operands), {**branches, "captures": len(node.operands) - 1})
 
 
+LOOP_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
+FOREVER = (1 << 63) - 1
+
+
+@regions_of("onnx.Loop")
+def loop_regions(node: Node) -> None:
+    """The body takes the number of the round, the condition, values that go round, and captures."""
+    body, captures = _graph(node, "body"), node.attributes["captures"]
+    carried = _carried(node)
+    body.inputs[0].type, body.inputs[1].type = tensor("int64"), _condition_type(node)
+    for inside, outside in zip(body.inputs[2:], carried, strict=False):
+        if outside is None:
+            raise ValueError("a value that goes round is absent")
+        inside.type = outside.type
+    if captures:
+        hand_in(body, node.operands[-captures:])
+
+
+def _carried(node: Node) -> list[Value | None]:
+    return node.operands[2 : len(node.operands) - node.attributes["captures"]]
+
+
+def _condition_type(node: Node) -> TensorType:
+    condition = node.operands[1]
+    return tensor("bool") if condition is None else condition.tensor_type
+
+
+@lift_onnx("Loop", LOOP_VERSIONS)
+def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
+    """While over the number of the round, the condition, the values, what the body captures, and the trip count."""
+    body, carried = _graph(node, "body"), _carried(node)
+    end = 2 + len(carried)
+    _check_rounds(body, len(carried))
+    captures = [(i, o) for i, o in zip(body.inputs[end:], node.operands[end:], strict=True) if _is_used(body, i)]
+    condition = node.operands[1] if node.operands[1] is not None else b.value(np.asarray(True))
+    given = [b.value(np.asarray(0, np.int64)), condition, *carried, *(outside for _, outside in captures)]
+    body.inputs = [*body.inputs[:end], *(inside for inside, _ in captures)]
+    _next_round(body, [inside for inside, _ in captures])
+    count = node.operands[0]
+    counted = count is not None and static_ints(count) != [FOREVER]
+    if count is not None and counted:
+        given.append(b(ops.Reshape, count, []))
+        body.outputs.append(body.add_input(tensor("int64")))
+    return b.many(ops.While, *given, cond=_goes_on(body, counted), body=body)[2:end]
+
+
+def _is_used(region: Graph, value: Value) -> bool:
+    return bool(value.uses) or any(v is value for v in region.outputs)
+
+
+def _check_rounds(body: Graph, carried: int) -> None:
+    """UnsupportedError where rounds give what they do not take."""
+    if len(body.outputs) != 1 + carried:
+        raise UnsupportedError("what a loop collects from round to round is not converted")
+    for taken, given in zip(body.inputs[2:], body.outputs[1:], strict=False):
+        if taken.type != given.type:
+            raise UnsupportedError(f"a value of a loop changes from {taken.type} to {given.type}")
+
+
+def _next_round(body: Graph, captures: Sequence[Value]) -> None:
+    """Let `body` count, and hand on what it captures."""
+    b = Builder(body)
+    condition = b(ops.Reshape, body.outputs[0], [1] * body.inputs[1].rank)
+    body.outputs = [b(ops.Add, body.inputs[0], np.asarray(1, np.int64)), condition, *body.outputs[1:], *captures]
+
+
+def _goes_on(body: Graph, counted: bool) -> Graph:
+    """Whether there is another round: the condition, and that the last input, the trip count, is not reached."""
+    region = Graph("goes_on")
+    inputs = [region.add_input(v.type) for v in body.inputs]
+    b = Builder(region)
+    truth = b(ops.Reshape, inputs[1], [])
+    if counted:
+        truth = b(ops.And, truth, b(ops.Compare, inputs[0], inputs[-1], comparison_direction="LT"))
+    region.outputs = [truth]
+    return region
+
+
 @regions_of("tfl.WHILE")
 def while_regions_tfl(node: Node) -> Inlined | None:
     """Condition and body have inputs of their own types, which hold for every round."""
     for name in ("cond_subgraph_index", "body_subgraph_index"):
-        _without_state(node.attributes[name])
+        _without_state(_graph(node, name))
     return None
 
 
 @lift_tfl("WHILE")
 def while_tfl(b: Builder, node: Node) -> Sequence[Value]:
     """The same under other names."""
-    cond, body = node.attributes["cond_subgraph_index"], node.attributes["body_subgraph_index"]
+    cond, body = _graph(node, "cond_subgraph_index"), _graph(node, "body_subgraph_index")
     return b.many(ops.While, *node.operands, cond=cond, body=body)
 
 
@@ -90,3 +180,22 @@ def while_lowered_tfl(node: Node) -> Form | None:
     """WHILE."""
     regions = {"cond_subgraph_index": node.attr("cond"), "body_subgraph_index": node.attr("body")}
     return Form("WHILE", tuple(node.operands), regions)
+
+
+@decompose(ops.While, "onnx")
+def while_as_loop(b: Builder, node: Node) -> Sequence[Value]:
+    """ONNX asks at the end of each round whether there is another."""
+    cond, body = node.attr("cond"), node.attr("body")
+    (go_on,) = copied(b, cond, node.operands)
+    region = Graph(body.name)
+    inside = Builder(region)
+    inputs = [region.add_input(t) for t in (tensor("int64"), go_on.type, *(v.type for v in body.inputs))]
+    values = copied(inside, body, inputs[2:])
+    region.outputs = [*copied(inside, cond, values), *values]
+    return b.many(ops.Loop, go_on, *node.operands, body=region)
+
+
+@lower_onnx(ops.Loop)
+def loop_lowered_onnx(node: Node, opset: int) -> Form:
+    """Loop without a trip count."""
+    return Form("Loop", (None, *node.operands), {"body": node.attr("body"), "captures": 0})

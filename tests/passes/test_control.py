@@ -11,6 +11,7 @@ import numpy as np
 import onnx.parser
 import pytest
 
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, constant
@@ -209,3 +210,93 @@ def test_regions_hold_neutral_ops_only_after_lifting() -> None:
     graph = inspect(onnx.parser.parse_model(HEADER + IMAGES).SerializeToString(), "lifted", OPTIONS)
     assert all(node.op.dialect == "neutral" for node in graph.walk())
     assert op_counts(graph)["Conv"] == 2
+
+
+def test_a_loop_with_a_trip_count_and_captures() -> None:
+    """The weight is captured, so is what the loop does not change; the count is known at run time."""
+    text = """
+    main (int64 n, float[2,3] x, float[2,3] s) => (float[2,3] y, int64 k)
+    <bool yes = {1}, int64 two = {2}, int64 k0 = {1}> {
+      t = Exp(s)
+      w = Constant <value = float[3,3] {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}> ()
+      y, k = Loop (n, yes, x, k0) <
+        body = one (int64 i, bool c, float[2,3] v, int64 m) => (bool d, float[2,3] o, int64 p) {
+          a = MatMul(v, w)
+          f = Cast <to = 1> (i)
+          b = Add(a, f)
+          o = Sub(b, t)
+          p = Mul(m, two)
+          d = Identity(c)
+        }>
+    }
+    """
+    for rounds in (0, 1, 4):
+        feeds = {"n": np.asarray(rounds, np.int64), "x": floats(2, 3), "s": floats(2, 3) - 1}
+        found = there_and_back(text, feeds)
+        assert found["WHILE"] == 1
+        assert found["FULLY_CONNECTED"] + found["BATCH_MATMUL"] == 1
+
+
+def test_a_loop_that_ends_by_its_condition() -> None:
+    text = """
+    main (float[4] x, float limit) => (float[4] y) <int64 most = {9223372036854775807}, bool yes = {1}> {
+      y = Loop (most, yes, x) <
+        body = one (int64 i, bool c, float[4] v) => (bool d, float[4] o) {
+          o = Add(v, v)
+          t = ReduceMax <keepdims = 0> (o)
+          d = Less(t, limit)
+        }>
+    }
+    """
+    found = there_and_back(text, {"x": np.asarray([1, 2, 3, 0.5], np.float32), "limit": np.asarray(50, np.float32)})
+    assert found["WHILE"] == 1
+
+
+@pytest.mark.parametrize("condition", [False, True])
+def test_branches_of_vectors_only(condition: bool) -> None:
+    text = """
+    main (bool c, float[4] x) => (float[4] y) {
+      y = If (c) <
+        then_branch = one () => (float[4] a) { a = Neg(x) },
+        else_branch = two () => (float[4] b) { b = Abs(x) }>
+    }
+    """
+    assert there_and_back(text, {"c": np.asarray(condition), "x": floats(4)})["IF"] == 1
+
+
+def test_loops_that_collect_or_grow_are_refused() -> None:
+    text = """
+    main (int64 n, float[2] x) => (float[M] y, float[K,2] z) <bool yes = {1}> {
+      y, z = Loop (n, yes, x) <
+        body = one (int64 i, bool c, float[P] v) => (bool d, float[Q] o, float[2] e) {
+          o = %s
+          e = Neg(x)
+          d = Identity(c)
+        }>
+    }
+    """
+    with pytest.raises(UnsupportedError, match="collects"):
+        there_and_back(text % "Identity(v)", {"n": np.asarray(1), "x": floats(2)})
+    growing = text.replace(", float[K,2] z", "").replace("y, z", "y").replace(", float[2] e)", ")")
+    growing = growing.replace("e = Neg(x)", "").replace("%s", "Concat <axis = 0> (v, x)")
+    with pytest.raises(UnsupportedError, match="changes from"):
+        there_and_back(growing, {"n": np.asarray(1), "x": floats(2)})
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        'y = If (c) <then_branch = 3, else_branch = "x">',
+        "y = If (c) <then_branch = one () => (float a) { a = Neg(x) }>",
+        "y = If () <then_branch = a () => (float a) { a = Neg(x) }, else_branch = b () => (float b) { b = Abs(x) }>",
+        "y = If (c) <then_branch = a () => () { a = Neg(x) }, else_branch = b () => (float b) { b = Abs(x) }>",
+        "y = Loop (n, c, x) <body = 3>",
+        "y = Loop () <body = a (int64 i, bool d, float v) => (bool e, float a) { e = Not(d)  a = Neg(v) }>",
+        "y = Loop (n, c, x) <body = a () => (bool c, float a) { a = Neg(x) }>",
+        "y = Loop (n, c, x) <body = a (int64 i, bool d, float v) => (float a) { a = Neg(v) }>",
+    ],
+)
+def test_what_is_no_good_is_told(node: str) -> None:
+    model = onnx.parser.parse_model(f"{HEADER} main (bool c, int64 n, float x) => (float y) {{ {node} }}")
+    with pytest.raises((InvalidModelError, UnsupportedError)):
+        onnx_to_tflite(model.SerializeToString(), io.BytesIO(), OPTIONS)

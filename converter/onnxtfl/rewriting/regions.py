@@ -14,7 +14,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Graph, Node, Value, inherit
+from onnxtfl.ir.graph import Graph, Node, Value, constant, inherit
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
 
@@ -60,12 +60,19 @@ def prepare(node: Node) -> Inlined | None:
 
 
 def hand_in(region: Graph, operands: Sequence[Value | None]) -> None:
-    """Let the inputs of `region` be `operands`: of the same type, and known as far as these are."""
-    for inside, outside in zip(region.inputs, operands, strict=True):
+    """Let the last inputs of `region` be `operands`: of the same type, and known as far as these are.
+
+    For a constant one stands inside, and the input is left unused.
+    """
+    for inside, outside in zip(region.inputs[len(region.inputs) - len(operands) :], operands, strict=True):
         if outside is None:
             raise ValueError("a region takes an absent value")
         inside.type, inside.known = outside.type, outside.known
         inside.origin = inside.origin or outside.origin
+        if outside.data is not None:
+            stand_in = constant(outside.data)
+            stand_in.type = outside.type
+            region.substitute(inside, stand_in)
 
 
 def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[Value]:

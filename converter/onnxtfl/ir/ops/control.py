@@ -14,7 +14,7 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import BOOLS, REQUIRED, Op, Operand
 from onnxtfl.ir.types import TensorType, Type
 
-__all__ = ["If", "While"]
+__all__ = ["If", "Loop", "While"]
 
 Attributes = Mapping[str, Any]
 
@@ -73,6 +73,34 @@ class While(Op):
         values = [np.asarray(v) for v in operands]
         while bool(run(attributes["cond"], values)[0].reshape(-1)[0]):
             values = run(attributes["body"], values)
+        return tuple(values)
+
+
+class Loop(Op):
+    """`values` handed through `body` as long as it says so: of the number of the round, a bool, and the values it makes
+    a bool that says whether to go on, and the next values. `go_on` says whether to begin.
+
+    Not core: While as ONNX has it. Source: ONNX Loop-11 without a trip count and without scan outputs (added).
+    """
+
+    operands = (Operand("go_on", BOOLS), Operand("values", variadic=True))
+    results = (Operand("outputs", variadic=True),)
+    defaults: ClassVar[Attributes] = {"body": REQUIRED}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        body = node.attr("body")
+        if len(body.inputs) != len(node.operands) + 1 or len(body.outputs) != len(node.operands):
+            raise ValueError("the body takes and gives another number of values")
+        return [joined(v.type, o.type) for v, o in zip(body.inputs[2:], body.outputs[1:], strict=True)]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> tuple[Array, ...]:
+        go_on, *values = [np.asarray(v) for v in operands]
+        number = 0
+        while bool(go_on.reshape(-1)[0]):
+            go_on, *values = run(attributes["body"], [np.asarray(number, np.int64), go_on, *values])
+            number += 1
         return tuple(values)
 
 
