@@ -80,7 +80,7 @@ def _pool(b: Builder) -> None:
     attributes: dict[str, Any] = {"pads": [b.below(min(2, k)) for k in kernel * 2]}
     if not b.below(5):
         attributes = {"auto_pad": b.choose(["SAME_UPPER", "SAME_LOWER", "VALID"])}
-    elif not b.below(3):
+    elif not b.below(3) and not b.symbols:
         attributes["ceil_mode"] = 1
     op = b.choose(["MaxPool", "MaxPool", "AveragePool", "AveragePool", "LpPool"])
     if op == "AveragePool":
@@ -88,8 +88,7 @@ def _pool(b: Builder) -> None:
     if op == "MaxPool" and "pads" in attributes and not b.below(4):
         attributes["dilations"] = [2 if 2 * k - 1 <= size else 1 for k, size in zip(kernel, sizes, strict=True)]
     if op == "LpPool":
-        attributes |= {"p": 2}
-        attributes.pop("ceil_mode", None)
+        attributes = {"p": 2, "pads": attributes.get("pads", [0] * 2 * len(sizes))}
     b.add(op, [x], kernel_shape=kernel, strides=strides, **attributes)
 
 
