@@ -315,8 +315,11 @@ def _refuse_wrong_format(job: _Job) -> None:
         found, name = sniff(job.model), os.fspath(job.model)
         if job.path is not None and os.path.exists(job.path) and os.path.samefile(job.model, job.path):
             raise UsageError(f"{os.fspath(job.path)} is the source itself", hint="write the result to another file")
-    else:
+    elif job.format == "onnx" and type(job.model).__name__ == "ModelProto":
         return
+    else:
+        kinds = "a path, bytes or an onnx.ModelProto" if job.format == "onnx" else "a path or bytes"
+        raise UsageError(f"a model is {kinds}, not {type(job.model).__name__}")
     if found != job.format and found == "tflite":
         raise InvalidModelError(f"{name} is a TFLite file, not an ONNX one", hint="tfl2onnx converts it")
     if found != job.format:

@@ -41,7 +41,7 @@ from onnxtfl.rewriting.lift import lift, op_name
 from onnxtfl.rewriting.lower import lower
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets.onnxruntime import OnnxTarget
-from onnxtfl.targets.tflite import TfliteTarget
+from onnxtfl.targets.tflite import TfliteTarget, refuse_unknown_versions
 
 if TYPE_CHECKING:
     import onnx
@@ -107,6 +107,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
     with _conversion(options) as told:
         graph = tflite_reader.read(model)
+        refuse_unknown_versions(graph)
         report = Report(ops_before=count_ops(graph))
         to_target(lifted(graph, told), target, told)
         write = partial(onnx_writer.write, graph, out, opset=options.opset, external=external)

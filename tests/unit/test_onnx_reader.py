@@ -512,6 +512,8 @@ def nested(depth: int) -> onnx.ModelProto:
     graph = result.graph
     for _ in range(depth):
         node = graph.node.add(op_type="If", input=["c"], output=["y"])
+        other = helper.make_graph([helper.make_node("Identity", ["c"], ["y"])], "other", [], [out])
+        node.attribute.append(helper.make_attribute("else_branch", other))
         graph = node.attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
         graph.output.append(out)
     graph.node.add(op_type="Identity", input=["c"], output=["y"])

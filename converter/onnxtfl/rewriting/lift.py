@@ -121,7 +121,7 @@ def _located(error: OnnxtflError, node: Node, name: str) -> OnnxtflError:
     """The same error, naming this node where it names none."""
     if error.node is None:
         error.node = node.name or (node.results[0].name if node.results else None)
-        if error.op != name:
+        if error.op != name or error.version is None:
             error.op, error.version = name, node.op.version
     error.type_ = error.type_ or _types(node)
     return error

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxtfl.errors import UsageError
-from onnxtfl.ir.graph import Value
+from onnxtfl.errors import UnsupportedError, UsageError
+from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Misfit, intersect, read_form
 from onnxtfl.targets.refusal import Refusal
@@ -124,6 +124,18 @@ def _explain(use: Use, misfits: Sequence[Sequence[Misfit]]) -> Refusal:
     first, *others = (found[0] for found in misfits if sum(m.cost for m in found) == cost)
     same = [m for m in others if (m.kind, m.subject) == (first.kind, first.subject)]
     return use.refuse(functools.reduce(Misfit.joined, same, first))
+
+
+def refuse_unknown_versions(graph: Graph) -> None:
+    """UnsupportedError for an op of a newer version than the table knows: what that added might be overlooked."""
+    for node in graph.walk():
+        name = node.op.name.partition(".")[2]
+        if node.op.dialect != "tfl" or name not in op_names() or not (versions := entry(name).versions):
+            continue
+        if node.op.version > versions[-1].number:
+            place = node.name or next((r.name for r in node.results), None)
+            message = f"this version of the op is not known (known: 1 to {versions[-1].number})"
+            raise UnsupportedError(message, node=place, op=name, version=node.op.version)
 
 
 def fused_activation_of(op: str) -> str | None:

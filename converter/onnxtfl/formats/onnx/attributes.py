@@ -31,6 +31,23 @@ LISTS: dict[int, int] = {
     _A.TYPE_PROTO: _A.TYPE_PROTOS,
 }
 """Kind of the list of a kind."""
+KINDS: dict[int, str] = {
+    _A.FLOAT: "a float",
+    _A.INT: "an int",
+    _A.STRING: "a string",
+    _A.TENSOR: "a tensor",
+    _A.GRAPH: "a graph",
+    _A.SPARSE_TENSOR: "a sparse tensor",
+    _A.TYPE_PROTO: "a type",
+    _A.FLOATS: "floats",
+    _A.INTS: "ints",
+    _A.STRINGS: "strings",
+    _A.TENSORS: "tensors",
+    _A.GRAPHS: "graphs",
+    _A.SPARSE_TENSORS: "sparse tensors",
+    _A.TYPE_PROTOS: "types",
+}
+"""Kinds in words."""
 ITEMS: dict[int, int] = {many: one for one, many in LISTS.items()}
 """Kind of the items of a list."""
 

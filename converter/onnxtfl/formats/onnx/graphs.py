@@ -13,6 +13,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, attribute_kind
 from onnxtfl.formats.onnx.names import all_nodes, free_names, graphs_of, has_graphs, in_order, label
+from onnxtfl.formats.onnx.signatures import check_form
 from onnxtfl.formats.onnx.since import OpsetImports, normal_domain, since_version
 from onnxtfl.formats.onnx.strings import decoded, name_of, text_of
 from onnxtfl.formats.onnx.tensors import Tensors
@@ -109,7 +110,7 @@ class GraphReader:
         return value
 
     def _nodes(self, scope: _Scope, nodes: Sequence[NodeProto]) -> None:
-        for node in in_order(nodes):
+        for node in in_order(nodes, scope.values):
             self._node(scope, node)
 
     def _node(self, scope: _Scope, proto: NodeProto) -> None:
@@ -127,6 +128,7 @@ class GraphReader:
         if has_graphs(proto):
             attributes["captures"] = len(outer)
         since = scope.imports.since(op, domain, name)
+        check_form(proto, since, domain, name)
         node = Node(foreign("onnx", op, since, domain), [*operands, *outer], attributes)
         node.name = scope.prefix + text_of(proto.name) if proto.name else None
         for output in proto.output:

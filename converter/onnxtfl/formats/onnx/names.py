@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from onnx import GraphProto, NodeProto
 
@@ -55,9 +55,12 @@ def needed_names(node: NodeProto) -> dict[str, None]:
     return needed
 
 
-def in_order(nodes: Sequence[NodeProto]) -> list[NodeProto]:
-    """`nodes`, each behind what it needs, in the order of the file where that will do; InvalidModelError on a cycle."""
-    producers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
+def in_order(nodes: Sequence[NodeProto], known: Container[str] = ()) -> list[NodeProto]:
+    """`nodes`, each behind what it needs, in the order of the file where that will do; InvalidModelError on a cycle.
+
+    The values `known` are there before.
+    """
+    producers = {name: i for i, node in enumerate(nodes) for name in node.output if name and name not in known}
     needs = [{producers[name] for name in needed_names(node) if name in producers} for node in nodes]
     if all(not need or max(need) < i for i, need in enumerate(needs)):
         return list(nodes)

@@ -17,6 +17,7 @@ from onnxtfl.ir.graph import Graph
 IDENTIFIER = b"TFL3"
 SIGNATURE = "serving_default"
 MAX_DEPTH = 64
+_VERSION = 3
 _OTHER_FORMATS = (
     (4, b"ORTM", "a model in ONNX Runtime's own format"),
     (0, b"PK\x03\x04", "a ZIP archive"),
@@ -60,6 +61,8 @@ def _read(source: Source) -> Graph:
         kinds = [what for place, magic, what in _OTHER_FORMATS if head[place:].startswith(magic)]
         source.fail(", ".join([*kinds[:1], "not a TFLite model: it does not begin with its identifier"]))
     model = Decoder(source).root(schema.table("Model"))
+    if model["version"] != _VERSION:
+        source.fail(f"version {model['version']} of the format is not known, only {_VERSION}")
     if not model["subgraphs"]:
         source.fail("there is no subgraph in it")
     return _ModelReader(source, model).main()
