@@ -91,8 +91,8 @@ def _onnxtfl() -> None:
 @_onnxtfl.command(
     "check", epilog="Exit codes: 0 the models agree, 1 a file cannot be read, 2 usage, 3 they differ or do not run."
 )
-@click.argument("a", type=click.Path())
-@click.argument("b", type=click.Path())
+@click.argument("a", type=click.Path(readable=False))
+@click.argument("b", type=click.Path(readable=False))
 @checking
 @click.option("-v", "--verbose", is_flag=True, help="Say more.")
 def _check(a: str, b: str, verbose: bool, **options: Any) -> int:
@@ -115,7 +115,7 @@ def _check(a: str, b: str, verbose: bool, **options: Any) -> int:
 
 
 @_onnxtfl.command("inspect")
-@click.argument("model", type=click.Path())
+@click.argument("model", type=click.Path(readable=False))
 @click.option("--stage", default="file", show_default=True, help="After which step of a conversion to look.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more.")
 def _inspect(model: str, stage: str, verbose: bool) -> int:

@@ -71,7 +71,7 @@ def converting(command: F) -> F:
     command = checking(command)
     for option in reversed(
         (
-            click.argument("model", type=click.Path(dir_okay=True), metavar="MODEL"),
+            click.argument("model", type=click.Path(readable=False), metavar="MODEL"),
             click.option(
                 "-o", "--output", type=click.Path(), metavar="OUT", help="File to write.  [default: beside MODEL]"
             ),
