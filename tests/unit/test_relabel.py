@@ -237,3 +237,13 @@ def test_offered_layouts_mean_the_same(op: type[Op], operands: list[Any], attrib
 def test_batched_matmuls_offer_every_way() -> None:
     (case,) = (c for c in CASES if c[0] is ops.DotGeneral and c[2].get("lhs_batching_dimensions") == (0, 1))
     assert len(list(ops.DotGeneral.offers(built(*case)))) == 16
+
+
+def test_operands_of_unknown_rank_do_not_follow() -> None:
+    """They may have fewer axes, or the same."""
+    node = built(ops.Add, [X, X], {})
+    known_at_run_time(node)
+    node.operand(1).type = node.operand(1).tensor_type.with_shape(None)
+    node.result.type = node.result.tensor_type.with_shape(None)
+    for index in (0, -1):
+        assert ops.Add.relabel(node, index, (0, 2, 3, 1)) is None

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.types import DType, Type
+from onnxtfl.ir.types import DType, TensorType, Type
 
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
 INTEGERS = frozenset(d for d in DType if d.is_integer)
@@ -126,9 +126,15 @@ class Elementwise(Op, register=False):
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
-        """Every operand of full rank takes the permutation; those of rank 0, and of one element, need none."""
+        """Every operand of full rank takes the permutation; those of rank 0, and of one element, need none.
+
+        None where a rank is unknown, or between.
+        """
         ranks = [None if v is None else v.tensor_type.rank for v in node.operands]
         full = len(permutation)
+        known = [v.type.rank if isinstance(v.type, TensorType) else None for v in node.results]
+        if any(r is None and v is not None for r, v in zip(ranks, node.operands, strict=True)) or set(known) != {full}:
+            return None
         if any(r is not None and r > full for r in ranks):
             return None  # the result has more axes than this operand
         if any(r not in (None, 0, full) and not is_single(v) for r, v in zip(ranks, node.operands, strict=True)):
