@@ -34,7 +34,10 @@ def _bitwise(b: Builder, node: Node) -> Value | None:
         return None
     rank = node.result.rank
     left, right = (_bits(b, v, rank) for v in node.operands if v is not None)
-    joined = {ops.And: lambda: left * right, ops.Or: lambda: left.max(right)}.get(node.op, lambda: (left + right) % 2)()
+    if node.op is ops.And:
+        joined = left * right
+    else:
+        joined = left.max(right) if node.op is ops.Or else (left + right) % 2
     return b(ops.Convert, _number(b, joined, dtype).value, dtype=dtype)
 
 

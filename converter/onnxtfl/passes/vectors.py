@@ -27,7 +27,7 @@ from onnxtfl.rewriting.patterns import Patterns
 
 VECTORS = Patterns()
 CONVERSIONS = Patterns()
-"""Conversions behind picking and joining. For TFLite they stay where they are: 64 bits in the chain keep delegates away."""
+"""Conversions behind picking and joining. For TFLite they stay: 64 bits in the chain would keep delegates away."""
 LONGEST = 16
 """Entries of the vectors that are looked at: as many as there are sizes."""
 Pick = tuple[Value, list[int]]

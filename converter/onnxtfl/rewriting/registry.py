@@ -160,7 +160,7 @@ def append_operand(node: Node, value: Value | None) -> None:
 
 
 def lift_tfl(*names: str, quantized: bool = False) -> Callable[[LiftRule], LiftRule]:
-    """Register how the tfl ops `names` become neutral ops; `quantized`: the rule knows what to do with quantized ones."""
+    """Register how the tfl ops `names` become neutral ops; `quantized`: the rule takes quantized tensors too."""
 
     def register(rule: LiftRule) -> LiftRule:
         for name in names:

@@ -63,7 +63,7 @@ Product = Callable[[Array, Array], Array]
 def _convolved(
     op: str, element: str, operands: list[Array], product: Product, options: dict[str, Any], **extra: Any
 ) -> Iterator[Case]:
-    """With and without bias, filter, bias and shape constant and computed. `product`: of operand and filter, in float64."""
+    """With and without bias; filter, bias and shape constant and computed. `product`: operand by filter, in float64."""
     types = {"T": element, "W": element, "B": element}
     types |= {"I": "int32"} if len(operands) == 4 else {}
     shape = frozenset({0}) if len(operands) == 4 else frozenset[int]()
