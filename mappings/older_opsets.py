@@ -34,10 +34,8 @@ def _bitwise(b: Builder, node: Node) -> Value | None:
         return None
     rank = node.result.rank
     left, right = (_bits(b, v, rank) for v in node.operands if v is not None)
-    if node.op is ops.And:
-        joined = left * right
-    else:
-        joined = left.max(right) if node.op is ops.Or else (left + right) % 2
+    either = left.max(right) if node.op is ops.Or else (left + right) % 2
+    joined = left * right if node.op is ops.And else either
     return b(ops.Convert, _number(b, joined, dtype).value, dtype=dtype)
 
 
