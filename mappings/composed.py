@@ -1,9 +1,12 @@
 """What ONNX says with one op and TFLite with several; recognised on the way to ONNX.
 
-ONNX: Selu Celu ThresholdedRelu InstanceNormalization ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum.
+ONNX: Selu Celu ThresholdedRelu InstanceNormalization ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum
+ReduceLogSumExp, Einsum of a diagonal.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -14,6 +17,7 @@ from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.rewriting.formula import Term
 from onnxtfl.rewriting.registry import Form, decompose, decompose_late, lower_onnx
 from onnxtfl.rewriting.reshapes import reshaped
+from onnxtfl.rewriting.sizes import HUGE
 
 
 @lower_onnx(ops.Selu)
@@ -91,7 +95,13 @@ def _global_pool(node: Node, opset: int) -> Form | None:
 
 # --- reductions -------------------------------------------------------------------------------------------------------
 
-_REDUCTIONS = {"l1": "ReduceL1", "l2": "ReduceL2", "sum_square": "ReduceSumSquare", "log_sum": "ReduceLogSum"}
+_REDUCTIONS = {
+    "l1": "ReduceL1",
+    "l2": "ReduceL2",
+    "sum_square": "ReduceSumSquare",
+    "log_sum": "ReduceLogSum",
+    "log_sum_exp": "ReduceLogSumExp",
+}
 
 
 @lower_onnx(ops.FunctionReduce)
@@ -109,6 +119,39 @@ def _function_reduce(node: Node, opset: int) -> Form | None:
 @decompose(ops.FunctionReduce)
 def _function_reduce_apart(b: Builder, node: Node) -> Value:
     x, kind = Term(b, node.operand(0)), node.attr("kind")
+    if kind == "log_sum_exp":
+        return _log_sum_exp(b, node)
     inner = x.abs() if kind == "l1" else x if kind == "log_sum" else x * x
     total = Term(b, b(ops.Reduce, inner.value, *node.operands[1:], kind="sum", keepdims=node.attr("keepdims")))
     return {"l2": total.sqrt, "log_sum": total.log}.get(kind, lambda: total)().value
+
+
+def _log_sum_exp(b: Builder, node: Node) -> Value:
+    """The greatest is taken out, so that nothing overflows."""
+    x, axes, keep = Term(b, node.operand(0)), node.operands[1:], node.attr("keepdims")
+    top = Term(b, b(ops.Reduce, x.value, *axes, kind="max", keepdims=True))
+    shift = (top.abs() < math.inf).choose(top, 0.0)
+    total = Term(b, b(ops.Reduce, (x - shift).exp().value, *axes, kind="sum", keepdims=keep)).log()
+    back = shift if keep else Term(b, b(ops.Reduce, shift.value, *axes, kind="sum", keepdims=False))
+    return (total + back).value
+
+
+# --- diagonals --------------------------------------------------------------------------------------------------------
+
+
+@lower_onnx(ops.Diagonal)
+def _diagonal(node: Node, opset: int) -> Form | None:
+    if node.operand(0).tensor_type.shape is None or node.operand(0).rank > 20:
+        return None
+    batch = "abcdefghijklmnopqrst"[: node.operand(0).rank - 2]
+    return Form("Einsum", (node.operand(0),), {"equation": f"{batch}zz->{batch}z"})
+
+
+@decompose(ops.Diagonal)
+def _diagonal_apart(b: Builder, node: Node) -> Value:
+    """Every (n + 1)-th of n * n numbers."""
+    x = node.operand(0)
+    size, batch = int(x.shape[-1]), x.shape[:-2]
+    flat = reshaped(b, x, (*batch, size * size))
+    rank = len(batch)
+    return b(ops.Slice, flat, [0] * (rank + 1), [HUGE] * (rank + 1), [*[1] * rank, size + 1])

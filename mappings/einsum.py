@@ -10,9 +10,11 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.ir.ops.contraction import DotRoles
+from onnxtfl.rewriting.registry import Form, lift_onnx, lower_onnx
 from onnxtfl.rewriting.reshapes import reshaped, transposed
 
 
@@ -140,3 +142,47 @@ def _spread(b: Builder, part: Labeled, labels: Sequence[str]) -> Value:
     own = [x for x in labels if x in part.labels]
     ordered = transposed(b, part.value, [part.labels.index(x) for x in own])
     return reshaped(b, ordered, [part.size(x) for x in labels])
+
+
+# --- back to ONNX -----------------------------------------------------------------------------------------------------
+
+LARGEST = 1 << 18
+"""Elements that a constant operand has to have fewer of: ONNX Runtime lays it out anew in every run of an Einsum."""
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@lower_onnx(ops.DotGeneral)
+def _as_einsum(node: Node, opset: int) -> Form | None:
+    """What a MatMul cannot say, nor one between transposes; or a product with a constant matrix, turned."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    if not lhs.dtype.is_float or lhs.tensor_type.shape is None or rhs.tensor_type.shape is None:
+        return None
+    roles, turned = DotRoles.of(node), bool(node.attr("output_permutation")) and rhs.data is not None
+    if (_is_matmul(roles, rhs) and not turned) or (rhs.data is not None and rhs.data.size >= LARGEST):
+        return None
+    pairs = [
+        *zip(roles.lhs_batch, roles.rhs_batch, strict=True),
+        *zip(roles.lhs_contract, roles.rhs_contract, strict=True),
+    ]
+    if lhs.rank + rhs.rank > len(_LETTERS) or any(lhs.shape[i] != rhs.shape[j] for i, j in pairs):
+        return None
+    letters = iter(_LETTERS)
+    left = [next(letters) for _ in range(lhs.rank)]
+    shared = {j: left[i] for i, j in pairs}
+    right = [shared[j] if j in shared else next(letters) for j in range(rhs.rank)]
+    result = [left[i] for i in (*roles.lhs_batch, *roles.lhs_free)] + [right[j] for j in roles.rhs_free]
+    order = node.attr("output_permutation") or range(len(result))
+    matrix: Value | TensorData = rhs
+    if rhs.data is not None:  # as ONNX Runtime multiplies: what is summed first
+        lies = (*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free)
+        matrix, right = rhs.data.transpose(lies), [right[j] for j in lies]
+    equation = f"{''.join(left)},{''.join(right)}->{''.join(result[p] for p in order)}"
+    return Form("Einsum", (lhs, matrix), {"equation": equation})
+
+
+def _is_matmul(roles: DotRoles, rhs: Value) -> bool:
+    """Whether this is a matmul but for transposes, or a flattened tensor times a matrix."""
+    single = len(roles.lhs_contract) == 1 and len(roles.rhs_free) <= 1
+    if single and (len(roles.lhs_free) <= 1 or not roles.lhs_batch):
+        return True
+    return rhs.is_constant and len(roles.lhs_free) <= 1 and len(roles.rhs_free) == 1

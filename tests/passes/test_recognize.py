@@ -93,6 +93,8 @@ def test_numbers_are_no_batch_norm() -> None:
         '%a = Mul(%x, %x)\n %b = Reduce(%a, %axes) {kind = "sum"}\n %y = Sqrt(%b)',
         '%a = Abs(%x)\n %y = Reduce(%a, %axes) {kind = "sum", keepdims = true}',
         '%a = Sigmoid(%x)\n %b = Reduce(%a, %axes) {kind = "sum"}\n %y = Log(%b)',
+        '%m = Reduce(%x, %axes) {kind = "max", keepdims = true}\n %a = Sub(%x, %m)\n %e = Exp(%a)\n'
+        '%b = Reduce(%e, %axes) {kind = "sum", keepdims = true}\n %l = Log(%b)\n %y = Add(%l, %m)',
     ],
 )
 def test_reductions_of_functions(body: str) -> None:
@@ -123,11 +125,27 @@ def test_activations_with_parameters(body: str, op: str) -> None:
     assert op_counts(transformed(f"{ACTIVATION} {body}\n}}", recognize)) == {op: 1}
 
 
-@pytest.mark.parametrize(("op", "dtypes", "attributes"), FUNCTIONS, ids=lambda v: getattr(v, "__name__", ""))
+WHATEVER_SIGN = [entry for entry in FUNCTIONS if not entry[2].get("sizes")]
+
+
+@pytest.mark.parametrize(("op", "dtypes", "attributes"), WHATEVER_SIGN, ids=lambda v: getattr(v, "__name__", ""))
 def test_what_tflite_lacks_is_found_in_its_formula(op: type, dtypes: tuple, attributes: dict) -> None:
     graph = Graph()
     operands = [graph.add_input(TensorType(d, (4, 5))) for d in dtypes]
-    graph.outputs = [Builder(graph)(op, *operands, **attributes)]
+    said = {name: value for name, value in attributes.items() if name != "sizes"}
+    graph.outputs = [Builder(graph)(op, *operands, **said)]
+    legalize(graph, TflSelection(TfliteTarget()))
+    recognize(graph)
+    assert [n.op for n in graph.nodes] == [op]
+
+
+@pytest.mark.parametrize("op", [ops.Div, ops.Rem])
+@pytest.mark.parametrize("dtype", [DType.INT32, DType.INT64])
+def test_quotients_by_a_constant_are_found(op: type, dtype: DType) -> None:
+    """Its sign is known, so the formula is shorter."""
+    graph = Graph()
+    x = graph.add_input(TensorType(dtype, (4, 5)))
+    graph.outputs = [Builder(graph)(op, x, np.asarray(3, dtype.numpy))]
     legalize(graph, TflSelection(TfliteTarget()))
     recognize(graph)
     assert [n.op for n in graph.nodes] == [op]
@@ -245,3 +263,74 @@ def test_templates_are_not_mistaken_for_other_constants() -> None:
     recognize(graph)
     assert "Softplus" not in op_counts(graph)
     np.testing.assert_allclose(run(graph, inputs)[0], wanted[0], rtol=1e-5)
+
+
+DOT = "lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]"
+MATRIX = f"%w = constant tensor<6x4xfloat32> [{', '.join(str(i % 5) for i in range(24))}]"
+
+
+def test_split_columns_and_a_transpose_are_one_contraction() -> None:
+    text = f"""graph main(%x: tensor<2x3x4xfloat32>) -> (%y) {{
+      {MATRIX}
+      %s = constant tensor<4xint64> [2, 3, 2, 3]
+      %d = DotGeneral(%x, %w) {{{DOT}}}
+      %r = Reshape(%d, %s)
+      %y = Transpose(%r) {{permutation = [0, 2, 1, 3]}}
+    }}"""
+    assert op_counts(transformed(text, recognize)) == {"DotGeneral": 1, "Transpose": 1}
+
+
+def test_columns_that_are_only_reshaped_stay() -> None:
+    text = f"""graph main(%x: tensor<2x3x4xfloat32>) -> (%y) {{
+      {MATRIX}
+      %s = constant tensor<4xint64> [2, 3, 2, 3]
+      %d = DotGeneral(%x, %w) {{{DOT}}}
+      %r = Reshape(%d, %s)
+      %y = Relu(%r)
+    }}"""
+    assert op_counts(transformed(text, recognize))["Reshape"] == 1
+
+
+def test_merged_heads_are_summed_one_by_one() -> None:
+    text = f"""graph main(%x: tensor<2x2x3x2xfloat32>) -> (%y) {{
+      {MATRIX}
+      %s = constant tensor<3xint64> [2, 3, 4]
+      %t = Transpose(%x) {{permutation = [0, 2, 1, 3]}}
+      %r = Reshape(%t, %s)
+      %y = DotGeneral(%r, %w) {{{DOT}}}
+    }}"""
+    assert op_counts(transformed(text, recognize)) == {"DotGeneral": 1, "Transpose": 1}
+
+
+def test_a_sum_over_columns_goes_into_the_matrix() -> None:
+    text = f"""graph main(%x: tensor<2x3x4xfloat32>) -> (%y) {{
+      {MATRIX}
+      %s = constant tensor<4xint64> [2, 3, 2, 3]
+      %a = constant tensor<1xint64> [3]
+      %d = DotGeneral(%x, %w) {{{DOT}}}
+      %r = Reshape(%d, %s)
+      %y = Reduce(%r, %a) {{kind = "sum"}}
+    }}"""
+    assert op_counts(transformed(text, recognize)) == {"DotGeneral": 1}
+
+
+def test_diagonal() -> None:
+    text = """graph main(%x: tensor<2x3x3xfloat32>) -> (%y) {
+      %s = constant tensor<2xint64> [2, 9]
+      %a = constant tensor<2xint64> [0, 0]
+      %e = constant tensor<2xint64> [2, 9]
+      %n = constant tensor<2xint64> [1, 4]
+      %r = Reshape(%x, %s)
+      %y = Slice(%r, %a, %e, %n)
+    }"""
+    assert op_counts(transformed(text, recognize)) == {"Diagonal": 1}
+
+
+def test_bounds_of_integers_are_a_clamp() -> None:
+    text = """graph main(%x: tensor<2x3xfloat32>) -> (%y) {
+      %low = constant tensor<float32> [-1.0]
+      %high = constant tensor<float32> [2.0]
+      %a = Max(%x, %low)
+      %y = Min(%a, %high)
+    }"""
+    assert op_counts(transformed(text, recognize)) == {"Clamp": 1}

@@ -17,7 +17,7 @@ from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
 from onnxtfl.ir.shapes import normalize_axes, same_type
 from onnxtfl.ir.types import TensorType, Type
 
-__all__ = ["Celu", "FunctionReduce", "InstanceNorm", "Selu", "ThresholdedRelu"]
+__all__ = ["Celu", "Diagonal", "FunctionReduce", "InstanceNorm", "Selu", "ThresholdedRelu"]
 
 Attributes = Mapping[str, Any]
 
@@ -93,8 +93,9 @@ class InstanceNorm(Op):
 class FunctionReduce(Op):
     """The sum along `axes` of a function of each number, and a function of that.
 
-    `kind`: l1 (sizes), l2 (root of the sum of squares), sum_square, log_sum (logarithm of the sum). Axes and
-    `keepdims` as in Reduce. Source: ONNX ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum (added).
+    `kind`: l1 (sizes), l2 (root of the sum of squares), sum_square, log_sum (logarithm of the sum), log_sum_exp.
+    Axes and `keepdims` as in Reduce. Source: ONNX ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum, ReduceLogSumExp
+    (added).
     """
 
     operands = (Operand("input", NUMERIC), Operand("axes", INDICES, optional=True))
@@ -103,7 +104,7 @@ class FunctionReduce(Op):
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
         x: TensorType = node.operand(0).tensor_type
-        if node.attr("kind") not in ("l1", "l2", "sum_square", "log_sum"):
+        if node.attr("kind") not in ("l1", "l2", "sum_square", "log_sum", "log_sum_exp"):
             raise ValueError(f"no reduction is called {node.attr('kind')!r}")
         return [same_type(x, reduced_shape(x.shape, node.optional(1), node.attr("keepdims")))]
 
@@ -123,4 +124,25 @@ def _reduced(x: Array, along: tuple[int, ...], kind: str, keepdims: bool) -> Arr
         return np.asarray(np.sqrt(total) if kind == "l2" else total)
     if kind == "l1":
         return np.asarray(np.sum(np.abs(x), along, keepdims=keepdims))
+    if kind == "log_sum_exp":
+        top = np.max(x, along, keepdims=True)
+        top = np.where(np.isfinite(top), top, 0)
+        shift = top if keepdims else np.squeeze(top, along)
+        return np.asarray(np.log(np.sum(np.exp(x - top), along, keepdims=keepdims)) + shift)
     return np.asarray(np.log(np.sum(x, along, keepdims=keepdims)))
+
+
+class Diagonal(Op):
+    """The diagonals of the square matrices that the last two axes hold. Source: XLA, matrix diagonal part (added)."""
+
+    operands = (Operand("input"),)
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x = node.operand(0).tensor_type
+        return [same_type(x, None if x.shape is None else x.shape[:-1])]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        assert operands[0] is not None
+        return np.ascontiguousarray(np.diagonal(operands[0], axis1=-2, axis2=-1))

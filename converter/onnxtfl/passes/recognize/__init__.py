@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from onnxtfl.ir.graph import Graph
 from onnxtfl.passes.recognize.activations import ACTIVATIONS
+from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.formulas import recognize_formulas
 from onnxtfl.passes.recognize.indexing import INDEXING
@@ -18,7 +19,9 @@ from onnxtfl.passes.unit_axes import SINK
 from onnxtfl.passes.vectors import CONVERSIONS
 from onnxtfl.rewriting.patterns import Patterns
 
-RECOGNIZE = Patterns.of(CONVOLUTIONS, NORMALIZATION, ACTIVATIONS, REDUCTIONS, INDEXING, INTEGERS, SINK, CONVERSIONS)
+RECOGNIZE = Patterns.of(
+    CONVOLUTIONS, NORMALIZATION, ACTIVATIONS, REDUCTIONS, INDEXING, INTEGERS, CONTRACTIONS, SINK, CONVERSIONS
+)
 MAX_ROUNDS = 4
 
 

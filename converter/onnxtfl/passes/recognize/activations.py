@@ -7,13 +7,14 @@
     Elu(x) * gamma, alpha not 1                           ->  Selu(x)
     Elu(x / alpha) * alpha                                ->  Celu(x)
     Select(x > alpha, x, 0)                               ->  ThresholdedRelu(x)
+    Min(Max(x, low), high)                                ->  Clamp(x, low, high)
 """
 
 from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.passes.matching import is_close, made_by, only_for, same, scalar, with_constant
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -95,3 +96,19 @@ def thresholded_relu(b: Builder, node: Node) -> Value | None:
     if test.attr("comparison_direction") != "GT" or bound is None or not same(test.operand(0), x):
         return None
     return b(ops.ThresholdedRelu, x, alpha=bound) if only_for(test.result, b.graph) else None
+
+
+@ACTIVATIONS.on(ops.Min)
+def clamp(b: Builder, node: Node) -> Value | None:
+    """Between two numbers, the lower one first."""
+    above = with_constant(node)
+    inner = made_by(above[0], ops.Max) if above is not None else None
+    below = with_constant(inner) if inner is not None else None
+    if above is None or below is None or not only_for(above[0], b.graph) or not _keeps_shape(below[0], node.result):
+        return None
+    low, high = scalar(below[1]), scalar(above[1])
+    if low is None or high is None or low > high or below[1].data is None or above[1].data is None:
+        return None
+    bounds = (constant(v.data.reshape(())) for v in (below[1], above[1]) if v.data is not None and v.data.size == 1)
+    found = list(bounds)
+    return b(ops.Clamp, below[0], *found) if len(found) == 2 else None

@@ -29,10 +29,15 @@ FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
     (ops.IsInf, (_FLOAT,), {"detect_negative": False}),
     (ops.IsInf, (_FLOAT,), {"detect_positive": False}),
     (ops.Rem, (_FLOAT, _FLOAT), {}),
-    *((op, (dtype, dtype), {}) for op in (ops.Div, ops.Rem) for dtype in (_INT32, _INT64)),
+    *(
+        (op, (dtype, dtype), {"sizes": sizes})
+        for op in (ops.Div, ops.Rem)
+        for dtype in (_INT32, _INT64)
+        for sizes in ((), (1,), (0, 1))
+    ),
     *((op, (dtype,), {}) for op in (ops.Sign, ops.Abs) for dtype in (_INT32, _INT64)),
 )
-"""The ops that are looked for, the element types of their operands, and attributes."""
+"""The ops that are looked for, the element types of their operands, and attributes (`sizes`: see Template)."""
 
 
 @functools.cache

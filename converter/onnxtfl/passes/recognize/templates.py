@@ -15,6 +15,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Op, attributes_of
@@ -22,6 +23,7 @@ from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.matching import SMALL, same
 from onnxtfl.passes.simplify import simplify
 from onnxtfl.rewriting.legalize import Target, legalize
+from onnxtfl.rewriting.signs import never_negative
 
 COMMUTATIVE = frozenset({ops.Add, ops.Mul, ops.Max, ops.Min, ops.And, ops.Or, ops.Xor})
 _SHAPE = (2, 3)
@@ -30,26 +32,37 @@ _EXACT = 1e-6
 
 @dataclass(frozen=True)
 class Template:
-    """`op` with `attributes`, over `operands`, computes what stands at `root`, by `size` nodes."""
+    """`op` with `attributes`, over `operands`, computes what stands at `root`, by `size` nodes.
+
+    Those of the operands that are `sizes` are never negative.
+    """
 
     op: type[Op]
     attributes: dict[str, Any]
     operands: tuple[Value, ...]
     root: Node
     size: int
+    sizes: frozenset[Value] = frozenset()
 
     @classmethod
-    def of(cls, op: type[Op], dtypes: Sequence[DType], target: Target, **attributes: Any) -> Template | None:
-        """What `target` takes for `op` over operands of `dtypes`; None where it takes the op itself."""
+    def of(
+        cls, op: type[Op], dtypes: Sequence[DType], target: Target, sizes: Sequence[int] = (), **attributes: Any
+    ) -> Template | None:
+        """What `target` takes for `op` over operands of `dtypes`, those at `sizes` never negative; None where it takes
+        the op itself.
+        """
         graph = Graph(op.name)
         operands = [graph.add_input(TensorType(dtype, _SHAPE)) for dtype in dtypes]
+        for i in sizes:
+            operands[i].known = _some_sizes(i)
         graph.outputs = [Builder(graph)(op, *operands, **attributes)]
         legalize(graph, target)
         simplify(graph)
         root = graph.outputs[0].producer
         if root is None or root.op is op:
             return None
-        return cls(op, attributes, tuple(operands), root, len(list(graph.nodes)))
+        found = frozenset(operands[i] for i in sizes)
+        return cls(op, attributes, tuple(operands), root, len(list(graph.nodes)), found)
 
     def match(self, node: Node) -> list[Value] | None:
         """The values that stand for the operands where `node` computes this; None where it does not."""
@@ -87,6 +100,8 @@ class _Match:
 
     def _operand(self, wanted: Value, given: Value) -> bool:
         fits = given.dtype is wanted.dtype or (given.dtype.is_float and wanted.dtype.is_float)
+        if fits and wanted in self.template.sizes:
+            fits = never_negative(given)
         if fits:
             self.bound[wanted] = given
         return fits
@@ -125,6 +140,14 @@ class _Match:
         if any(o is None and v is not None for o, v in zip(operands, wanted.producer.operands, strict=True)):
             return None
         return evaluate_node(wanted.producer, [None if o is None else np.asarray(o) for o in operands])[0]
+
+
+def _some_sizes(operand: int) -> Array:
+    """Numbers of which nothing is known but that they are sizes."""
+    numbers = np.empty(_SHAPE, object)
+    for i, place in enumerate(np.ndindex(*_SHAPE)):
+        numbers[place] = symbol(f"template_{operand}_{i}")
+    return numbers
 
 
 def _swaps(node: Node) -> bool:

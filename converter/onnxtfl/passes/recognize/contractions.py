@@ -1,0 +1,198 @@
+"""Sums of products over more axes than a matmul has, which ONNX says as one Einsum.
+
+::
+
+    Reshape(DotGeneral(%x: btd, %w: nd)) n as h, k       ->  DotGeneral(%x: btd, %w: hkd)         result bthk
+    DotGeneral(Reshape(%x: bthk) h, k as n, %w: dn)      ->  DotGeneral(%x: bthk, %w: dhk)        result btd
+    Reduce(DotGeneral(%x: btd, %w: hkd)) sum over k      ->  DotGeneral(%x: btd, sum of %w over k)
+    Slice(Reshape(%x: bnn) b, n * n) every n + 1         ->  Diagonal(%x)
+
+Only where more than one op is saved, and for constant matrices under `LARGEST`: ONNX Runtime lays the matrix of a
+MatMul out once, but that of an Einsum in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.contraction import DotRoles
+from onnxtfl.ir.ops.reductions import reduced_axes
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import TensorType
+from onnxtfl.passes.matching import made_by, only_for
+from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.rewriting.reshapes import reshaped
+
+CONTRACTIONS = Patterns()
+LARGEST = 1 << 18
+"""Elements that a constant matrix has to have fewer of."""
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """The coarsest sizes that two shapes come from by merging neighbours, and how many each axis stands for."""
+
+    sizes: tuple[Dim, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @classmethod
+    def of(cls, before: Sequence[Dim], after: Sequence[Dim]) -> Refinement | None:
+        """The refinement of the two; None where sizes do not divide, or unit axes make it ambiguous."""
+        sizes: list[Dim] = []
+        counts: list[list[int]] = [[0] * len(before), [0] * len(after)]
+        i = j = 0
+        left, right = list(before), list(after)  # what is left of each axis
+        while i < len(before) and j < len(after):
+            step = _smaller(left[i], right[j])
+            if step is None:
+                return None
+            sizes.append(step)
+            counts[0][i] += 1
+            counts[1][j] += 1
+            left[i], right[j], i, j = (
+                left[i] // step,
+                right[j] // step,
+                i + (left[i] == step),
+                j + (right[j] == step),
+            )
+        if i < len(before) or j < len(after):
+            return None
+        return cls(tuple(sizes), tuple(counts[0]), tuple(counts[1]))
+
+
+def _smaller(a: Dim, b: Dim) -> Dim | None:
+    """The one of two sizes that divides the other; None where none does, or a unit axis faces another one."""
+    if a == b:
+        return a
+    if not isinstance(a, int) or not isinstance(b, int) or 1 in (a, b):
+        return None
+    small, large = min(a, b), max(a, b)
+    return small if large % small == 0 else None
+
+
+def _small_matrix(node: Node) -> bool:
+    matrix = node.operand(1)
+    return matrix.data is not None and matrix.data.size < LARGEST and node.result.dtype.is_float
+
+
+def _places(counts: Sequence[int], axes: Sequence[int]) -> list[int]:
+    """The fine axes that `axes` stand for."""
+    starts = [sum(counts[:i]) for i in range(len(counts))]
+    return [starts[a] + k for a in axes for k in range(counts[a])]
+
+
+@CONTRACTIONS.on(ops.Reshape)
+def split_columns(b: Builder, node: Node) -> Value | None:
+    """The axis of the matrix's columns is split where the reshape splits it, if something more follows."""
+    dot = made_by(node.operand(0), ops.DotGeneral)
+    if dot is None or not _small_matrix(dot) or not only_for(dot.result, b.graph) or dot.attr("output_permutation"):
+        return None
+    after = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
+    roles, matrix = DotRoles.of(dot), dot.operand(1)
+    fine = Refinement.of(dot.result.shape, after) if after is not None and not roles.lhs_batch else None
+    if fine is None or len(roles.rhs_free) != 1 or matrix.data is None or not _something_follows(node):
+        return None
+    column = dot.result.rank - 1
+    if fine.before[column] == 1 or any(n > 1 for n in fine.before[:column]):
+        return None
+    (axis,) = roles.rhs_free
+    parts = [int(str(d)) for d in fine.sizes[column:]]
+    shape = matrix.data.shape
+    split = constant(matrix.data.reshape((*shape[:axis], *parts, *shape[axis + 1 :])))
+    counts = [len(parts) if a == axis else 1 for a in range(len(shape))]
+    contract = tuple(_places(counts, roles.rhs_contract))
+    result = b(ops.DotGeneral, dot.operand(0), split, **{**dot.attributes, "rhs_contracting_dimensions": contract})
+    return reshaped(b, result, node.result.shape, dot.operand(0))
+
+
+def _something_follows(node: Node) -> bool:
+    """Whether a transpose, a sum, or another product takes the reshaped tensor."""
+    users = node.result.users()
+    return bool(users) and all(u.op in (ops.Transpose, ops.Reduce, ops.DotGeneral) for u in users)
+
+
+@CONTRACTIONS.on(ops.DotGeneral)
+def unmerged_operand(b: Builder, node: Node) -> Value | None:
+    """The axes that a reshape merged take part one by one; a constant matrix gets as many."""
+    merge = made_by(node.operand(0), ops.Reshape)
+    before = merge.operand(0).tensor_type.shape if merge is not None else None
+    if merge is None or before is None or not only_for(merge.result, b.graph) or node.attr("output_permutation"):
+        return None
+    fine = Refinement.of(before, merge.result.shape)
+    roles, rhs = DotRoles.of(node), node.operand(1)
+    if fine is None or fine.sizes != before or any(fine.after[a] > 1 for a in roles.lhs_batch):
+        return None
+    summed = any(fine.after[a] > 1 for a in roles.lhs_contract)
+    if rhs.is_constant and not _small_matrix(node):
+        return None
+    if not _makes_more(merge.operand(0), summed and rhs.is_constant, summed):
+        return None
+    if summed:
+        rhs = _unmerged_matrix(rhs, roles, fine)
+    counts = [1] * node.operand(1).rank
+    for mine, other in zip(roles.lhs_contract, roles.rhs_contract, strict=True):
+        counts[other] = fine.after[mine]
+    lhs_batch = roles.lhs_batch and _places(fine.after, roles.lhs_batch)
+    attributes = {
+        "lhs_batching_dimensions": tuple(lhs_batch),
+        "rhs_batching_dimensions": tuple(_places(counts, roles.rhs_batch)),
+        "lhs_contracting_dimensions": tuple(_places(fine.after, roles.lhs_contract)),
+        "rhs_contracting_dimensions": tuple(_places(counts, roles.rhs_contract)),
+    }
+    result = b(ops.DotGeneral, merge.operand(0), rhs, **attributes)
+    return reshaped(b, result, node.result.shape, merge.operand(0))
+
+
+def _makes_more(source: Value, constant_sum: bool, summed: bool) -> bool:
+    """Whether an op more than the reshape goes: the transpose before it, or the product that it came from."""
+    if summed:
+        return constant_sum and made_by(source, ops.Transpose) is not None
+    dot = made_by(source, ops.DotGeneral)
+    return dot is not None and len(DotRoles.of(dot).rhs_free) > 1
+
+
+def _unmerged_matrix(matrix: Value, roles: DotRoles, fine: Refinement) -> Value:
+    assert matrix.data is not None
+    sizes: list[list[int]] = [[d] for d in matrix.data.shape]
+    for mine, other in zip(roles.lhs_contract, roles.rhs_contract, strict=True):
+        sizes[other] = [int(str(fine.sizes[k])) for k in _places(fine.after, [mine])]
+    return constant(matrix.data.reshape([d for part in sizes for d in part]))
+
+
+@CONTRACTIONS.on(ops.Reduce)
+def summed_columns(b: Builder, node: Node) -> Value | None:
+    """A sum over an axis of the columns is a sum over that axis of the matrix."""
+    dot, axes = made_by(node.operand(0), ops.DotGeneral), reduced_axes(node)
+    if dot is None or axes is None or node.attr("kind") != "sum" or node.attr("keepdims"):
+        return None
+    matrix, roles = dot.operand(1), DotRoles.of(dot)
+    first = dot.result.rank - len(roles.rhs_free)
+    if not _small_matrix(dot) or not only_for(dot.result, b.graph) or dot.attr("output_permutation"):
+        return None
+    if roles.rhs_batch or any(a < first for a in axes):
+        return None
+    gone = [roles.rhs_free[a - first] for a in axes]
+    less = b(ops.Reduce, matrix, gone, kind="sum", keepdims=False)
+    contract = tuple(a - sum(g < a for g in gone) for a in roles.rhs_contract)
+    return b(ops.DotGeneral, dot.operand(0), less, **{**dot.attributes, "rhs_contracting_dimensions": contract})
+
+
+@CONTRACTIONS.on(ops.Slice)
+def diagonal(b: Builder, node: Node) -> Value | None:
+    """Every (n + 1)-th of n * n numbers."""
+    flat = made_by(node.operand(0), ops.Reshape)
+    source = flat.operand(0).tensor_type.shape if flat is not None else None
+    bounds = [static_ints(v) for v in node.operands[1:4]]
+    if flat is None or source is None or len(source) < 2 or None in bounds or source[-1] != source[-2]:
+        return None
+    starts, strides, size = bounds[0] or [], bounds[2] or [], source[-1]
+    if not isinstance(size, int) or flat.result.shape != (*source[:-2], product(source[-2:])) or size < 2:
+        return None
+    whole = node.result.shape == (*source[:-2], size) and not any(starts) and strides[:-1] == [1] * (len(strides) - 1)
+    return b(ops.Diagonal, flat.operand(0)) if whole and strides[-1] == size + 1 else None
