@@ -14,7 +14,7 @@ from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.ops.contraction import DotRoles
-from onnxtfl.rewriting.registry import Form, lift_onnx, lower_onnx
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx
 from onnxtfl.rewriting.reshapes import reshaped, transposed
 
 
@@ -146,20 +146,15 @@ def _spread(b: Builder, part: Labeled, labels: Sequence[str]) -> Value:
 
 # --- back to ONNX -----------------------------------------------------------------------------------------------------
 
-LARGEST = 1 << 18
-"""Elements that a constant operand has to have fewer of: ONNX Runtime lays it out anew in every run of an Einsum."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-@lower_onnx(ops.DotGeneral)
+@lower_onnx(ops.Contraction)
 def _as_einsum(node: Node, opset: int) -> Form | None:
-    """What a MatMul cannot say, nor one between transposes; or a product with a constant matrix, turned."""
     lhs, rhs = node.operand(0), node.operand(1)
-    if not lhs.dtype.is_float or lhs.tensor_type.shape is None or rhs.tensor_type.shape is None:
+    if lhs.tensor_type.shape is None or rhs.tensor_type.shape is None:
         return None
-    roles, turned = DotRoles.of(node), bool(node.attr("output_permutation")) and rhs.data is not None
-    if (_is_matmul(roles, rhs) and not turned) or (rhs.data is not None and rhs.data.size >= LARGEST):
-        return None
+    roles = DotRoles.of(node)
     pairs = [
         *zip(roles.lhs_batch, roles.rhs_batch, strict=True),
         *zip(roles.lhs_contract, roles.rhs_contract, strict=True),
@@ -180,9 +175,6 @@ def _as_einsum(node: Node, opset: int) -> Form | None:
     return Form("Einsum", (lhs, matrix), {"equation": equation})
 
 
-def _is_matmul(roles: DotRoles, rhs: Value) -> bool:
-    """Whether this is a matmul but for transposes, or a flattened tensor times a matrix."""
-    single = len(roles.lhs_contract) == 1 and len(roles.rhs_free) <= 1
-    if single and (len(roles.lhs_free) <= 1 or not roles.lhs_batch):
-        return True
-    return rhs.is_constant and len(roles.lhs_free) <= 1 and len(roles.rhs_free) == 1
+@decompose(ops.Contraction)
+def _as_products(b: Builder, node: Node) -> Value:
+    return b(ops.DotGeneral, *node.operands, **node.attributes)

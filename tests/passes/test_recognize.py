@@ -277,7 +277,7 @@ def test_split_columns_and_a_transpose_are_one_contraction() -> None:
       %r = Reshape(%d, %s)
       %y = Transpose(%r) {{permutation = [0, 2, 1, 3]}}
     }}"""
-    assert op_counts(transformed(text, recognize)) == {"DotGeneral": 1, "Transpose": 1}
+    assert op_counts(transformed(text, recognize)) == {"Contraction": 1, "Transpose": 1}
 
 
 def test_columns_that_are_only_reshaped_stay() -> None:
@@ -299,7 +299,7 @@ def test_merged_heads_are_summed_one_by_one() -> None:
       %r = Reshape(%t, %s)
       %y = DotGeneral(%r, %w) {{{DOT}}}
     }}"""
-    assert op_counts(transformed(text, recognize)) == {"DotGeneral": 1, "Transpose": 1}
+    assert op_counts(transformed(text, recognize)) == {"Contraction": 1, "Transpose": 1}
 
 
 def test_a_sum_over_columns_goes_into_the_matrix() -> None:
@@ -311,7 +311,7 @@ def test_a_sum_over_columns_goes_into_the_matrix() -> None:
       %r = Reshape(%d, %s)
       %y = Reduce(%r, %a) {{kind = "sum"}}
     }}"""
-    assert op_counts(transformed(text, recognize)) == {"DotGeneral": 1}
+    assert op_counts(transformed(text, recognize)) == {"Contraction": 1}
 
 
 def test_diagonal() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,12 +12,13 @@ from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops import numeric
 from onnxtfl.ir.ops.activations import Parametric
+from onnxtfl.ir.ops.contraction import DotGeneral
 from onnxtfl.ir.ops.reductions import Reduce, reduced_shape
 from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
 from onnxtfl.ir.shapes import normalize_axes, same_type
 from onnxtfl.ir.types import TensorType, Type
 
-__all__ = ["Celu", "Diagonal", "FunctionReduce", "InstanceNorm", "Selu", "ThresholdedRelu"]
+__all__ = ["Celu", "Contraction", "Diagonal", "FunctionReduce", "InstanceNorm", "Selu", "ThresholdedRelu"]
 
 Attributes = Mapping[str, Any]
 
@@ -130,6 +131,17 @@ def _reduced(x: Array, along: tuple[int, ...], kind: str, keepdims: bool) -> Arr
         shift = top if keepdims else np.squeeze(top, along)
         return np.asarray(np.log(np.sum(np.exp(x - top), along, keepdims=keepdims)) + shift)
     return np.asarray(np.log(np.sum(x, along, keepdims=keepdims)))
+
+
+class Contraction(DotGeneral):
+    """A DotGeneral that is written as one Einsum, over more axes than a matmul has. Source: ONNX Einsum-12 (added)."""
+
+    core = False
+
+    @classmethod
+    def offers(cls, node: Node) -> Iterator[Relabeled]:
+        """None: an Einsum takes its operands, and gives its result, in any order."""
+        return iter(())
 
 
 class Diagonal(Op):

@@ -2,9 +2,9 @@
 
 ::
 
-    Reshape(DotGeneral(%x: btd, %w: nd)) n as h, k       ->  DotGeneral(%x: btd, %w: hkd)         result bthk
-    DotGeneral(Reshape(%x: bthk) h, k as n, %w: dn)      ->  DotGeneral(%x: bthk, %w: dhk)        result btd
-    Reduce(DotGeneral(%x: btd, %w: hkd)) sum over k      ->  DotGeneral(%x: btd, sum of %w over k)
+    Reshape(DotGeneral(%x: btd, %w: nd)) n as h, k       ->  Contraction(%x: btd, %w: hkd)         result bthk
+    DotGeneral(Reshape(%x: bthk) h, k as n, %w: dn)      ->  Contraction(%x: bthk, %w: dhk)        result btd
+    Reduce(Contraction(%x: btd, %w: hkd)) sum over k     ->  Contraction(%x: btd, sum of %w over k)
     Slice(Reshape(%x: bnn) b, n * n) every n + 1         ->  Diagonal(%x)
 
 Only where more than one op is saved, and for constant matrices under `LARGEST`: ONNX Runtime lays the matrix of a
@@ -76,6 +76,12 @@ def _smaller(a: Dim, b: Dim) -> Dim | None:
     return small if large % small == 0 else None
 
 
+def _dot(value: Value | None) -> Node | None:
+    """The sum of products that makes `value`."""
+    node = value.producer if value is not None else None
+    return node if node is not None and node.op in (ops.DotGeneral, ops.Contraction) else None
+
+
 def _small_matrix(node: Node) -> bool:
     matrix = node.operand(1)
     return matrix.data is not None and matrix.data.size < LARGEST and node.result.dtype.is_float
@@ -90,7 +96,7 @@ def _places(counts: Sequence[int], axes: Sequence[int]) -> list[int]:
 @CONTRACTIONS.on(ops.Reshape)
 def split_columns(b: Builder, node: Node) -> Value | None:
     """The axis of the matrix's columns is split where the reshape splits it, if something more follows."""
-    dot = made_by(node.operand(0), ops.DotGeneral)
+    dot = _dot(node.operand(0))
     if dot is None or not _small_matrix(dot) or not only_for(dot.result, b.graph) or dot.attr("output_permutation"):
         return None
     after = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
@@ -107,17 +113,17 @@ def split_columns(b: Builder, node: Node) -> Value | None:
     split = constant(matrix.data.reshape((*shape[:axis], *parts, *shape[axis + 1 :])))
     counts = [len(parts) if a == axis else 1 for a in range(len(shape))]
     contract = tuple(_places(counts, roles.rhs_contract))
-    result = b(ops.DotGeneral, dot.operand(0), split, **{**dot.attributes, "rhs_contracting_dimensions": contract})
+    result = b(ops.Contraction, dot.operand(0), split, **{**dot.attributes, "rhs_contracting_dimensions": contract})
     return reshaped(b, result, node.result.shape, dot.operand(0))
 
 
 def _something_follows(node: Node) -> bool:
     """Whether a transpose, a sum, or another product takes the reshaped tensor."""
     users = node.result.users()
-    return bool(users) and all(u.op in (ops.Transpose, ops.Reduce, ops.DotGeneral) for u in users)
+    return bool(users) and all(u.op in (ops.Transpose, ops.Reduce, ops.DotGeneral, ops.Contraction) for u in users)
 
 
-@CONTRACTIONS.on(ops.DotGeneral)
+@CONTRACTIONS.on(ops.DotGeneral, ops.Contraction)
 def unmerged_operand(b: Builder, node: Node) -> Value | None:
     """The axes that a reshape merged take part one by one; a constant matrix gets as many."""
     merge = made_by(node.operand(0), ops.Reshape)
@@ -145,7 +151,7 @@ def unmerged_operand(b: Builder, node: Node) -> Value | None:
         "lhs_contracting_dimensions": tuple(_places(fine.after, roles.lhs_contract)),
         "rhs_contracting_dimensions": tuple(_places(counts, roles.rhs_contract)),
     }
-    result = b(ops.DotGeneral, merge.operand(0), rhs, **attributes)
+    result = b(ops.Contraction, merge.operand(0), rhs, **attributes)
     return reshaped(b, result, node.result.shape, merge.operand(0))
 
 
@@ -153,7 +159,7 @@ def _makes_more(source: Value, constant_sum: bool, summed: bool) -> bool:
     """Whether an op more than the reshape goes: the transpose before it, or the product that it came from."""
     if summed:
         return constant_sum and made_by(source, ops.Transpose) is not None
-    dot = made_by(source, ops.DotGeneral)
+    dot = made_by(source, ops.Contraction)
     return dot is not None and len(DotRoles.of(dot).rhs_free) > 1
 
 
@@ -168,7 +174,7 @@ def _unmerged_matrix(matrix: Value, roles: DotRoles, fine: Refinement) -> Value:
 @CONTRACTIONS.on(ops.Reduce)
 def summed_columns(b: Builder, node: Node) -> Value | None:
     """A sum over an axis of the columns is a sum over that axis of the matrix."""
-    dot, axes = made_by(node.operand(0), ops.DotGeneral), reduced_axes(node)
+    dot, axes = made_by(node.operand(0), ops.Contraction), reduced_axes(node)
     if dot is None or axes is None or node.attr("kind") != "sum" or node.attr("keepdims"):
         return None
     matrix, roles = dot.operand(1), DotRoles.of(dot)
@@ -180,7 +186,7 @@ def summed_columns(b: Builder, node: Node) -> Value | None:
     gone = [roles.rhs_free[a - first] for a in axes]
     less = b(ops.Reduce, matrix, gone, kind="sum", keepdims=False)
     contract = tuple(a - sum(g < a for g in gone) for a in roles.rhs_contract)
-    return b(ops.DotGeneral, dot.operand(0), less, **{**dot.attributes, "rhs_contracting_dimensions": contract})
+    return b(ops.Contraction, dot.operand(0), less, **{**dot.attributes, "rhs_contracting_dimensions": contract})
 
 
 @CONTRACTIONS.on(ops.Slice)
