@@ -1,6 +1,7 @@
 """Lazy tensor data reads the same numbers as NumPy, in pieces and whole."""
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import data as data_module
-from onnxtfl.ir.data import ArrayData, FileData, SourceFile, TensorData
+from onnxtfl.ir.data import Array, ArrayData, FileData, SourceFile, TensorData
 from onnxtfl.ir.types import DType
 
 
@@ -46,6 +47,47 @@ def test_transforms_compose(tmp_path: Path) -> None:
     wanted = (NUMBERS * factors.reshape(1, 3, 1, 1)).transpose(1, 0, 3, 2).astype(np.float16).reshape(6, 35)
     assert written(data) == wanted.tobytes()
     assert np.array_equal(data.numpy(), wanted)
+
+
+class Watched(FileData):
+    """Remembers the most elements that were read at once."""
+
+    most = 0
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        part = super().slab(axis, start, stop)
+        Watched.most = max(Watched.most, part.size)
+        return part
+
+    def reshape(self, shape: Sequence[int]) -> TensorData:
+        return Watched(self.file, self.offset, self.dtype, shape)
+
+
+@pytest.mark.parametrize("permutation", [(0, 2, 3, 1), (2, 3, 1, 0), (1, 0, 2, 3)])
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
+def test_what_is_scaled_cast_and_moved_is_read_in_strips(
+    tmp_path: Path, permutation: tuple[int, ...], dtype: DType
+) -> None:
+    factors = np.array([2, 3, 4], np.float32)
+    plain, Watched.most = on_file(NUMBERS, tmp_path / "w"), 0
+    data = Watched(plain.file, plain.offset, plain.dtype, plain.shape).scale(factors, 1).cast(dtype)
+    wanted = (NUMBERS * factors.reshape(1, 3, 1, 1)).astype(dtype.numpy).transpose(permutation)
+    assert written(data.transpose(permutation)) == wanted.tobytes()
+    assert Watched.most <= NUMBERS.size / 2
+    assert written(data.reshape((6, 35)).transpose((1, 0)).reshape((5, 42))) == wanted_rows(wanted, permutation)
+
+
+def wanted_rows(moved: Array, permutation: tuple[int, ...]) -> bytes:
+    return moved.transpose(np.argsort(permutation)).reshape(6, 35).T.tobytes()
+
+
+def test_slabs_of_reshaped_numbers(tmp_path: Path) -> None:
+    data = on_file(NUMBERS, tmp_path / "w").transpose((1, 0, 3, 2)).reshape((1, 7, 30))
+    wanted = NUMBERS.transpose(1, 0, 3, 2).reshape(1, 7, 30)
+    for axis in range(3):
+        index = (slice(None),) * axis + (slice(0, 1),)
+        assert np.array_equal(data.slab(axis, 0, 1), wanted[index])
+    assert np.array_equal(data.slab(1, 2, 5), wanted[:, 2:5])
 
 
 def test_slabs_of_short_and_long_runs(tmp_path: Path) -> None:
