@@ -13,6 +13,7 @@ from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import evaluate_node, run
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import TensorType, dtype_of
+from onnxtfl.passes.floats import narrow_float64
 from onnxtfl.passes.selection import OnnxSelection, TflSelection
 from onnxtfl.pipeline import Options, inspect
 from onnxtfl.rewriting.legalize import legalize
@@ -39,6 +40,7 @@ def cases_of(names: str) -> list[Case]:
 def check_lifted(case: Case) -> None:
     """Lift and interpret a case; AssertionError where the outputs differ from those that come with it."""
     graph = inspect(case.model, "lifted", Options())
+    narrow_float64(graph, "narrow")
     for inputs, outputs in case.data_sets:
         for have, want in zip(run(graph, [narrow(x) for x in inputs]), outputs, strict=True):
             message = difference(have, narrow(want), max(case.rtol, 1e-5), max(case.atol, 1e-7))

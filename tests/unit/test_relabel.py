@@ -50,6 +50,7 @@ CASES: list[Case] = [
     (ops.FunctionReduce, [X], {"kind": "l1", "keepdims": True}),
     (ops.DotGeneral, [X, floats(2, 6, 3, 5)], BATCHED),
     (ops.DotGeneral, [X, floats(4, 5)], {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}),
+    (ops.Contraction, [X, floats(4, 5)], {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}),
     (ops.DotGeneral, [X, X], {"lhs_contracting_dimensions": (0, 1, 2, 3), "rhs_contracting_dimensions": (0, 1, 2, 3)}),
     (ops.DotGeneral, [X, floats(2, 3, 6, 5)],
      {"lhs_batching_dimensions": (0, 1), "rhs_batching_dimensions": (0, 1),
