@@ -43,7 +43,7 @@ def check_lifted(case: Case) -> None:
     narrow_float64(graph, "narrow")
     for inputs, outputs in case.data_sets:
         for have, want in zip(run(graph, [narrow(x) for x in inputs]), outputs, strict=True):
-            message = difference(have, narrow(want), max(case.rtol, 1e-5), max(case.atol, 1e-7))
+            message = difference(narrow(have), narrow(want), max(case.rtol, 1e-5), max(case.atol, 1e-7))
             assert not message, f"{case.name}: {message}"
 
 
