@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType, Type
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from onnxtfl.ir.op import Op
 
 Attributes = dict[str, Any]
+
+
+class UnknownRankError(UnsupportedError, TypeError):
+    """The rank of a tensor has to be known here, and is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +82,10 @@ class Value:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The dimensions of this tensor, whose rank has to be known; TypeError otherwise."""
+        """The dimensions of this tensor, whose rank has to be known; UnknownRankError otherwise."""
         shape = self.tensor_type.shape
         if shape is None:
-            raise TypeError(f"the rank of {self.name or 'a value'} is not known")
+            raise UnknownRankError("how many axes it has is not known", node=self.name, hint="give --input-shape")
         return shape
 
     @property

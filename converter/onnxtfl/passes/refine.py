@@ -68,6 +68,8 @@ def common_refinement(before: Shape, after: Shape) -> Refinement | None:
 
     Axes of `before` that stay whole side by side stay merged: kernels take few axes. None where factors do not nest.
     """
+    if 0 in (*before, *after):
+        return None
     fine: list[Dim] = []
     axes: list[tuple[int, ...]] = []
     rest = [d for d in before if d != 1]

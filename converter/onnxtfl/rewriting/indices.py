@@ -20,18 +20,25 @@ from onnxtfl.rewriting.sizes import as_int64, dim_value, dim_vector, reshape
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:
     """`indices` in [-size, size) brought to [0, size); free where they are constant or seen not to be negative."""
     if indices.is_constant and isinstance(size, int):
-        numbers = indices.numpy()
-        return (
-            constant(np.where(numbers < 0, numbers + size, numbers).astype(numbers.dtype))
-            if (numbers < 0).any()
-            else indices
-        )
+        numbers = _inside(indices.numpy(), [size])
+        if not (numbers < 0).any():
+            return indices
+        return constant(np.where(numbers < 0, numbers + size, numbers).astype(numbers.dtype))
     if never_negative(indices):
         return indices
     bound = dim_value(b, size, *sources)
     if bound.dtype is not indices.dtype:
         bound = b(ops.Convert, bound, dtype=indices.dtype)
     return b(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
+
+
+def _inside(numbers: Array, sizes: Sequence[Dim]) -> Array:
+    """Indices of axes of `sizes`, the last axis running over these; ValueError where one lies outside."""
+    wide, limits = numbers.astype(np.int64), np.asarray(sizes, np.int64)
+    outside = (wide >= limits) | (wide < -limits)
+    if outside.any():
+        raise ValueError(f"the index {wide[outside][0]} lies outside of axes of sizes {', '.join(map(str, sizes))}")
+    return numbers
 
 
 def strides_of(sizes: Sequence[Dim]) -> Array:
@@ -47,7 +54,7 @@ def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
         raise UnsupportedError("how many axes are indexed has to be known before run time", hint="give --input-shape")
     sizes = x.shape[batch : batch + depth]
     if indices.is_constant and all(isinstance(d, int) for d in sizes):
-        numbers = indices.numpy()
+        numbers = _inside(indices.numpy(), sizes)
         return constant(np.where(numbers < 0, numbers + np.asarray(sizes, numbers.dtype), numbers))
     if len(set(sizes)) == 1:
         return nonnegative(b, indices, sizes[0], x)

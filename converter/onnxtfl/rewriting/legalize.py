@@ -62,20 +62,29 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
     work.reverse()
     while work:
         node = work.pop()
-        if node.graph is not graph or (accepted(node, target) if late else acceptable(node, target)):
+        if node.graph is not graph:
             continue
-        budget -= 1
+        made = _step(graph, node, target, late)
+        work.extend(reversed(made))
+        budget -= 1 if made else 0
         if budget < 0:
             raise UnsupportedError("legalization does not come to an end", node=node.name, op=node.op.name)
-        try:
-            work.extend(reversed(_rewrite(graph, node, target)))
-        except (OnnxtflError, MemoryError, OSError):
-            raise
-        except Exception as error:
-            raise InternalError("legalize", error, node=label(node), op=node.op.name) from error
     for node in graph.nodes:
         for region in node.subgraphs():
             legalize(region, target, late=late)
+
+
+def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
+    """The nodes that stand for `node` where the target does not take it."""
+    try:
+        return [] if (accepted if late else acceptable)(node, target) else _rewrite(graph, node, target)
+    except OnnxtflError as error:
+        error.node = error.node or label(node)
+        raise
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:
+        raise InternalError("legalize", error, node=label(node), op=node.op.name) from error
 
 
 def accepted(node: Node, target: Target) -> Form | None:

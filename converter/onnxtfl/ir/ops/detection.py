@@ -5,6 +5,7 @@ Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSupp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -46,6 +47,10 @@ class NonMaxSuppression(Op):
         for i in (0, 1):
             if node.operand(i).tensor_type.rank not in (None, 3):
                 raise ValueError(f"{cls.operands[i].name} of rank {node.operand(i).rank}")
+        for i in (2, 3, 4):
+            number = node.optional(i)
+            if number is not None and number.tensor_type.is_static and math.prod(number.shape) != 1:
+                raise ValueError(f"{cls.operands[i].name} of shape {list(number.shape)} is no single number")
         return [TensorType(DType.INT64, (fresh(), 3))]
 
     @classmethod

@@ -14,7 +14,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
 from onnxtfl.ir.ops.resampling import Sampling
 from onnxtfl.ir.ops.spatial import renumbered, unless_identity
 from onnxtfl.ir.shapes import dims_from
@@ -56,6 +56,7 @@ class Resize(Op):
     @classmethod
     def infer(cls, node: Node) -> Sequence[TensorType]:
         x, dims = node.operand(0).tensor_type, node.attr("dims")
+        Sampling.of(attributes_of(node))
         if x.shape is None:
             return [x]
         if len(set(dims)) != len(dims) or any(not 0 <= d < len(x.shape) for d in dims):

@@ -13,6 +13,10 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 
+_PLACES = (
+    "asymmetric", "half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn", "align_corners", "half_pixel_symmetric",
+    "tf_crop_and_resize",
+)  # fmt: skip
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
@@ -33,6 +37,8 @@ class Sampling:
         sampling = cls(**{name: attributes[name] for name in cls.__dataclass_fields__})
         if sampling.mode not in ("nearest", "linear", "cubic") or sampling.nearest_mode not in _NEAREST:
             raise ValueError(f"no such mode: {sampling.mode}, {sampling.nearest_mode}")
+        if sampling.coordinate_transformation_mode not in _PLACES:
+            raise ValueError(f"no such coordinate_transformation_mode: {sampling.coordinate_transformation_mode}")
         return sampling
 
     def coordinates(self, size: int, resized: int, scale: float, roi: tuple[float, float] = (0.0, 1.0)) -> Array:

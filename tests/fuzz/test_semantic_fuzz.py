@@ -1,0 +1,93 @@
+"""Models that parse but make no sense: a conversion goes well or ends with an error of ours that names the place."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import onnx
+import pytest
+
+from tests.conformance.cases import Case, freeze, load_cases
+from tests.fuzz.mutations import mutated
+from tests.harness.child import stage
+from tests.harness.workers import Worker
+
+_SECONDS = 20.0
+"""For one batch; a conversion takes some hundredths of a second."""
+_MEMORY = 4 << 30
+_BATCH = 20
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Models, each with the seeds of its mutations."""
+
+    models: Sequence[bytes]
+    seeds: range
+
+
+def attack(batch: Batch) -> list[str]:
+    """What went wrong: anything but success or an error of ours; in the child."""
+    _limit_memory()
+    found = []
+    for k, data in enumerate(batch.models):
+        model = onnx.load_from_string(data)
+        for seed in batch.seeds:
+            stage(f"model {k}, seed {seed}")
+            if wrong := attempt(mutated(model, seed)):
+                found.append(f"{model.graph.name}, model {k}, seed {seed}: {wrong}")
+    return found
+
+
+def attempt(model: onnx.ModelProto) -> str:
+    """What went wrong with one model."""
+    import onnxtfl
+    from onnxtfl.ir.verify import VerifyError
+
+    try:
+        onnxtfl.onnx_to_tflite(model, check=False)
+    except (onnxtfl.InternalError, VerifyError):
+        return traceback.format_exc()
+    except onnxtfl.OnnxtflError as error:
+        return "" if "\n" not in str(error) else f"more than a line: {error}"
+    except Exception:
+        return traceback.format_exc()
+    return ""
+
+
+def _limit_memory() -> None:
+    import resource
+
+    os.environ["ONNXTFL_VERIFY"] = "1"
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def models() -> list[bytes]:
+    """Of each op the first of ONNX's own tests, as it stands and with all operands but the first constant."""
+    first: dict[str, Case] = {}
+    for case in load_cases():
+        first.setdefault(case.ops[0], case)
+    frozen = [freeze(case) for case in first.values() if len(case.data_sets[0][0]) > 1]
+    return [case.model for case in (*first.values(), *frozen)]
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker() as found:
+        yield found
+
+
+@pytest.mark.skipif(os.name != "posix", reason="memory cannot be limited here")
+def test_mutated_models(worker: Worker) -> None:
+    every = models()
+    for first in range(0, len(every), _BATCH):
+        outcome = worker.run(
+            "tests.fuzz.test_semantic_fuzz:attack", Batch(every[first : first + _BATCH], range(2)), 60.0
+        )
+        assert outcome.kind == "done", (
+            f"{outcome.kind} at {first}, {outcome.stage}: {outcome.message}\n{outcome.detail}"
+        )
+        assert not outcome.value, "\n".join(outcome.value)
