@@ -2,7 +2,8 @@
 
 Format: https://flatbuffers.dev/internals. References point forward only, so a table is packed at once and its
 references are filled in as the children are written; three times as fast as the general builder, which writes back to
-front a field at a time.
+front a field at a time. Vectors of numbers, and tables of scalars only, come last, equal ones once: a deep network has
+few shapes and few options (0.92 of the size of 10,000 nodes).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,14 @@ class Later:
     content: Any
 
 
+class _Leaf(NamedTuple):
+    """What refers to nothing: a vector with its count, or a table without the word that points to its vtable."""
+
+    align: int
+    content: bytes
+    vtable: bytes = b""
+
+
 @dataclass(frozen=True, slots=True)
 class _Layout:
     """How a table lies in memory when certain fields are present: its scalars are packed, its references are zero."""
@@ -37,6 +46,10 @@ class _Layout:
     scalars: tuple[str, ...]
     references: tuple[tuple[Field, int], ...]
     """Each with its place in the table, in the order of the slots."""
+
+    def packed(self, vtable: int, present: Values) -> bytes:
+        """The table whose vtable lies `vtable` bytes before it."""
+        return self.packer.pack(vtable, *(present[name] for name in self.scalars))
 
 
 class Encoder:
@@ -51,6 +64,8 @@ class Encoder:
         self.out = bytearray()
         self.later: list[tuple[int, Any]] = []
         """Place of the reference to fill in, and the content that it shall refer to."""
+        self._shared: dict[_Leaf, list[int]] = {}
+        """What is written at the end, and the places of the references to it."""
         self._vtables: dict[bytes, int] = {}
         self._layouts: dict[tuple[str, ...], _Layout] = {}
 
@@ -58,6 +73,10 @@ class Encoder:
         """Write the whole buffer."""
         self.out += struct.pack("<I4s", 0, identifier)
         struct.pack_into("<I", self.out, 0, self.table(table, values))
+        for leaf, places in self._shared.items():
+            target = self._leaf(leaf)
+            for place in places:
+                self.refer(place, target)
 
     def refer(self, place: int, target: int) -> None:
         """Let the reference at `place` point to `target`."""
@@ -72,20 +91,19 @@ class Encoder:
         """Write a table and all below it; its place."""
         present = _present(table, values)
         layout = self._layout(table, present)
-        position = self._open(layout)
-        scalars = [present[name] for name in layout.scalars]
-        self.out += layout.packer.pack(position - self._vtables[layout.vtable], *scalars)
+        position = self._open(layout.vtable, layout.align)
+        self.out += layout.packed(position - self._vtables[layout.vtable], present)
         for field, place in layout.references:
             self._child(field, present[field.name], position + place)
         return position
 
-    def _open(self, layout: _Layout) -> int:
+    def _open(self, vtable: bytes, align: int) -> int:
         """Write the vtable unless an equal one is there; the place where the table begins."""
-        if layout.vtable not in self._vtables:
+        if vtable not in self._vtables:
             self._pad(2)
-            self._vtables[layout.vtable] = len(self.out)
-            self.out += layout.vtable
-        self._pad(layout.align)
+            self._vtables[vtable] = len(self.out)
+            self.out += vtable
+        self._pad(align)
         return len(self.out)
 
     def _layout(self, table: Table, present: Values) -> _Layout:
@@ -98,18 +116,33 @@ class Encoder:
     def _child(self, field: Field, value: Any, place: int) -> None:
         if isinstance(value, Later):
             self.later.append((place, value.content))
-            return
-        if field.kind == "table":
-            target = self.table(schema.table(field.target), value)
-        elif field.kind == "union":
-            target = self.table(*value)
+        elif field.kind == "vector":
+            self._share(_vector(field, value), place)
         elif field.kind == "tables":
-            target = self._tables(schema.table(field.target), value)
+            self.refer(place, self._tables(schema.table(field.target), value))
         elif field.kind == "string":
-            target = self._bytes(value.encode(), 4, b"\0")
+            self.refer(place, self._string(value))
         else:
-            target = self._vector(field, value)
-        self.refer(place, target)
+            table, values = value if field.kind == "union" else (schema.table(field.target), value)
+            present = _present(table, values)
+            layout = self._layout(table, present)
+            if layout.references:
+                self.refer(place, self.table(table, values))
+            else:
+                self._share(_Leaf(layout.align, layout.packed(0, present), layout.vtable), place)
+
+    def _share(self, leaf: _Leaf, place: int) -> None:
+        self._shared.setdefault(leaf, []).append(place)
+
+    def _leaf(self, leaf: _Leaf) -> int:
+        """Write a leaf; its place."""
+        if leaf.vtable:
+            position = self._open(leaf.vtable, leaf.align)
+            self.out += struct.pack("<i", position - self._vtables[leaf.vtable]) + leaf.content[4:]
+            return position
+        self.out += bytes(-(len(self.out) + 4) % leaf.align)
+        self.out += leaf.content
+        return len(self.out) - len(leaf.content)
 
     def _tables(self, table: Table, items: Sequence[Values]) -> int:
         self._pad(4)
@@ -120,20 +153,21 @@ class Encoder:
             self.refer(place, self.table(table, values))
         return position
 
-    def _vector(self, field: Field, value: Any) -> int:
-        if isinstance(value, (bytes, bytearray)):
-            return self._bytes(value, field.align)
-        if isinstance(value, np.ndarray):
-            value = value.tolist()
-        numbers = [field.number(item) for item in value] if field.enum else value
-        count, gap = len(numbers), -(len(self.out) + 4) % field.align
-        self.out += struct.pack(f"<{gap}xI{count}{field.code}", count, *numbers)
-        return len(self.out) - count * SIZES[field.code] - 4
+    def _string(self, text: str) -> int:
+        raw = text.encode()
+        self._pad(4)
+        self.out += struct.pack("<I", len(raw)) + raw + b"\0"
+        return len(self.out) - len(raw) - 5
 
-    def _bytes(self, raw: bytes | bytearray, align: int, end: bytes = b"") -> int:
-        gap = -(len(self.out) + 4) % align
-        self.out += struct.pack(f"<{gap}xI", len(raw)) + raw + end
-        return len(self.out) - len(raw) - len(end) - 4
+
+def _vector(field: Field, value: Any) -> _Leaf:
+    """A vector of numbers or bytes, its count in front."""
+    if isinstance(value, (bytes, bytearray)):
+        return _Leaf(field.align, struct.pack("<I", len(value)) + value)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    numbers = [field.number(item) for item in value] if field.enum else value
+    return _Leaf(field.align, struct.pack(f"<I{len(numbers)}{field.code}", len(numbers), *numbers))
 
 
 def _present(table: Table, values: Values) -> dict[str, Any]:
