@@ -214,10 +214,10 @@ def _cumsum_tfl(b: Builder, node: Node) -> Value:
 def _reduce_form(node: Node) -> Form | None:
     axes = reduced_axes(node)
     if axes is None:
-        vector = node.operand(1)
-        operand: Value | Array = vector
-        if vector.dtype is not DType.INT32 or _lacks_neutral(node):
+        vector = node.optional(1)
+        if vector is None or vector.dtype is not DType.INT32 or _lacks_neutral(node):
             return None
+        operand: Value | Array = vector
     elif not axes or _nothing_to_reduce(node, axes):
         return None
     else:

@@ -95,12 +95,25 @@ def infer(node: Node) -> list[Type]:
     """The types of the node's results; an error names the op and the operand types."""
     try:
         _check_operands(node)
-        return list(node.op.infer(node))
+        types = list(node.op.infer(node))
+        for type_ in types:
+            _check_sizes(type_)
+        return types
     except OnnxtflError:
         raise
     except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as error:
         shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
         raise InvalidModelError(f"operands do not fit: {error}", op=node.op.name, type_=shown) from error
+
+
+LARGEST_SIZE = 1 << 48
+"""A size from which on an axis is no tensor's."""
+
+
+def _check_sizes(type_: Type) -> None:
+    for size in type_.shape or () if isinstance(type_, TensorType) else ():
+        if isinstance(size, int) and not 0 <= size < LARGEST_SIZE:
+            raise ValueError(f"the result would have an axis of size {size}")
 
 
 def _check_operands(node: Node) -> None:

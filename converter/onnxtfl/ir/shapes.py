@@ -55,6 +55,16 @@ def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     return result
 
 
+def check_positions(indices: Value, sizes: Sequence[Dim]) -> None:
+    """ValueError where a known index lies outside of its axis: the last axis of `indices` runs over `sizes`."""
+    if indices.known is None or not indices.known.size:
+        return
+    for row in indices.known.reshape(-1, len(sizes)).tolist():
+        for index, size in zip(row, sizes, strict=True):
+            if isinstance(index, int) and isinstance(size, int) and not -size <= index < size:
+                raise ValueError(f"the index {index} lies outside of an axis of size {size}")
+
+
 def window_dim(size: Dim, window: int, stride: int, before: int, after: int, dilation: int, ceil: bool) -> Dim:
     """Positions of a dilated window over a padded axis (ONNX Conv and pooling, floor or ceil mode)."""
     span = (window - 1) * dilation + 1

@@ -14,9 +14,12 @@ from onnxtfl.formats.onnx.encode import schema
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The least and most operands, the most results, attributes with their kinds, and those that have to be given."""
+    """The least and most operands, which of them may not be absent, the most results, attributes with their kinds, and
+    those that have to be given.
+    """
 
     least: int
+    needed: tuple[int, ...]
     most: int
     results: int
     kinds: dict[str, int]
@@ -32,7 +35,8 @@ def signature(op: str, version: int, domain: str) -> Signature | None:
     attributes = dict(known.attributes)
     kinds = {name: int(attribute.type.value) for name, attribute in attributes.items()}
     required = frozenset(name for name, attribute in attributes.items() if attribute.required)
-    return Signature(known.min_input, known.max_input, known.max_output, kinds, required)
+    needed = tuple(i for i, formal in enumerate(known.inputs) if formal.option.name == "Single")
+    return Signature(known.min_input, needed, known.max_input, known.max_output, kinds, required)
 
 
 def check_form(proto: NodeProto, version: int, domain: str, name: str) -> None:
@@ -52,6 +56,8 @@ def _misfit(proto: NodeProto, known: Signature) -> str | None:
     if not known.least <= len(proto.input) or given > known.most:
         wanted = f"{known.least}" if known.least == known.most else f"{known.least} to {known.most}"
         return f"{len(proto.input)} operands where it has {wanted}"
+    if absent := [i for i in known.needed if i < len(proto.input) and not proto.input[i]]:
+        return f"operand {absent[0]} is absent"
     if max((i for i, n in enumerate(proto.output, 1) if n), default=0) > known.results:
         return f"{len(proto.output)} results where it has at most {known.results}"
     missing = known.required - {attribute.name for attribute in proto.attribute}

@@ -159,8 +159,9 @@ class Linear(Op, register=False):
         zero = node.optional(2)
         if zero is not None and scale is not None and zero.tensor_type.shape is not None:
             broadcast_shapes(scale, zero.tensor_type.shape)
-        if shape is not None and scale is not None and not node.attr("block_size") and len(scale) == 1 != scale[0]:
-            broadcast_shapes((shape[normalize_axis(node.attr("axis"), len(shape))],), scale)
+        for given in (scale, None if zero is None else zero.tensor_type.shape):
+            if shape is not None and given is not None and not node.attr("block_size") and len(given) == 1 != given[0]:
+                broadcast_shapes((shape[normalize_axis(node.attr("axis"), len(shape))],), given)
         return shape
 
     @classmethod

@@ -15,7 +15,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
-from onnxtfl.ir.ops.spatial import Window, computing, pad_spatial, renumbered, unless_identity
+from onnxtfl.ir.ops.spatial import LARGEST_WINDOW, Window, computing, pad_spatial, renumbered, unless_identity
 from onnxtfl.ir.types import TensorType
 
 __all__ = ["Conv", "ConvTranspose"]
@@ -221,6 +221,9 @@ class ConvTranspose(_Convolution):
         depth, has = w[attributes["kernel_input_feature_dimension"]], x[attributes["input_feature_dimension"]]
         if isinstance(depth, int) and isinstance(has, int) and depth != has:
             raise ValueError(f"{has} input features, kernel for {depth}")
+        grow = attributes["output_padding"]
+        if len(grow) != len(attributes["output_spatial_dimensions"]) or any(not 0 <= g < LARGEST_WINDOW for g in grow):
+            raise ValueError(f"output_padding {tuple(grow)}")
         sizes = transposed_sizes(attributes, spatial_sizes(attributes, "input", x), conv_window(attributes, w))
         return _placed(attributes, x[attributes["input_batch_dimension"]], features, sizes)
 

@@ -16,7 +16,7 @@ from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.permutations import dropping, everywhere, moved, rank_of
 from onnxtfl.ir.ops.scattering import ScatterElements, ScatterND, SegmentReduce
-from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axis, same_type
+from onnxtfl.ir.shapes import broadcast_dim, check_positions, known_dims, normalize_axis, same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
 __all__ = [
@@ -57,6 +57,7 @@ class Gather(Op):
             raise ValueError(f"{batch} batch dims, axis {axis}, indices of rank {len(indices.shape)}")
         for a, b in zip(x.shape[:batch], indices.shape[:batch], strict=True):
             broadcast_dim(a, b)
+        check_positions(node.operand(1), [x.shape[axis]])
         return [same_type(x, (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :]))]
 
     @classmethod
@@ -135,6 +136,7 @@ class GatherND(Op):
             return [same_type(x, None)]
         if depth + batch > len(x.shape) or batch >= len(indices.shape):
             raise ValueError(f"indices over {depth} axes behind {batch} for rank {len(x.shape)}")
+        check_positions(node.operand(1), x.shape[batch : batch + depth])
         return [same_type(x, (*indices.shape[:-1], *x.shape[batch + depth :]))]
 
     @classmethod
@@ -160,7 +162,8 @@ class GatherElements(Op):
     def infer(cls, node: Node) -> Sequence[Type]:
         x, indices = node.operand(0).tensor_type, node.operand(1).tensor_type
         if x.shape is not None:
-            normalize_axis(node.attr("axis"), len(x.shape))
+            axis = normalize_axis(node.attr("axis"), len(x.shape))
+            check_positions(node.operand(1), [x.shape[axis]])
             if indices.shape is not None and len(indices.shape) != len(x.shape):
                 raise ValueError("indices of another rank")
         return [same_type(x, indices.shape)]
@@ -202,6 +205,10 @@ class NonZero(Op):
         return places.T if attributes["rows"] else places
 
 
+MOST = (1 << 31) - 1
+"""The most numbers that can be asked for."""
+
+
 class TopK(Op):
     """The `k` largest (or smallest) numbers along `axis`, and where they stand; of equal ones the first counts.
 
@@ -220,9 +227,11 @@ class TopK(Op):
         if x.shape is None:
             return [same_type(x, None), TensorType(node.attr("dtype"), None)]
         axis = normalize_axis(node.attr("axis"), len(x.shape))
+        if k is not None and len(k) != 1:
+            raise ValueError(f"k has {len(k)} numbers")
         count = k[0] if k else fresh()
         size = x.shape[axis]
-        if isinstance(count, int) and isinstance(size, int) and count > size:
+        if isinstance(count, int) and count > (size if isinstance(size, int) else MOST):
             raise ValueError(f"the top {count} of {size}")
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return [same_type(x, shape), TensorType(node.attr("dtype"), shape)]

@@ -10,7 +10,8 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import FLOATS, REQUIRED, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
+from onnxtfl.ir.ops.spatial import LARGEST_WINDOW, computing, renumbered, unless_identity
+from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import TensorType
 
 __all__ = ["LRN", "BatchNormInference", "LayerNorm"]
@@ -78,7 +79,12 @@ class LRN(Op):
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[TensorType]:
-        return [node.operand(0).tensor_type]
+        x = node.operand(0).tensor_type
+        if x.shape is not None:
+            normalize_axis(node.attr("axis"), len(x.shape))
+        if not 1 <= node.attr("size") < LARGEST_WINDOW:
+            raise ValueError(f"size {node.attr('size')}")
+        return [x]
 
     @classmethod
     def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:

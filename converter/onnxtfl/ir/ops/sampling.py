@@ -15,6 +15,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import FLOATS, INDICES, Op, Operand
 from onnxtfl.ir.ops.spatial import computing
+from onnxtfl.ir.shapes import broadcast_dim
 from onnxtfl.ir.types import TensorType
 
 __all__ = ["GridSample", "RoiAlign"]
@@ -109,6 +110,10 @@ def tap_weight(mode: str, distance: Array) -> Array:
     return np.where(distance <= 1, near, far)
 
 
+MOST_SAMPLES = 1 << 16
+"""The most that a region is cut into along one axis."""
+
+
 class RoiAlign(Op):
     """Each region of interest of input [n, c, h, w] brought to [c, output_height, output_width] by bilinear samples.
 
@@ -135,6 +140,14 @@ class RoiAlign(Op):
             return [TensorType(x.dtype, None)]
         if len(x.shape) != 4 or len(rois.shape) != 2:
             raise ValueError(f"regions of shape {rois.shape} of a map of shape {x.shape}")
+        numbers = node.operand(2).tensor_type.shape
+        if numbers is not None and (len(numbers) != 1 or broadcast_dim(numbers[0], rois.shape[0]) != rois.shape[0]):
+            raise ValueError(f"regions of shape {rois.shape}, their numbers of shape {numbers}")
+        for name in ("output_height", "output_width"):
+            if not 1 <= node.attr(name) <= MOST_SAMPLES:
+                raise ValueError(f"{name} {node.attr(name)}")
+        if not 0 <= node.attr("sampling_ratio") <= MOST_SAMPLES or node.attr("spatial_scale") <= 0:
+            raise ValueError(f"sampling_ratio {node.attr('sampling_ratio')}, scale {node.attr('spatial_scale')}")
         return [TensorType(x.dtype, (rois.shape[0], x.shape[1], node.attr("output_height"), node.attr("output_width")))]
 
     @classmethod

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import Shape, fresh
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.permutations import moved, rank_of
-from onnxtfl.ir.shapes import dims_from, known_dims, normalize_axis, same_type
+from onnxtfl.ir.shapes import check_positions, dims_from, known_dims, normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
 __all__ = ["ScatterElements", "ScatterND", "SegmentReduce"]
@@ -67,19 +67,21 @@ class ScatterND(Op):
             full = node.operand(0).tensor_type.shape
         else:
             full = None if shape is None else dims_from(shape)
-        cls.check(node, None if full is None else len(full))
+        cls.check(node, full)
         return [same_type(updates, full)]
 
     @classmethod
-    def check(cls, node: Node, rank: int | None) -> None:
-        """ValueError where the ranks do not fit."""
-        shape = node.operand(1).tensor_type.shape
+    def check(cls, node: Node, sizes: Shape | None) -> None:
+        """ValueError where ranks or known indices do not fit a result of `sizes`."""
+        shape, rank = node.operand(1).tensor_type.shape, None if sizes is None else len(sizes)
         if shape == ():
             raise ValueError("indices of rank 0")
         if rank is None or shape is None or not isinstance(shape[-1], int):
             return
         if shape[-1] > rank or rank_of(node.operand(2).type) not in (None, len(shape) - 1 + rank - shape[-1]):
             raise ValueError(f"indices of shape {shape} for rank {rank} and these updates")
+        if sizes is not None:
+            check_positions(node.operand(1), sizes[: shape[-1]])
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
@@ -110,6 +112,8 @@ class ScatterElements(Op):
         for rank in ranks:
             normalize_axis(node.attr("axis"), rank or 0)
         x = node.operand(0).tensor_type
+        if x.shape is not None:
+            check_positions(node.operand(1), [x.shape[normalize_axis(node.attr("axis"), len(x.shape))]])
         return [same_type(x, x.shape)]
 
     @classmethod

@@ -19,6 +19,8 @@ from onnxtfl.ir.op import Permutation
 from onnxtfl.ir.shapes import window_dim
 
 Index = tuple[Any, ...]
+LARGEST_WINDOW = 1 << 31
+"""A size from which on a window, its strides and its padding make no sense."""
 
 
 def renumbered(axes: Any, permutation: Sequence[int] | None) -> Any:
@@ -59,7 +61,8 @@ class Window:
             raise ValueError(
                 f"strides {self.strides}, dilations {self.dilations}, padding {self.padding} for {rank} axes"
             )
-        if any(v < 1 for v in (*self.shape, *self.strides, *self.dilations)):
+        numbers = (*self.shape, *self.strides, *self.dilations)
+        if any(v < 1 for v in numbers) or any(abs(v) >= LARGEST_WINDOW for v in (*numbers, *self.padding)):
             raise ValueError(f"window {self.shape}, strides {self.strides}, dilations {self.dilations}")
         if self.auto_pad not in ("NOTSET", "SAME_UPPER", "SAME_LOWER"):
             raise ValueError(f"auto_pad {self.auto_pad}")
