@@ -127,13 +127,25 @@ def _space_to_depth_by_moving(b: Builder, node: Node) -> Value:
 
 
 @lift_tfl("SPACE_TO_BATCH_ND")
+def _space_to_batch_tfl(b: Builder, node: Node) -> Value:
+    return b(ops.SpaceToBatch, node.operand(0), node.operand(2), blocks=tuple(_known(node, 1)))
+
+
+@lift_tfl("BATCH_TO_SPACE_ND")
+def _batch_to_space_tfl(b: Builder, node: Node) -> Value:
+    return b(ops.BatchToSpace, node.operand(0), node.operand(2), blocks=tuple(_known(node, 1)))
+
+
+@decompose(ops.SpaceToBatch)
 def _space_to_batch(b: Builder, node: Node) -> Value:
     """Pad; each space axis split into (size / block, block); the blocks in front of the batch."""
-    x, blocks, padding = node.operand(0), _known(node, 1), np.asarray(_known(node, 2)).reshape(-1, 2)
+    x, blocks, padding = node.operand(0), node.attr("blocks"), static_ints(node.operand(1))
     n = len(blocks)
-    rows = np.zeros((x.rank, 2), np.int64)
-    rows[1 : n + 1] = padding
-    if rows.any():
+    if padding is None:
+        x = b(ops.Pad, x, b(ops.Concatenate, *_ends(b, node.operand(1), n, x.rank), axis=0), flat=True)
+    elif any(padding):
+        rows = np.zeros((x.rank, 2), np.int64)
+        rows[1 : n + 1] = np.asarray(padding).reshape(-1, 2)
         x = b(ops.Pad, x, rows)
     split: list[Dim] = [x.shape[0]]
     for size, block in zip(x.shape[1 : n + 1], blocks, strict=True):
@@ -145,10 +157,10 @@ def _space_to_batch(b: Builder, node: Node) -> Value:
     return reshape(b, moved, [x.shape[0] * product(blocks), *sizes, *x.shape[n + 1 :]], x)
 
 
-@lift_tfl("BATCH_TO_SPACE_ND")
+@decompose(ops.BatchToSpace)
 def _batch_to_space(b: Builder, node: Node) -> Value:
     """The batch split into (blocks, batch); each block behind its space axis; then what is cropped goes."""
-    x, blocks, crops = node.operand(0), _known(node, 1), np.asarray(_known(node, 2)).reshape(-1, 2)
+    x, blocks, crops = node.operand(0), node.attr("blocks"), static_ints(node.operand(1))
     n, batch = len(blocks), x.shape[0] // product(blocks)
     order = [n]
     for i in range(n):
@@ -157,19 +169,30 @@ def _batch_to_space(b: Builder, node: Node) -> Value:
     moved = b(ops.Transpose, split, permutation=(*order, *range(2 * n + 1, x.rank + n)))
     sizes = [size * block for size, block in zip(x.shape[1 : n + 1], blocks, strict=True)]
     whole = reshape(b, moved, [batch, *sizes, *x.shape[n + 1 :]], x)
-    if not crops.any():
+    if crops is None:
+        first, behind = _ends(b, node.operand(1), n, x.rank)
+        return b(ops.Slice, whole, first, b(ops.Sub, b(ops.Shape, whole), behind), [1] * x.rank)
+    if not any(crops):
         return whole
     starts, limits = [0] * x.rank, [HUGE] * x.rank
-    for i, (before, after) in enumerate(crops.tolist()):
+    for i, (before, after) in enumerate(zip(crops[::2], crops[1::2], strict=True)):
         starts[i + 1] = before
         limits[i + 1] = -after if after else HUGE
     return b(ops.Slice, whole, starts, limits, [1] * x.rank)
 
 
+def _ends(b: Builder, pairs: Value, count: int, rank: int) -> list[Value]:
+    """What `pairs` says for the beginnings and for the ends of the axes 1 to `count`, with 0 for the others."""
+    flat = as_int64(b, reshape(b, pairs, (2 * count,)))
+    rest = np.zeros(rank - 1 - count, np.int64)
+    ends = (b(ops.Gather, flat, list(range(side, 2 * count, 2)), axis=0) for side in (0, 1))
+    return [b(ops.Concatenate, np.zeros(1, np.int64), end, rest, axis=0) for end in ends]
+
+
 def _known(node: Node, index: int) -> list[int]:
     numbers = static_ints(node.operand(index))
     if numbers is None:
-        raise UnsupportedError("block sizes and paddings have to be known before run time")
+        raise UnsupportedError("block sizes have to be known before run time")
     return numbers
 
 

@@ -334,3 +334,30 @@ def test_bounds_of_integers_are_a_clamp() -> None:
       %y = Min(%a, %high)
     }"""
     assert op_counts(transformed(text, recognize)) == {"Clamp": 1}
+
+
+PHASES = """graph main(%x: tensor<1x8x6x2xfloat32>) -> (%y) {
+  %p = constant tensor<2x2xint64> [2, 2, 2, 4]
+  %c = constant tensor<2x2xint64> [0, 0, 0, 2]
+  %w = constant tensor<3x3x3x2xfloat32> [NUMBERS]
+  %v = constant tensor<3xfloat32> [0.5, 1.0, 2.0]
+  %s = SpaceToBatch(%x, %p) {blocks = [2, 2]}
+  %k = Conv(%s, %w) {input_feature_dimension = 3, input_spatial_dimensions = [1, 2], output_feature_dimension = 3, \
+output_spatial_dimensions = [1, 2], kernel_input_feature_dimension = 3, kernel_spatial_dimensions = [1, 2], \
+window_strides = [STRIDE, STRIDE], padding = [0, 0, 0, 0], rhs_dilation = [1, 1]}
+""".replace("NUMBERS", ", ".join(str(i % 7 / 7) for i in range(54)))
+
+
+def test_a_convolution_of_phases_is_a_dilated_one() -> None:
+    head = PHASES.replace("STRIDE", "1")
+    text = f"{head}  %a = Add(%k, %v)\n  %r = Relu(%a)\n  %y = BatchToSpace(%r, %c) {{blocks = [2, 2]}}\n}}"
+    graph = transformed(text, recognize)
+    assert op_counts(graph) == {"Conv": 1, "Relu": 1}
+    conv = next(iter(graph.nodes))
+    assert (conv.attr("rhs_dilation"), conv.attr("padding")) == ((2, 2), (2, 2, 2, 2))
+
+
+def test_a_strided_convolution_of_phases_stays() -> None:
+    head = PHASES.replace("STRIDE", "2").replace("[0, 0, 0, 2]", "[0, 0, 0, 0]")
+    text = f"{head}  %y = BatchToSpace(%k, %c) {{blocks = [2, 2]}}\n}}"
+    assert op_counts(transformed(text, recognize)) == {"SpaceToBatch": 1, "Conv": 1, "BatchToSpace": 1}

@@ -21,6 +21,8 @@ from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
 
 NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 _FRESH = re.compile(r"\w*\?\d+")
+LONGEST_DIM = 80
+"""Letters of a size that is written out as it is computed; longer ones get a name."""
 _A = AttributeProto
 _TYPES = (TensorType, SequenceType, OptionalType)
 
@@ -59,10 +61,13 @@ class TypeWriter:
             proto.dim_value = dim
         else:
             text = str(dim)
-            proto.dim_param = self.dim_names.get(text) or _FRESH.sub(self._number, text)
+            if len(text) > LONGEST_DIM:
+                proto.dim_param = self._fresh(text)
+            else:
+                proto.dim_param = self.dim_names.get(text) or _FRESH.sub(lambda match: self._fresh(match[0]), text)
 
-    def _number(self, match: re.Match[str]) -> str:
-        return self._numbered.setdefault(match[0], f"unk_{len(self._numbered)}")
+    def _fresh(self, text: str) -> str:
+        return self._numbered.setdefault(text, f"unk_{len(self._numbered)}")
 
 
 def type_number(dtype: DType, where: str) -> int:

@@ -1,4 +1,7 @@
-"""Ops that ONNX has, and that are several ops of the core: recognised for ONNX only, never lifted to."""
+"""Ops that one format has, and that are several ops of the core.
+
+Those of ONNX are recognised on the way there; those of TFLite are lifted, for what they are part of to be recognised.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh, product
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops import numeric
@@ -15,10 +19,20 @@ from onnxtfl.ir.ops.activations import Parametric
 from onnxtfl.ir.ops.contraction import DotGeneral
 from onnxtfl.ir.ops.reductions import Reduce, reduced_shape
 from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
-from onnxtfl.ir.shapes import normalize_axes, same_type
+from onnxtfl.ir.shapes import known_dims, normalize_axes, same_type
 from onnxtfl.ir.types import TensorType, Type
 
-__all__ = ["Celu", "Contraction", "Diagonal", "FunctionReduce", "InstanceNorm", "Selu", "ThresholdedRelu"]
+__all__ = [
+    "BatchToSpace",
+    "Celu",
+    "Contraction",
+    "Diagonal",
+    "FunctionReduce",
+    "InstanceNorm",
+    "Selu",
+    "SpaceToBatch",
+    "ThresholdedRelu",
+]
 
 Attributes = Mapping[str, Any]
 
@@ -158,3 +172,81 @@ class Diagonal(Op):
     def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
         assert operands[0] is not None
         return np.ascontiguousarray(np.diagonal(operands[0], axis1=-2, axis2=-1))
+
+
+class _BlocksInBatch(Op, register=False):
+    """What moves blocks of the axes behind the batch into the batch, or out of it; `blocks`: sizes, axis by axis."""
+
+    operands = (Operand("input"), Operand("amounts", INDICES))
+    defaults: ClassVar[Attributes] = {"blocks": REQUIRED}
+
+    @classmethod
+    def amounts(cls, node: Node) -> list[tuple[Dim, Dim]]:
+        """What is added or cut at both ends of each axis; fresh symbols where that is not known."""
+        known = known_dims(node.operand(1))
+        count = 2 * len(node.attr("blocks"))
+        dims = known if known is not None and len(known) == count else [fresh() for _ in range(count)]
+        return list(zip(dims[::2], dims[1::2], strict=True))
+
+
+class SpaceToBatch(_BlocksInBatch):
+    """The axes behind the batch padded with zeros, then each cut into blocks, whose places go in front of the batch.
+
+    Source: TFLite SPACE_TO_BATCH_ND (added); into the core: Pad, Reshape, Transpose.
+    """
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, blocks = node.operand(0).tensor_type, node.attr("blocks")
+        if x.shape is None:
+            return [same_type(x, None)]
+        sizes = list(x.shape)
+        for i, (block, (before, after)) in enumerate(zip(blocks, cls.amounts(node), strict=True), 1):
+            total = sizes[i] + before + after
+            if isinstance(total, int) and total % block:
+                raise ValueError(f"{total} does not divide into blocks of {block}")
+            sizes[i] = total // block
+        return [same_type(x, (sizes[0] * product(blocks), *sizes[1:]))]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, amounts = operands
+        assert x is not None and amounts is not None
+        blocks, n = attributes["blocks"], len(attributes["blocks"])
+        rows = [(0, 0), *((int(a), int(z)) for a, z in amounts.reshape(-1, 2)), *[(0, 0)] * (x.ndim - 1 - n)]
+        padded = np.pad(x, rows)
+        split = [padded.shape[0]]
+        for size, block in zip(padded.shape[1 : n + 1], blocks, strict=True):
+            split += [size // block, block]
+        order = [*range(2, 2 * n + 1, 2), 0, *range(1, 2 * n, 2), *range(2 * n + 1, x.ndim + n)]
+        moved = padded.reshape(*split, *padded.shape[n + 1 :]).transpose(order)
+        return moved.reshape(-1, *moved.shape[n + 1 :])
+
+
+class BatchToSpace(_BlocksInBatch):
+    """What SpaceToBatch does, undone; then the ends of the axes are cut off.
+
+    Source: TFLite BATCH_TO_SPACE_ND (added); into the core: Reshape, Transpose, Slice.
+    """
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, blocks = node.operand(0).tensor_type, node.attr("blocks")
+        if x.shape is None:
+            return [same_type(x, None)]
+        sizes = list(x.shape)
+        for i, (block, (before, after)) in enumerate(zip(blocks, cls.amounts(node), strict=True), 1):
+            sizes[i] = sizes[i] * block - before - after
+        return [same_type(x, (sizes[0] // product(blocks), *sizes[1:]))]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, crops = operands
+        assert x is not None and crops is not None
+        blocks, n = attributes["blocks"], len(attributes["blocks"])
+        split = x.reshape(*blocks, -1, *x.shape[1:])
+        order = [n, *(axis for i in range(n) for axis in (n + 1 + i, i)), *range(2 * n + 1, x.ndim + n)]
+        sizes = [size * block for size, block in zip(x.shape[1 : n + 1], blocks, strict=True)]
+        whole = split.transpose(order).reshape(-1, *sizes, *x.shape[n + 1 :])
+        ends = zip(crops.reshape(-1, 2).tolist(), sizes, strict=True)
+        return whole[(slice(None), *(slice(int(a), size - int(z)) for (a, z), size in ends))]

@@ -10,6 +10,7 @@ A reshape that moves unit axes is only another order of axes; padding apart goes
 
     Conv(Reshape(%x: 1x1x49x10) [1, 49, 10, 1]) channels last         ->   Conv(%x) channels first
     AveragePool(Pad(%x) with 0)    MaxPool(Pad(%x) with -infinity)    ->   the pool with padding
+    BatchToSpace(Conv(SpaceToBatch(%x)))                              ->   Conv(%x) dilated
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import attributes_of, inverse
+from onnxtfl.ir.op import Elementwise, attributes_of, inverse
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.matching import made_by, scalar
+from onnxtfl.passes.matching import made_by, only_for, scalar
 from onnxtfl.passes.unit_axes import UnitReshape
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.rewriting.reshapes import reshaped
@@ -134,6 +135,47 @@ def _never_seen(node: Node, x: Value, number: float | None) -> bool:
     if number is None or node.op is ops.AveragePool:
         return number == 0.0
     return number <= float(np.finfo(np.float32).min) or (number <= 0 and never_negative(x))
+
+
+@CONVOLUTIONS.on(ops.BatchToSpace)
+def dilated(b: Builder, node: Node) -> Value | None:
+    """A convolution of each phase of the input is a dilated one; what stands between it and the end goes behind."""
+    conv = node.operand(0).producer
+    if conv is not None and issubclass(conv.op, Elementwise):
+        return _elementwise_behind(b, node, conv)
+    phases = made_by(conv.operand(0), ops.SpaceToBatch) if conv is not None and conv.op is ops.Conv else None
+    blocks, rank = node.attr("blocks"), len(node.attr("blocks"))
+    if conv is None or phases is None or phases.attr("blocks") != blocks or not only_for(conv.result, b.graph):
+        return None
+    numbers, places = attributes_of(conv), tuple(range(1, rank + 1))
+    sides = (numbers["input_spatial_dimensions"], numbers["output_spatial_dimensions"])
+    plain = not any(numbers["padding"]) and set(numbers["window_strides"]) == {1} and numbers["auto_pad"] == "NOTSET"
+    batch_first = numbers["input_batch_dimension"] == 0 == numbers["output_batch_dimension"]
+    if any(tuple(dims) != places for dims in sides) or not plain or not batch_first:
+        return None
+    added, cut = ops.SpaceToBatch.amounts(phases), ops.BatchToSpace.amounts(node)
+    padding = [p - c for side in (0, 1) for p, c in ((a[side], z[side]) for a, z in zip(added, cut, strict=True))]
+    if not all(isinstance(p, int) and p >= 0 for p in padding):
+        return None
+    dilation = tuple(d * block for d, block in zip(numbers["rhs_dilation"], blocks, strict=True))
+    changed = {**numbers, "padding": tuple(padding), "rhs_dilation": dilation}
+    result = b(ops.Conv, phases.operand(0), *conv.operands[1:], **changed)
+    result.type = node.result.type
+    return result
+
+
+def _elementwise_behind(b: Builder, node: Node, inner: Node) -> Value | None:
+    """An elementwise op whose constants vary along the last axis only moves behind the blocks' return."""
+    varying = [v for v in inner.operands if v is not None and not v.is_constant]
+    constants = [v for v in inner.operands if v is not None and v.data is not None]
+    last = inner.result.rank - 1
+    small = all(len(v.data.shape) <= 1 or set(v.data.shape[:-1]) == {1} for v in constants if v.data is not None)
+    if len(varying) != 1 or not small or last <= len(node.attr("blocks")) or not only_for(inner.result, b.graph):
+        return None
+    if varying[0].tensor_type.shape != inner.result.tensor_type.shape:
+        return None
+    back = b(ops.BatchToSpace, varying[0], node.operand(1), **node.attributes)
+    return b(inner.op, *(back if v is varying[0] else v for v in inner.operands), **inner.attributes)
 
 
 def _pays(node: Node) -> bool:
