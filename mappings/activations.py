@@ -9,9 +9,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.rewriting.approximations import log1p_of_small
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, row
+from onnxtfl.rules import Form, Term, decompose, lift_onnx, lift_tfl, log1p_of_small, lower_onnx, lower_tfl, row
 
 row(ops.Relu, onnx="Relu", since=(1, 6, 13, 14), tfl="RELU")
 row(ops.Sigmoid, onnx="Sigmoid", since=(1, 6, 13), tfl="LOGISTIC")

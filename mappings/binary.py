@@ -15,21 +15,23 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.activations import activated
-from onnxtfl.rewriting.formula import Term, number_in
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
     Form,
+    Term,
+    activated,
     append_operand,
+    broadcast,
     decompose,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    never_negative,
+    number_in,
     row,
+    unsqueezed,
     upgrade,
 )
-from onnxtfl.rewriting.signs import never_negative
-from onnxtfl.rewriting.sizes import broadcast, unsqueezed
 
 row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD")
 row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB")

@@ -12,7 +12,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import decompose
+from onnxtfl.rules import decompose
 
 MOVING: tuple[type[Op], ...] = (
     ops.Transpose, ops.BroadcastTo, ops.Concatenate, ops.Split, ops.Slice, ops.Pad, ops.Tile, ops.Reverse,

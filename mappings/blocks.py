@@ -17,9 +17,21 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
-from onnxtfl.rewriting.indices import strides_of
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.sizes import HUGE, as_int64, dim_vector, reshape, spread, unsqueezed
+from onnxtfl.rules import (
+    HUGE,
+    Form,
+    as_int64,
+    decompose,
+    dim_vector,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    reshape,
+    spread,
+    strides_of,
+    unsqueezed,
+)
 
 # --- depth -----------------------------------------------------------------------------------------------------------
 

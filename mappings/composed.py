@@ -14,10 +14,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.ops.reductions import reduced_axes
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import Form, decompose, decompose_late, lower_onnx
-from onnxtfl.rewriting.reshapes import reshaped
-from onnxtfl.rewriting.sizes import HUGE
+from onnxtfl.rules import HUGE, Form, Term, decompose, decompose_late, lower_onnx, reshape
 
 
 @lower_onnx(ops.Selu)
@@ -78,7 +75,7 @@ def _instance_norm_apart(b: Builder, node: Node) -> Value:
 
 
 def _along(b: Builder, vector: Value, behind: int) -> Term:
-    return Term(b, reshaped(b, vector, (*vector.shape, *[1] * behind)))
+    return Term(b, reshape(b, vector, (*vector.shape, *[1] * behind)))
 
 
 # --- pools over everything --------------------------------------------------------------------------------------------
@@ -152,6 +149,6 @@ def _diagonal_apart(b: Builder, node: Node) -> Value:
     """Every (n + 1)-th of n * n numbers."""
     x = node.operand(0)
     size, batch = int(x.shape[-1]), x.shape[:-2]
-    flat = reshaped(b, x, (*batch, size * size))
+    flat = reshape(b, x, (*batch, size * size))
     rank = len(batch)
     return b(ops.Slice, flat, [0] * (rank + 1), [HUGE] * (rank + 1), [*[1] * rank, size + 1])

@@ -12,10 +12,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.onnx_dtypes import dtype_from
-from onnxtfl.rewriting.registry import lift_onnx
-from onnxtfl.rewriting.sizes import dim_value, reshape, unsqueezed
+from onnxtfl.rules import Term, dim_value, dtype_from, lift_onnx, reshape, unsqueezed
 
 
 def _strings(values: object) -> Array:

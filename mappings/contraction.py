@@ -22,20 +22,22 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.shapes import broadcast_dim
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.activations import activated
-from onnxtfl.rewriting.ranges import exact_terms
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
     Form,
+    activated,
+    broadcast,
     decompose,
     decompose_late,
+    exact_terms,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    merged,
+    reshape,
+    transposed,
     upgrade,
 )
-from onnxtfl.rewriting.reshapes import merged, reshaped, transposed
-from onnxtfl.rewriting.sizes import broadcast
 
 
 def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:
@@ -43,7 +45,7 @@ def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:
     if 1 in (lhs.rank, rhs.rank) or rhs.rank == 2:
         return contracted(b, lhs, rhs, lhs.rank - 1, max(0, rhs.rank - 2))
     rank = max(lhs.rank, rhs.rank)
-    lhs, rhs = (reshaped(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
+    lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
     return batched(b, lhs, rhs)
 
 
@@ -93,7 +95,7 @@ def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
         return wide
     offset = b(ops.Convert, zero_point, dtype=DType.INT32)
     if offset.rank == 1 and axis == -2 and offset.shape != (1,):
-        offset = reshaped(b, offset, (*offset.shape, 1))
+        offset = reshape(b, offset, (*offset.shape, 1))
     return b(ops.Sub, wide, offset)
 
 
@@ -135,7 +137,7 @@ def _fused_matmul(b: Builder, node: Node) -> Value:
     flags = bool(node.attr("transA", 0)) and lhs.rank > 1, bool(node.attr("transB", 0)) and rhs.rank > 1
     if min(lhs.rank, rhs.rank) < 2:
         return times(b, matmul(b, lhs, rhs), float(node.attr("alpha", 1.0)))
-    lhs, rhs = (reshaped(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
+    lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
     return times(b, batched(b, lhs, rhs, *flags), float(node.attr("alpha", 1.0)))
 
 
@@ -143,7 +145,7 @@ def _fused_matmul(b: Builder, node: Node) -> Value:
 def _tfl_batch_matmul(b: Builder, node: Node) -> Value:
     lhs, rhs = node.operand(0), node.operand(1)
     rank = max(lhs.rank, rhs.rank)
-    lhs, rhs = (reshaped(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
+    lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
     return batched(b, lhs, rhs, bool(node.attr("adj_x")), bool(node.attr("adj_y")))
 
 
@@ -269,7 +271,7 @@ def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
     else:
         return None
     shape = _natural(node)
-    return transposed(b, reshaped(b, product, shape), node.attr("output_permutation") or range(len(shape)))
+    return transposed(b, reshape(b, product, shape), node.attr("output_permutation") or range(len(shape)))
 
 
 def _weighted(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
@@ -406,4 +408,4 @@ def _dot_for_onnx(b: Builder, node: Node) -> Value:
     else:
         product = _grouped(b, lhs, rhs, roles)
     shape = _natural(node)
-    return transposed(b, reshaped(b, product, shape), node.attr("output_permutation") or range(len(shape)))
+    return transposed(b, reshape(b, product, shape), node.attr("output_permutation") or range(len(shape)))

@@ -12,8 +12,19 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType, tensor
-from onnxtfl.rewriting.regions import Inlined, copied, hand_in, regions_of, truth_of
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rules import (
+    Form,
+    Inlined,
+    copied,
+    decompose,
+    hand_in,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    regions_of,
+    truth_of,
+)
 
 IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 

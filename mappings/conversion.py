@@ -9,10 +9,18 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.onnx_dtypes import dtype_from, number_of
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.sizes import unsqueezed
+from onnxtfl.rules import (
+    Form,
+    Term,
+    decompose,
+    dtype_from,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    number_of,
+    unsqueezed,
+)
 
 _NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
 

@@ -24,19 +24,30 @@ from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import is_depthwise
 from onnxtfl.ir.ops.spatial import Window
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.activations import activated
-from onnxtfl.rewriting.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
-from onnxtfl.rewriting.ranges import exact_terms
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.reshapes import reshaped
-from onnxtfl.rewriting.windows import (
+from onnxtfl.rules import (
+    Form,
+    activated,
+    as_2d,
+    decompose,
+    exact_terms,
+    first,
+    fix_kernel,
+    kernel_sizes,
+    last,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
     onnx_attributes,
     onnx_window,
     padded,
+    reshape,
+    sized_window,
     tfl_dilations,
     tfl_padding,
     tfl_strides,
     tfl_window,
+    window_attributes,
 )
 
 
@@ -82,7 +93,7 @@ def _conv_integer(b: Builder, node: Node) -> Value:
             continue
         offset = b(ops.Convert, point, dtype=DType.INT32)
         if offset.rank == 1 and offset.shape != (1,):
-            offset = reshaped(b, offset, (*offset.shape, *[1] * (wide.rank - 1 - axis)))
+            offset = reshape(b, offset, (*offset.shape, *[1] * (wide.rank - 1 - axis)))
         moved = b(ops.Sub, wide, offset)
         x, kernel = (moved, kernel) if i == 0 else (x, moved)
     return convolved(b, node, x, kernel, None)
@@ -179,7 +190,7 @@ def _integers(b: Builder, node: Node, window: Window) -> Value | None:
     axes = attributes["input_feature_dimension"], attributes["kernel_input_feature_dimension"]
     total = node.optional(2)
     if total is not None:
-        total = reshaped(b, total, (*total.shape, *[1] * (x.rank - 1 - attributes["output_feature_dimension"])))
+        total = reshape(b, total, (*total.shape, *[1] * (x.rank - 1 - attributes["output_feature_dimension"])))
     for start in range(0, depth, step):
         parts = [_features(b, v, a, start, start + step, depth) for v, a in zip((x, kernel), axes, strict=True)]
         product = b(ops.Conv, *(b(ops.Convert, v, dtype=DType.FLOAT32) for v in parts), None, **attributes)

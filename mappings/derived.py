@@ -8,7 +8,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import OPS
 from onnxtfl.ir.ops.derived import Derived
-from onnxtfl.rewriting.registry import decompose
+from onnxtfl.rules import decompose
 
 
 def _expand(b: Builder, node: Node) -> Sequence[Value]:

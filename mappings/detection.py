@@ -18,10 +18,18 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.reshapes import reshaped
-from onnxtfl.rewriting.sizes import as_int32, dim_value
+from onnxtfl.rules import (
+    Form,
+    Term,
+    as_int32,
+    decompose,
+    dim_value,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    reshape,
+)
 
 _LOWEST = float(np.finfo(np.float32).min)
 _TINY = 1e-37
@@ -69,8 +77,8 @@ def _class_by_class(b: Builder, node: Node) -> Value:
         rows = _item(b, scores, batch)
         for label in range(classes):
             indices, _, count = b.many(ops.SelectBoxes, corners, _item(b, rows, label), *operands)
-            chosen = b(ops.Slice, indices, [0], reshaped(b, count, (1,)), [1])
-            columns = b(ops.Pad, reshaped(b, chosen, (*chosen.shape, 1)), margin, None, mode="constant")
+            chosen = b(ops.Slice, indices, [0], reshape(b, count, (1,)), [1])
+            columns = b(ops.Pad, reshape(b, chosen, (*chosen.shape, 1)), margin, None, mode="constant")
             parts.append(b(ops.Add, columns, np.asarray([[batch, label, 0]], np.int32)))
     joined = parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
     return b(ops.Convert, joined, dtype=DType.INT64)
@@ -87,19 +95,19 @@ def _limit(b: Builder, limit: Value | None, scores: Value) -> Value:
         return constant(np.asarray(0, np.int32))
     if known is not None and isinstance(count, int):
         return constant(np.asarray(max(0, min(known[0], count)), np.int32))
-    size = reshaped(b, as_int32(b, dim_value(b, count, scores)), ())
-    bounded = b(ops.Min, reshaped(b, limit, ()), b(ops.Convert, size, dtype=DType.INT64))
+    size = reshape(b, as_int32(b, dim_value(b, count, scores)), ())
+    bounded = b(ops.Min, reshape(b, limit, ()), b(ops.Convert, size, dtype=DType.INT64))
     return b(ops.Convert, bounded, dtype=DType.INT32)
 
 
 def _thresholds(b: Builder, node: Node) -> tuple[Value, Value]:
     """The overlap's next larger number, and the least score."""
     overlap, least = node.optional(3), node.optional(4)
-    score = b.scalar(_LOWEST, DType.FLOAT32) if least is None else reshaped(b, least, ())
+    score = b.scalar(_LOWEST, DType.FLOAT32) if least is None else reshape(b, least, ())
     if overlap is None or overlap.is_constant:
         number = np.float32(0.0 if overlap is None else overlap.numpy().reshape(-1)[0])
         return constant(np.asarray(max(np.nextafter(number, np.float32(np.inf)), np.float32(_TINY)))), score
-    return (Term(b, reshaped(b, overlap, ())) * (1 + 2**-23) + _TINY).value, score
+    return (Term(b, reshape(b, overlap, ())) * (1 + 2**-23) + _TINY).value, score
 
 
 def _corners(b: Builder, boxes: Value, centered: bool) -> Value:
@@ -117,16 +125,16 @@ def _select_in_onnx(b: Builder, node: Node) -> list[Value]:
     sigma = node.optional(5)
     if sigma is not None and not (sigma.is_constant and float(sigma.numpy()) == 0.0):
         raise UnsupportedError("soft non-maximum suppression (sigma above 0)")
-    one = [reshaped(b, boxes, (1, *boxes.shape)), reshaped(b, scores, (1, 1, *scores.shape))]
+    one = [reshape(b, boxes, (1, *boxes.shape)), reshape(b, scores, (1, 1, *scores.shape))]
     below = (Term(b, overlap) * (1 - 2**-23)).value
-    vectors = [reshaped(b, v, (1,)) for v in (b(ops.Convert, limit, dtype=DType.INT64), below, least)]
+    vectors = [reshape(b, v, (1,)) for v in (b(ops.Convert, limit, dtype=DType.INT64), below, least)]
     rows = b(ops.NonMaxSuppression, *one, *vectors)
     chosen = b(ops.Convert, b(ops.Gather, rows, np.asarray(2), axis=1), dtype=DType.INT32)
     count = b(ops.Shape, chosen)
     missing = b(ops.Concatenate, np.zeros(1, np.int64), b(ops.Sub, vectors[0], count), axis=0)
-    table = reshaped(b, missing, (1, 2))
+    table = reshape(b, missing, (1, 2))
     kept = b(ops.Gather, scores, chosen, axis=0)
     padded = [b(ops.Pad, v, table, None, mode="constant") for v in (chosen, kept)]
     for value, old in zip(padded, node.results, strict=False):
         value.type = old.type
-    return [*padded, reshaped(b, b(ops.Convert, count, dtype=DType.INT32), ())]
+    return [*padded, reshape(b, b(ops.Convert, count, dtype=DType.INT32), ())]

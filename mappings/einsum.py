@@ -14,8 +14,7 @@ from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.ops.contraction import DotRoles
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx
-from onnxtfl.rewriting.reshapes import reshaped, transposed
+from onnxtfl.rules import Form, decompose, lift_onnx, lower_onnx, reshape, transposed
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def _without_repeats(b: Builder, value: Value, labels: tuple[str, ...]) -> Label
             if not isinstance(n, int):
                 raise UnsupportedError("the diagonal of an axis whose size is not known", hint="give --input-shape")
             value = transposed(b, value, [*rest, i, j])
-            flat = reshaped(b, value, (*value.shape[:-2], n * n))
+            flat = reshape(b, value, (*value.shape[:-2], n * n))
             limits, strides = [np.iinfo(np.int32).max] * flat.rank, [1] * flat.rank
             strides[-1] = n + 1
             value = b(ops.Slice, flat, [0] * flat.rank, limits, strides)
@@ -141,7 +140,7 @@ def _spread(b: Builder, part: Labeled, labels: Sequence[str]) -> Value:
     """The tensor with an axis for each of `labels`, in that order."""
     own = [x for x in labels if x in part.labels]
     ordered = transposed(b, part.value, [part.labels.index(x) for x in own])
-    return reshaped(b, ordered, [part.size(x) for x in labels])
+    return reshape(b, ordered, [part.size(x) for x in labels])
 
 
 # --- back to ONNX -----------------------------------------------------------------------------------------------------

@@ -15,10 +15,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.approximations import erf, log1p
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl, row
-from onnxtfl.rewriting.sizes import broadcast
+from onnxtfl.rules import Form, Term, broadcast, decompose, erf, lift_onnx, lift_tfl, log1p, lower_tfl, row
 
 _BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
     (ops.Abs, "Abs", (1, 6, 13), "ABS"),

@@ -14,9 +14,23 @@ from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.indices import flat_positions, nonnegative, resolved_rows
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.sizes import HUGE, as_int64, dim_vector, narrow, reshape, unsqueezed
+from onnxtfl.rules import (
+    HUGE,
+    Form,
+    as_int64,
+    decompose,
+    dim_vector,
+    flat_positions,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    narrow,
+    nonnegative,
+    reshape,
+    resolved_rows,
+    unsqueezed,
+)
 
 # --- Gather ----------------------------------------------------------------------------------------------------------
 

@@ -14,13 +14,18 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product, static
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.rewriting.convolutions import kernel_sizes
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.gathered_samples import FeatureMap, along_channels, neighbours
-from onnxtfl.rewriting.registry import lift_onnx
-from onnxtfl.rewriting.reshapes import reshaped, transposed
-from onnxtfl.rewriting.sizes import dim_vector
-from onnxtfl.rewriting.windows import onnx_window
+from onnxtfl.rules import (
+    FeatureMap,
+    Term,
+    along_channels,
+    dim_vector,
+    kernel_sizes,
+    lift_onnx,
+    neighbours,
+    onnx_window,
+    reshape,
+    transposed,
+)
 
 LARGEST_DETERMINANT = 6
 _END = int(np.iinfo(np.int32).max)
@@ -39,7 +44,7 @@ def _affine_grid(b: Builder, node: Node) -> Value:
     table = np.stack([*(p.reshape(-1) for p in reversed(places)), np.ones(places[0].size)], axis=1)
     axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (1,), "output_permutation": (0, 2, 1)}
     grid = b(ops.DotGeneral, theta, table.astype(theta.dtype.numpy), **axes)
-    return reshaped(b, grid, (theta.shape[0], *known[2:], rank))
+    return reshape(b, grid, (theta.shape[0], *known[2:], rank))
 
 
 def _places(count: int, corners: bool) -> Array:
@@ -53,14 +58,14 @@ def _open_grid(b: Builder, theta: Value, size: Value, rank: int, corners: bool) 
     """The same for a size known at run time: one broadcast product for each column of theta."""
     total = _column(b, theta, rank, rank)
     for axis in range(rank):
-        length = reshaped(b, b(ops.Gather, size, [2 + axis], axis=0), ())
+        length = reshape(b, b(ops.Gather, size, [2 + axis], axis=0), ())
         count = Term(b, b(ops.Convert, length, dtype=theta.dtype))
         steps = b(ops.Range, b.scalar(0, length), length, b.scalar(1, length))
         x = Term(b, b(ops.Convert, steps, dtype=theta.dtype))
         place = x * 2.0 / (count - 1.0).max(1.0) - 1.0 if corners else (x * 2.0 + 1.0) / count - 1.0
         shape: list[Dim] = [1] * (rank + 2)
         shape[1 + axis] = place.value.shape[0]
-        along = Term(b, reshaped(b, place.value, shape))
+        along = Term(b, reshape(b, place.value, shape))
         total = total + along * _column(b, theta, rank - 1 - axis, rank)
     return total.value
 
@@ -68,7 +73,7 @@ def _open_grid(b: Builder, theta: Value, size: Value, rank: int, corners: bool) 
 def _column(b: Builder, theta: Value, index: int, rank: int) -> Term:
     """A column of theta as [n, 1..., r]."""
     column = b(ops.Gather, theta, np.asarray(index), axis=2)
-    return Term(b, reshaped(b, column, (theta.shape[0], *[1] * rank, rank)))
+    return Term(b, reshape(b, column, (theta.shape[0], *[1] * rank, rank)))
 
 
 @lift_onnx("Det", since=(11, 22))
@@ -109,13 +114,13 @@ def _max_unpool(b: Builder, node: Node) -> Value:
     if not static(shape):
         raise UnsupportedError("unpooling to a size that is not known", hint="give --input-shape")
     count = product(x.shape)
-    places, values = reshaped(b, indices, (count, 1)), reshaped(b, x, (count,))
+    places, values = reshape(b, indices, (count, 1)), reshape(b, x, (count,))
     flat = b(ops.ScatterND, None, places, values, dim_vector(b, [product(shape)]), kind="none")
-    full = reshaped(b, flat, shape)
+    full = reshape(b, flat, shape)
     if wanted is None:
         return full
     more = b(ops.Sub, wanted, dim_vector(b, shape))
-    columns = reshaped(b, more, (len(shape), 1))
+    columns = reshape(b, more, (len(shape), 1))
     table = b(ops.Concatenate, np.zeros((len(shape), 1), np.int64), columns, axis=1)
     return b(ops.Pad, full, table, None, mode="constant")
 
@@ -141,7 +146,7 @@ def _deform_conv(b: Builder, node: Node) -> Value:
     rows = np.stack([np.repeat(r, spatial[1]) for r in base[0]]).reshape(1, -1)
     columns = np.stack([np.tile(c, spatial[0]) for c in base[1]]).reshape(1, -1)
     lines = [line.astype(x.dtype.numpy) for line in (rows, columns)]
-    moved = reshaped(b, offset, (x.shape[0], groups, len(taps), 2, count))
+    moved = reshape(b, offset, (x.shape[0], groups, len(taps), 2, count))
     depth, parts = x.shape[1] // groups, []
     for g in range(groups):
         part = FeatureMap(b, _between(b, x, 1, g * depth, (g + 1) * depth))
@@ -149,12 +154,12 @@ def _deform_conv(b: Builder, node: Node) -> Value:
         sampled = _bilinear(part, places)
         if mask is not None:
             own = _between(b, mask, 1, g * len(taps), (g + 1) * len(taps))
-            sampled = sampled * along_channels(Term(b, reshaped(b, own, (x.shape[0], len(taps) * count))))
-        parts.append(reshaped(b, sampled.value, (x.shape[0], len(taps), count, depth)))
+            sampled = sampled * along_channels(Term(b, reshape(b, own, (x.shape[0], len(taps) * count))))
+        parts.append(reshape(b, sampled.value, (x.shape[0], len(taps), count, depth)))
     joined = parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=3)
     result = _contracted(b, joined, kernel, int(node.attr("group", 1)))
-    image = transposed(b, reshaped(b, result, (x.shape[0], *spatial, kernel.shape[0])), (0, 3, 1, 2))
-    return image if bias is None else b(ops.Add, image, reshaped(b, bias, (*bias.shape, 1, 1)))
+    image = transposed(b, reshape(b, result, (x.shape[0], *spatial, kernel.shape[0])), (0, 3, 1, 2))
+    return image if bias is None else b(ops.Add, image, reshape(b, bias, (*bias.shape, 1, 1)))
 
 
 def _between(b: Builder, x: Value, axis: int, start: int, stop: int) -> Value:
@@ -168,7 +173,7 @@ def _between(b: Builder, x: Value, axis: int, start: int, stop: int) -> Value:
 def _moved(b: Builder, offsets: Value, group: int, axis: int, base: Value) -> Term:
     """The places along one axis: [n, taps * positions]."""
     own = b(ops.Gather, b(ops.Gather, offsets, np.asarray(group), axis=1), np.asarray(axis), axis=2)
-    flat = reshaped(b, own, (offsets.shape[0], product(offsets.shape[2:3]) * product(offsets.shape[4:])))
+    flat = reshape(b, own, (offsets.shape[0], product(offsets.shape[2:3]) * product(offsets.shape[4:])))
     return Term(b, b(ops.Add, flat, base))
 
 
@@ -189,7 +194,7 @@ def _bilinear(part: FeatureMap, places: Sequence[Term]) -> Term:
 def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value:
     """samples [n, taps, p, c] times kernel [o, c / groups, taps...]: [n, p, o]."""
     out, depth = (int(str(d)) for d in kernel.shape[:2])
-    flat = reshaped(b, kernel, (out, depth, product(kernel.shape[2:])))
+    flat = reshape(b, kernel, (out, depth, product(kernel.shape[2:])))
     parts = []
     for g in range(groups):
         own = _between(b, samples, 3, g * depth, (g + 1) * depth)

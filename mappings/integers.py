@@ -15,11 +15,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.ranges import fits_int32
-from onnxtfl.rewriting.registry import decompose
-from onnxtfl.rewriting.signs import never_negative
-from onnxtfl.rewriting.sizes import unsqueezed
+from onnxtfl.rules import Term, decompose, fits_int32, never_negative, unsqueezed
 
 _SMALLEST = -(1 << 63)
 

@@ -16,26 +16,24 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, ceildiv
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
-from onnxtfl.rewriting.activations import activated
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
+    HUGE,
     Form,
+    activated,
     append_operand,
     decompose,
+    dim_vector,
+    int32,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
-    upgrade,
-)
-from onnxtfl.rewriting.sizes import (
-    HUGE,
-    dim_vector,
-    int32,
     merge_whole,
     merged_shape,
     narrow,
     reshape,
     unsqueezed,
+    upgrade,
     with_int32,
 )
 

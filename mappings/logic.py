@@ -9,9 +9,7 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, row
-from onnxtfl.rewriting.sizes import unsqueezed
+from onnxtfl.rules import Form, Term, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, row, unsqueezed
 
 _COMPARISONS = (
     ("EQ", "Equal", (7, 11, 13, 19), "EQUAL"),

@@ -9,9 +9,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import lift_onnx
-from onnxtfl.rewriting.reshapes import reshaped
+from onnxtfl.rules import Term, lift_onnx, reshape
 
 
 @lift_onnx("NegativeLogLikelihoodLoss", since=(12, 13, 22))
@@ -23,20 +21,20 @@ def _nll_loss(b: Builder, node: Node) -> Value:
 def _cross_entropy(b: Builder, node: Node) -> Sequence[Value]:
     x = node.operand(0)
     logs = b(ops.LogSoftmax, _flat(b, x), axis=1)
-    return [_loss(b, node, logs), reshaped(b, logs, x.shape)][: len(node.results)]
+    return [_loss(b, node, logs), reshape(b, logs, x.shape)][: len(node.results)]
 
 
 def _flat(b: Builder, x: Value) -> Value:
     """[n, c, all other axes as one]."""
     if x.tensor_type.shape is None:
         raise UnsupportedError("the rank of the scores is not known", hint="give --input-shape")
-    return reshaped(b, x, (*x.shape[:2], product(x.shape[2:])))
+    return reshape(b, x, (*x.shape[:2], product(x.shape[2:])))
 
 
 def _loss(b: Builder, node: Node, logs: Value) -> Value:
     """-log probability of the target class times its weight; of ignored targets 0."""
     target, weights, ignore = node.operand(1), node.optional(2), node.attr("ignore_index")
-    classes = Term(b, reshaped(b, target, (logs.shape[0], 1, logs.shape[2])))
+    classes = Term(b, reshape(b, target, (logs.shape[0], 1, logs.shape[2])))
     ignored = None if ignore is None else classes.equals(int(ignore))
     safe = classes if ignored is None else ignored.choose(classes.constant(0), classes)
     chosen = Term(b, b(ops.GatherElements, logs, safe.value, axis=1))
@@ -47,7 +45,7 @@ def _loss(b: Builder, node: Node, logs: Value) -> Value:
         weight = ignored.choose(loss.constant(0.0), weight or loss.constant(1.0))
     match node.attr("reduction", "mean"):
         case "none":
-            return reshaped(b, loss.value, target.shape)
+            return reshape(b, loss.value, target.shape)
         case "sum":
             return _total(b, loss)
     if weight is None:

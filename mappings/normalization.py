@@ -21,10 +21,20 @@ from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.activations import activated
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import Form, decompose, decompose_late, lift_onnx, lift_tfl, lower_onnx, upgrade
-from onnxtfl.rewriting.reshapes import merged, reshaped, transposed
+from onnxtfl.rules import (
+    Form,
+    Term,
+    activated,
+    decompose,
+    decompose_late,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    merged,
+    reshape,
+    transposed,
+    upgrade,
+)
 
 
 @upgrade("BatchNormalization", since=(1, 6, 7, 9))
@@ -56,7 +66,7 @@ def _batch_norm_training(b: Builder, node: Node) -> list[Value]:
     own_mean = b(ops.Reduce, x, axes, kind="mean", keepdims=True)
     apart = Term(b, x) - Term(b, own_mean)
     own_variance = b(ops.Reduce, (apart * apart).value, axes, kind="mean", keepdims=True)
-    flat = [reshaped(b, v, (x.shape[1],)) for v in (own_mean, own_variance)]
+    flat = [reshape(b, v, (x.shape[1],)) for v in (own_mean, own_variance)]
     epsilon = float(node.attr("epsilon", 1e-5))
     result = b(ops.BatchNormInference, x, scale, bias, *flat, epsilon=epsilon, feature_index=1)
     running = [
@@ -93,7 +103,7 @@ def _batch_norm_apart(b: Builder, node: Node) -> Value:
     if x.dtype is not wide:
         factor, offset = (b(ops.Convert, v, dtype=x.dtype) for v in (factor, offset))
     rank = x.rank - node.attr("feature_index")
-    factor, offset = (reshaped(b, v, (*v.shape, *[1] * (rank - 1))) for v in (factor, offset))
+    factor, offset = (reshape(b, v, (*v.shape, *[1] * (rank - 1))) for v in (factor, offset))
     return b(ops.Add, b(ops.Mul, x, factor), offset)
 
 
@@ -125,7 +135,7 @@ def _affine(b: Builder, x: Value, scale: Value | None, bias: Value | None, behin
 
 
 def _widened(b: Builder, vector: Value, behind: int) -> Value:
-    return reshaped(b, vector, (*vector.shape, *[1] * behind)) if behind else vector
+    return reshape(b, vector, (*vector.shape, *[1] * behind)) if behind else vector
 
 
 @upgrade("InstanceNormalization", since=(1,))
@@ -194,12 +204,12 @@ def _group_norm(b: Builder, node: Node) -> Value:
     x, groups = node.operand(0), int(node.attr("num_groups"))
     rank = _known_rank(x)
     wide = _cast(b, x, _stash(node, x) if node.op.version >= 21 else x.dtype)
-    grouped = reshaped(b, wide, (x.shape[0], groups, x.shape[1] // groups, product(x.shape[2:])))
+    grouped = reshape(b, wide, (x.shape[0], groups, x.shape[1] // groups, product(x.shape[2:])))
     result, _, _ = standardized(b, grouped, (2, 3), float(node.attr("epsilon", 1e-5)))
     scale, bias = node.operand(1), node.operand(2)
     if node.op.version == 18:
-        return reshaped(b, _affine(b, result, scale, bias, 2), x.shape)
-    return _affine(b, _cast(b, reshaped(b, result, x.shape), x.dtype), scale, bias, rank - 2)
+        return reshape(b, _affine(b, result, scale, bias, 2), x.shape)
+    return _affine(b, _cast(b, reshape(b, result, x.shape), x.dtype), scale, bias, rank - 2)
 
 
 @lift_onnx("MeanVarianceNormalization", since=(9, 13))
@@ -274,7 +284,7 @@ def _lrn_apart(b: Builder, node: Node) -> Value:
     window = {"kernel_shape": (1, size), "strides": (1, 1), "dilations": (1, 1), "padding": (0, low, 0, size - 1 - low)}
     mean = b(ops.AveragePool, flat, dims=(2, 3), **window, count_include_pad=True)
     order = [0, *others, axis]
-    ordered = reshaped(b, mean, [x.shape[a] for a in order], x)
+    ordered = reshape(b, mean, [x.shape[a] for a in order], x)
     back = transposed(b, ordered, [order.index(a) for a in range(x.rank)])
     alpha, beta, bias = (float(node.attr(name)) for name in _LRN_DEFAULTS)
     scale = (Term(b, back) * alpha + bias).apply(ops.Pow, -beta)

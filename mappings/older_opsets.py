@@ -13,9 +13,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import decompose
-from onnxtfl.rewriting.sizes import reshape, unsqueezed
+from onnxtfl.rules import Term, decompose, reshape, unsqueezed
 
 MOST_PAIRS = 1 << 24
 """Numbers up to which every update is compared with every other."""

@@ -16,17 +16,24 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
+    HUGE,
     Form,
     append_operand,
+    as_int64,
     decompose,
+    dim_value,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    merge_whole,
+    merged_shape,
+    narrow,
+    reshape,
     upgrade,
+    with_int32,
 )
-from onnxtfl.rewriting.sizes import HUGE, as_int64, dim_value, merge_whole, merged_shape, narrow, reshape, with_int32
 
 # --- ONNX ------------------------------------------------------------------------------------------------------------
 

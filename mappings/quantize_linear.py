@@ -10,10 +10,18 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.onnx_dtypes import dtype_from
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx
-from onnxtfl.rewriting.sizes import broadcast, reshape, unsqueezed
+from onnxtfl.rules import (
+    Form,
+    Term,
+    broadcast,
+    decompose,
+    dtype_from,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    reshape,
+    unsqueezed,
+)
 
 _SINCE = (10, 13, 19, 21, 23, 24, 25, 28)
 

@@ -13,19 +13,23 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term, number_in
-from onnxtfl.rewriting.onnx_dtypes import dtype_from, number_of
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
     Form,
+    Term,
     append_operand,
+    broadcast,
     decompose,
+    dtype_from,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    narrow,
+    number_in,
+    number_of,
     upgrade,
+    with_int32,
 )
-from onnxtfl.rewriting.sizes import broadcast, narrow, with_int32
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 

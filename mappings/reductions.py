@@ -18,18 +18,23 @@ from onnxtfl.ir.ops.numeric import highest, lowest
 from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
     Form,
+    Term,
     append_operand,
+    broadcast,
     decompose,
+    dim_value,
+    int32,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    reshape,
+    unsqueezed,
     upgrade,
+    with_int32,
 )
-from onnxtfl.rewriting.sizes import broadcast, dim_value, int32, reshape, unsqueezed, with_int32
 
 # Kind, ONNX's op, its since-versions with the axes as an attribute, and as an operand; TFLite's op.
 _OLD, _NEW = (1, 11, 13), (18,)

@@ -16,26 +16,24 @@ from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
     Form,
     append_operand,
+    broadcast,
     decompose,
     decompose_late,
+    dim_vector,
+    int32,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
-    upgrade,
-)
-from onnxtfl.rewriting.sizes import (
-    broadcast,
-    dim_vector,
-    int32,
     merged_shape,
     narrow,
     reshape,
     resized,
     unsqueezed,
+    upgrade,
     with_int32,
 )
 

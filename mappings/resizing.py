@@ -24,20 +24,23 @@ from onnxtfl.ir.ops.image import scaled
 from onnxtfl.ir.ops.resampling import Sampling
 from onnxtfl.ir.shapes import normalize_axes
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.open_axes import OpenAxis
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
     Form,
+    OpenAxis,
     append_operand,
+    as_int64,
     decompose,
     decompose_late,
+    dim_vector,
+    int32,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    reshape,
     upgrade,
+    with_int32,
 )
-from onnxtfl.rewriting.reshapes import reshaped
-from onnxtfl.rewriting.sizes import as_int64, dim_vector, int32, with_int32
 
 
 @upgrade("Upsample", since=(1,))
@@ -382,8 +385,8 @@ def _over(b: Builder, node: Node, x: Value, axes: Sequence[int]) -> Value:
     if factors is not None:
         own = [factors[node.attr("dims").index(a)] for a in axes]
         scales = np.asarray([*[1.0] * spare, *own, *[1.0] * (2 - spare - len(axes))], np.float32)
-    small = b(ops.Resize, reshaped(b, x, four), resized, scales, **{**node.attributes, "dims": (2, 3)})
-    return reshaped(b, small, (*lead, *sizes, *behind), x, node.operand(1))
+    small = b(ops.Resize, reshape(b, x, four), resized, scales, **{**node.attributes, "dims": (2, 3)})
+    return reshape(b, small, (*lead, *sizes, *behind), x, node.operand(1))
 
 
 def axis_by_axis(b: Builder, node: Node) -> Value:

@@ -15,8 +15,22 @@ from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.sizes import HUGE, as_int64, dim_value, dim_vector, int32, narrow, reshape, unsqueezed
+from onnxtfl.rules import (
+    HUGE,
+    Form,
+    as_int64,
+    decompose,
+    dim_value,
+    dim_vector,
+    int32,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    narrow,
+    reshape,
+    unsqueezed,
+)
 
 # --- Reverse ---------------------------------------------------------------------------------------------------------
 

@@ -19,10 +19,20 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.gathered_samples import FeatureMap, Size, along_channels, neighbours
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx, upgrade
-from onnxtfl.rewriting.reshapes import reshaped, transposed
+from onnxtfl.rules import (
+    FeatureMap,
+    Form,
+    Size,
+    Term,
+    along_channels,
+    decompose,
+    lift_onnx,
+    lower_onnx,
+    neighbours,
+    reshape,
+    transposed,
+    upgrade,
+)
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
@@ -56,9 +66,9 @@ def _grid_sample_apart(b: Builder, node: Node) -> Value:
     if x.dtype is not grid.dtype:
         grid = b(ops.Convert, grid, dtype=x.dtype)
     count = product(grid.shape[1:-1])
-    points = reshaped(b, grid, (grid.shape[0], count, grid.shape[-1]))
+    points = reshape(b, grid, (grid.shape[0], count, grid.shape[-1]))
     sampled = _Grid(b, node, x).sampled(points)
-    shaped = reshaped(b, sampled.value, (x.shape[0], *grid.shape[1:-1], x.shape[1]), x, grid)
+    shaped = reshape(b, sampled.value, (x.shape[0], *grid.shape[1:-1], x.shape[1]), x, grid)
     return transposed(b, shaped, (0, x.rank - 1, *range(1, x.rank - 1)))
 
 
@@ -175,8 +185,8 @@ def _weighted_corners(b: Builder, node: Node, rows: _Side, columns: _Side) -> li
     """The four neighbours of each sample times their weights: [regions, rows, columns, channels]."""
     x, rois = node.operand(0), node.operand(1)
     batch, channels, height, width = x.shape
-    elements = reshaped(b, transposed(b, x, (0, 2, 3, 1)), (batch * height * width, channels))
-    which = reshaped(b, b(ops.Convert, node.operand(2), dtype=DType.INT32), (rois.shape[0], 1, 1))
+    elements = reshape(b, transposed(b, x, (0, 2, 3, 1)), (batch * height * width, channels))
+    which = reshape(b, b(ops.Convert, node.operand(2), dtype=DType.INT32), (rois.shape[0], 1, 1))
     first = Term(b, which) * int(str(height * width))
     terms = []
     for (row, down), (column, right) in itertools.product(rows, columns):
@@ -207,12 +217,12 @@ def _sides(places: Term, size: int) -> _Side:
 
 
 def _column(term: Term) -> Term:
-    return Term(term.b, reshaped(term.b, term.value, (*term.value.shape, 1)))
+    return Term(term.b, reshape(term.b, term.value, (*term.value.shape, 1)))
 
 
 def _row(term: Term) -> Term:
     count, places = term.value.shape
-    return Term(term.b, reshaped(term.b, term.value, (count, 1, places)))
+    return Term(term.b, reshape(term.b, term.value, (count, 1, places)))
 
 
 @lift_onnx("MaxRoiPool", since=(1, 22))
@@ -226,7 +236,7 @@ def _max_roi_pool(b: Builder, node: Node) -> Value:
     if len(sizes) != 2:
         raise UnsupportedError("regions of maps whose sizes are not known", hint="give --input-shape")
     numbers = [Term(b, b(ops.Slice, rois, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(5)]
-    batch = reshaped(b, b(ops.Convert, numbers[0].value, dtype=DType.INT32), (rois.shape[0],))
+    batch = reshape(b, b(ops.Convert, numbers[0].value, dtype=DType.INT32), (rois.shape[0],))
     corners = [(n * float(node.attr("spatial_scale", 1.0))).apply(ops.Round) for n in numbers[1:]]
     image = b(ops.Gather, x, batch, axis=0)
     for axis, cells, start, end in zip((2, 3), node.attr("pooled_shape"), corners[1::-1], corners[:1:-1], strict=True):
@@ -247,7 +257,7 @@ def _cell_maxima(image: Value, axis: int, size: int, cells: int, start: Term, en
         inside = (low <= Term(b, places)) & (high > Term(b, places))
         shape = [start.value.shape[0], 1, 1, 1]
         shape[axis] = size
-        mask = Term(b, reshaped(b, inside.value, shape))
+        mask = Term(b, reshape(b, inside.value, shape))
         lowest = float(np.finfo(np.float32).min)
         parts.append(b(ops.Reduce, mask.choose(Term(b, image), lowest).value, [axis], kind="max", keepdims=True))
     return parts[0] if cells == 1 else b(ops.Concatenate, *parts, axis=axis)

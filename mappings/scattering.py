@@ -23,18 +23,26 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.indices import flat_positions, nonnegative, resolved_rows, strides_of
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.signs import never_negative
-from onnxtfl.rewriting.sizes import (
+from onnxtfl.rules import (
     HUGE,
+    Form,
     as_int32,
     as_int64,
+    decompose,
     dim_value,
     dim_vector,
+    flat_positions,
     int32,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
     narrow,
+    never_negative,
+    nonnegative,
     reshape,
+    resolved_rows,
+    strides_of,
     unsqueezed,
     with_int32,
 )

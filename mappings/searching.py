@@ -8,8 +8,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import lift_tfl
-from onnxtfl.rewriting.sizes import unsqueezed
+from onnxtfl.rules import lift_tfl, unsqueezed
 
 
 @lift_tfl("BUCKETIZE")

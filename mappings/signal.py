@@ -19,10 +19,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.onnx_dtypes import dtype_from
-from onnxtfl.rewriting.registry import append_operand, lift_onnx, lift_tfl, upgrade
-from onnxtfl.rewriting.reshapes import reshaped
+from onnxtfl.rules import Term, append_operand, dtype_from, lift_onnx, lift_tfl, reshape, upgrade
 
 
 @upgrade("DFT", since=(17,))
@@ -100,13 +97,13 @@ def _stft(b: Builder, node: Node) -> Value:
     matrix = fourier(length, length, False, bool(node.attr("onesided", 1)))[:, :parts]
     kernel: Value = constant(matrix.reshape(length, parts, -1).astype(signal.dtype.numpy))
     if window is not None:
-        kernel = b(ops.Mul, kernel, reshaped(b, window, (length, 1, 1)))
+        kernel = b(ops.Mul, kernel, reshape(b, window, (length, 1, 1)))
     spatial = {"input_spatial_dimensions": (1,), "output_spatial_dimensions": (1,), "kernel_spatial_dimensions": (0,)}
     features = {"input_feature_dimension": 2, "output_feature_dimension": 2}
     kernels = {"kernel_input_feature_dimension": 1, "kernel_output_feature_dimension": 2}
     slide = {"window_strides": (step,), "padding": (0, 0), "rhs_dilation": (1,)}
     frames = b(ops.Conv, signal, kernel, None, **spatial, **features, **kernels, **slide)
-    return reshaped(b, frames, (signal.shape[0], frames.shape[1], matrix.shape[2], 2))
+    return reshape(b, frames, (signal.shape[0], frames.shape[1], matrix.shape[2], 2))
 
 
 @lift_tfl("RFFT2D")
@@ -159,7 +156,7 @@ def _window(b: Builder, node: Node) -> Value:
         places = np.arange(known[0]) / (known[0] - less)
         numbers = sum(a * (-1) ** k * np.cos(2 * np.pi * k * places) for k, a in enumerate(factors))
         return b(ops.Convert, constant(np.asarray(numbers, np.float32)), dtype=dtype)
-    stop = reshaped(b, size, ())
+    stop = reshape(b, size, ())
     positions = b(ops.Convert, b(ops.Range, b.scalar(0, stop), stop, b.scalar(1, stop)), dtype=DType.FLOAT32)
     period = Term(b, b(ops.Convert, stop, dtype=DType.FLOAT32)) - float(less)
     n = Term(b, positions) / period

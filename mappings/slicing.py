@@ -17,28 +17,26 @@ from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
+    HUGE,
+    INT32_MAX,
     Form,
     append_operand,
+    as_int32,
+    as_int64,
     decompose,
+    dim_vector,
+    int32,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
-    upgrade,
-)
-from onnxtfl.rewriting.sizes import (
-    HUGE,
-    INT32_MAX,
-    as_int32,
-    as_int64,
-    dim_vector,
-    int32,
     merge_whole,
     merged_shape,
     narrow,
     reshape,
     spread,
+    upgrade,
 )
 
 # --- ONNX Slice ------------------------------------------------------------------------------------------------------

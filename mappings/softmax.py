@@ -13,9 +13,7 @@ from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.sizes import dim_value, reshape, resized
+from onnxtfl.rules import Form, Term, decompose, dim_value, lift_onnx, lift_tfl, lower_onnx, lower_tfl, reshape, resized
 
 _Along = Callable[[Builder, Value, int], Value]
 

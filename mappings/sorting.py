@@ -16,17 +16,21 @@ from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import (
+from onnxtfl.rules import (
     Form,
     append_operand,
+    as_int32,
+    as_int64,
     decompose,
+    dim_value,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    reshape,
+    unsqueezed,
     upgrade,
 )
-from onnxtfl.rewriting.sizes import as_int32, as_int64, dim_value, reshape, unsqueezed
 
 # --- TopK ------------------------------------------------------------------------------------------------------------
 

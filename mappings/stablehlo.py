@@ -18,9 +18,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.rewriting.regions import regions_of
-from onnxtfl.rewriting.registry import lift_tfl
-from onnxtfl.rewriting.reshapes import reshaped
+from onnxtfl.rules import lift_tfl, regions_of, reshape
 
 MOST_TAPS = 256
 """Elements of a window up to which each is a slice."""
@@ -69,8 +67,8 @@ def spaced(b: Builder, x: Value, axis: int, gap: int, value: Value) -> Value:
     shape = x.shape
     amounts = np.zeros((x.rank + 1, 2), np.int64)
     amounts[axis + 1, 1] = gap
-    apart = b(ops.Pad, reshaped(b, x, (*shape[: axis + 1], 1, *shape[axis + 1 :])), amounts, value)
-    joined = reshaped(b, apart, (*shape[:axis], shape[axis] * (gap + 1), *shape[axis + 1 :]))
+    apart = b(ops.Pad, reshape(b, x, (*shape[: axis + 1], 1, *shape[axis + 1 :])), amounts, value)
+    joined = reshape(b, apart, (*shape[:axis], shape[axis] * (gap + 1), *shape[axis + 1 :]))
     limits = [_END] * x.rank
     limits[axis] = -gap
     return b(ops.Slice, joined, [0] * x.rank, limits, [1] * x.rank)

@@ -14,9 +14,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
-from onnxtfl.rewriting.registry import lift_tfl
-from onnxtfl.rewriting.reshapes import reshaped, transposed
-from onnxtfl.rewriting.sizes import unsqueezed
+from onnxtfl.rules import lift_tfl, reshape, transposed, unsqueezed
 
 
 def _numbers(node: Node, name: str) -> list[int]:
@@ -62,7 +60,7 @@ def _gather(b: Builder, node: Node) -> Value:
     order = [[*mapped, *rest].index(a) + batch for a in range(x.rank) if a not in collapsed]
     kept = [*range(batch), *order, *(batch + [*mapped, *rest].index(a) for a in collapsed)]
     flat = transposed(b, found, kept)
-    flat = reshaped(b, flat, flat.shape[: flat.rank - len(collapsed)])
+    flat = reshape(b, flat, flat.shape[: flat.rank - len(collapsed)])
     return _offsets_at(b, flat, batch, _numbers(node, "offset_dims"))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node
-from onnxtfl.rewriting.registry import Form, lower_onnx, lower_tfl
+from onnxtfl.rules import Form, lower_onnx, lower_tfl
 
 
 @lower_tfl(ops.Copy)

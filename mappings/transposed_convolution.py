@@ -24,12 +24,29 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.spatial import Window
 from onnxtfl.ir.shapes import known_dims
-from onnxtfl.rewriting.activations import activated
-from onnxtfl.rewriting.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rewriting.reshapes import reshaped
-from onnxtfl.rewriting.sizes import as_int32, dim_vector, int32
-from onnxtfl.rewriting.windows import onnx_attributes, padded, tfl_strides, tfl_window
+from onnxtfl.rules import (
+    Form,
+    activated,
+    as_2d,
+    as_int32,
+    decompose,
+    dim_vector,
+    first,
+    fix_kernel,
+    int32,
+    kernel_sizes,
+    last,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    onnx_attributes,
+    padded,
+    reshape,
+    sized_window,
+    tfl_strides,
+    tfl_window,
+)
 
 
 @lift_onnx("ConvTranspose", since=(1, 11, 22))
@@ -196,9 +213,9 @@ def interleaved(b: Builder, x: Value, axis: int, stride: int, keep_last: bool) -
     if stride == 1:
         return x
     size = x.shape[axis]
-    apart = reshaped(b, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
+    apart = reshape(b, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
     spread = padded(b, apart, [axis + 1], (0, stride - 1))
-    full = reshaped(b, spread, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]))
+    full = reshape(b, spread, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]))
     if keep_last:
         return full
     limits = [np.iinfo(np.int32).max] * x.rank
@@ -236,7 +253,7 @@ def crop_apart(b: Builder, node: Node, window: Window) -> Value:
     if bias is None:
         return result
     last_axes = full.rank - 1 - node.attr("output_feature_dimension")
-    return b(ops.Add, result, reshaped(b, bias, (*bias.shape, *[1] * last_axes)))
+    return b(ops.Add, result, reshape(b, bias, (*bias.shape, *[1] * last_axes)))
 
 
 def _as_grouped_conv(b: Builder, node: Node, window: Window) -> Value:
@@ -271,6 +288,6 @@ def _regrouped(b: Builder, kernel: Value, into: int, out: int, spatial: Sequence
     shape = kernel.shape
     ordered = b(ops.Transpose, kernel, permutation=(into, out, *spatial))
     depth, rest = shape[into] // groups, [shape[a] for a in spatial]
-    apart = reshaped(b, ordered, (groups, depth, shape[out], *rest))
+    apart = reshape(b, ordered, (groups, depth, shape[out], *rest))
     swapped = b(ops.Transpose, apart, permutation=(0, 2, 1, *range(3, 3 + len(rest))))
-    return reshaped(b, swapped, (groups * shape[out], depth, *rest))
+    return reshape(b, swapped, (groups * shape[out], depth, *rest))

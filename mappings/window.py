@@ -27,19 +27,26 @@ from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.spatial import Window
 from onnxtfl.ir.ops.window import pool_window, window_counts
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.activations import activated
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
-from onnxtfl.rewriting.reshapes import reshaped, with_unit_axis
-from onnxtfl.rewriting.signs import never_negative
-from onnxtfl.rewriting.sizes import broadcast
-from onnxtfl.rewriting.windows import (
+from onnxtfl.rules import (
+    Form,
+    activated,
+    broadcast,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    never_negative,
     onnx_attributes,
     onnx_window,
     padded,
     padding_behind,
+    reshape,
     tfl_padding,
     tfl_strides,
     tfl_window,
+    upgrade,
+    with_unit_axis,
 )
 
 
@@ -245,7 +252,7 @@ def _as_2d(b: Builder, node: Node) -> Value:
     wide = {name: (1, *attributes[name]) for name in ("kernel_shape", "strides", "dilations")}
     x = with_unit_axis(b, node.operand(0), axis)
     result = b(node.op, x, **{**attributes, **wide, "padding": (0, low, 0, high), "dims": (axis, axis + 1)})
-    return reshaped(b, result, node.result.shape)
+    return reshape(b, result, node.result.shape)
 
 
 def _pad_apart(b: Builder, node: Node, window: Window, value: float | None = None) -> Value:
@@ -380,11 +387,11 @@ def _over(b: Builder, node: Node, x: Value, window: Window, axes: Sequence[int])
     fours = (x.shape[0], product(x.shape[1:first]), *(x.shape[a] for a in axes), *([product(behind)] if behind else []))
     shape, strides = ([values[a - 2] for a in axes] + [1] * bool(behind) for values in (window.shape, window.strides))
     single = Window(tuple(shape), tuple(strides), (1, 1), (0, 0, 0, 0))
-    pooled = b(node.op, reshaped(b, x, fours), **{**attributes_of(node), **pool_attributes(single, (2, 3))})
+    pooled = b(node.op, reshape(b, x, fours), **{**attributes_of(node), **pool_attributes(single, (2, 3))})
     sizes = list(x.shape)
     for i, axis in enumerate(axes):
         sizes[axis] = pooled.shape[2 + i]
-    return reshaped(b, pooled, sizes)
+    return reshape(b, pooled, sizes)
 
 
 def _sum_over_count(b: Builder, node: Node, window: Window, sizes: Sequence[Any]) -> Value:

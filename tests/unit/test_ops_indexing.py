@@ -18,11 +18,12 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.types import tensor
 from onnxtfl.passes.selection import TflSelection
 from onnxtfl.pipeline import Options, lifted
-from onnxtfl.rewriting.indices import never_negative, nonnegative
 from onnxtfl.rewriting.legalize import legalize
+from onnxtfl.rules.indices import nonnegative
 from onnxtfl.targets.tflite import TfliteTarget
 
 R = np.random.default_rng(0)

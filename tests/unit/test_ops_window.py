@@ -11,7 +11,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.ops.spatial import Window
-from onnxtfl.rewriting.windows import tfl_padding
+from onnxtfl.rules.windows import tfl_padding
 from tests.conformance.cases import Case
 from tests.unit.lifting import TFLITE, cases_of, check_legalized, check_lifted, onnx_target
 from tests.unit.relabeling import check_relabel

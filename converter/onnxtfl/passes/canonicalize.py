@@ -19,11 +19,11 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Elementwise, Op
+from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.matching import made_by, scalar
 from onnxtfl.rewriting.patterns import Patterns
-from onnxtfl.rewriting.ranges import fits_int32
 
 MOVES = Patterns()
 """Forms of ops that only move numbers. What they make is as legal as what was there, so they may run at any time."""

@@ -17,10 +17,10 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.matching import made_by, only_for, scalar, with_constant
 from onnxtfl.rewriting.patterns import Patterns
-from onnxtfl.rewriting.signs import never_negative
 
 TRUTH = Patterns()
 LARGEST = 1 << 12

@@ -17,8 +17,8 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape, product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Elementwise
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.sizes import reshape
 
 
 def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:

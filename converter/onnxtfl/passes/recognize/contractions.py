@@ -22,11 +22,11 @@ from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.reductions import reduced_axes
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.matching import made_by, only_for
 from onnxtfl.rewriting.patterns import Patterns
-from onnxtfl.rewriting.reshapes import reshaped
 
 CONTRACTIONS = Patterns()
 LARGEST = 1 << 18
@@ -114,7 +114,7 @@ def split_columns(b: Builder, node: Node) -> Value | None:
     counts = [len(parts) if a == axis else 1 for a in range(len(shape))]
     contract = tuple(_places(counts, roles.rhs_contract))
     result = b(ops.Contraction, dot.operand(0), split, **{**dot.attributes, "rhs_contracting_dimensions": contract})
-    return reshaped(b, result, node.result.shape, dot.operand(0))
+    return reshape(b, result, node.result.shape, dot.operand(0))
 
 
 def _something_follows(node: Node) -> bool:
@@ -152,7 +152,7 @@ def unmerged_operand(b: Builder, node: Node) -> Value | None:
         "rhs_contracting_dimensions": tuple(_places(counts, roles.rhs_contract)),
     }
     result = b(ops.Contraction, merge.operand(0), rhs, **attributes)
-    return reshaped(b, result, node.result.shape, merge.operand(0))
+    return reshape(b, result, node.result.shape, merge.operand(0))
 
 
 def _makes_more(source: Value, constant_sum: bool, summed: bool) -> bool:

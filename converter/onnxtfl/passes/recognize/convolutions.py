@@ -24,13 +24,13 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Elementwise, attributes_of, inverse
+from onnxtfl.ir.ranges import never_negative
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.matching import made_by, only_for, scalar
 from onnxtfl.passes.unit_axes import UnitReshape
 from onnxtfl.rewriting.patterns import Patterns
-from onnxtfl.rewriting.reshapes import reshaped
-from onnxtfl.rewriting.signs import never_negative
 
 CONVOLUTIONS = Patterns()
 _SIDES = ("input", "kernel", "output")
@@ -63,7 +63,7 @@ def _conv_without(b: Builder, node: Node, attributes: dict[str, Any], i: int) ->
             changed[name] = _renumbered(changed.get(name, attributes[name]), gone[side])
     x, kernel = (_dropped(b, node.operand(k), gone[side]) for k, side in enumerate(_SIDES[:2]))
     result = b(node.op, x, kernel, node.optional(2), **{**attributes, **changed})
-    return reshaped(b, result, node.result.shape, node.operand(0))
+    return reshape(b, result, node.result.shape, node.operand(0))
 
 
 @CONVOLUTIONS.on(ops.MaxPool, ops.AveragePool)
@@ -81,7 +81,7 @@ def pool_over_fewer(b: Builder, node: Node) -> Value | None:
         changed["padding"] = _unpaired(attributes["padding"], i)
         changed["dims"] = _renumbered(_without(dims, i), axis)
         result = b(node.op, _dropped(b, x, axis), **{**attributes, **changed})
-        return reshaped(b, result, node.result.shape, x)
+        return reshape(b, result, node.result.shape, x)
     return None
 
 
@@ -213,4 +213,4 @@ def _renumbered(axes: Any, gone: int) -> Any:
 
 
 def _dropped(b: Builder, x: Value, axis: int) -> Value:
-    return reshaped(b, x, _without(x.shape, axis))
+    return reshape(b, x, _without(x.shape, axis))

@@ -10,10 +10,10 @@ from __future__ import annotations
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.types import DType
 from onnxtfl.passes.matching import made_by, only_for
 from onnxtfl.rewriting.patterns import Patterns
-from onnxtfl.rewriting.ranges import fits_int32
 
 INTEGERS = Patterns()
 

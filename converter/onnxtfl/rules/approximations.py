@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxtfl.ir import ops
-from onnxtfl.rewriting.formula import Term
+from onnxtfl.ir.formula import Term
 
 # log1p(u) / s in s**2, s = u / (u + 2), for |s| <= 1/3.
 _LOG1P = (1.9999996423721313, 0.6667600274085999, 0.3958945572376251, 0.34226080775260925)

@@ -13,9 +13,8 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.resampling import Sampling
+from onnxtfl.ir.reshape import dim_value, reshape
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.reshapes import reshaped
-from onnxtfl.rewriting.sizes import dim_value
 
 
 class OpenAxis:
@@ -54,7 +53,7 @@ class OpenAxis:
     def coordinates(self) -> Value:
         """For each new position the place that it reads."""
         b, one = self.b, self._number(1.0)
-        stop = reshaped(b, self.size, ())
+        stop = reshape(b, self.size, ())
         x = self._float(b(ops.Range, b.scalar(0, stop), stop, b.scalar(1, stop)))
         match self.sampling.coordinate_transformation_mode:
             case "asymmetric":
@@ -155,7 +154,7 @@ class OpenAxis:
     def _along(self, vector: Value) -> Value:
         """A vector with an entry for each new position, broadcastable against the tensor."""
         behind = self.x.rank - 1 - self.axis
-        return reshaped(self.b, vector, (*vector.shape, *[1] * behind))
+        return reshape(self.b, vector, (*vector.shape, *[1] * behind))
 
     def _float(self, value: Value) -> Value:
         return self.b(ops.Convert, value, dtype=DType.FLOAT32)

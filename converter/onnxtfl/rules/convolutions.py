@@ -11,7 +11,7 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
 from onnxtfl.ir.ops.spatial import Window
-from onnxtfl.rewriting.reshapes import reshaped, with_unit_axis
+from onnxtfl.ir.reshape import reshape, with_unit_axis
 
 
 def window_attributes(window: Window) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def as_2d(b: Builder, node: Node) -> Value:
     x = with_unit_axis(b, node.operand(0), attributes["input_spatial_dimensions"][0])
     kernel = with_unit_axis(b, node.operand(1), attributes["kernel_spatial_dimensions"][0])
     result = b(node.op, x, kernel, node.optional(2), **{**attributes, **wide})
-    return reshaped(b, result, node.result.shape)
+    return reshape(b, result, node.result.shape)
 
 
 def _unit_axis_numbers(attributes: dict[str, Any], side: str) -> dict[str, Any]:

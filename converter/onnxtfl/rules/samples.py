@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.reshape import dim_value, reshape, transposed
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.formula import Term
-from onnxtfl.rewriting.reshapes import reshaped, transposed
-from onnxtfl.rewriting.sizes import dim_value
 
 Size = Term | float
 
@@ -26,7 +25,7 @@ class FeatureMap:
     def __init__(self, b: Builder, x: Value) -> None:
         self.b, self.x = b, x
         last = transposed(b, x, (0, *range(2, x.rank), 1))
-        self.flat = reshaped(b, last, (x.shape[0], product(x.shape[2:]), x.shape[1]))
+        self.flat = reshape(b, last, (x.shape[0], product(x.shape[2:]), x.shape[1]))
         self.sizes = [self._size(d, DType.FLOAT32) for d in x.shape[2:]]
         self._counts = [self._size(d, DType.INT32) for d in x.shape[2:]]
 
@@ -63,4 +62,4 @@ def neighbours(rank: int, offsets: Sequence[int]) -> list[tuple[int, ...]]:
 def along_channels(weight: Term) -> Term:
     """Weights [n, p] as [n, p, 1]."""
     value = weight.value
-    return Term(weight.b, reshaped(weight.b, value, (*value.shape, 1)))
+    return Term(weight.b, reshape(weight.b, value, (*value.shape, 1)))

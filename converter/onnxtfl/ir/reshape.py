@@ -1,0 +1,207 @@
+"""Reshapes, transposes and broadcasts to shapes that may have open sizes; constants stay lazy.
+
+A size that is known only at run time is read off the shape of a tensor that has it, or off a vector that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import Atom, Dim, SymDim, product, symbols
+from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.shapes import known_dims, normalize_axes
+from onnxtfl.ir.types import DType, TensorType
+
+SMALL = 16 << 10
+"""Bytes up to which constants are reshaped in memory."""
+
+
+def reshape(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
+    """Return `x` under the shape `dims`; open sizes are read off `x` and `sources` at run time (one is left as -1).
+
+    UnsupportedError where they cannot be.
+    """
+    if x.tensor_type.shape == tuple(dims):
+        return x
+    sizes = [d for d in dims if isinstance(d, int)]
+    if x.data is not None and len(sizes) == len(dims):
+        small = x.data.nbytes <= SMALL  # equal contents are recognized only where they are in memory
+        return constant(ArrayData(x.numpy().reshape(sizes), x.dtype) if small else x.data.reshape(sizes))
+    result = b(ops.Reshape, x, reshape_target(b, x, dims, *sources))
+    if not result.is_constant:
+        result.type = result.tensor_type.with_shape(tuple(dims))  # inference may know less
+    return result
+
+
+def reshape_target(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
+    """The vector that :func:`reshape` gives Reshape: constant where at most one size is open."""
+    where = [i for i, d in enumerate(dims) if not isinstance(d, int)]
+    if len(where) > 1:
+        offered = [d for source in (x, *sources) for d in _offered(source)]
+        where = [i for i in where if dims[i] not in offered]
+    if not where or 0 in dims:
+        return dim_vector(b, dims, x, *sources)
+    return dim_vector(b, [-1 if i == where[-1] else d for i, d in enumerate(dims)], x, *sources)
+
+
+def resized(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
+    """`x` under `dims`, one of which may be -1."""
+    shape = x.tensor_type.shape
+    if -1 in dims and shape is not None:
+        others = product(d for d in dims if d != -1)
+        if others != 0:
+            rest = product(shape) // others
+            if isinstance(rest, int):
+                dims = [rest if d == -1 else d for d in dims]
+    if -1 not in dims:
+        return reshape(b, x, dims, *sources)
+    return b(ops.Reshape, x, dim_vector(b, dims, x, *sources))
+
+
+def unsqueezed(b: Builder, x: Value, axes: Sequence[int]) -> Value:
+    """`x` with new axes of size 1 that stand at `axes` of the result."""
+    new = normalize_axes(axes, x.rank + len(axes))
+    old = iter(x.shape)
+    return reshape(b, x, [1 if i in new else next(old) for i in range(x.rank + len(new))])
+
+
+def with_unit_axis(b: Builder, x: Value, axis: int) -> Value:
+    """`x` with an axis of size 1 put in at `axis`."""
+    return reshape(b, x, (*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+def transposed(b: Builder, x: Value, permutation: Sequence[int]) -> Value:
+    """`x` with permuted axes; the identity makes no node."""
+    if tuple(permutation) == tuple(range(len(permutation))):
+        return x
+    if x.data is not None:
+        return constant(x.data.transpose(permutation))
+    return b(ops.Transpose, x, permutation=tuple(permutation))
+
+
+def merged(b: Builder, x: Value, groups: Sequence[Sequence[int]]) -> Value:
+    """`x` with its axes in the order of `groups`, each group as one axis (an empty one: a unit axis)."""
+    ordered = transposed(b, x, [axis for group in groups for axis in group])
+    return reshape(b, ordered, [product(x.shape[axis] for axis in group) for group in groups])
+
+
+def broadcast(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
+    """`x` broadcast with the shape `dims`."""
+    rank = max(x.rank, len(dims))
+    own, asked = (1,) * (rank - x.rank) + x.shape, (1,) * (rank - len(dims)) + tuple(dims)
+    result = [o if d == 1 else d for o, d in zip(own, asked, strict=True)]
+    if tuple(result) == x.shape:
+        return x
+    return b(ops.BroadcastTo, x, dim_vector(b, result, x, *sources))
+
+
+def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:
+    """`dims` as an int64 vector; those not known before run time are read off `sources`.
+
+    A source is a tensor that has the size, or an integer vector that holds it; the graph's inputs come last.
+    UnsupportedError where none does.
+    """
+    if all(isinstance(d, int) for d in dims):
+        return constant(np.asarray(dims, np.int64))
+    sources = (*sources, *(v for v in b.graph.inputs if isinstance(v.type, TensorType) and v not in sources))
+    pieces: list[Value] = []
+    i = 0
+    while i < len(dims):
+        run = _run(dims, i, sources)
+        if run is None:
+            run = i + 1, dim_value(b, dims[i], *sources)
+        i = run[0]
+        pieces.append(run[1] if isinstance(run[1], Value) else b(ops.Shape, run[1][0], axes=run[1][1]))
+    return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
+
+
+_Piece = tuple[int, "Value | tuple[Value, tuple[int, ...]]"]
+
+
+def _run(dims: Sequence[Dim], start: int, sources: Sequence[Value]) -> _Piece | None:
+    """The longest run of dims from `start` on that is constant, or stands side by side in one source's shape."""
+    end = start
+    while end < len(dims) and isinstance(dims[end], int):
+        end += 1
+    if end > start:
+        return end, constant(np.asarray(dims[start:end], np.int64))
+    best: _Piece | None = None
+    for source in sources:
+        shape = source.tensor_type.shape or ()
+        for at in (i for i, d in enumerate(shape) if d == dims[start]):
+            n = 1
+            while at + n < len(shape) and start + n < len(dims) and shape[at + n] == dims[start + n]:
+                n += 1
+            while isinstance(dims[start + n - 1], int):
+                n -= 1
+            if best is None or start + n > best[0]:
+                best = start + n, (source, tuple(range(at, at + n)))
+    return best
+
+
+def dim_value(b: Builder, dim: Dim, *sources: Value) -> Value:
+    """`dim` as an int64 vector of one entry; as :func:`dim_vector`, with arithmetic where a source has a part of it."""
+    if isinstance(dim, int):
+        return constant(np.asarray([dim], np.int64))
+    for source in sources:
+        if dim in (shape := source.tensor_type.shape or ()):
+            return b(ops.Shape, source, axes=(shape.index(dim),))
+        if dim in (known := known_dims(source) or []) and source.rank == 1:
+            return as_int64(b, b(ops.Gather, source, [known.index(dim)], axis=0))
+    return _multiple(b, dim, sources) or _computed(b, dim, sources)
+
+
+def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None:
+    """`dim` as factor * size + rest, with two numbers and a size that a source has; None where no size is such."""
+    for have in dict.fromkeys(d for source in sources for d in _offered(source) if not isinstance(d, int)):
+        monomial, unit = have.terms[0]
+        factor, over = divmod(next((c for m, c in dim.terms if m == monomial), 0), unit)
+        rest = dim - have * factor
+        if factor and not over and isinstance(rest, int):
+            size = dim_value(b, have, *sources)
+            scaled = size if factor == 1 else b(ops.Mul, size, [factor])
+            return b(ops.Add, scaled, [rest]) if rest else scaled
+    return None
+
+
+def as_int64(b: Builder, value: Value) -> Value:
+    """An integer tensor as int64."""
+    return value if value.dtype is DType.INT64 else b(ops.Convert, value, dtype=DType.INT64)
+
+
+def _computed(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value:
+    """A polynomial, term by term."""
+    if len(dim.terms) == 1 and dim.terms[0][1] == 1 and len(dim.terms[0][0]) == 1 and dim.terms[0][0][0][1] == 1:
+        return _atom(b, dim.terms[0][0][0][0], sources)
+    total: Value | None = None
+    for monomial, factor in dim.terms:
+        atoms = [_atom(b, atom, sources) for atom, power in monomial for _ in range(power)]
+        parts = atoms if factor == 1 and atoms else [*atoms, constant(np.asarray([factor], np.int64))]
+        term = parts[0]
+        for part in parts[1:]:
+            term = b(ops.Mul, term, part)
+        total = term if total is None else b(ops.Add, total, term)
+    assert total is not None
+    return total
+
+
+def _atom(b: Builder, atom: Atom, sources: Sequence[Value]) -> Value:
+    if isinstance(atom, str):
+        if any(atom in symbols(d) and str(d) == atom for s in sources for d in _offered(s)):
+            found = next(d for s in sources for d in _offered(s) if str(d) == atom)
+            return dim_value(b, found, *sources)
+        raise UnsupportedError(
+            f"a size that depends on {atom} cannot be computed here", hint="fix it with --input-shape"
+        )
+    return b(ops.FloorDiv, dim_value(b, atom.numerator, *sources), dim_value(b, atom.denominator, *sources))
+
+
+def _offered(source: Value) -> list[Dim]:
+    shape = source.tensor_type.shape or ()
+    return [*shape, *(known_dims(source) or [])]

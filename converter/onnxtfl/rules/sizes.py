@@ -1,0 +1,132 @@
+"""Vectors of sizes and indices that mapping rules need: as constants where they are known, else computed at run time.
+
+What has to be computed is written with Shape, Gather and Concatenate as far as these go, and narrowed to int32 for
+TFLite as a whole chain (:func:`as_int32`), since int64 or a cast in it keeps delegates away.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.reshape import as_int64
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+
+INT32_MAX = (1 << 31) - 1
+HUGE = (1 << 63) - 1
+
+
+def int32(numbers: Sequence[int] | Array) -> Array:
+    """Constant sizes or indices as TFLite's kernels take them; beyond int32 they mean "to the end"; clamped."""
+    return np.clip(np.asarray(numbers, np.int64), -INT32_MAX, INT32_MAX).astype(np.int32)
+
+
+def narrow(vector: Value) -> Value | Array:
+    """A constant vector as int32, any other as it is."""
+    if not vector.is_constant or vector.dtype is DType.INT32:
+        return vector
+    return int32(vector.numpy())
+
+
+def as_int32(b: Builder, value: Value) -> Value:
+    """An integer vector as int32: the chain that computes it is written anew as far as it is shape arithmetic."""
+    if value.dtype is DType.INT32:
+        return value
+    if value.is_constant:
+        return constant(int32(value.numpy()))
+    node = value.producer
+    if node is None:
+        return b(ops.Convert, value, dtype=DType.INT32)
+    if node.op is ops.Shape:
+        return b(ops.Shape, node.operand(0), axes=node.attr("axes"), dtype=DType.INT32)
+    if node.op is ops.Convert and node.operand(0).dtype is DType.INT32:
+        return node.operand(0)
+    if node.op is ops.Reshape and value.tensor_type.is_static and (gathered := _gathered_entries(b, node)) is not None:
+        return gathered
+    if (mine := _narrowed().get(node.op)) is not None:
+        operands = [v if v is None or i >= mine else as_int32(b, v) for i, v in enumerate(node.operands)]
+        results = b.many(node.op, *operands, **node.attributes)
+        return results[value.index]
+    return b(ops.Convert, value, dtype=DType.INT32)
+
+
+_MANY = 1 << 30
+
+
+@functools.cache
+def _narrowed() -> dict[type[Op], int]:
+    """Ops of shape arithmetic, with how many of their operands are numbers (the others are indices)."""
+    moving: dict[type[Op], int] = {ops.Concatenate: _MANY, ops.Gather: 1, ops.Slice: 1, ops.Reshape: 1, ops.Split: 1}
+    arithmetic = (ops.Add, ops.Sub, ops.Mul, ops.Div, ops.FloorDiv, ops.FloorMod, ops.Max, ops.Min, ops.Neg)
+    return moving | dict.fromkeys(arithmetic, _MANY)
+
+
+def _gathered_entries(b: Builder, node: Node) -> Value | None:
+    """Entries of a vector picked one by one and put side by side again: one Gather does both."""
+    inner = node.operand(0).producer
+    if inner is None or inner.op is not ops.Gather or inner.operand(0).tensor_type.rank != 1:
+        return None
+    places = static_ints(inner.operand(1))
+    if places is None or node.result.tensor_type.rank != 1:
+        return None
+    return b(ops.Gather, as_int32(b, inner.operand(0)), np.asarray(places, np.int32), axis=0)
+
+
+def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
+    """The node with the computed vectors among operands `indices` in int32; None where they are already."""
+    wide = [
+        i for i in indices if (v := node.optional(i)) is not None and v.dtype is not DType.INT32 and not v.is_constant
+    ]
+    if not wide:
+        return None
+    operands = [as_int32(b, v) if i in wide and v is not None else v for i, v in enumerate(node.operands)]
+    return b.many(node.op, *operands, **node.attributes)
+
+
+def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, default: int) -> Value:
+    """A vector with an entry for each of `axes` as one with an entry for each axis, `default` for the others."""
+    if vector is None:
+        return constant(np.full(rank, default, np.int64))
+    if list(axes) == list(range(rank)):
+        return as_int64(b, vector)
+    known = static_ints(vector)
+    if known is not None:
+        full = np.full(rank, default, np.int64)
+        full[list(axes)] = known
+        return constant(full)
+    if list(axes) == list(range(axes[0], axes[0] + len(axes))):
+        before, after = [default] * axes[0], [default] * (rank - axes[0] - len(axes))
+        return b(ops.Concatenate, *(v for v in (before, as_int64(b, vector), after) if v != []), axis=0)
+    padded = b(ops.Concatenate, as_int64(b, vector), [default], axis=0)
+    return b(ops.Gather, padded, [axes.index(i) if i in axes else len(axes) for i in range(rank)], axis=0)
+
+
+def merge_whole(whole: Sequence[bool]) -> list[list[int]]:
+    """Runs of axes: neighbours that are both taken whole stand together."""
+    groups: list[list[int]] = []
+    for axis, is_whole in enumerate(whole):
+        if is_whole and groups and whole[groups[-1][-1]]:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups
+
+
+def merged_shape(shape: Sequence[Dim], groups: Sequence[Sequence[int]]) -> list[Dim]:
+    """The shape with the axes of each group merged."""
+    result: list[Dim] = []
+    for group in groups:
+        size: Dim = 1
+        for axis in group:
+            size = size * shape[axis]
+        result.append(size)
+    return result
