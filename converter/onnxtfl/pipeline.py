@@ -27,11 +27,13 @@ from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.ir.data import SourceFile
 from onnxtfl.ir.dims import reset_fresh
 from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.model import Model
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.floats import narrow_float64
 from onnxtfl.passes.fold import fold
+from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.selection import OnnxSelection, TflSelection
 from onnxtfl.passes.simplify import simplify
@@ -94,10 +96,12 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
     """
     target = TflSelection(TfliteTarget(options.min_runtime))
     with _conversion(options) as told:
-        graph = onnx_reader.read(model)
-        report = Report(ops_before=count_ops(graph))
-        to_target(lifted(graph, told), target, told)
-        return _finish(graph, report, told, lambda: tflite_writer.write(graph, out))
+        source = onnx_reader.read(model)
+        inline_functions(source)
+        report = Report(ops_before=count_ops(source.main))
+        graph = lifted(source.main, told)
+        to_target(graph, target, told)
+        return _finish(graph, report, told, lambda: tflite_writer.write(Model(graph), out))
 
 
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
@@ -106,11 +110,12 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
     name = getattr(out, "name", None)  # weights past 2 GB go beside a file that has a name
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
     with _conversion(options) as told:
-        graph = tflite_reader.read(model)
-        refuse_unknown_versions(graph)
-        report = Report(ops_before=count_ops(graph))
-        to_target(lifted(graph, told), target, told)
-        write = partial(onnx_writer.write, graph, out, opset=options.opset, external=external)
+        source = tflite_reader.read(model)
+        refuse_unknown_versions(source.main)
+        report = Report(ops_before=count_ops(source.main))
+        graph = lifted(source.main, told)
+        to_target(graph, target, told)
+        write = partial(onnx_writer.write, Model(graph), out, opset=options.opset, external=external)
         return _finish(graph, report, told, write)
 
 
@@ -148,10 +153,10 @@ def _take(taken: list[str], on_progress: Progress | None, name: str) -> None:
 
 def lifted(graph: Graph, options: Options) -> Graph:
     """From a file's ops to neutral ones, cut and with shapes as the options say."""
-    names = graph.metadata.get("output_names") or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
+    names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
     set_input_shapes(graph, options.input_shapes or {})
     cut_names = cut(graph, options.inputs, options.outputs, body)
-    graph.metadata["output_names"] = cut_names or names
+    graph.output_names = cut_names or names
     options.step("lift")
     lift(graph, body)
     remove_dead(graph)
@@ -220,7 +225,8 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
     """
     reset_fresh()
     is_tflite = _is_tflite(model)
-    graph = tflite_reader.read(model) if is_tflite else onnx_reader.read(model)
+    source = tflite_reader.read(model) if is_tflite else onnx_reader.read(model)
+    graph = source.main
     target: Selection = (
         OnnxSelection(OnnxTarget(options.opset)) if is_tflite else TflSelection(TfliteTarget(options.min_runtime))
     )
@@ -229,6 +235,7 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
         raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are file, lifted, {', '.join(names)}")
     if stage == "file":
         return graph
+    inline_functions(source)
     graph = lifted(graph, options)
     if stage != "lifted":
         to_target(graph, target, options, until=stage)

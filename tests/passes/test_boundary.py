@@ -60,7 +60,7 @@ def test_outputs_are_values_of_their_own() -> None:
 
 def test_names_stay_at_the_outputs() -> None:
     graph = parse_graph(CHAIN)
-    graph.metadata["output_names"] = ["b"]
+    graph.output_names = ["b"]
     keep_names(graph)
     assert graph.outputs[0].name == "b"
     assert [r.name for n in graph.nodes for r in n.results] == ["a", None, "b"]

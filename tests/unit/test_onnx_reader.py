@@ -15,12 +15,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
-from onnxtfl.formats.onnx import read, write
+from onnxtfl.formats.onnx import read as read_model
+from onnxtfl.formats.onnx import write
 from onnxtfl.formats.onnx.varint import decode_varints, encode_varint
 from onnxtfl.ir.data import ArrayData, FileData
 from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType
+from onnxtfl.passes.inline import inline_functions
 from tests.fuzz.onnx_samples import CONTROL_FLOW, FUNCTIONS, TYPES, sparse, with_weights
 
 
@@ -29,6 +31,13 @@ def model(text: str, **initializers: Any) -> onnx.ModelProto:
     result = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
     result.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in initializers.items())
     return result
+
+
+def read(source: Any) -> Graph:
+    """The main graph of a model, calls of its functions inlined."""
+    whole = read_model(source)
+    inline_functions(whole)
+    return whole.main
 
 
 def with_tensor(tensor: TensorProto) -> onnx.ModelProto:
@@ -330,7 +339,7 @@ def test_dimension_names() -> None:
     assert [s for s in shape if "?" in s] == [shape[i] for i in (2, 3, 6, 9, 10)]
     assert shape[4:6] == ["_2n", "_class"] and shape[8] == shape[12] == "a_b" and shape[11] == "0"
     assert len(set(shape)) == 12
-    assert graph.metadata["dim_names"]["a_b"] == "a.b"
+    assert read_model(helper.make_model(helper.make_graph([], "g", [info], [info]))).dim_names["a_b"] == "a.b"
 
 
 def test_other_types() -> None:
@@ -425,13 +434,19 @@ def test_functions_that_call_themselves() -> None:
         read(parser.parse_model(text))
 
 
-def test_metadata() -> None:
+def test_what_the_file_says_beside_the_graph() -> None:
     proto = model("main (float[2] x) => (float[2] y) { y = Relu (x) }")
     proto.producer_name = "someone"
     proto.metadata_props.add(key="names", value="{}")
-    metadata = read(proto).metadata
-    assert metadata["format"] == "onnx" and metadata["opset_imports"] == {"": 17} and metadata["ir_version"] == 8
-    assert metadata["producer_name"] == "someone" and metadata["metadata_props"] == {"names": "{}"}
+    whole = read_model(proto)
+    assert whole.format == "onnx" and whole.opsets == {"": 17} and whole.properties == {"names": "{}"}
+    assert whole.producer.name == "someone" and whole.producer.ir_version == 8
+
+
+def test_calls_of_functions_are_nodes_until_they_are_inlined() -> None:
+    whole = read_model(parser.parse_model(FUNCTIONS))
+    assert {key[1] for key in whole.functions} == {"outer", "scaled", "two"}
+    assert [node.op.domain for node in whole.main.nodes if node.op.name == "onnx.outer"] == ["local"]
 
 
 # Bad input
@@ -578,5 +593,5 @@ def test_memory(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert float(done.stdout) < 40
     out = io.BytesIO()
-    write(read(tmp_path / "out.onnx"), out)
+    write(read_model(tmp_path / "out.onnx"), out)
     assert out.getbuffer().nbytes == (tmp_path / "out.onnx").stat().st_size

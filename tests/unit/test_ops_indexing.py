@@ -86,7 +86,7 @@ def test_means_the_same_lifted_and_legal(
     source, given = model(op, arrays, frozen, **attributes)
     feeds = {f"x{i}": a for i, a in enumerate(given)}
     wanted = ReferenceEvaluator(source).run(None, feeds)
-    graph = lifted(reader.read(source.SerializeToString()), Options())
+    graph = lifted(reader.read(source.SerializeToString()).main, Options())
     _same(run(graph, given), wanted)
     legalize(graph, TflSelection(TfliteTarget()))
     _same(run(graph, given), wanted)

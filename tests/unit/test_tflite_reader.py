@@ -16,9 +16,9 @@ import pytest
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Encoder
-from onnxtfl.formats.tflite.reader import read
+from onnxtfl.formats.tflite.reader import read as read_model
 from onnxtfl.formats.tflite.writer import write
-from onnxtfl.ir.data import FileData
+from onnxtfl.ir.data import FileData, TensorData
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import DType, ResourceType
 from onnxtfl.runtimes import LITERT, RunError, RunOptions, Worker, describe
@@ -44,9 +44,13 @@ def op_cases() -> list[str]:
         return sorted(name.removesuffix("/model.tflite") for name in archive.namelist() if name.endswith(".tflite"))
 
 
+def read(source: Any) -> Graph:
+    return read_model(source).main
+
+
 def rewritten(model: bytes | Path) -> bytes:
     out = io.BytesIO()
-    write(read(model), out)
+    write(read_model(model), out)
     return out.getvalue()
 
 
@@ -134,7 +138,7 @@ def test_weights_stay_in_the_file_and_names_are_those_of_the_signature() -> None
     assert all(isinstance(v.data, FileData) for v in weights)
     info = describe(path)
     assert [v.name for v in graph.inputs] == [t.name for t in info.inputs]
-    assert graph.metadata["output_names"] == [t.name for t in info.outputs]
+    assert graph.output_names == [t.name for t in info.outputs]
 
 
 @needs_corpus
@@ -182,7 +186,6 @@ def test_reads_the_least_file() -> None:
     graph = read(minimal([neg(0, 1)], outputs=(1,)))
     assert [n.op.name for n in graph.nodes] == ["tfl.NEG"]
     assert (graph.inputs[0].name, graph.outputs[0].name) == ("x", "y")
-    assert graph.metadata["format"] == "tflite"
 
 
 def test_absent_operands_unknown_sizes_and_signature_names() -> None:
@@ -203,7 +206,7 @@ def test_absent_operands_unknown_sizes_and_signature_names() -> None:
     assert str(graph.inputs[0].type) == "tensor<[in_d0]x2xfloat32>"
     assert graph.inputs[0].name == "in"
     assert graph.inputs[0].origin is not None and graph.inputs[0].origin.tensor == "a:0"
-    assert graph.metadata["output_names"] == ["p", "q"]
+    assert graph.output_names == ["p", "q"]
 
 
 def test_a_range_without_scale_is_no_quantization() -> None:
@@ -214,12 +217,52 @@ def test_a_range_without_scale_is_no_quantization() -> None:
     assert graph.inputs[0].tensor_type.quantization is None
 
 
-def test_metadata_is_kept() -> None:
-    graph = read(minimal([neg(0, 1)], outputs=(1,)))
-    graph.metadata["tflite_metadata"] = {"notes": b"\x01\x02" * 1000}
+def test_what_the_file_says_beside_its_graphs_is_kept() -> None:
+    whole = read_model(minimal([neg(0, 1)], outputs=(1,), description="what it is"))
+    whole.properties["notes"] = b"\x01\x02" * 1000
     out = io.BytesIO()
-    write(graph, out)
-    assert read(out.getvalue()).metadata["tflite_metadata"]["notes"].numpy().tobytes() == b"\x01\x02" * 1000
+    write(whole, out)
+    again = read_model(out.getvalue())
+    notes = again.properties["notes"]
+    assert isinstance(notes, TensorData) and notes.numpy().tobytes() == b"\x01\x02" * 1000
+    assert (again.format, again.description) == ("tflite", "what it is")
+
+
+def test_every_signature_is_kept() -> None:
+    tensors = [table("Tensor", shape=(2,), name="x"), table("Tensor", shape=(2,), name="y")]
+    graphs = [
+        table("SubGraph", name=f"g{k}", tensors=tensors, inputs=(0,), outputs=(1,), operators=[neg(0, 1)])
+        for k in range(2)
+    ]
+    signatures = [
+        table(
+            "SignatureDef",
+            signature_key=key,
+            subgraph_index=k,
+            inputs=[table("TensorMap", name=f"in_{key}", tensor_index=0)],
+            outputs=[table("TensorMap", name=f"out_{key}", tensor_index=1)],
+        )
+        for k, key in ((0, "encode"), (1, "decode"), (0, "again"))
+    ]
+    source = minimal(subgraphs=graphs, signature_defs=signatures)
+    for data in (source, rewritten(source)):
+        whole = read_model(data)
+        assert [(s.key, s.graph.name, s.inputs, s.outputs) for s in whole.signatures] == [
+            ("encode", "g0", (("in_encode", 0),), (("out_encode", 0),)),
+            ("decode", "g1", (("in_decode", 0),), (("out_decode", 0),)),
+            ("again", "g0", (("in_again", 0),), (("out_again", 0),)),
+        ]
+        assert [g.name for g in whole.graphs()] == ["g0", "g1"]
+
+
+@needs_corpus
+def test_resources_are_found_with_their_contents() -> None:
+    found = [
+        r for c in op_cases() if c.startswith(("VAR_HANDLE", "HASHTABLE")) for r in read_model(op_case(c)).resources
+    ]
+    assert {r.kind for r in found} == {"variable", "table"}
+    tables = [r for r in found if r.kind == "table" and r.initial is not None]
+    assert tables and all(len(r.dtypes) == len(r.initial or ()) == 2 for r in tables)
 
 
 def calls_itself() -> bytes:

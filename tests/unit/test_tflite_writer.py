@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.tflite.reader import read
+from onnxtfl.formats.tflite.reader import read as read_model
 from onnxtfl.formats.tflite.writer import write
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, State, Value, constant
+from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, SequenceType, TensorType, tensor
 from onnxtfl.runtimes import LITERT, TFLITE_RUNTIME, RunOptions, Runtime
@@ -33,9 +34,13 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
     return request.param
 
 
+def read(data: bytes) -> Graph:
+    return read_model(data).main
+
+
 def written(graph: Graph, **options: Any) -> bytes:
     out = io.BytesIO()
-    write(graph, out, **options)
+    write(Model(graph), out, **options)
     return out.getvalue()
 
 
@@ -148,7 +153,7 @@ def outputs_inner(graph: Graph, x: Value, build: Builder) -> list[Value]:
 
 def outputs_twice(graph: Graph, x: Value, build: Builder) -> list[Value]:
     inner = plus(build, x, 1, "y")
-    graph.metadata["output_names"] = ["y", "again"]
+    graph.output_names = ["y", "again"]
     return [inner, inner]
 
 
@@ -172,7 +177,7 @@ def test_unusual_outputs(
     results = run(runtime, graph, tmp_path, [X])
     for result, array in zip(results.values(), expected.values(), strict=True):
         np.testing.assert_array_equal(result, array)
-    assert [str(name) for name in read(written(graph)).metadata["output_names"]] == list(expected)
+    assert [str(name) for name in read(written(graph)).output_names] == list(expected)
 
 
 def test_unused_input_stays(runtime: Runtime, tmp_path: Path) -> None:
@@ -316,7 +321,7 @@ def test_memory_does_not_depend_on_the_size_of_weights(megabytes: int) -> None:
     out = Nowhere()
     tracemalloc.start()
     try:
-        write(graph, out)
+        write(Model(graph), out)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -12,6 +12,7 @@ from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import TensorType, dtype_of
 from onnxtfl.pipeline import Options, tflite_to_onnx
 from tests.harness.litert import run_onnx, run_tflite
@@ -43,7 +44,7 @@ def model(op: str, operands: Sequence[Array | None], inputs: int, options: dict[
     for i, value in enumerate(graph.outputs):
         value.name = f"out{i}"
     file = io.BytesIO()
-    writer.write(graph, file)
+    writer.write(Model(graph), file)
     return file.getvalue()
 
 

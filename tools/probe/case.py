@@ -13,6 +13,7 @@ import numpy as np
 from onnxtfl.formats.tflite.writer import write
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
+from onnxtfl.ir.model import Model
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType, dtype_of
@@ -90,7 +91,7 @@ class Case:
         node = graph.insert(Node(foreign("tfl", self.op, version), operands, self.options))
         graph.outputs = [node.add_result(value.type, f"y{i}") for i, value in enumerate(results)]
         file = io.BytesIO()
-        write(graph, file)
+        write(Model(graph), file)
         return file.getvalue()
 
     def _operand(self, graph: Graph, index: int, array: Array | None) -> Value | None:

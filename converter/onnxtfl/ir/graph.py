@@ -198,7 +198,8 @@ class Graph:
     inputs: list[Value] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
-    metadata: dict[str, Any] = field(default_factory=dict)
+    output_names: list[str] = field(default_factory=list)
+    """The names of the outputs where they are not those of the values (one value may be several outputs)."""
     first: Node | None = None
     last: Node | None = None
 
@@ -282,6 +283,20 @@ class Graph:
         for state in self.states:
             if state.output is old:
                 state.output = new
+
+    def splice(self, body: Graph, operands: Sequence[Value | None], before: Node) -> list[Node]:
+        """Move the nodes of `body`, whose inputs are `operands`, in front of `before`; returns them.
+
+        `body` is left without nodes; its outputs are values of this graph then.
+        """
+        for inner, outer in zip(body.inputs, operands, strict=True):
+            if outer is not None:
+                body.substitute(inner, outer)
+        moved = list(body.nodes)
+        for node in moved:
+            body.unlink(node)
+            self.insert(node, before)
+        return moved
 
     def output_set(self) -> set[Value]:
         """The values that the outside sees: outputs and written states."""

@@ -105,7 +105,7 @@ def separate_outputs(graph: Graph, shares_inputs: bool = False) -> None:
             separate_outputs(inner)
     builder = Builder(graph)
     taken: set[Value] = set(graph.inputs)
-    names = graph.metadata.get("output_names", ()) if shares_inputs else ()
+    names = graph.output_names if shares_inputs else ()
     for i, value in enumerate(graph.outputs):
         if i < len(names) and value in graph.inputs and value.name == names[i]:
             continue
@@ -116,7 +116,7 @@ def separate_outputs(graph: Graph, shares_inputs: bool = False) -> None:
 
 def keep_names(graph: Graph) -> None:
     """Let outputs have the names that the source gave them, and nobody else."""
-    names: list[str] = graph.metadata["output_names"]
+    names = graph.output_names
     boundary = {v.name for v in graph.inputs} | set(names)
     outside = set(graph.inputs)
     for value in _values(graph):

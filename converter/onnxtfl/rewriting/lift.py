@@ -63,15 +63,9 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
 
 def _inline(graph: Graph, node: Node, body: Graph, operands: Sequence[Value | None], expand: Expand) -> None:
     """Put the nodes of `body`, whose inputs are `operands`, in the place of `node`, lifting each."""
-    for inner, outer in zip(body.inputs, operands, strict=True):
-        if outer is not None:
-            body.substitute(inner, outer)
-    inserted = list(body.nodes)
-    for inner_node in inserted:
-        body.unlink(inner_node)
-        for result in inner_node.results:
-            result.name = result.origin = None
-        graph.insert(inner_node, node)
+    inserted = graph.splice(body, operands, node)
+    for result in (r for inner_node in inserted for r in inner_node.results):
+        result.name = result.origin = None
     _replace(graph, node, body.outputs)
     for inner_node in inserted:
         lift_node(graph, inner_node, expand)

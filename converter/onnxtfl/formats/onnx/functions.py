@@ -13,9 +13,11 @@ from onnx import FunctionProto, ModelProto, NodeProto, TypeProto, defs
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.onnx.encode import AttributeWriter, TypeWriter, schema
-from onnxtfl.formats.onnx.reader import read
+from onnxtfl.formats.onnx.external import ExternalFiles
+from onnxtfl.formats.onnx.graphs import GraphReader
+from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.ir.graph import Graph, Node
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.types import Type
 
 _DOMAIN = "onnxtfl.functions"
 
@@ -29,11 +31,29 @@ def body(node: Node) -> Graph | None:
     definition = schema(name, node.op.version, node.op.domain)
     if definition is None or not (definition.has_function or definition.has_context_dependent_function):
         return None
-    call = _call(node, name)
-    function = _function(definition, call, node)
+    function = _function(definition, node, name)
     if function is None:
         return None
-    return _inlined(call, function, node)
+    function.domain, function.name = _DOMAIN, name
+    model = ModelProto(functions=[function])
+    if all(entry.domain for entry in function.opset_import):
+        model.opset_import.add(version=defs.onnx_opset_version())
+    (local,) = GraphReader(model, Tensors(None, ExternalFiles(None))).functions.values()
+    return local.body(node)
+
+
+def _function(definition: Any, node: Node, name: str) -> FunctionProto | None:
+    function = FunctionProto()
+    if definition.has_context_dependent_function:
+        types = [_type(v.type if v is not None else None) for v in node.operands]
+        versions = definition.context_dependent_function_opset_versions
+        made = definition.get_context_dependent_function_with_opset_version(
+            max(versions), _call(node, name).SerializeToString(), [t.SerializeToString() for t in types]
+        )
+        function.ParseFromString(made)
+        return function if function.node else None
+    function.CopyFrom(definition.function_body)
+    return function
 
 
 def _call(node: Node, name: str) -> NodeProto:
@@ -53,47 +73,11 @@ def _no_graph(graph: Graph) -> Any:
     raise UnsupportedError("a function over subgraphs cannot be expanded")
 
 
-def _function(definition: Any, call: NodeProto, node: Node) -> FunctionProto | None:
-    function = FunctionProto()
-    if definition.has_context_dependent_function:
-        types = [_type(v.type if v is not None else None) for v in node.operands]
-        versions = definition.context_dependent_function_opset_versions
-        made = definition.get_context_dependent_function_with_opset_version(
-            max(versions), call.SerializeToString(), [t.SerializeToString() for t in types]
-        )
-        function.ParseFromString(made)
-        return function if function.node else None
-    function.CopyFrom(definition.function_body)
-    return function
-
-
 def _type(type_: Type | None) -> TypeProto:
     proto = TypeProto()
     if type_ is not None:
         TypeWriter({}).fill(proto, type_, "")
     return proto
-
-
-def _inlined(call: NodeProto, function: FunctionProto, node: Node) -> Graph:
-    """The body, by way of a model with the function and one call of it."""
-    function.domain, function.name = _DOMAIN, call.op_type
-    inner = NodeProto()
-    inner.CopyFrom(call)
-    inner.domain = _DOMAIN
-    model = ModelProto(ir_version=10)
-    model.functions.append(function)
-    model.opset_import.extend(function.opset_import)
-    model.opset_import.add(domain=_DOMAIN, version=1)
-    if all(entry.domain for entry in function.opset_import):
-        model.opset_import.add(version=defs.onnx_opset_version())
-    model.graph.node.append(inner)
-    model.graph.name = call.op_type
-    for k, value in enumerate(node.operands):
-        type_ = value.type if value is not None and value.type is not None else TensorType(DType.FLOAT32, ())
-        model.graph.input.add(name=f"i{k}").type.CopyFrom(_type(type_))
-    for output in call.output:
-        model.graph.output.add(name=output)
-    return read(model)
 
 
 @functools.cache

@@ -33,29 +33,32 @@ class Names:
 
 
 class GraphWriter:
-    """Writes one model's graphs. `weights`: the constants met, by name; `domains`: newest op version of each domain."""
+    """Writes one model's graphs.
+
+    `weights`: the constants met, by name; `names`: of all values; `domains`: newest op version of each domain.
+    """
 
     def __init__(self, dim_names: Mapping[str, str]) -> None:
         self.weights: dict[str, TensorData] = {}
         self.domains: dict[str, int] = {}
         self._types = TypeWriter(dim_names)
         self._attributes = AttributeWriter(self._types)
-        self._values: dict[Value, str] = {}
+        self.names: dict[Value, str] = {}
         self._by_key: dict[Hashable, str] = {}
-        self._names = Names()
+        self._unique = Names()
         self._node_names = Names()
 
     def main(self, graph: Graph) -> Message:
         """The main graph without initializers. Inputs and outputs get their names first, so that nobody takes them."""
         for value in [*graph.inputs, *graph.outputs]:
-            if value not in self._values:
-                self._values[value] = self._names.unique(self._wanted(value, "value"))
+            if value not in self.names:
+                self.names[value] = self._unique.unique(self._wanted(value, "value"))
                 if value.data is not None:
-                    self._add_weight(self._values[value], value.data)
+                    self._add_weight(self.names[value], value.data)
         message = Message(GraphProto(name=graph.name).SerializeToString())
         for node in graph.nodes:
             message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
-        return self._boundary(message, graph.inputs, [(self._values[v], v) for v in graph.outputs])
+        return self._boundary(message, graph.inputs, [(self.names[v], v) for v in graph.outputs])
 
     def _boundary(self, message: Message, inputs: Sequence[Value], outputs: Sequence[tuple[str, Value]]) -> Message:
         for value in inputs:
@@ -68,7 +71,7 @@ class GraphWriter:
         """A subgraph; its last inputs are the captured values under the names that they have outside."""
         own = graph.inputs[: len(graph.inputs) - len(captured)]
         for inner, outer in zip(graph.inputs[len(own) :], captured, strict=True):
-            self._values[inner] = self._name(outer)
+            self.names[inner] = self._name(outer)
         for value in own:
             self._name(value)
         message = Message(GraphProto(name=graph.name).SerializeToString())
@@ -78,7 +81,7 @@ class GraphWriter:
         for value in graph.outputs:
             name = self._name(value)
             if value.producer is None or name in outputs:  # an outer value cannot be an output, one value not two
-                copy = self._names.unique(name)
+                copy = self._unique.unique(name)
                 identity = NodeProto(
                     op_type="Identity", name=self._node_names.unique("Identity"), input=[name], output=[copy]
                 )
@@ -119,7 +122,7 @@ class GraphWriter:
     def _result(self, node: Node, index: int, op: tuple[str, int, str]) -> str:
         """The name of a result; "" for one that nobody takes, where ONNX lets it be left out."""
         value = node.results[index]
-        if value.name is None and not value.uses and value not in self._values:
+        if value.name is None and not value.uses and value not in self.names:
             definition = schema(*op)
             outputs = definition.outputs if definition is not None else ()
             if definition is None or (index < len(outputs) and outputs[index].option.name == "Optional"):
@@ -127,11 +130,11 @@ class GraphWriter:
         return self._name(value, op[0])
 
     def _name(self, value: Value, hint: str = "value") -> str:
-        if value not in self._values:
+        if value not in self.names:
             if value.data is not None:
                 return self._weight(value, value.data)
-            self._values[value] = self._names.unique(self._wanted(value, hint))
-        return self._values[value]
+            self.names[value] = self._unique.unique(self._wanted(value, hint))
+        return self.names[value]
 
     @staticmethod
     def _wanted(value: Value, hint: str) -> str:
@@ -140,9 +143,9 @@ class GraphWriter:
     def _weight(self, value: Value, data: TensorData) -> str:
         key = _same(data)
         if key not in self._by_key:
-            self._add_weight(self._names.unique(self._wanted(value, "constant")), data)
-        self._values[value] = self._by_key[key]
-        return self._values[value]
+            self._add_weight(self._unique.unique(self._wanted(value, "constant")), data)
+        self.names[value] = self._by_key[key]
+        return self.names[value]
 
     def _add_weight(self, name: str, data: TensorData) -> None:
         self.weights[name] = data

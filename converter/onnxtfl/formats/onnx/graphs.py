@@ -1,8 +1,7 @@
-"""GraphProto as a graph of `onnx` ops exactly as they stand; model-local functions are inlined, subgraphs closed."""
+"""GraphProto, and the bodies of model-local functions, as graphs of `onnx` ops as in the file; subgraphs are closed."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,23 +19,20 @@ from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.value_types import ValueTypes
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Origin, Value, constant
+from onnxtfl.ir.model import FunctionKey
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.types import Type
-
-_Key = tuple[str, str, str]
-_MOST_INLINED = 1 << 18
 
 
 @dataclass
 class _Scope:
     """Where nodes are added: the graph, its names so far (None: an absent operand of a function), and the context.
 
-    `prefix` stands before the names of an inlined function's values; `arguments` are its attributes (None outside).
+    `arguments`: the attributes of a call, in the body of a function (None outside).
     """
 
     graph: Graph
     imports: OpsetImports
-    prefix: str = ""
     arguments: Mapping[str, Any] | None = None
     values: dict[str, Value | None] = field(default_factory=dict)
     types: dict[str, Type | None] = field(default_factory=dict)
@@ -64,14 +60,13 @@ class GraphReader:
     def __init__(self, model: ModelProto, tensors: Tensors) -> None:
         self.tensors = tensors
         self.types = ValueTypes()
-        self.functions: dict[_Key, FunctionProto] = {}
+        self.functions: dict[FunctionKey, LocalFunction] = {}
+        versions = opset_versions(model.opset_import)
         for function in model.functions:
             key = _key(function.domain, function.name, function.overload)
             if key in self.functions:
                 raise InvalidModelError(f"the function {function.name!r} is defined twice")
-            self.functions[key] = function
-        self._sizes: dict[_Key, float] = {}
-        self._inlined = 0.0
+            self.functions[key] = LocalFunction(self, function, versions)
 
     def graph(
         self,
@@ -94,6 +89,7 @@ class GraphReader:
         self._nodes(scope, proto.node)
         for info in proto.output:
             graph.outputs.append(self._output(scope, info.name))
+            graph.output_names.append(info.name)
         return graph
 
     def _initializers(self, scope: _Scope, proto: GraphProto) -> None:
@@ -118,25 +114,24 @@ class GraphReader:
         if not op or not op.isprintable():
             raise InvalidModelError(f"a node has no proper op type: {op!r}", node=name)
         operands = [scope.value(n, f"node {name!r}") for n in proto.input]
-        key = _key(domain, op, proto.overload)
         captured = self._captured_by(scope, proto)
         attributes = dict(self._attributes(scope, proto, captured))
-        if key in self.functions:
-            self._inline(scope, proto, key, operands, attributes)
-            return
         outer = [v for v in captured.values() if v is not None and not v.is_constant]
         if has_graphs(proto):
             attributes["captures"] = len(outer)
         since = scope.imports.since(op, domain, name)
-        check_form(proto, since, domain, name)
-        node = Node(foreign("onnx", op, since, domain), [*operands, *outer], attributes)
-        node.name = scope.prefix + text_of(proto.name) if proto.name else None
+        overload = name_of(proto.overload)
+        if (domain, op, overload) not in self.functions:
+            check_form(proto, since, domain, name)
+        called = f"{op}:{overload}" if overload else op
+        node = Node(foreign("onnx", called, since, domain), [*operands, *outer], attributes)
+        node.name = text_of(proto.name) or None
         for output in proto.output:
             result = node.add_result(scope.types.get(output))
             if output:
                 scope.define(output, result)
-                result.name = scope.prefix + output
-                result.origin = Origin(result.name)
+                result.name = output
+                result.origin = Origin(output)
         scope.graph.insert(node)
 
     def _captured_by(self, scope: _Scope, proto: NodeProto) -> dict[str, Value | None]:
@@ -189,60 +184,57 @@ class GraphReader:
         """A closed subgraph. Every capture of the node is an input of each of its subgraphs, used there or not."""
         return self.graph(proto, scope.imports, captured, scope.arguments)
 
-    def _inline(
-        self, scope: _Scope, proto: NodeProto, key: _Key, operands: Sequence[Value | None], attributes: dict[str, Any]
-    ) -> None:
-        """Add the body of a model-local function in place of the node that calls it."""
-        function, name = self.functions[key], label(proto)
-        self._inlined += self._size(key) if scope.arguments is None else 0
-        if self._inlined > _MOST_INLINED:
-            raise InvalidModelError(f"the function {function.name!r} calls itself, or makes too many nodes", node=name)
-        if len(operands) > len(function.input) or len(proto.output) > len(function.output):
+    def body(self, function: FunctionProto, imports: OpsetImports, call: Node) -> Graph:
+        """The body of `function` as `call` means it: each output is the result of a node of its own."""
+        name = call.name or call.op.name
+        if len(call.operands) > len(function.input) or len(call.results) > len(function.output):
             raise InvalidModelError(f"more operands or results than the function {function.name!r} has", node=name)
-        if has_graphs(proto):
-            raise UnsupportedError("a graph is passed to a function", node=name, op=proto.op_type)
-        imports = OpsetImports({**scope.imports.versions, **opset_versions(function.opset_import)})
-        inner = _Scope(scope.graph, imports, f"{scope.prefix}{name}/")
-        defaults = {a.name: self._attribute(inner, a, name, {}) for a in function.attribute_proto}
-        inner.arguments = defaults | attributes
+        if "captures" in call.attributes:
+            raise UnsupportedError("a graph is passed to a function", node=name, op=function.name)
+        scope = _Scope(Graph(text_of(function.name)), imports)
+        defaults = {a.name: self._attribute(scope, a, name, {}) for a in function.attribute_proto}
+        scope.arguments = defaults | call.attributes
         for i, formal in enumerate(function.input):
-            inner.define(formal, operands[i] if i < len(operands) else None)
-        self._nodes(inner, function.node)
-        self._results(scope, inner, proto, function)
-
-    def _size(self, key: _Key) -> float:
-        """How many nodes the function makes, all that it calls inlined; infinite where it calls itself."""
-        if key not in self._sizes:
-            self._sizes[key] = math.inf
-            calls = Counter(_key(n.domain, n.op_type, n.overload) for n in all_nodes(self.functions[key].node))
-            self._sizes[key] = sum(c * (1 + (self._size(k) if k in self.functions else 0)) for k, c in calls.items())
-        return self._sizes[key]
-
-    def _results(self, scope: _Scope, inner: _Scope, proto: NodeProto, function: FunctionProto) -> None:
-        """Give the results of an inlined function the names that its caller uses."""
-        renamed: set[Value] = {v for n in function.input if (v := inner.values.get(n)) is not None}
-        for formal, output in zip(function.output, proto.output, strict=False):
-            if not output:
+            if i >= len(call.operands):
+                scope.define(formal, None)
                 continue
-            value = inner.value(formal, f"function {function.name!r}")
-            if value is not None and (value in renamed or value.producer is None):
-                value = self._copy(scope, value)
-            scope.define(output, value)
-            if value is not None:
-                value.name, value.origin = scope.prefix + output, Origin(scope.prefix + output)
-                value.type = value.type or scope.types.get(output)
-                renamed.add(value)
-
-    @staticmethod
-    def _copy(scope: _Scope, value: Value) -> Value:
-        """The same value again, for a second name."""
-        opset = scope.imports.versions.get("", 1)
-        node = Node(foreign("onnx", "Identity", since_version("Identity", opset, "")), [value], {})
-        scope.graph.insert(node)
-        return node.add_result(value.type)
+            operand = call.operands[i]
+            value = scope.graph.add_input(operand.type if operand is not None else None)
+            scope.define(formal, value if operand is not None else None)
+        self._nodes(scope, function.node)
+        for formal in function.output[: len(call.results)]:
+            scope.graph.outputs.append(_own(scope, self._output(scope, formal)))
+        return scope.graph
 
 
-def _key(domain: str | bytes, name: str | bytes, overload: str | bytes) -> _Key:
+class LocalFunction:
+    """A model-local function; see :class:`onnxtfl.ir.model.Function`."""
+
+    def __init__(self, reader: GraphReader, proto: FunctionProto, versions: Mapping[str, int]) -> None:
+        self._reader, self._proto = reader, proto
+        self._imports = OpsetImports({**versions, **opset_versions(proto.opset_import)})
+
+    @property
+    def callees(self) -> Mapping[FunctionKey, int]:
+        """The ops that the body calls, those in subgraphs too, and how often."""
+        return Counter(_key(n.domain, n.op_type, n.overload) for n in all_nodes(self._proto.node))
+
+    def body(self, call: Node) -> Graph:
+        """The graph that `call` means; InvalidModelError where the call does not fit the function."""
+        return self._reader.body(self._proto, self._imports, call)
+
+
+def _own(scope: _Scope, value: Value) -> Value:
+    """`value`, or a copy where it is an input, a constant, or an output already."""
+    if value.producer is not None and value not in scope.graph.outputs:
+        return value
+    opset = scope.imports.versions.get("", 1)
+    node = Node(foreign("onnx", "Identity", since_version("Identity", opset, "")), [value], {})
+    scope.graph.insert(node)
+    return node.add_result(value.type)
+
+
+def _key(domain: str | bytes, name: str | bytes, overload: str | bytes) -> FunctionKey:
     return normal_domain(domain), name_of(name), name_of(overload)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from onnx import ModelProto
 
@@ -16,7 +15,7 @@ from onnxtfl.formats.onnx.strings import text_of
 from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.wire import Cuts, reduced_model
 from onnxtfl.ir.data import SourceBytes, SourceFile
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.model import Model, Producer
 
 _OTHER_FORMATS = (
     (4, b"TFL3", "a TFLite model"),
@@ -27,20 +26,20 @@ _OTHER_FORMATS = (
 )
 
 
-def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Graph:
-    """The model in `source` (a path, the bytes of a file, or a message) as a graph of `onnx` ops.
+def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Model:
+    """The model in `source` (a path, the bytes of a file, or a message), its graphs made of `onnx` ops.
 
     Nodes are `foreign("onnx", op_type, since_version, domain)`: the since-version that the model's opset means; the
     opset itself where ONNX defines no such op, 1 in domains that are not imported. Attributes are int, float, str
     (bytes where not UTF-8), TensorData, Type, Graph, and tuples of these. A subgraph sees nothing of the outer graph:
-    what it captures are operands of its node, behind the node's own, and inputs of each subgraph of the node, behind
+    what it captures are operands of its node, after the node's own, and inputs of each subgraph of the node, after
     its own; the attribute `captures` counts them. Captured constants are constants of the subgraph instead.
-    Initializers are constants, also those that are listed as inputs with a default. Calls of the model's functions are
-    inlined. Types of inputs and outputs are the declared ones; all other results have none yet.
+    Initializers are constants, also those that are listed as inputs with a default. Calls of the model's own functions
+    are nodes of their domain, an overload after a colon (`onnxtfl.passes.inline` puts the bodies in their place).
+    Types of inputs and outputs are the declared ones; all other results have none yet.
 
     Weights of more than a kilobyte stay in the file (or in the bytes) and are read when asked for, so the file has to
-    stay as it is until the graph is written. `metadata`: format, opset_imports, ir_version, producer_name,
-    producer_version, domain, model_version, doc_string, metadata_props, dim_names (symbol -> name in the file).
+    stay as it is until the model is written.
 
     Raises InvalidModelError for anything that is not a good model, UnsupportedError for element types and kinds of
     values that the graph does not know. Source: onnx.proto and IR.md of the ONNX specification.
@@ -60,7 +59,7 @@ def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Model
         raise
 
 
-def _read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Graph:
+def _read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Model:
     cuts: Cuts | None = None
     path: Path | None = None
     if isinstance(source, ModelProto):
@@ -72,7 +71,7 @@ def _read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Mode
         if path.exists() and not path.is_file():
             raise InvalidModelError(f"{path}: not a regular file")
         model, cuts = _parsed(SourceFile(path))
-    return _graph(model, Tensors(cuts, ExternalFiles(path)))
+    return _model(model, Tensors(cuts, ExternalFiles(path)))
 
 
 def _parsed(source: SourceFile) -> tuple[ModelProto, Cuts]:
@@ -85,7 +84,7 @@ def _parsed(source: SourceFile) -> tuple[ModelProto, Cuts]:
     return reduced_model(source)
 
 
-def _graph(model: ModelProto, tensors: Tensors) -> Graph:
+def _model(model: ModelProto, tensors: Tensors) -> Model:
     if not model.HasField("graph") or not model.graph.output:
         raise InvalidModelError("not an ONNX model: there is no graph with outputs in it")
     versions = opset_versions(model.opset_import)
@@ -96,20 +95,18 @@ def _graph(model: ModelProto, tensors: Tensors) -> Graph:
     for value in graph.inputs:
         if value.type is None:
             raise InvalidModelError(f"the input {value.name!r} has no type")
-    graph.metadata = _metadata(model, versions)
-    graph.metadata["dim_names"] = {symbol: name for name, symbol in reader.types.names.items()}
-    return graph
+    return Model(
+        graph,
+        "onnx",
+        functions=reader.functions,
+        description=text_of(model.doc_string or model.graph.doc_string),
+        properties={text_of(entry.key): text_of(entry.value) for entry in model.metadata_props},
+        opsets=versions,
+        producer=_producer(model),
+        dim_names={symbol: name for name, symbol in reader.types.names.items()},
+    )
 
 
-def _metadata(model: ModelProto, versions: dict[str, int]) -> dict[str, Any]:
-    return {
-        "format": "onnx",
-        "opset_imports": versions,
-        "ir_version": int(model.ir_version),
-        "producer_name": text_of(model.producer_name),
-        "producer_version": text_of(model.producer_version),
-        "domain": text_of(model.domain),
-        "model_version": int(model.model_version),
-        "doc_string": text_of(model.doc_string or model.graph.doc_string),
-        "metadata_props": {text_of(entry.key): text_of(entry.value) for entry in model.metadata_props},
-    }
+def _producer(model: ModelProto) -> Producer:
+    name, version, domain = map(text_of, (model.producer_name, model.producer_version, model.domain))
+    return Producer(name, version, domain, int(model.model_version), int(model.ir_version))

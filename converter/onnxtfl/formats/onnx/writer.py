@@ -1,4 +1,4 @@
-"""Graphs of `onnx` ops as ONNX files. Weights are streamed; past 2 GB they go into a file beside the model."""
+"""Models of `onnx` ops as ONNX files. Weights are streamed; past 2 GB they go into a file beside the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from onnxtfl.formats.onnx.encode import tensor_message
 from onnxtfl.formats.onnx.graph_messages import GraphWriter
 from onnxtfl.formats.onnx.message import Message, stream
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.model import Model
 
 LIMIT = (1 << 31) - 1
 """Protobuf reads no message of more bytes than this."""
@@ -24,46 +25,46 @@ _MIN_IR = 4
 
 
 def write(
-    graph: Graph,
+    model: Model,
     out: BinaryIO,
     *,
     opset: int | Mapping[str, int] | None = None,
     external: str | os.PathLike[str] | None = None,
     limit: int = LIMIT,
-) -> bool:
-    """Write `graph`, whose nodes are all `onnx` ops, to `out`, a binary file; the same graph gives the same bytes.
+) -> dict[Value, str]:
+    """Write `model`, whose nodes are all `onnx` ops, to `out`, a binary file; the same model gives the same bytes.
 
-    `opset`: of ONNX's own domain, or by domain; None: as the graph was read (`metadata["opset_imports"]`).
+    `opset`: of ONNX's own domain, or by domain; None: as the model was read.
     `external`: the file for weights of 16 KB and more, used (and made) only where the model would have more than
-    `limit` bytes; it has to lie beside the model, which names it without directory. Returns whether it was used.
+    `limit` bytes; it has to lie beside the model, which names it without directory. Returns the names of the values.
 
     Names of inputs, outputs and values are kept; values without one, or with one that is taken, get new ones. Equal
     weights (by `TensorData.key`) are stored once. The inputs of subgraphs that stand for captures are left out, and
     their values have the outer names. Raises UnsupportedError for what ONNX cannot say, OutputError where the model
     is larger than `limit` and `external` is not given.
     """
+    graph = model.main
     if graph.states:
         raise UnsupportedError("ONNX has no state that lives from run to run", node=graph.states[0].input.name)
-    writer = GraphWriter(graph.metadata.get("dim_names", {}))
+    writer = GraphWriter(model.dim_names)
     body = writer.main(graph)
-    versions = _versions(graph, opset, writer.domains)
-    model = _model(graph, versions, body, [tensor_message(name, data) for name, data in writer.weights.items()])
-    placed: list[tuple[int, TensorData]] = []
-    if model.size > limit:
+    versions = _versions(model, opset, writer.domains)
+    message = _model(model, versions, body, [tensor_message(name, data) for name, data in writer.weights.items()])
+    if message.size > limit:
         if external is None:
-            raise OutputError(f"the model has {model.size} bytes, more than an ONNX file can", hint="write to a path")
+            raise OutputError(f"the model has {message.size} bytes, more than an ONNX file can", hint="write to a path")
         initializers, placed = _external(writer.weights, Path(external).name)
-        model = _model(graph, versions, body, initializers)
-        if model.size > limit:
-            raise UnsupportedError(f"the attributes alone make the model {model.size} bytes large")
+        message = _model(model, versions, body, initializers)
+        if message.size > limit:
+            raise UnsupportedError(f"the attributes alone make the model {message.size} bytes large")
         _write_external(Path(external), placed)
-    model.write(out)
-    return bool(placed)
+    message.write(out)
+    return writer.names
 
 
-def _versions(graph: Graph, opset: int | Mapping[str, int] | None, used: Mapping[str, int]) -> dict[str, int]:
+def _versions(model: Model, opset: int | Mapping[str, int] | None, used: Mapping[str, int]) -> dict[str, int]:
     """The opsets to import: those of the domains in use, ONNX's own always."""
-    read: Mapping[str, int] = graph.metadata.get("opset_imports", {})
+    read = model.opsets
     given = {"": opset} if isinstance(opset, int) else dict(read if opset is None else opset)
     if "" not in given:
         given[""] = used.get("", 1)
@@ -77,14 +78,15 @@ def _ir_version(versions: Mapping[str, int]) -> int:
     return max(_MIN_IR, *(known.get((domain or "ai.onnx", v), unknown) for domain, v in versions.items()))
 
 
-def _model(graph: Graph, versions: Mapping[str, int], body: Message, initializers: Iterable[Message]) -> Message:
+def _model(model: Model, versions: Mapping[str, int], body: Message, initializers: Iterable[Message]) -> Message:
     """The whole model: small fields, then the graph with its weights last."""
     proto = ModelProto(ir_version=_ir_version(versions), producer_name="onnxtfl")
     for domain, version in versions.items():
         proto.opset_import.add(domain=domain, version=version)
-    if graph.metadata.get("format") == "onnx":
-        proto.doc_string = graph.metadata.get("doc_string", "")
-        for key, value in graph.metadata.get("metadata_props", {}).items():
+    if model.format == "onnx":
+        proto.doc_string = model.description
+    for key, value in model.properties.items():
+        if isinstance(value, str):
             proto.metadata_props.add(key=key, value=value)
     whole = Message()
     whole.extend(body)

@@ -1,8 +1,8 @@
-"""From a graph of `tfl` ops to the contents of the format's tables, all but the constants' bytes."""
+"""From graphs of `tfl` ops to the contents of the format's tables, all but the constants' bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from onnxtfl.formats.tflite.names import Fresh, Names
 from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.model import Model, Signature
 from onnxtfl.ir.types import DType, ResourceType, TensorType, Type
 
 Content = TensorData | bytes
@@ -24,20 +25,21 @@ LAST_SHORT_CODE = 127
 """Builtin codes from here on do not fit the older one-byte field, which then holds this."""
 
 
-def model_tables(graph: Graph) -> tuple[dict[str, Any], list[Content | None]]:
-    """The values of the Model table without `buffers`, and what each buffer holds (None: nothing)."""
-    model = _Model()
-    model.graph_number(graph)
-    subgraphs = [tables.values() for tables in model.all_subgraphs()]
+def model_tables(model: Model) -> tuple[dict[str, Any], list[Content | None], dict[Value, str]]:
+    """The values of the Model table without `buffers`; what each buffer holds (None: nothing); names of tensors."""
+    tables = _Model()
+    for graph in model.graphs():
+        tables.graph_number(graph)
+    subgraphs = [subgraph.values() for subgraph in tables.all_subgraphs()]
     values = {
         "version": 3,
-        "operator_codes": model.codes,
+        "operator_codes": tables.codes,
         "subgraphs": subgraphs,
-        "description": DESCRIPTION,
-        "metadata": model.metadata(graph) or None,
-        "signature_defs": [_signature(model.subgraphs[0])],
+        "description": model.description if model.format == "tflite" else DESCRIPTION,
+        "metadata": tables.metadata(model.properties) or None,
+        "signature_defs": [tables.signature(s) for s in model.signatures or [default_signature(model.main)]],
     }
-    return values, model.contents
+    return values, tables.contents, {v: n for subgraph in tables.subgraphs for v, n in subgraph.names.all.items()}
 
 
 class _Model:
@@ -81,10 +83,25 @@ class _Model:
             self._buffer_numbers[data.key] = self._add(content)
         return self._buffer_numbers[data.key]
 
-    def metadata(self, graph: Graph) -> list[Values]:
-        """The named byte strings that the graph carries along."""
-        entries: dict[str, Content] = graph.metadata.get("tflite_metadata", {})
-        return [{"name": name, "buffer": self._add(content)} for name, content in entries.items()]
+    def metadata(self, properties: Mapping[str, str | Content]) -> list[Values]:
+        """The named byte strings that the model carries along."""
+        contents = {k: v.encode() if isinstance(v, str) else v for k, v in properties.items()}
+        return [{"name": name, "buffer": self._add(content)} for name, content in contents.items()]
+
+    def signature(self, signature: Signature) -> Values:
+        """The SignatureDef table."""
+        subgraph = self.subgraphs[self.graph_number(signature.graph)]
+        sides = {"inputs": signature.graph.inputs, "outputs": signature.graph.outputs}
+
+        def entries(side: str, named: Sequence[tuple[str, int]]) -> list[Values]:
+            return [{"name": name, "tensor_index": subgraph.number(sides[side][i])} for name, i in named]
+
+        return {
+            "inputs": entries("inputs", signature.inputs),
+            "outputs": entries("outputs", signature.outputs),
+            "signature_key": signature.key,
+            "subgraph_index": self.graph_number(signature.graph),
+        }
 
     def _add(self, content: Content) -> int:
         self.contents.append(content)
@@ -247,19 +264,13 @@ def _op_code(name: str, version: int) -> Values:
     return {"deprecated_builtin_code": min(code, LAST_SHORT_CODE), "builtin_code": code, "version": version}
 
 
-def _signature(main: _Subgraph) -> Values:
+def default_signature(graph: Graph) -> Signature:
     """`serving_default`: the names of inputs and outputs as the source has them."""
-
-    def entries(names: list[str], values: list[Value]) -> list[Values]:
-        pairs = zip(names, values, strict=True)
-        return [{"name": name, "tensor_index": main.number(value)} for name, value in pairs]
-
-    graph = main.graph
-    given = graph.metadata.get("output_names") or [main.names.of(value) for value in graph.outputs]
-    unique = Fresh()
-    return {
-        "inputs": entries([main.names.of(value) for value in graph.inputs], graph.inputs),
-        "outputs": entries([unique.fresh(name) for name in given], graph.outputs),
-        "signature_key": SIGNATURE,
-        "subgraph_index": 0,
-    }
+    names, unique = Names(graph), Fresh()
+    outputs = graph.output_names or [names.of(value) for value in graph.outputs]
+    return Signature(
+        SIGNATURE,
+        graph,
+        tuple((names.of(value), i) for i, value in enumerate(graph.inputs)),
+        tuple((unique.fresh(name), i) for i, name in enumerate(outputs)),
+    )

@@ -29,20 +29,20 @@ class Names(Fresh):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
-        self._names: dict[Value, str] = {}
+        self.all: dict[Value, str] = {}
         self._reserve(graph.inputs, "input")
         self._reserve(graph.outputs, "output")
 
     def of(self, value: Value) -> str:
         """The name of `value`, always the same."""
-        if value not in self._names:
-            self._names[value] = self.fresh(value.name or _hint(value))
-        return self._names[value]
+        if value not in self.all:
+            self.all[value] = self.fresh(value.name or _hint(value))
+        return self.all[value]
 
     def _reserve(self, values: Iterable[Value], base: str) -> None:
         for value in values:
-            if value not in self._names:
-                self._names[value] = self.fresh(value.name or base)
+            if value not in self.all:
+                self.all[value] = self.fresh(value.name or base)
 
 
 def _hint(value: Value) -> str:

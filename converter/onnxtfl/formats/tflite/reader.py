@@ -1,18 +1,20 @@
-"""Reads a .tflite file as a graph of `tfl` ops: what stands in the file, nothing interpreted, weights left in it."""
+"""Reads a .tflite file as graphs of `tfl` ops exactly as they are in the file; weights are left in it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
+from onnxtfl.formats.tflite.resources import resources_of
 from onnxtfl.formats.tflite.source import Source
 from onnxtfl.formats.tflite.subgraph_reader import SubgraphReader
 from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.model import Model, Signature
 
 IDENTIFIER = b"TFL3"
 SIGNATURE = "serving_default"
@@ -27,8 +29,8 @@ _OTHER_FORMATS = (
 )
 
 
-def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Graph:
-    """The model in `source` (a path, or a file's bytes) as a graph of `tfl` ops.
+def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Model:
+    """The model in `source` (a path, or a file's bytes), its graphs made of `tfl` ops.
 
     Nodes are `foreign("tfl", "CONV_2D", version)`, custom ops "custom:NAME". Attributes are the fields of the op's
     options table, the format's defaults filled in: enums by name, vectors as tuples (None where absent), a Graph in
@@ -37,9 +39,9 @@ def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Gra
     scales is a float32 tensor with quantization. Variables are states whose input and output are the same value: the
     ops that take it write it. A subgraph that is used twice is two graphs.
 
-    Inputs and outputs are called as the signature calls them where the file has one. `metadata`: format, description,
-    output_names, signatures (their keys), tflite_metadata (name -> bytes as TensorData). Weights are left in the file,
-    which has to stay as it is until the graph is written.
+    Inputs and outputs are called as the signature calls them where the file has one. `Model.subgraphs` are those that
+    no op of another one names, entry points of signatures first. Weights are left in the file, which has to stay as it
+    is until the model is written.
 
     Raises InvalidModelError for anything that is not a good model, UnsupportedError for what the graph cannot hold.
     Source: schema.fbs of LiteRT, its interpreter_builder.cc for what a reader makes of it.
@@ -53,7 +55,7 @@ def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Gra
         raise
 
 
-def _read(source: Source) -> Graph:
+def _read(source: Source) -> Model:
     head = source.read(0, min(32, source.size))
     if not head:
         source.fail("the file is empty")
@@ -65,7 +67,7 @@ def _read(source: Source) -> Graph:
         source.fail(f"version {model['version']} of the format is not known, only {_VERSION}")
     if not model["subgraphs"]:
         source.fail("there is no subgraph in it")
-    return _ModelReader(source, model).main()
+    return _ModelReader(source, model).read()
 
 
 class _ModelReader:
@@ -80,12 +82,23 @@ class _ModelReader:
         self.ranks_are_told = any(t["has_rank"] for s in subgraphs for t in s["tensors"] or ())
         self._left = 1000 + 8 * sum(len(s["operators"] or ()) + 1 for s in subgraphs)
 
-    def main(self) -> Graph:
-        """The graph that the interpreter runs."""
-        signature = self._signature()
-        graph = self.graph(0, (), signature)
-        graph.metadata.update(self._metadata())
-        return graph
+    def read(self) -> Model:
+        """All graphs, the one that the interpreter runs first."""
+        table = self.model
+        entries = [s["subgraph_index"] for s in table["signature_defs"] or ()]
+        named = {n for subgraph in table["subgraphs"] for n in _callees(subgraph)}
+        alone = [n for n in range(len(table["subgraphs"])) if n not in named]
+        graphs = {n: self.graph(n, (), self._signature(n)) for n in dict.fromkeys([0, *entries, *alone])}
+        main, *others = graphs.values()
+        return Model(
+            main,
+            "tflite",
+            subgraphs=others,
+            signatures=[_read_signature(s, graphs, table["subgraphs"]) for s in table["signature_defs"] or ()],
+            resources=resources_of(graphs.values()),
+            description=table["description"] or "",
+            properties={e["name"] or "": self.buffers.raw(e["buffer"]) for e in table["metadata"] or ()},
+        )
 
     def graph(self, number: int, callers: tuple[int, ...], signature: Mapping[str, Any] | None = None) -> Graph:
         """Subgraph `number`, which the subgraphs `callers` came to."""
@@ -111,20 +124,33 @@ class _ModelReader:
                 self.source.fail("garbled: a custom op has a name that cannot be printed")
         return name, code["version"]
 
-    def _signature(self) -> Decoded | None:
-        """The signature of subgraph 0 that names its inputs and outputs."""
-        found = [s for s in self.model["signature_defs"] or () if s["subgraph_index"] == 0]
+    def _signature(self, number: int) -> Decoded | None:
+        """The signature that names the inputs and outputs of subgraph `number`."""
+        found = [s for s in self.model["signature_defs"] or () if s["subgraph_index"] == number]
         found.sort(key=lambda s: s["signature_key"] != SIGNATURE)
         return found[0] if found else None
 
-    def _metadata(self) -> dict[str, Any]:
-        entries = self.model["metadata"] or ()
-        return {
-            "format": "tflite",
-            "description": self.model["description"] or "",
-            "signatures": tuple(s["signature_key"] or "" for s in self.model["signature_defs"] or ()),
-            "tflite_metadata": {entry["name"] or "": self.buffers.raw(entry["buffer"]) for entry in entries},
-        }
+
+def _callees(subgraph: Decoded) -> Iterator[int]:
+    """The numbers of the subgraphs that operators of this one name."""
+    for operator in subgraph["operators"] or ():
+        for union in schema.OPTION_UNIONS:
+            table, values = operator[union] or (None, {})
+            for field in table.fields if table is not None else ():
+                if field.is_graph and values[field.name] is not None:
+                    found = values[field.name]
+                    yield from [found] if isinstance(found, int) else found
+
+
+def _read_signature(table: Decoded, graphs: Mapping[int, Graph], subgraphs: Sequence[Decoded]) -> Signature:
+    number = table["subgraph_index"]
+
+    def positions(side: str) -> tuple[tuple[str, int], ...]:
+        tensors = list(subgraphs[number][side] or ())
+        entries = [(e["name"] or "", e["tensor_index"]) for e in table[side] or ()]
+        return tuple((name, tensors.index(tensor)) for name, tensor in entries if tensor in tensors)
+
+    return Signature(table["signature_key"] or "", graphs[number], positions("inputs"), positions("outputs"))
 
 
 def _number(builtin_code: Any) -> int:

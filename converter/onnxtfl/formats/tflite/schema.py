@@ -100,10 +100,14 @@ def options_table(op: str) -> Table | None:
     return table(name) if name else None
 
 
+OPTION_UNIONS = ("builtin_options", "builtin_options_2")
+"""The fields of an Operator that hold its options."""
+
+
 @functools.cache
 def options_union(name: str) -> tuple[str, int]:
     """The field of an Operator that holds the options table `name`, and its number in that union."""
-    field = "builtin_options" if name in unions()["BuiltinOptions"] else "builtin_options_2"
+    field = OPTION_UNIONS[name not in unions()["BuiltinOptions"]]
     members = unions()[table("Operator").by_name[field].target]
     return field, members.index(name) + 1
 

@@ -42,7 +42,7 @@ class SubgraphReader:
         self.table = table
         self.callers = callers
         self.tensors: list[Mapping[str, Any]] = table["tensors"] or []
-        self.result = Graph(table["name"] or ("main" if len(callers) == 1 else f"subgraph_{callers[-1]}"))
+        self.result = Graph(table["name"] or ("main" if callers == (0,) else f"subgraph_{callers[-1]}"))
         self._values: dict[int, Value] = {}
         self._symbols = Fresh()
         self._names = Fresh()
@@ -59,7 +59,7 @@ class SubgraphReader:
             self._add_node(operator)
         self.result.outputs = [self._operand(number, "output of the graph") for number in outputs]
         unique = Fresh()
-        self.result.metadata["output_names"] = [unique.fresh(self._output_name(number)) for number in outputs]
+        self.result.output_names = [unique.fresh(self._output_name(number)) for number in outputs]
         return self.result
 
     def _reserve_names(self, inputs: Iterable[int], outputs: Iterable[int]) -> None:

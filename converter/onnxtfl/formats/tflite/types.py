@@ -25,6 +25,13 @@ def type_name(dtype: DType) -> str:
     return _NAMES.get(dtype) or dtype.value.upper()
 
 
+def dtype_named(name: str) -> DType:
+    """The element type of that name in the format; InvalidModelError where there is none."""
+    if name not in _DTYPES:
+        raise InvalidModelError(f"unknown element type {name}")
+    return _DTYPES[name]
+
+
 def quantization_table(quantization: Quantization) -> dict[str, Any]:
     """The values of a QuantizationParameters table; InvalidModelError for what it cannot say."""
     if quantization.block is not None:

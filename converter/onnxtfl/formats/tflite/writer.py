@@ -1,4 +1,4 @@
-"""Writes a graph of `tfl` ops as a .tflite file: the tables first, then each weight streamed behind them.
+"""Writes graphs of `tfl` ops as a .tflite file: the tables first, then each weight streamed behind them.
 
 A weight lies behind the tables as the vector that its Buffer's `data` refers to, so the file is an ordinary one; where
 that would reach past 2 GB, each Buffer gives position and size in the file instead (schema version 3c).
@@ -15,7 +15,8 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Encoder, Later, Values
 from onnxtfl.formats.tflite.model_tables import Content, model_tables
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.model import Model
 
 IDENTIFIER = b"TFL3"
 ALIGN = 16
@@ -23,14 +24,15 @@ FLATBUFFER_LIMIT = (1 << 31) - 1
 """Readers take FlatBuffers of less than 2 GB."""
 
 
-def write(graph: Graph, out: BinaryIO, limit: int = FLATBUFFER_LIMIT) -> None:
-    """Write `graph`, whose nodes are `tfl` ops, to a binary file.
+def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT) -> dict[Value, str]:
+    """Write `model`, whose nodes are `tfl` ops, to a binary file; returns the names of the tensors.
 
     Attributes of a node are the fields of its op's options table (enums by name, vectors as tuples, Graphs where the
     format has the number of a subgraph); those of an op "custom:NAME" are `custom_options`. InvalidModelError where the
     format cannot hold what stands in the graph. Weights are read and written in chunks; equal graphs give equal bytes.
+    The signatures are the model's; one that has none gets `serving_default` for its main graph.
     """
-    values, contents = model_tables(graph)
+    values, contents, names = model_tables(model)
     encoder = _encode(values, [{"data": Later(c)} if c is not None else {} for c in contents])
     ends = list(_places(len(encoder.out), (c for _, c in encoder.later), ahead=4))
     if not ends or ends[-1] + _size(encoder.later[-1][1]) <= limit:
@@ -39,6 +41,7 @@ def write(graph: Graph, out: BinaryIO, limit: int = FLATBUFFER_LIMIT) -> None:
         _stream(encoder.out, [c for _, c in encoder.later], out, count=True)
     else:
         _write_large(values, contents, out)
+    return names
 
 
 def _write_large(values: Values, contents: list[Content | None], out: BinaryIO) -> None:

@@ -1,0 +1,89 @@
+"""Calls of functions that the model defines, replaced by the functions' bodies.
+
+::
+
+    %y = onnx.F@1@local(%x)     ->     %f_t = onnx.Exp@13(%x); %y = onnx.Neg@13(%f_t)
+
+Values and nodes of a body are named after the call, the nearest one last: "call/node".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir.graph import Graph, Node, Origin
+from onnxtfl.ir.model import Function, FunctionKey, Model
+
+MOST_NODES = 1 << 18
+"""Nodes that all calls together may become: functions that call each other grow exponentially."""
+
+
+def inline_functions(model: Model) -> None:
+    """Inline every call, nested ones and those in regions too.
+
+    Raises InvalidModelError where a function calls itself or more than `MOST_NODES` nodes would come out.
+    """
+    if not model.functions:
+        return
+    sizes = _Sizes(model.functions)
+    total = 0.0
+    for node in (node for graph in model.graphs() for node in graph.walk()):
+        if (key := _key(node)) in model.functions:
+            total += sizes.of(key)
+            if total > MOST_NODES:
+                message = f"the function {key[1]!r} calls itself, or makes too many nodes"
+                raise InvalidModelError(message, node=node.name)
+    for graph in model.graphs():
+        _inline_calls(graph, model.functions)
+
+
+class _Sizes:
+    """How many nodes each function makes, all that it calls inlined; infinite where it calls itself."""
+
+    def __init__(self, functions: Mapping[FunctionKey, Function]) -> None:
+        self._functions = functions
+        self._sizes: dict[FunctionKey, float] = {}
+
+    def of(self, key: FunctionKey) -> float:
+        if key not in self._sizes:
+            self._sizes[key] = math.inf
+            calls = self._functions[key].callees
+            self._sizes[key] = sum(n * (1 + (self.of(k) if k in self._functions else 0)) for k, n in calls.items())
+        return self._sizes[key]
+
+
+def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function]) -> None:
+    node = graph.first
+    while node is not None:
+        following = node.next
+        for region in node.subgraphs():
+            _inline_calls(region, functions)
+        function = functions.get(_key(node))
+        if function is not None:
+            before = node.previous
+            _inline_call(graph, node, function)
+            following = before.next if before is not None else graph.first
+        node = following
+
+
+def _inline_call(graph: Graph, call: Node, function: Function) -> None:
+    body = function.body(call)
+    prefix = call.name or next((r.name for r in call.results if r.name), None) or call.op.name
+    for node in graph.splice(body, call.operands, call):
+        node.name = f"{prefix}/{node.name}" if node.name else None
+        for result in (r for r in node.results if r.name):
+            result.name = f"{prefix}/{result.name}"
+            result.origin = Origin(result.name)
+    for old, new in zip(call.results, body.outputs, strict=True):
+        new.name, new.origin, new.type = old.name, old.origin, new.type or old.type
+    graph.replace(call, body.outputs)
+
+
+def _key(node: Node) -> FunctionKey:
+    name, _, overload = node.op.name.partition(".")[2].partition(":")
+    return node.op.domain, name, overload
+
+
+__all__ = ["MOST_NODES", "inline_functions"]
