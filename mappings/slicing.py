@@ -13,7 +13,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, is_open
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.types import DType
@@ -157,7 +157,7 @@ def _narrow_slice(b: Builder, node: Node) -> Value | None:
 
 def _clamped(b: Builder, vector: Value) -> Value:
     known = known_dims(vector)
-    if vector.is_constant or vector.dtype is DType.INT32 or (known is not None and "v?" not in str(known)):
+    if vector.is_constant or vector.dtype is DType.INT32 or (known is not None and not any(map(is_open, known))):
         return as_int32(b, vector)
     upper, lower = b.scalar(INT32_MAX, vector), b.scalar(-INT32_MAX, vector)
     return b(ops.Convert, b(ops.Min, b(ops.Max, vector, lower), upper), dtype=DType.INT32)

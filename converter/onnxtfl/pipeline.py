@@ -25,9 +25,9 @@ from onnxtfl.formats.tflite import composites
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.ir.data import SourceFile
-from onnxtfl.ir.dims import reset_fresh
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.model import Model
+from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
@@ -125,14 +125,14 @@ def _conversion(options: Options) -> Iterator[Options]:
 
     The graph lives until the end: collecting garbage would find nothing.
     """
-    reset_fresh()
     collecting = gc.isenabled()
     gc.disable()
     taken: list[str] = []
     try:
         told = replace(options, on_progress=partial(_take, taken, options.on_progress))
         told.step("read")
-        yield told
+        with symbol_scope():
+            yield told
     except (OnnxtflError, OSError):
         raise
     except MemoryError as error:
@@ -218,12 +218,12 @@ def tidy(graph: Graph, moves: Patterns) -> None:
             tidy(inner, moves)
 
 
+@symbol_scope()
 def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:
     """The graph of a model (either format) after a stage: "file", "lifted", or a step's name.
 
     A .tflite is taken towards ONNX, a .onnx towards TFLite. UsageError for an unknown stage.
     """
-    reset_fresh()
     is_tflite = _is_tflite(model)
     source = tflite_reader.read(model) if is_tflite else onnx_reader.read(model)
     graph = source.main

@@ -1,10 +1,27 @@
 """Dimensions are polynomials with floor division, equal when their meaning is."""
 
+import contextvars
 import itertools
 
 import pytest
 
-from onnxtfl.ir.dims import ceildiv, evaluate, floordiv, nominal, parse_dim, product, substitute, symbol, symbols
+from onnxtfl.ir.dims import (
+    Unknown,
+    ceildiv,
+    dim_text,
+    evaluate,
+    floordiv,
+    fresh,
+    fresh_number,
+    is_open,
+    nominal,
+    parse_dim,
+    product,
+    substitute,
+    symbol,
+    symbols,
+)
+from onnxtfl.ir.symbols import symbol_scope
 
 B, H = symbol("b"), symbol("h")
 
@@ -48,7 +65,7 @@ def test_text_reads_back() -> None:
 
 def test_substitution_and_symbols() -> None:
     dim = (H + 1) // 2 * B
-    assert symbols(dim) == {"h", "b"}
+    assert set(symbols(dim)) == {"h", "b"}
     assert substitute(dim, {"h": 5}) == 3 * B
     assert substitute(dim, {"h": 5, "b": 2}) == 6
 
@@ -62,3 +79,38 @@ def test_other_text_is_refused() -> None:
     for text in ("", "1 +", "f(x)", "1.5"):
         with pytest.raises(ValueError):
             parse_dim(text)
+
+
+def test_unknown_sizes_are_no_names() -> None:
+    with symbol_scope():
+        size, number = fresh(), fresh_number()
+    assert (str(size), str(number)) == ("u?0", "v?1")
+    assert set(symbols((size + B) // 2)) == {Unknown(0), "b"}
+    assert is_open(number // 2 + 1) and not is_open(size * B)
+    assert dim_text(3 * size * B + number, lambda unknown: f"unk_{unknown.number}") == "3*b*unk_0 + unk_1"
+    assert evaluate(2 * size, {Unknown(0): 5}) == 10
+    for dim in (size, number, (size + 1) // 2 * B, number * number - size):
+        assert parse_dim(str(dim)) == dim
+
+
+def test_a_number_in_a_text_is_not_given_again() -> None:
+    with symbol_scope():
+        assert parse_dim("u?4 + 1") == symbol(Unknown(4)) + 1
+        assert fresh() == symbol(Unknown(5))
+
+
+def test_scopes_count_for_themselves() -> None:
+    with symbol_scope():
+        first = fresh()
+        with symbol_scope():
+            assert fresh() == first
+        assert fresh() != first
+
+
+def test_numbers_of_a_graph_that_outlives_its_scope_are_not_given_again() -> None:
+    def outside() -> None:
+        with symbol_scope():
+            inner = [fresh(), fresh()]
+        assert fresh() not in inner
+
+    contextvars.Context().run(outside)

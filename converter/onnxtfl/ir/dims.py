@@ -1,8 +1,8 @@
-"""Dimensions: an int, or a polynomial with floor division over named symbols.
+"""Dimensions: an int, or a polynomial with floor division over symbols.
 
 A dimension known before run time is a plain ``int``. One that is not is a :class:`SymDim`, so that ``batch``,
 ``2*seq + 1`` and ``(h + 1)//2`` stay known through shape arithmetic. Arithmetic normalizes, so two dimensions are
-equal exactly when their polynomials are.
+equal exactly when their polynomials are. A symbol is a name, or an :class:`Unknown` that no one named.
 """
 
 from __future__ import annotations
@@ -10,8 +10,22 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from onnxtfl.ir.symbols import next_number, reserve
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The atom for an integer known only at run time: a size, or a computed number, which may be negative."""
+
+    number: int
+    is_size: bool = True
+
+    def __str__(self) -> str:
+        return f"{'u' if self.is_size else 'v'}?{self.number}"
 
 
 @dataclass(frozen=True)
@@ -21,11 +35,9 @@ class FloorDiv:
     numerator: Dim
     denominator: Dim
 
-    def __str__(self) -> str:
-        return f"({self.numerator})//{_factor(self.denominator)}"
 
-
-Atom = str | FloorDiv
+Symbol = str | Unknown
+Atom = Symbol | FloorDiv
 Monomial = tuple[tuple[Atom, int], ...]
 
 
@@ -74,8 +86,7 @@ class SymDim:
         return self - (self // other) * other
 
     def __str__(self) -> str:
-        parts = [_term_text(m, c) for m, c in self.terms]
-        return " + ".join(parts).replace("+ -", "- ")
+        return dim_text(self)
 
     def __repr__(self) -> str:
         return f"SymDim({self})"
@@ -84,23 +95,24 @@ class SymDim:
 Dim = int | SymDim
 Shape = tuple[Dim, ...]
 
-_fresh_counter = itertools.count()
 
-
-def symbol(name: str) -> SymDim:
+def symbol(name: Symbol) -> SymDim:
     """The dimension that is the symbol `name`."""
-    return SymDim(((((name, 1),), 1),))
+    return _of_atom(name)
 
 
-def fresh(prefix: str = "u") -> SymDim:
-    """A symbol used nowhere else, for a size known only at run time."""
-    return symbol(f"{prefix}?{next(_fresh_counter)}")
+def fresh() -> SymDim:
+    """A size known only at run time, different from all others."""
+    return _of_atom(Unknown(next_number()))
 
 
-def reset_fresh() -> None:
-    """Start the numbering of fresh symbols anew, so that the same input gives the same output."""
-    global _fresh_counter  # noqa: PLW0603 - one counter a conversion, by design
-    _fresh_counter = itertools.count()
+def fresh_number() -> SymDim:
+    """An integer computed at run time, which may be negative, different from all others."""
+    return _of_atom(Unknown(next_number(), is_size=False))
+
+
+def _of_atom(atom: Atom) -> SymDim:
+    return SymDim(((((atom, 1),), 1),))
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:
@@ -117,7 +129,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         rest = _from_terms((m, c) for m, c in _terms(a) if c % b != 0)
         if whole:
             return _from_terms(whole) + floordiv(rest, b)
-    return SymDim(((((FloorDiv(a, b), 1),), 1),))
+    return _of_atom(FloorDiv(a, b))
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
@@ -145,7 +157,7 @@ def nominal(dim: Dim, default: int = 64) -> int:
     return max(1, evaluate(dim, {}, default))
 
 
-def evaluate(dim: Dim, env: Mapping[str, int], default: int | None = None) -> int:
+def evaluate(dim: Dim, env: Mapping[Symbol, int] | Mapping[str, int], default: int | None = None) -> int:
     """The value of `dim` where `env` gives its symbols (others are `default`, KeyError without one)."""
     if isinstance(dim, int):
         return dim
@@ -167,22 +179,29 @@ def substitute(dim: Dim, env: Mapping[str, Dim]) -> Dim:
     return total
 
 
-def symbols(dim: Dim) -> set[str]:
-    """The names of the symbols in `dim`."""
-    if isinstance(dim, int):
-        return set()
-    found: set[str] = set()
-    for monomial, _ in dim.terms:
+def symbols(dim: Dim) -> Iterator[Symbol]:
+    """The symbols in `dim`, one that occurs twice twice."""
+    for monomial, _ in () if isinstance(dim, int) else dim.terms:
         for atom, _ in monomial:
-            found |= {atom} if isinstance(atom, str) else symbols(atom.numerator) | symbols(atom.denominator)
-    return found
+            if isinstance(atom, FloorDiv):
+                yield from symbols(atom.numerator)
+                yield from symbols(atom.denominator)
+            else:
+                yield atom
+
+
+def is_open(dim: Dim) -> bool:
+    """Whether `dim` depends on a number computed at run time, so that it may be negative and is no size."""
+    return any(isinstance(s, Unknown) and not s.is_size for s in symbols(dim))
+
+
+_UNKNOWN = re.compile(r"\b([uv])\?(\d+)")
 
 
 def parse_dim(text: str) -> Dim:
-    """Read what ``str`` of a dimension printed; ValueError for anything else."""
-    quoted = text.replace("?", "__Q__")
+    """The dimension that ``str`` printed as `text`; ValueError for anything else."""
     try:
-        return _parse_ast(ast.parse(quoted, mode="eval").body)
+        return _parse_ast(ast.parse(_UNKNOWN.sub(r"\1[\2]", text), mode="eval").body)
     except (SyntaxError, KeyError, TypeError) as error:
         raise ValueError(f"not a dimension: {text!r}") from error
 
@@ -191,7 +210,9 @@ def _parse_ast(node: ast.expr) -> Dim:
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
     if isinstance(node, ast.Name):
-        return symbol(node.id.replace("__Q__", "?"))
+        return symbol(node.id)
+    if isinstance(node, ast.Subscript):
+        return _parse_unknown(node)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_parse_ast(node.operand)
     if isinstance(node, ast.BinOp):
@@ -208,6 +229,14 @@ def _parse_ast(node: ast.expr) -> Dim:
     raise ValueError(ast.dump(node))
 
 
+def _parse_unknown(node: ast.Subscript) -> Dim:
+    match node:
+        case ast.Subscript(value=ast.Name(id=kind), slice=ast.Constant(value=int(number))):
+            reserve(number)
+            return symbol(Unknown(number, kind == "u"))
+    raise ValueError(ast.dump(node))
+
+
 def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
     if isinstance(dim, int):
         return (((), dim),) if dim else ()
@@ -218,7 +247,7 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     total: dict[Monomial, int] = {}
     for monomial, c in terms:
         total[monomial] = total.get(monomial, 0) + int(c)
-    kept = sorted(((m, c) for m, c in total.items() if c), key=lambda t: (-len(t[0]), str(t[0])))
+    kept = sorted(((m, c) for m, c in total.items() if c), key=lambda t: (-len(t[0]), [*map(_order, t[0])]))
     if not kept:
         return 0
     if len(kept) == 1 and not kept[0][0]:
@@ -226,11 +255,17 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     return SymDim(tuple(kept))
 
 
+def _order(power: tuple[Atom, int]) -> tuple[bool, str, int]:
+    """What factors are sorted by: symbols before quotients, then as they print."""
+    atom, exponent = power
+    return isinstance(atom, FloorDiv), _atom_text(atom, str), exponent
+
+
 def _monomial_product(a: Monomial, b: Monomial) -> Monomial:
     powers: dict[Atom, int] = dict(a)
     for atom, p in b:
         powers[atom] = powers.get(atom, 0) + p
-    return tuple(sorted(powers.items(), key=lambda t: str(t[0])))
+    return tuple(sorted(powers.items(), key=_order))
 
 
 def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
@@ -256,32 +291,51 @@ def _divide_term(m: Monomial, k: int, by: Monomial, c: int) -> tuple[Monomial, i
     return tuple((a, p) for a, p in powers.items() if p), k // c
 
 
-def _atom_value(atom: Atom, env: Mapping[str, int], default: int | None) -> int:
-    if isinstance(atom, str):
-        if atom not in env and default is not None:
-            return default
-        return env[atom]
-    return evaluate(atom.numerator, env, default) // (evaluate(atom.denominator, env, default) or 1)
+def _atom_value(atom: Atom, env: Mapping[Symbol, int] | Mapping[str, int], default: int | None) -> int:
+    if isinstance(atom, FloorDiv):
+        return evaluate(atom.numerator, env, default) // (evaluate(atom.denominator, env, default) or 1)
+    value = env.get(atom, default)  # type: ignore[arg-type]
+    if value is None:
+        raise KeyError(atom)
+    return value
 
 
 def _substitute_atom(atom: Atom, env: Mapping[str, Dim]) -> Dim:
-    if isinstance(atom, str):
-        return env.get(atom, symbol(atom))
-    return floordiv(substitute(atom.numerator, env), substitute(atom.denominator, env))
+    if isinstance(atom, FloorDiv):
+        return floordiv(substitute(atom.numerator, env), substitute(atom.denominator, env))
+    return env.get(atom, symbol(atom)) if isinstance(atom, str) else symbol(atom)
 
 
-def _factor(dim: Dim) -> str:
-    text = str(dim)
-    return text if isinstance(dim, int) or text.replace("?", "_").isidentifier() else f"({text})"
+Naming = Callable[[Unknown], str]
 
 
-def _term_text(monomial: Monomial, c: int) -> str:
+def dim_text(dim: Dim, naming: Naming = str) -> str:
+    """`dim` as an expression in which `naming` says what unknown sizes are called."""
+    parts = [_term_text(m, c, naming) for m, c in _terms(dim)]
+    return " + ".join(parts).replace("+ -", "- ") or "0"
+
+
+def _atom_text(atom: Atom, naming: Naming) -> str:
+    if isinstance(atom, FloorDiv):
+        divisor = dim_text(atom.denominator, naming)
+        plain = isinstance(atom.denominator, int) or _single(atom.denominator)
+        return f"({dim_text(atom.numerator, naming)})//{divisor if plain else f'({divisor})'}"
+    return atom if isinstance(atom, str) else naming(atom)
+
+
+def _single(dim: SymDim) -> bool:
+    """Whether `dim` is a symbol and nothing else."""
+    (monomial, factor), *others = dim.terms
+    return not others and factor == 1 == len(monomial) == monomial[0][1] and not isinstance(monomial[0][0], FloorDiv)
+
+
+def _term_text(monomial: Monomial, c: int, naming: Naming) -> str:
     factors = []
-    for atom, p in monomial:
-        text = (
-            atom if isinstance(atom, str) else (str(atom) if p == 1 and len(monomial) == 1 and c == 1 else f"({atom})")
-        )
-        factors.append(text if p == 1 else f"{text}**{p}")
+    for atom, power in monomial:
+        factor = _atom_text(atom, naming)
+        if isinstance(atom, FloorDiv) and not power == len(monomial) == c == 1:
+            factor = f"({factor})"
+        factors.append(factor if power == 1 else f"{factor}**{power}")
     if not factors:
         return str(c)
     if c in (1, -1):

@@ -7,7 +7,6 @@ them but name and version.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -161,14 +160,21 @@ class _Required:
 
 REQUIRED: Any = _Required()
 OPS: dict[str, type[Op]] = {}
+_FOREIGN: dict[tuple[str, str, int, str], type[Op]] = {}
 Evaluate = Callable[..., Array | tuple[Array, ...]]
 
 
-@functools.cache
 def foreign(dialect: str, name: str, version: int = 1, domain: str = "") -> type[Op]:
-    """The op `name` of a file format (`dialect`: "onnx" or "tfl"), of which nothing is known but this."""
-    namespace = {"dialect": dialect, "name": f"{dialect}.{name}", "version": version, "domain": domain}
-    return type(name, (Op,), namespace | {"effect": Effect.WRITES}, register=False)
+    """The op `name` of a file format (`dialect`: "onnx" or "tfl"), of which nothing is known but this.
+
+    The same class each time, in all threads.
+    """
+    key = dialect, name, version, domain
+    if key not in _FOREIGN:
+        namespace = {"dialect": dialect, "name": f"{dialect}.{name}", "version": version, "domain": domain}
+        made = type(name, (Op,), namespace | {"effect": Effect.WRITES}, register=False)
+        _FOREIGN.setdefault(key, made)
+    return _FOREIGN[key]
 
 
 def attributes_of(node: Node) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, is_open
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import known_dims
@@ -46,7 +46,7 @@ def never_negative(value: Value, depth: int = 8) -> bool:
 
 
 def _is_size(dim: Dim) -> bool:
-    return dim >= 0 if isinstance(dim, int) else all(c > 0 for _, c in dim.terms) and "v?" not in str(dim)
+    return dim >= 0 if isinstance(dim, int) else all(c > 0 for _, c in dim.terms) and not is_open(dim)
 
 
 @functools.cache

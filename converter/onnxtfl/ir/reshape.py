@@ -13,7 +13,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Atom, Dim, SymDim, product, symbols
+from onnxtfl.ir.dims import Atom, Dim, FloorDiv, SymDim, product, symbol
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.shapes import known_dims, normalize_axes
 from onnxtfl.ir.types import DType, TensorType
@@ -192,14 +192,12 @@ def _computed(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value:
 
 
 def _atom(b: Builder, atom: Atom, sources: Sequence[Value]) -> Value:
-    if isinstance(atom, str):
-        if any(atom in symbols(d) and str(d) == atom for s in sources for d in _offered(s)):
-            found = next(d for s in sources for d in _offered(s) if str(d) == atom)
-            return dim_value(b, found, *sources)
-        raise UnsupportedError(
-            f"a size that depends on {atom} cannot be computed here", hint="fix it with --input-shape"
-        )
-    return b(ops.FloorDiv, dim_value(b, atom.numerator, *sources), dim_value(b, atom.denominator, *sources))
+    if isinstance(atom, FloorDiv):
+        return b(ops.FloorDiv, dim_value(b, atom.numerator, *sources), dim_value(b, atom.denominator, *sources))
+    dim = symbol(atom)
+    if any(d == dim for source in sources for d in _offered(source)):
+        return dim_value(b, dim, *sources)
+    raise UnsupportedError(f"a size that depends on {atom} cannot be computed here", hint="fix it with --input-shape")
 
 
 def _offered(source: Value) -> list[Dim]:

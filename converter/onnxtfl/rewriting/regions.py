@@ -1,13 +1,12 @@
 """Regions: graphs among a node's attributes, on their way into the neutral graph.
 
-A rule for a file's op with regions (:func:`regions_of`) says which values of the node each region's inputs are, before
-the region is lifted; or which region takes the node's place, where that is known.
+A rule for a file's op with regions (:func:`onnxtfl.rewriting.registry.regions_of`) says which values of the node each
+region's inputs are, before the region is lifted; or which region takes the node's place, where that is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value, constant, inherit
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
+from onnxtfl.rewriting.registry import Inlined, rules
 
 MOST_STEPS = 8
 """Nodes in a row that are computed to find out what a condition is."""
@@ -24,34 +24,9 @@ SMALL = 1 << 10
 """Elements of the largest value looked at on the way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inlined:
-    """A region that takes the place of its node, and what its inputs are."""
-
-    region: Graph
-    operands: Sequence[Value | None]
-
-
-Prepare = Callable[[Node], Inlined | None]
-_PREPARE: dict[str, Prepare] = {}
-
-
-def regions_of(name: str) -> Callable[[Prepare], Prepare]:
-    """Register what becomes of the regions of a file's op `name` ("onnx.If") before its rule runs.
-
-    The rule gives the regions' inputs their types; where it returns a region, that is lifted in place of the node.
-    """
-
-    def register(rule: Prepare) -> Prepare:
-        _PREPARE[name] = rule
-        return rule
-
-    return register
-
-
 def prepare(node: Node) -> Inlined | None:
     """Run the rule for the regions of `node`; UnsupportedError where there is none."""
-    rule = _PREPARE.get(node.op.name)
+    rule = rules().regions.get(node.op.name)
     if rule is None:
         raise UnsupportedError(
             "its subgraphs are not converted", hint="cut the model around it with --inputs/--outputs"

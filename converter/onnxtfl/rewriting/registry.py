@@ -10,6 +10,7 @@ row                 one-to-one op, both formats, both directions
 lift_onnx           ``(b, node) -> Value | sequence of Values``: an ``onnx.X`` node as neutral ops
 upgrade             ``(b, node) -> Node-like change``: an old since-version brought to a newer form, in place
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
+regions_of          ``(node) -> Inlined | None``: what the inputs of the regions of a file's op are
 lower_tfl           ``(node) -> Form | None``: the tfl op that this neutral node is (None: not in this form)
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op that this neutral node is
 decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes
@@ -27,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
 
 Lifted = Value | Sequence[Value]
@@ -35,6 +36,7 @@ LiftRule = Callable[[Builder, Node], Lifted]
 UpgradeRule = Callable[[Builder, Node], None]
 LowerTfl = Callable[[Node], "Form | None"]
 LowerOnnx = Callable[[Node, int], "Form | None"]
+PrepareRule = Callable[[Node], "Inlined | None"]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
 Condition = Callable[[Node], bool]
 Target = Literal["tfl", "onnx"]
@@ -55,6 +57,14 @@ class Form:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[int, ...] | None = None
     domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inlined:
+    """A region that takes the place of its node, and what its inputs are."""
+
+    region: Graph
+    operands: Sequence[Value | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,7 @@ class Rules:
     upgrades: dict[tuple[str, str], list[tuple[int, UpgradeRule]]] = field(default_factory=dict)
     lift_tfl: dict[str, LiftRule] = field(default_factory=dict)
     quantized: set[str] = field(default_factory=set)
+    regions: dict[str, PrepareRule] = field(default_factory=dict)
     lower_tfl: dict[type[Op], list[LowerTfl]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[LowerOnnx]] = field(default_factory=dict)
     decompose: dict[type[Op], list[tuple[Target | None, DecomposeRule]]] = field(default_factory=dict)
@@ -167,6 +178,19 @@ def lift_tfl(*names: str, quantized: bool = False) -> Callable[[LiftRule], LiftR
             _RULES.lift_tfl[name] = rule
         if quantized:
             _RULES.quantized.update(names)
+        return rule
+
+    return register
+
+
+def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
+    """Register what becomes of the regions of a file's op `name` ("onnx.If") before its rule runs.
+
+    The rule sets the types of the regions' inputs; a region that it returns is lifted in place of the node.
+    """
+
+    def register(rule: PrepareRule) -> PrepareRule:
+        _RULES.regions[name] = rule
         return rule
 
     return register

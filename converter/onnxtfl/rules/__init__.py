@@ -18,9 +18,10 @@ from onnxtfl.ir.reshape import (
     unsqueezed,
     with_unit_axis,
 )
-from onnxtfl.rewriting.regions import Inlined, copied, hand_in, regions_of, truth_of
+from onnxtfl.rewriting.regions import copied, hand_in, truth_of
 from onnxtfl.rewriting.registry import (
     Form,
+    Inlined,
     append_operand,
     decompose,
     decompose_late,
@@ -28,6 +29,7 @@ from onnxtfl.rewriting.registry import (
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    regions_of,
     row,
     upgrade,
 )

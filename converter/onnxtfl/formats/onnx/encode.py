@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,12 +14,11 @@ from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, LISTS
 from onnxtfl.formats.onnx.message import Message
 from onnxtfl.formats.onnx.tensors import DTYPES
 from onnxtfl.ir.data import ArrayData, TensorData
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, dim_text
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
 
 NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
-_FRESH = re.compile(r"\w*\?\d+")
 LONGEST_DIM = 80
 """Letters of a size that is written out as it is computed; longer ones get a name."""
 _A = AttributeProto
@@ -60,14 +58,14 @@ class TypeWriter:
         if isinstance(dim, int):
             proto.dim_value = dim
         else:
-            text = str(dim)
-            if len(text) > LONGEST_DIM:
-                proto.dim_param = self._fresh(text)
+            plain = str(dim)
+            if len(plain) > LONGEST_DIM:
+                proto.dim_param = self._named(plain)
             else:
-                proto.dim_param = self.dim_names.get(text) or _FRESH.sub(lambda match: self._fresh(match[0]), text)
+                proto.dim_param = self.dim_names.get(plain) or dim_text(dim, self._named)
 
-    def _fresh(self, text: str) -> str:
-        return self._numbered.setdefault(text, f"unk_{len(self._numbered)}")
+    def _named(self, unnamed: object) -> str:
+        return self._numbered.setdefault(str(unnamed), f"unk_{len(self._numbered)}")
 
 
 def type_number(dtype: DType, where: str) -> int:

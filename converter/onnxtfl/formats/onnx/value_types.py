@@ -61,9 +61,9 @@ class ValueTypes:
             wanted = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "n"
             wanted = f"_{wanted}" if wanted[0].isdigit() or keyword.iskeyword(wanted) else wanted
             unique, count = wanted, 1
-            while unique in self._taken or "__Q__" in unique:
+            while unique in self._taken:
                 count += 1
-                unique = f"{wanted.replace('__Q__', '_')}_{count}"
+                unique = f"{wanted}_{count}"
             self._taken.add(unique)
             self.names[name] = unique
         return symbol(self.names[name])

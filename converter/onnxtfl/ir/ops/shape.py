@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, product, static, symbols
+from onnxtfl.ir.dims import Dim, ceildiv, fresh, fresh_number, is_open, product, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
 from onnxtfl.ir.op import INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
@@ -52,11 +52,6 @@ __all__ = [
     "Transpose",
     "Trilu",
 ]
-
-
-def is_open(dim: Dim) -> bool:
-    """Whether `dim` stands for a number computed at run time, which may be negative and so is no size."""
-    return any(name.startswith("v?") for name in symbols(dim))
 
 
 def objects(dims: Sequence[Dim]) -> Array:
@@ -265,7 +260,7 @@ def _contents(value: Value) -> Array | None:
     sizes = [d for d in value.tensor_type.shape or () if isinstance(d, int)]
     if not value.dtype.is_integer or value.tensor_type.rank != len(sizes) or math.prod(sizes) > KNOWN_LIMIT:
         return None
-    return objects([fresh("v") for _ in range(math.prod(sizes))]).reshape(sizes)
+    return objects([fresh_number() for _ in range(math.prod(sizes))]).reshape(sizes)
 
 
 def _agreed(dims: Sequence[Dim]) -> Dim | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, symbols
+from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.permutations import everywhere, moved, moved_all, rank_of
@@ -30,14 +30,10 @@ def lower_bound(dim: Dim) -> int:
     return sum(c for m, c in dim.terms if not m)
 
 
-def _open(dim: Dim) -> bool:
-    return any(name.startswith("v?") for name in symbols(dim))
-
-
 def _entry(value: Value, index: int) -> Dim | None:
     """Entry `index` of a vector operand, None where it is only known at run time."""
     known = known_dims(value)
-    if known is None or _open(known[index]):
+    if known is None or is_open(known[index]):
         return None
     return known[index]
 

@@ -18,6 +18,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.types import DType
 from onnxtfl.passes.recognize.templates import Template
 from onnxtfl.rewriting.patterns import Patterns
@@ -41,6 +42,7 @@ FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
 
 
 @functools.cache
+@symbol_scope()
 def templates() -> tuple[Template, ...]:
     """A template for each of `FUNCTIONS` that TFLite has no kernel for, the longest formulas first."""
     from onnxtfl.passes.selection import TflSelection
