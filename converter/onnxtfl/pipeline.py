@@ -30,25 +30,33 @@ from onnxtfl.ir.model import Model
 from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
+from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
-from onnxtfl.passes.floats import narrow_float64
+from onnxtfl.passes.floats import compute_in_float32, narrow_float64
 from onnxtfl.passes.fold import fold
+from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
-from onnxtfl.passes.selection import OnnxSelection, TflSelection
+from onnxtfl.passes.recognize import recognize
+from onnxtfl.passes.shared_memory import keep_memory_apart
 from onnxtfl.passes.simplify import simplify
 from onnxtfl.passes.unit_axes import sink_reshapes
+from onnxtfl.passes.vectors import CONVERSIONS, VECTORS
 from onnxtfl.rewriting.legalize import acceptable, legalize
 from onnxtfl.rewriting.lift import lift, op_name
 from onnxtfl.rewriting.lower import lower
 from onnxtfl.rewriting.patterns import Patterns
-from onnxtfl.targets.onnxruntime import OnnxTarget
+from onnxtfl.targets import Target
+from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget, refuse_unknown_versions
 
 if TYPE_CHECKING:
     import onnx
 
-Selection = TflSelection | OnnxSelection
+Step = tuple[str, Callable[[Graph], None]]
+"""A pass and its name."""
+_MOVES = {"tfl": Patterns.of(MOVES, VECTORS), "onnx": Patterns.of(MOVES, VECTORS, CONVERSIONS)}
+"""The rewrites of ops that only move data, which run after legalization."""
 Progress = Callable[[str], None]
 
 
@@ -94,7 +102,7 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
 
     Raises OnnxtflError (InvalidModelError, UnsupportedError, ...) naming the place; `out` is then worth nothing.
     """
-    target = TflSelection(TfliteTarget(options.min_runtime))
+    target = TfliteTarget(options.min_runtime)
     with _conversion(options) as told:
         source = onnx_reader.read(model)
         inline_functions(source)
@@ -106,7 +114,7 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
 
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
     """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for the other way."""
-    target = OnnxSelection(OnnxTarget(options.opset))
+    target = OnnxTarget(options.opset)
     name = getattr(out, "name", None)  # weights past 2 GB go beside a file that has a name
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
     with _conversion(options) as told:
@@ -168,7 +176,7 @@ def body(node: Node) -> Graph | None:
     return functions.body(node) if node.op.dialect == "onnx" else composites.body(node)
 
 
-def to_target(graph: Graph, target: Selection, options: Options, until: str | None = None) -> None:
+def to_target(graph: Graph, target: Target, options: Options, until: str | None = None) -> None:
     """From neutral ops to those of the target; `until` names the last step to take (see :func:`steps`)."""
     for name, step in steps(target, options):
         options.step(name, graph)
@@ -177,7 +185,7 @@ def to_target(graph: Graph, target: Selection, options: Options, until: str | No
             return
 
 
-def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Graph], None]]]:
+def steps(target: Target, options: Options) -> list[Step]:
     """The steps between lifting and writing, by name."""
 
     def takes(node: Node) -> bool:
@@ -187,13 +195,12 @@ def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Grap
         assign_layouts(graph, takes, channels_last=target.channels_last, io_layout=options.io_layout)
 
     def tidied(graph: Graph) -> None:
-        tidy(graph, target.moves)
+        tidy(graph, _MOVES[target.name])
         separate_outputs(graph, target.shares_inputs)
 
-    narrow = [("narrow", partial(narrow_float64, mode=options.float64))] if target.name == "tfl" else []
+    first, last = _own_steps(target, options)
     return [
-        *narrow,
-        *target.first,
+        *first,
         ("simplify", simplify),
         ("separate", lambda graph: separate_outputs(graph, target.shares_inputs)),
         ("legalize", lambda graph: legalize(graph, target)),
@@ -203,8 +210,23 @@ def steps(target: Selection, options: Options) -> list[tuple[str, Callable[[Grap
         ("settle", lambda graph: legalize(graph, target, late=True)),
         ("cleanup", tidied),
         ("lower", lambda graph: lower(graph, target)),
-        *target.last,
+        *last,
     ]
+
+
+def _own_steps(target: Target, options: Options) -> tuple[list[Step], list[Step]]:
+    """The steps that one target alone needs, before and after the common ones."""
+    if not isinstance(target, TfliteTarget):
+        return [("recognize", recognize)], []
+    first: list[Step] = [
+        ("narrow", partial(narrow_float64, mode=options.float64)),
+        ("floats", compute_in_float32),
+    ]
+    last: list[Step] = [
+        ("activations", partial(fuse_activations, target=target)),
+        ("memory", partial(keep_memory_apart, target=target)),
+    ]
+    return first, last
 
 
 def tidy(graph: Graph, moves: Patterns) -> None:
@@ -227,9 +249,7 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
     is_tflite = _is_tflite(model)
     source = tflite_reader.read(model) if is_tflite else onnx_reader.read(model)
     graph = source.main
-    target: Selection = (
-        OnnxSelection(OnnxTarget(options.opset)) if is_tflite else TflSelection(TfliteTarget(options.min_runtime))
-    )
+    target: Target = OnnxTarget(options.opset) if is_tflite else TfliteTarget(options.min_runtime)
     names = [name for name, _ in steps(target, options)]
     if stage not in ("file", "lifted", *names):
         raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are file, lifted, {', '.join(names)}")

@@ -5,17 +5,16 @@ import pytest
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text_parse import parse_graph
-from onnxtfl.passes.selection import TflSelection
-from onnxtfl.rewriting.legalize import accepted, legalize
+from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts, transformed
 
-TARGET = TflSelection(TfliteTarget())
+TARGET = TfliteTarget()
 
 
 def legal(graph: Graph) -> None:
     legalize(graph, TARGET)
-    assert all(accepted(node, TARGET) for node in graph.nodes)
+    assert all(TARGET.accepted(node) for node in graph.nodes)
 
 
 def test_narrow_integers_are_added_in_wider_ones() -> None:

@@ -10,7 +10,6 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.recognize import recognize
 from onnxtfl.passes.recognize.formulas import FUNCTIONS
-from onnxtfl.passes.selection import TflSelection
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts, transformed
@@ -134,7 +133,7 @@ def test_what_tflite_lacks_is_found_in_its_formula(op: type, dtypes: tuple, attr
     operands = [graph.add_input(TensorType(d, (4, 5))) for d in dtypes]
     said = {name: value for name, value in attributes.items() if name != "sizes"}
     graph.outputs = [Builder(graph)(op, *operands, **said)]
-    legalize(graph, TflSelection(TfliteTarget()))
+    legalize(graph, TfliteTarget())
     recognize(graph)
     assert [n.op for n in graph.nodes] == [op]
 
@@ -146,7 +145,7 @@ def test_quotients_by_a_constant_are_found(op: type, dtype: DType) -> None:
     graph = Graph()
     x = graph.add_input(TensorType(dtype, (4, 5)))
     graph.outputs = [Builder(graph)(op, x, np.asarray(3, dtype.numpy))]
-    legalize(graph, TflSelection(TfliteTarget()))
+    legalize(graph, TfliteTarget())
     recognize(graph)
     assert [n.op for n in graph.nodes] == [op]
 
@@ -253,7 +252,7 @@ def test_templates_are_not_mistaken_for_other_constants() -> None:
     b = Builder(graph)
     shifted = b(ops.Softplus, x)
     graph.outputs = [shifted]
-    legalize(graph, TflSelection(TfliteTarget()))
+    legalize(graph, TfliteTarget())
     inputs = [np.linspace(-30, 30, 4, dtype=np.float32)]
     for node in graph.nodes:
         for i, value in enumerate(node.operands):

@@ -14,21 +14,20 @@ from onnxtfl.ir.interpret import evaluate_node, run
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import TensorType, dtype_of
 from onnxtfl.passes.floats import narrow_float64
-from onnxtfl.passes.selection import OnnxSelection, TflSelection
 from onnxtfl.pipeline import Options, inspect
 from onnxtfl.rewriting.legalize import legalize
-from onnxtfl.targets.onnxruntime import OnnxTarget
+from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.conformance.cases import Case, load_cases
 from tests.harness.compare import difference
 from tests.harness.litert import narrow
 
-TFLITE = TflSelection(TfliteTarget())
+TFLITE = TfliteTarget()
 
 
-def onnx_target(opset: int) -> OnnxSelection:
+def onnx_target(opset: int) -> OnnxTarget:
     """ONNX at one opset."""
-    return OnnxSelection(OnnxTarget(opset))
+    return OnnxTarget(opset)
 
 
 def cases_of(names: str) -> list[Case]:

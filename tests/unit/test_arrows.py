@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from onnx import defs
+
+from onnxtfl.ir import ops
+from onnxtfl.targets.table import op_names
 
 ROOT = Path(__file__).resolve().parents[2]
 _API = "the public API"
@@ -18,7 +23,7 @@ _KNOWS = {
     "rules": {"ir", "rewriting"},
     "runtimes": {"ir"},
     "schemas": set(),
-    "targets": {"ir", "schemas"},
+    "targets": {"ir", "rewriting", "schemas"},
     "passes": {"ir", "rewriting", "targets"},
     "mappings": {"ir", "rules"},
     "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
@@ -96,3 +101,31 @@ def test_a_file_is_one_room(name: str) -> None:
     assert source.count("\n") < 500
     functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)]
     assert not {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno - f.lineno >= 60}
+
+
+def test_no_import_cycles() -> None:
+    """Imports of types and inside functions count too."""
+    imported = {name: {t for t in _imports(name, path) if t in _MODULES} - {name} for name, path in _MODULES.items()}
+    while leaves := {name for name, targets in imported.items() if not targets}:
+        imported = {name: targets - leaves for name, targets in imported.items() if name not in leaves}
+    assert not imported, "modules on a cycle, and those that import them"
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The strings of a module that are not docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documentation = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node.value
+
+
+_ATTRIBUTES = {"RELU", "RELU6", "RELU_N1_TO_1", "TANH", "ADD", "MUL"}
+"""Values of attributes (fused activations, joins of windows) that are called like ops."""
+
+
+@pytest.mark.parametrize("name", sorted(n for n in _MODULES if _room(n) in ("ir", "passes", "rewriting", "rules")))
+def test_no_op_of_a_format_is_named(name: str) -> None:
+    tfl = set(op_names()) - _ATTRIBUTES
+    onnx = {schema.name for schema in defs.get_all_schemas()} - set(dir(ops))
+    assert not [text for text in _texts(_MODULES[name]) if text in tfl | onnx or re.match(r"(tfl|onnx)\.\w", text)]

@@ -15,7 +15,6 @@ from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, TensorType, dtype_of, tensor
-from onnxtfl.passes.selection import TflSelection
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets.tflite import TfliteTarget
 
@@ -62,7 +61,7 @@ def test_is_what_its_rule_says(op: type[Op], operands: list[Any], attributes: di
     given = [a for a, v in zip(arrays, values, strict=True) if not v.is_constant]
     graph.outputs = [Builder(graph)(op, *values, **attributes)]
     _check(graph, given, wanted)
-    legalize(graph, TflSelection(TfliteTarget()))
+    legalize(graph, TfliteTarget())
     assert all(node.op.core for node in graph.nodes)
     _check(graph, given, wanted)
 

@@ -20,7 +20,6 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.types import tensor
-from onnxtfl.passes.selection import TflSelection
 from onnxtfl.pipeline import Options, lifted
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rules.indices import nonnegative
@@ -88,7 +87,7 @@ def test_means_the_same_lifted_and_legal(
     wanted = ReferenceEvaluator(source).run(None, feeds)
     graph = lifted(reader.read(source.SerializeToString()).main, Options())
     _same(run(graph, given), wanted)
-    legalize(graph, TflSelection(TfliteTarget()))
+    legalize(graph, TfliteTarget())
     _same(run(graph, given), wanted)
 
 

@@ -16,7 +16,6 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import evaluate_node, run
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import TensorType, dtype_of, tensor
-from onnxtfl.passes.selection import TflSelection
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets.tflite import TfliteTarget
 
@@ -85,7 +84,7 @@ def test_is_what_its_rule_says(op: type[Op], arrays: list[Array], attributes: di
     (found, *_) = evaluate_node(results[0].producer, arrays)
     assert found.dtype == wanted.dtype
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
-    legalize(graph, TflSelection(TfliteTarget()))
+    legalize(graph, TfliteTarget())
     assert op not in {node.op for node in graph.nodes}
     np.testing.assert_allclose(run(graph, arrays)[0], found, rtol=1e-5, atol=1e-6)
 

@@ -25,10 +25,10 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, SequenceType, TensorType, tensor
 from onnxtfl.targets import Refusal
 from onnxtfl.targets.forms import intersect, read_form
-from onnxtfl.targets.onnxruntime import OnnxTarget
+from onnxtfl.targets.instance import OpInstance
+from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.table import OpEntry, parse_signature
 from onnxtfl.targets.tflite import TfliteTarget, fused_activation_of
-from onnxtfl.targets.use import Use
 
 LATEST = "litert-2.3"
 
@@ -273,33 +273,33 @@ def _entry(signature: str, **fields: Any) -> OpEntry:
     return OpEntry(name="OP", operands=operands, results=results, **more)
 
 
-def _misfits(form: Mapping[str, Any], entry: OpEntry, operands: Sequence[Value | None], **options: Any) -> list[str]:
+def _violations(form: Mapping[str, Any], entry: OpEntry, operands: Sequence[Value | None], **options: Any) -> list[str]:
     result = next(v for v in operands if v is not None)
-    return [m.kind for m in read_form(form).misfits(Use(entry, operands, [result], options))]
+    return [m.kind for m in read_form(form).violations(OpInstance(entry, operands, [result], options))]
 
 
 def test_forms_that_want_constants_operands_and_options() -> None:
     entry = _entry("x:T axes:I bias?:B -> y:T")
     x, axes, fixed = value("float32", 2), value("int32", 1), constant(int32([0]))
-    assert _misfits({"T": "float32", "constant": "axes"}, entry, [x, fixed]) == []
-    assert _misfits({"T": "float32", "constant": "axes"}, entry, [x, axes]) == ["other"]
-    assert _misfits({"T": "float32", "required": "bias"}, entry, [x, axes, None]) == ["other"]
-    assert _misfits({"T": "float32", "required": "bias"}, entry, [x, axes, x]) == []
-    assert _misfits({"T": "float32", "keep": [True]}, entry, [x, axes], keep=True) == []
-    assert _misfits({"T": "float32", "keep": [True]}, entry, [x, axes], keep=False) == ["other"]
+    assert _violations({"T": "float32", "constant": "axes"}, entry, [x, fixed]) == []
+    assert _violations({"T": "float32", "constant": "axes"}, entry, [x, axes]) == ["other"]
+    assert _violations({"T": "float32", "required": "bias"}, entry, [x, axes, None]) == ["other"]
+    assert _violations({"T": "float32", "required": "bias"}, entry, [x, axes, x]) == []
+    assert _violations({"T": "float32", "keep": [True]}, entry, [x, axes], keep=True) == []
+    assert _violations({"T": "float32", "keep": [True]}, entry, [x, axes], keep=False) == ["other"]
 
 
 def test_forms_with_ranks() -> None:
     entry = _entry("x:T y:T -> z:T")
     four, one, scalar = value("float32", 2, 2, 2, 2), value("float32", 2), value("float32")
     form = {"T": "float32", "rank": "1-4", "broadcast": 3, "scalar": 4}
-    assert _misfits(form, entry, [four, four]) == []
-    assert _misfits(form, entry, [four, one]) == ["rank"]
-    assert _misfits(form, entry, [four, scalar]) == []
-    assert _misfits(form, entry, [scalar, scalar]) == ["rank"]
+    assert _violations(form, entry, [four, four]) == []
+    assert _violations(form, entry, [four, one]) == ["rank"]
+    assert _violations(form, entry, [four, scalar]) == []
+    assert _violations(form, entry, [scalar, scalar]) == ["rank"]
     batched = _entry("x:T y:T -> z:T", matrix_rank=2)
     assert (
-        _misfits({"T": "float32", "broadcast": 2}, batched, [value("float32", 5, 2, 3), value("float32", 5, 3, 4)])
+        _violations({"T": "float32", "broadcast": 2}, batched, [value("float32", 5, 2, 3), value("float32", 5, 3, 4)])
         == []
     )
 
@@ -308,15 +308,15 @@ def test_forms_of_quantized_tensors() -> None:
     entry = _entry("x:T y:T -> z:T", fixed_results={"qint8": (0.5, 0)})
     a, other = quantized("int8", 2), Value(TensorType(DType.FLOAT32, (2,), Quantization("int8", (0.25,), (3,))))
     same = {"T": "qint8", "quantization": "same"}
-    assert _misfits(same, entry, [a, a]) == []
-    assert _misfits(same, entry, [a, other]) == ["quantization"]
-    assert _misfits({"T": "qint8"}, entry, [a, other]) == []
+    assert _violations(same, entry, [a, a]) == []
+    assert _violations(same, entry, [a, other]) == ["quantization"]
+    assert _violations({"T": "qint8"}, entry, [a, other]) == []
     fixed = {"T": "qint8", "quantization": "fixed"}
-    assert _misfits(fixed, entry, [a, other]) == []
-    assert _misfits(fixed, entry, [other, a]) == ["quantization"]
+    assert _violations(fixed, entry, [a, other]) == []
+    assert _violations(fixed, entry, [other, a]) == ["quantization"]
     rows = quantized("int8", 3, 2, axis=0)
-    assert _misfits({"T": "qint8"}, entry, [rows, rows]) == ["quantization"]
-    assert _misfits({"T": "qint8", "per_axis": "T"}, entry, [rows, rows]) == []
+    assert _violations({"T": "qint8"}, entry, [rows, rows]) == ["quantization"]
+    assert _violations({"T": "qint8", "per_axis": "T"}, entry, [rows, rows]) == []
 
 
 def test_two_runtimes_take_what_each_takes() -> None:

@@ -8,19 +8,17 @@ capture are operands of the node, and inputs of the subgraph behind its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.signature import Effect, Operand, Permutation, Relabeled
 from onnxtfl.ir.types import DType, TensorType, Type
-
-if TYPE_CHECKING:
-    from onnxtfl.ir.op import Op
 
 Attributes = dict[str, Any]
 
@@ -110,6 +108,72 @@ class Value:
 
     def __repr__(self) -> str:
         return f"%{self.name or hex(id(self))}: {self.type}"
+
+
+class Op:
+    """What an op is: operands, attributes, results and effects, and what follows from them.
+
+    Subclasses of ``ir/ops`` are registered under their class name.
+    """
+
+    name: ClassVar[str] = "Op"
+    dialect: ClassVar[str] = "neutral"
+    domain: ClassVar[str] = ""
+    version: ClassVar[int] = 0
+    operands: ClassVar[tuple[Operand, ...]] = ()
+    results: ClassVar[tuple[Operand, ...]] = (Operand("output"),)
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Attribute names with defaults; an attribute whose default is ``REQUIRED`` has to be given."""
+    effect: ClassVar[Effect] = Effect.PURE
+    core: ClassVar[bool] = False
+    follows_values: ClassVar[bool] = False
+    """Whether `evaluate` also works on object arrays of dims, so that shape arithmetic is followed through it."""
+
+    def __init_subclass__(cls, register: bool = True, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if register and cls.dialect == "neutral":
+            cls.name = cls.__name__
+            OPS[cls.name] = cls
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        """The types of the results; OnnxtflError (or ValueError, TypeError) where the operands do not fit."""
+        raise NotImplementedError(f"{cls.name} has no type inference")
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array | tuple[Array, ...]:
+        """What the op means, in NumPy. `attributes` holds every declared attribute, defaults filled in."""
+        raise NotImplementedError(f"{cls.name} has no evaluation")
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """The op when operand `index` (-1: the first result) lies with `permutation`; None where it cannot."""
+        return None
+
+    @classmethod
+    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
+        """For ops with dimension numbers: how the op reads when its operands lie as channels-last (or channels-first)
+        kernels take them, dimension numbers renumbered to match. None for ops without a preference.
+        """
+        return None
+
+    @classmethod
+    def offers(cls, node: Node) -> Iterator[Relabeled]:
+        """For ops whose operands may each lie in several ways: all of them, the plainest first. None for others."""
+        return iter(())
+
+    @classmethod
+    def effect_of(cls, node: Node) -> Effect:
+        """The effect of this node (ops with subgraphs have those of the nodes in them)."""
+        for graph in node.subgraphs():
+            for inner in graph.nodes:
+                if (effect := inner.op.effect_of(inner)) is not Effect.PURE:
+                    return effect
+        return cls.effect
+
+
+OPS: dict[str, type[Op]] = {}
+"""The neutral ops by name."""
 
 
 class Node:
@@ -334,23 +398,3 @@ def constant(
 
 KNOWN_LIMIT = 256
 """Largest integer tensor, in elements, whose contents are followed symbolically."""
-
-
-def toposorted(nodes: Iterable[Node]) -> list[Node]:
-    """`nodes` ordered so that each stands behind the producers of its operands; ValueError on a cycle."""
-    pending = list(nodes)
-    inside = set(pending)
-    missing = {n: len({v.producer for v in n.operands if v is not None} & inside) for n in pending}
-    ready = [n for n in reversed(pending) if not missing[n]]
-    order: list[Node] = []
-    while ready:
-        node = ready.pop()
-        order.append(node)
-        for user in dict.fromkeys(u for r in node.results for u in r.users()):
-            if user in missing:
-                missing[user] -= 1
-                if not missing[user]:
-                    ready.append(user)
-    if len(order) != len(pending):
-        raise ValueError("the nodes form a cycle")
-    return order

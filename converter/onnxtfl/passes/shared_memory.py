@@ -20,42 +20,51 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.legalize import legalize
+from onnxtfl.rewriting.lower import lower
 from onnxtfl.targets.table import OpEntry, entry, op_names
 from onnxtfl.targets.tflite import TfliteTarget
 
 _SCALAR = 4
 """Bytes up to which the runtime does not share memory."""
+_ALL = np.iinfo(np.int32).max
+"""The limit of a slice that goes to the end of its axis."""
 
 
 def keep_memory_apart(graph: Graph, target: TfliteTarget) -> None:
     """Copy what an op would write over although it is read later."""
-    _Planner(graph, target).run()
     for node in graph.nodes:
         for inner in node.subgraphs():
             keep_memory_apart(inner, target)
+    if _Planner(graph).run():
+        legalize(graph, target, late=True)
+        lower(graph, target)
 
 
 class _Planner:
     """Follows the runtime's planner: `home` is the tensor whose memory a value lies in, `lodgers` the reverse."""
 
-    def __init__(self, graph: Graph, target: TfliteTarget) -> None:
-        self.graph, self.target = graph, target
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
         self.place = {node: i for i, node in enumerate(graph.nodes)}
         self.inputs = {*graph.inputs, *(s.input for s in graph.states)}
         self.outputs = graph.output_set()
         self.home: dict[Value, Value] = {}
         self.lodgers: dict[Value, list[Value]] = {}
+        self.copies: list[Value] = []
 
-    def run(self) -> None:
-        for node in list(self.place):
+    def run(self) -> bool:
+        """Insert neutral slices where something has to be copied; returns whether there are any."""
+        for node in self.place:
             name = node.op.name.partition(".")[2]
             if name in op_names() and node.results:
                 self._node(node, entry(name))
+        return bool(self.copies)
 
     def _node(self, node: Node, known: OpEntry) -> None:
         if known.same_memory and self._free(node.operands[0], node.results[0]):
@@ -101,33 +110,12 @@ class _Planner:
         return any(self.place.get(user, -1) > self.place[node] for user, _ in value.uses)
 
     def _copied(self, value: Value, node: Node) -> Value:
-        """`value` in memory of its own."""
-        builder = Builder(self.graph, node)
-        copy = self._sliced(builder, value)
-        if copy is not None:
-            return copy
-        sizes = [d if isinstance(d, int) else -1 for d in value.shape]
-        if sizes.count(-1) > 1:
-            raise UnsupportedError("is overwritten while it is read", node=value.name, type_=value.type)
-        copy = self._sliced(builder, self._reshaped(builder, value, [-1], (product(value.shape),)))
-        assert copy is not None
-        return self._reshaped(builder, copy, sizes, value.shape)
-
-    def _sliced(self, builder: Builder, value: Value) -> Value | None:
+        """`value` in memory of its own: all of it, sliced."""
         rank = value.rank
-        operands = [value, constant(np.zeros(rank, np.int32)), constant(np.full(rank, -1, np.int32))]
-        result = Value(value.type)
-        if self.target.refusal("SLICE", operands, [result], {}) is not None:
-            return None
-        version = self.target.op_version("SLICE", operands, [result], {})
-        (copy,) = builder.foreign("tfl", "SLICE", operands, [value.type], version)
+        copy = Builder(self.graph, node)(ops.Slice, value, [0] * rank, [_ALL] * rank, [1] * rank)
+        copy.type = value.type
+        self.copies.append(copy)
         return copy
-
-    def _reshaped(self, builder: Builder, value: Value, sizes: list[int], shape: tuple[object, ...]) -> Value:
-        operands = [value, constant(np.asarray(sizes, np.int32))]
-        type_ = value.tensor_type.with_shape(shape)  # type: ignore[arg-type]
-        (result,) = builder.foreign("tfl", "RESHAPE", operands, [type_], new_shape=tuple(sizes))
-        return result
 
 
 def _same_bytes(operand: Value, result: Value) -> bool:

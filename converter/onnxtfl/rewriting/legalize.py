@@ -37,15 +37,21 @@ class Refusal(Protocol):
 class Target(Protocol):
     """What the legalizer asks of a target."""
 
-    name: TargetName
-    title: str
+    @property
+    def name(self) -> TargetName: ...
+    @property
+    def title(self) -> str: ...
 
     def forms(self, node: Node) -> Sequence[Form]:
-        """The forms that the lowering rules offer for `node`, best first."""
+        """The forms that the lowering rules offer for `node`."""
         ...
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
-        """Why the target's kernels do not take `form` of `node`; None where they do."""
+        """Why the target does not accept `form` of `node`; None where it does."""
+        ...
+
+    def accepted(self, node: Node) -> Form | None:
+        """The form of `node` that is written; None where the target accepts none."""
         ...
 
 
@@ -53,11 +59,11 @@ MAX_STEPS_PER_NODE = 400
 
 
 def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
-    """Rewrite `graph` until `target` accepts every node; UnsupportedError names the one that it never does.
+    """Rewrite `graph` until `target` accepts every neutral node; UnsupportedError names the one that it never does.
 
     `late`: layout is done, so the decompositions that waited for it run too.
     """
-    work = list(graph.nodes)
+    work = [node for node in graph.nodes if node.op.dialect == "neutral"]
     budget = MAX_STEPS_PER_NODE * (len(work) + 10)
     work.reverse()
     while work:
@@ -77,7 +83,8 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
 def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
     """The nodes that stand for `node` where the target does not take it."""
     try:
-        return [] if (accepted if late else acceptable)(node, target) else _rewrite(graph, node, target)
+        legal = target.accepted(node) is not None if late else acceptable(node, target)
+        return [] if legal else _rewrite(graph, node, target)
     except OnnxtflError as error:
         error.node = error.node or label(node)
         raise
@@ -87,17 +94,9 @@ def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
         raise InternalError("legalize", error, node=label(node), op=node.op.name) from error
 
 
-def accepted(node: Node, target: Target) -> Form | None:
-    """The first form of `node` that the target takes."""
-    for form in target.forms(node):
-        if target.refuses(node, form) is None:
-            return form
-    return None
-
-
 def acceptable(node: Node, target: Target) -> bool:
     """Whether the target takes `node`, or will when layout is done."""
-    return accepted(node, target) is not None or _late_rule(node, target) is not None
+    return target.accepted(node) is not None or _late_rule(node, target) is not None
 
 
 def _late_rule(node: Node, target: Target) -> DecomposeRule | None:

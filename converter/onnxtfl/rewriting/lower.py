@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.rewriting.legalize import Target, accepted, label
+from onnxtfl.rewriting.legalize import Target, label
 from onnxtfl.rewriting.registry import Form
 
 
@@ -19,10 +19,6 @@ class LoweringTarget(Target, Protocol):
         """The lowest version of the target's op that means `form`."""
         ...
 
-    def attributes(self, form: Form) -> Mapping[str, Any]:
-        """The attributes that are written."""
-        ...
-
 
 def lower(graph: Graph, target: LoweringTarget) -> None:
     """Rename every neutral node; UnsupportedError where legalization left one that has no name there (a bug)."""
@@ -30,7 +26,7 @@ def lower(graph: Graph, target: LoweringTarget) -> None:
         for inner in node.subgraphs():
             lower(inner, target)
         if node.op.dialect == "neutral":
-            form = accepted(node, target)
+            form = target.accepted(node)
             if form is None:
                 raise UnsupportedError("has no form in the target after layout", node=label(node), op=node.op.name)
             graph.replace(node, _emit(graph, node, form, target))
@@ -41,7 +37,7 @@ def _emit(graph: Graph, node: Node, form: Form, target: LoweringTarget) -> Seque
     order = form.results if form.results is not None else tuple(range(len(node.results)))
     types = [node.results[i].type for i in order]
     made = builder.foreign(
-        target.name, form.op, form.operands, types, target.version(node, form), form.domain, **target.attributes(form)
+        target.name, form.op, form.operands, types, target.version(node, form), form.domain, **form.attributes
     )
     for position, index in enumerate(order):
         made[position].known = node.results[index].known

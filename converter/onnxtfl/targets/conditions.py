@@ -9,31 +9,31 @@ from typing import Any
 
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import TensorType
-from onnxtfl.targets.use import Use
+from onnxtfl.targets.instance import OpInstance
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": operator.gt, "!=": operator.ne, "=": operator.eq}
 _UNSET = (None, False, 0, 0.0, "", "NONE", "FLOAT32")
 
 
-def holds(term: str, use: Use) -> bool:
-    """Whether one term holds for a use of the op."""
+def holds(term: str, op: OpInstance) -> bool:
+    """Whether one term holds for an op instance."""
     match _words(term):
         case ["broadcast"]:
-            return _first_two_differ(use)
+            return _first_two_differ(op)
         case ["rescale"]:
-            return _rescales(use)
+            return _rescales(op)
         case ["grouped"]:
-            return _grouped(use)
+            return _grouped(op)
         case ["rank", sign, number]:
-            return _COMPARE[sign](use.highest_rank, int(number))
+            return _COMPARE[sign](op.highest_rank, int(number))
         case ["not", option]:
-            return option in use.options and use.options[option] in _UNSET
+            return option in op.options and op.options[option] in _UNSET
         case [option]:
-            return use.options.get(option) not in _UNSET
+            return op.options.get(option) not in _UNSET
         case [option, sign, value] if sign in _COMPARE:
-            return option in use.options and _COMPARE[sign](use.options[option], _literal(value))
+            return option in op.options and _COMPARE[sign](op.options[option], _literal(value))
         case [name, *words]:
-            return _about(use.named(name), words)
+            return _about(op.named(name), words)
     raise ValueError(f"no such term: {term!r}")
 
 
@@ -61,21 +61,21 @@ def _is(stored: str, word: str) -> bool:
     return stored.startswith(word) if word == "float8" else stored == word
 
 
-def _first_two_differ(use: Use) -> bool:
-    shapes = [v.type.shape for _, _, v in use.operands[:2] if isinstance(v.type, TensorType)]
+def _first_two_differ(op: OpInstance) -> bool:
+    shapes = [v.type.shape for _, _, v in op.operands[:2] if isinstance(v.type, TensorType)]
     return len(set(shapes)) > 1
 
 
-def _rescales(use: Use) -> bool:
+def _rescales(op: OpInstance) -> bool:
     """Whether the product of the operands' scales is at least the result's."""
-    types = [v.type for _, _, v in (*use.operands[:2], *use.results[:1])]
+    types = [v.type for _, _, v in (*op.operands[:2], *op.results[:1])]
     scales = [t.quantization.scales[0] for t in types if isinstance(t, TensorType) and t.quantization]
     return len(scales) == 3 and scales[0] * scales[1] / scales[2] >= 1.0
 
 
-def _grouped(use: Use) -> bool:
+def _grouped(op: OpInstance) -> bool:
     """Whether the filter sees fewer channels than the input has (both channels last)."""
-    shapes = [v.type.shape for _, _, v in use.operands[:2] if isinstance(v.type, TensorType)]
+    shapes = [v.type.shape for _, _, v in op.operands[:2] if isinstance(v.type, TensorType)]
     return all(shapes) and len(shapes) == 2 and shapes[0][-1] != shapes[1][-1]  # type: ignore[index]
 
 

@@ -1,4 +1,4 @@
-"""Kernel forms: what a kernel was measured to compute rightly, and how a use of the op misses that."""
+"""Kernel forms: what a kernel was measured to compute correctly, and which of its constraints an op violates."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onnxtfl.ir.types import DType
+from onnxtfl.targets.instance import OpInstance, dtypes_of
 from onnxtfl.targets.refusal import Kind
-from onnxtfl.targets.use import Use, dtypes_of
 
 Bounds = tuple[int, int]
 _HIGHEST = 99
@@ -19,8 +19,8 @@ _OTHERS = ("broadcast", "scalar", "constant", "required", "quantization", "per_a
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
-    """One thing in which a use misses a form; `subject`: the variable, operand or option it is about.
+class Violation:
+    """One constraint of a form that an op instance violates; `subject`: the variable, operand or option it is about.
 
     `allowed`: element types, for kinds "dtype" and "quantization"; `limit`: the highest rank; `values`: of an option.
     """
@@ -35,33 +35,33 @@ class Misfit:
 
     @property
     def wanted(self) -> str:
-        """What would fit, in words."""
+        """What is allowed, in words."""
         if self.kind == "rank":
             return str(self.limit)
         names = self.values or {d.value for d in self.allowed} or {"no quantized type"}
         return " or ".join(sorted(map(str, names)))
 
     @property
-    def cost(self) -> int:
-        """How far this is from fitting: a rank can be collapsed, an element type cast."""
+    def distance(self) -> int:
+        """How hard this is to repair: a rank can be collapsed, an element type cast."""
         return {"rank": 1, "dtype": 100, "quantization": 100}.get(self.kind, 10_000)
 
-    def joined(self, other: Misfit) -> Misfit:
-        """The same miss, where what `other` misses would fit as well."""
+    def joined(self, other: Violation) -> Violation:
+        """The same violation, of a constraint that allows what that of `other` allows too."""
         limit = max(self.limit, other.limit)
         return replace(self, allowed=self.allowed | other.allowed, limit=limit, values=self.values | other.values)
 
 
 @dataclass(frozen=True)
 class KernelForm:
-    """A form in which a kernel is right.
+    """Constraints under which a kernel is correct.
 
     `types`: element types by variable. `ranks`: lowest and highest rank by variable. `broadcast`: highest rank where
     the operands' shapes differ (None: nothing broadcasts); `scalar`: where only single elements differ. `constant`:
     operands that have to be constant. `options`: values that these options may have. `scales`: "same" where all
     quantized tensors of the main type have to share scale and zero point, "fixed" where the result's are given.
     `per_axis`: variables whose tensors may have a scale for each index of an axis. `required`: optional operands that
-    have to be there.
+    have to be present.
     """
 
     types: Mapping[str, frozenset[str]]
@@ -74,56 +74,58 @@ class KernelForm:
     per_axis: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
 
-    def misfits(self, use: Use) -> list[Misfit]:
-        """All that a use misses, what is hardest to change first; empty where the form takes it."""
-        found = [*self._options(use), *self._types(use), *self._quantization(use), *self._ranks(use)]
-        return sorted(found, key=lambda m: -m.cost)
+    def violations(self, op: OpInstance) -> list[Violation]:
+        """All constraints that `op` violates, the hardest to repair first; empty where the form accepts it."""
+        found = [*self._options(op), *self._types(op), *self._quantization(op), *self._ranks(op)]
+        return sorted(found, key=lambda v: -v.distance)
 
-    def _types(self, use: Use) -> Iterator[Misfit]:
+    def _types(self, op: OpInstance) -> Iterator[Violation]:
         for variable, allowed in self.types.items():
-            for element in sorted(use.elements.get(variable, _NOTHING) - allowed)[:1]:
+            for element in sorted(op.elements.get(variable, _NOTHING) - allowed)[:1]:
                 quantized = element.startswith("q")
                 taken = dtypes_of(frozenset(n for n in allowed if n.startswith("q") == quantized))
-                names = " and ".join(dict.fromkeys(p.name for _, p, _ in use.operands if p.variable == variable))
+                names = " and ".join(dict.fromkeys(p.name for _, p, _ in op.operands if p.variable == variable))
                 kind: Kind = "quantization" if quantized else "dtype"
-                yield Misfit(kind, variable, f"{names or 'results'} of", element, taken)
+                yield Violation(kind, variable, f"{names or 'results'} of", element, taken)
 
-    def _quantization(self, use: Use) -> Iterator[Misfit]:
-        for variable in sorted(use.per_axis_variables - self.per_axis):
-            yield Misfit("quantization", variable, "one scale for", "one for each index of an axis")
-        if self.scales == "same" and len(use.quantizations.get(_MAIN, _NOTHING)) > 1:
-            yield Misfit("quantization", _MAIN, "one scale and zero point for all of", "several")
-        if self.scales == "fixed" and not use.has_fixed_results():
-            yield Misfit("quantization", "", "results of", "another scale", values=frozenset({"its own fixed scale"}))
+    def _quantization(self, op: OpInstance) -> Iterator[Violation]:
+        for variable in sorted(op.per_axis_variables - self.per_axis):
+            yield Violation("quantization", variable, "one scale for", "one for each index of an axis")
+        if self.scales == "same" and len(op.quantizations.get(_MAIN, _NOTHING)) > 1:
+            yield Violation("quantization", _MAIN, "one scale and zero point for all of", "several")
+        if self.scales == "fixed" and not op.has_fixed_results():
+            yield Violation(
+                "quantization", "", "results of", "another scale", values=frozenset({"its own fixed scale"})
+            )
 
-    def _ranks(self, use: Use) -> Iterator[Misfit]:
+    def _ranks(self, op: OpInstance) -> Iterator[Violation]:
         for variable, (low, high) in self.ranks.items():
-            rank, top, how = use.ranks.get(variable, -1), high, ""
-            if variable == _MAIN and self.broadcast is not None and use.broadcasts:
-                rank = max(rank, use.highest_rank)
-                allowed, how = self._broadcast(use)
+            rank, top, how = op.ranks.get(variable, -1), high, ""
+            if variable == _MAIN and self.broadcast is not None and op.broadcasts:
+                rank = max(rank, op.highest_rank)
+                allowed, how = self._broadcast(op)
                 top = min(high, allowed)
             if rank >= 0 and not low <= rank <= top:
                 what = f"ranks {low} to" if low else "ranks up to"
-                yield Misfit("rank", variable, what, f"{rank}{how}", limit=top)
+                yield Violation("rank", variable, what, f"{rank}{how}", limit=top)
 
-    def _broadcast(self, use: Use) -> tuple[int, str]:
+    def _broadcast(self, op: OpInstance) -> tuple[int, str]:
         """The highest rank for operands of these different shapes, and how they differ."""
         assert self.broadcast is not None
-        if use.broadcasts_scalars():
+        if op.broadcasts_scalars():
             return max(self.broadcast, self.scalar or 0), " with a scalar"
         return self.broadcast, " with broadcasting"
 
-    def _options(self, use: Use) -> Iterator[Misfit]:
+    def _options(self, op: OpInstance) -> Iterator[Violation]:
         for name in sorted(self.constant):
-            if not all(v.is_constant for v in use.named(name)):
-                yield Misfit("other", name, name, "computed", values=frozenset({"constant"}))
+            if not all(v.is_constant for v in op.named(name)):
+                yield Violation("other", name, name, "computed", values=frozenset({"constant"}))
         for name in sorted(self.required):
-            if not use.named(name):
-                yield Misfit("other", name, name, "none", values=frozenset({"an operand"}))
+            if not op.named(name):
+                yield Violation("other", name, name, "none", values=frozenset({"an operand"}))
         for name, allowed in self.options.items():
-            if name in use.options and use.options[name] not in allowed:
-                yield Misfit("other", name, name, str(use.options[name]), values=allowed)
+            if name in op.options and op.options[name] not in allowed:
+                yield Violation("other", name, name, str(op.options[name]), values=allowed)
 
 
 def read_form(table: Mapping[str, Any]) -> KernelForm:
@@ -155,7 +157,7 @@ def read_form(table: Mapping[str, Any]) -> KernelForm:
 
 
 def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
-    """What both take; None where that is nothing."""
+    """What both accept; None where that is nothing."""
     types = _both(a.types, b.types)
     options = _both(a.options, b.options)
     everything = (0, _HIGHEST)

@@ -22,6 +22,7 @@ from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.types import DType
 from onnxtfl.passes.recognize.templates import Template
 from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.targets.tflite import TfliteTarget
 
 _FLOAT, _INT32, _INT64 = DType.FLOAT32, DType.INT32, DType.INT64
 FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
@@ -45,10 +46,7 @@ FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
 @symbol_scope()
 def templates() -> tuple[Template, ...]:
     """A template for each of `FUNCTIONS` that TFLite has no kernel for, the longest formulas first."""
-    from onnxtfl.passes.selection import TflSelection
-    from onnxtfl.targets.tflite import TfliteTarget
-
-    target = TflSelection(TfliteTarget())
+    target = TfliteTarget()
     found = [Template.of(op, dtypes, target, **attributes) for op, dtypes, attributes in FUNCTIONS]
     return tuple(sorted((t for t in found if t is not None), key=lambda t: -t.size))
 

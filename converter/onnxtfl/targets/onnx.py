@@ -1,7 +1,7 @@
 """What an ONNX opset accepts, and where ONNX Runtime's CPU kernels have gaps.
 
-An opset's rules come from ``onnx.defs``; the gaps are measured by ``tools/probe_onnxruntime.py`` and stand in
-``schemas/onnxruntime.toml``.
+An opset's rules come from ``onnx.defs``; the gaps are measured by ``tools/probe_onnxruntime.py`` and stored
+in ``schemas/onnxruntime.toml``.
 """
 
 from __future__ import annotations
@@ -10,25 +10,45 @@ import functools
 import importlib.resources
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import onnx.defs
 
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
+from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.targets.refusal import Refusal
+from onnxtfl.targets.target import Target, operands_of
 
 _ONNX_NAMES = {"float": DType.FLOAT32, "double": DType.FLOAT64} | {d.value: d for d in DType}
 _TYPE_NAMES = {dtype: name for name, dtype in _ONNX_NAMES.items() if name not in ("float32", "float64")}
 
 
-@dataclass(frozen=True)
-class OnnxTarget:
-    """An opset of the default domain; with `runtime`, what ONNX Runtime's CPU kernels run besides."""
+class OnnxTarget(Target):
+    """An opset of the default domain; with `runtime`, also what ONNX Runtime's CPU kernels run."""
 
-    opset: int = 21
-    runtime: bool = True
+    name = "onnx"
+    channels_last = False
+    shares_inputs = True
+
+    def __init__(self, opset: int = 21, runtime: bool = True) -> None:
+        super().__init__()
+        self.opset, self.runtime = opset, runtime
+        self.title = f"ONNX opset {opset}"
+
+    def forms(self, node: Node) -> Sequence[Form]:
+        """The ONNX forms that the rules offer for `node`."""
+        return [form for rule in rules().lower_onnx.get(node.op, ()) if (form := rule(node, self.opset)) is not None]
+
+    def refusal_of(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+        """What the op's schema at this opset says against `form`."""
+        operands, attributes = operands_of(form), dict(form.attributes)
+        captures = attributes.pop("captures", 0)  # values that ONNX's regions refer to by name, not as operands
+        return self.refusal(form.op, operands[: len(operands) - captures], results, attributes, form.domain)
+
+    def version_of(self, form: Form, results: Sequence[Value]) -> int:
+        """The since-version of the op at this opset."""
+        return self.op_version(form.op, form.domain)
 
     def refusal(
         self,

@@ -1,30 +1,26 @@
-"""One use of a tfl op: its operands, results and options bound to the names of its signature."""
+"""One op instance: the operands, results and options of a tfl op, bound to the names of its signature."""
 
 from __future__ import annotations
 
 import functools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, ResourceType, TensorType
-from onnxtfl.targets.refusal import Refusal
 from onnxtfl.targets.table import OpEntry, Parameter
-
-if TYPE_CHECKING:
-    from onnxtfl.targets.forms import Misfit
 
 Bound = tuple[int, Parameter, Value]
 
 
-class Use:
-    """What a condition or a kernel form is asked about.
+class OpInstance:
+    """The op that a condition or a kernel form is checked against.
 
-    `operands` and `results`: (index, parameter, value) of each that is present; what goes beyond the signature (more
-    operands than it has) is left out.
+    `operands` and `results`: (index, parameter, value) of each that is present; operands beyond those of the
+    signature are left out.
     """
 
     def __init__(
@@ -98,12 +94,6 @@ class Use:
         operands = tuple(i for i, p, _ in self.operands if subject in (p.name, p.variable))
         return operands, tuple(i for i, p, _ in self.results if subject in (p.name, p.variable))
 
-    def refuse(self, misfit: Misfit) -> Refusal:
-        """The refusal that tells of `misfit`."""
-        operands, results = self.indices(misfit.subject)
-        message = f"{self.entry.name} takes {misfit.what} {misfit.wanted}, not {misfit.found}"
-        return Refusal(misfit.kind, message, misfit.allowed, misfit.limit, operands, results)
-
 
 def element_name(value: Value) -> str:
     """The element type of a value as the table writes it: "float32", "qint8" where quantized, "resource"."""
@@ -128,7 +118,7 @@ def _rank(value: Value) -> int:
 
 
 def _bind(parameters: Sequence[Parameter], values: Sequence[Value | None]) -> Iterator[Bound]:
-    """A variadic parameter takes all values that those behind it leave."""
+    """A variadic parameter binds all values but those that the parameters after it need."""
     spare = len(values) - (len(parameters) - 1)
     index = 0
     for parameter in parameters:

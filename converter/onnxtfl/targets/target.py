@@ -1,0 +1,100 @@
+"""The base of all targets: which op of the target's format a neutral node becomes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.builder import Operand
+from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.rewriting.registry import Form
+from onnxtfl.rewriting.registry import Target as TargetName
+from onnxtfl.targets.refusal import Refusal
+
+
+class Target(ABC):
+    """A backend that runs files of one format.
+
+    `name`: the format's dialect. `channels_last`: the axis order of its convolution kernels. `shares_inputs`: whether
+    an output may be an input of the same name. `title`: how messages call it.
+    """
+
+    name: ClassVar[TargetName]
+    channels_last: ClassVar[bool]
+    shares_inputs: ClassVar[bool]
+    title: str
+
+    def __init__(self) -> None:
+        self._refusals: dict[Hashable, Refusal | None] = {}
+        self._versions: dict[Hashable, int] = {}
+
+    @abstractmethod
+    def forms(self, node: Node) -> Sequence[Form]:
+        """The forms that the lowering rules offer for `node`."""
+
+    @abstractmethod
+    def refusal_of(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+        """What the target's tables say against `form`, whose results have the types of `results`."""
+
+    @abstractmethod
+    def version_of(self, form: Form, results: Sequence[Value]) -> int:
+        """The lowest op version that means `form`."""
+
+    def accepted(self, node: Node) -> Form | None:
+        """The form of `node` that is written; None where the target accepts none."""
+        return next((form for form in self.forms(node) if self.refuses(node, form) is None), None)
+
+    def refuses(self, node: Node, form: Form) -> Refusal | None:
+        """Why the target does not accept `form` of `node`; None where it does."""
+        key = _key(node, form)
+        if key not in self._refusals:
+            self._refusals[key] = self.refusal_of(form, results_of(node, form))
+        return self._refusals[key]
+
+    def version(self, node: Node, form: Form) -> int:
+        """The lowest op version that means `form` of `node`."""
+        key = _key(node, form)
+        if key not in self._versions:
+            self._versions[key] = self.version_of(form, results_of(node, form))
+        return self._versions[key]
+
+
+def _key(node: Node, form: Form) -> Hashable:
+    """What a target's tables distinguish: op, attributes, types, and which operands are constant."""
+    operands = tuple(_operand_key(v) for v in form.operands)
+    results = tuple(r.type for r in node.results)
+    return form.op, form.domain, operands, results, form.results, repr(form.attributes)
+
+
+def _operand_key(operand: Operand) -> Hashable:
+    if isinstance(operand, Value):
+        return operand.type, operand.data is not None
+    if operand is None:
+        return None
+    return (operand.dtype, operand.shape) if isinstance(operand, TensorData) else _array_key(np.asarray(operand))
+
+
+def _array_key(array: Array) -> Hashable:
+    return array.dtype.num, array.shape
+
+
+def results_of(node: Node, form: Form) -> list[Value]:
+    """The node's results in the order of the form's."""
+    return list(node.results) if form.results is None else [node.results[i] for i in form.results]
+
+
+def operands_of(form: Form) -> list[Value | None]:
+    """The form's operands, arrays and lists as constants."""
+    return [_as_value(operand) for operand in form.operands]
+
+
+def _as_value(operand: Operand) -> Value | None:
+    if operand is None or isinstance(operand, Value):
+        return operand
+    if isinstance(operand, TensorData):
+        return constant(operand)
+    return constant(np.asarray(operand))
