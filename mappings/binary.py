@@ -12,7 +12,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import Op
+from onnxtfl.ir.op import Op, is_single
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
@@ -27,8 +27,8 @@ from onnxtfl.rules import (
     lower_onnx,
     lower_tfl,
     never_negative,
-    number_in,
     row,
+    scalar,
     unsqueezed,
     upgrade,
 )
@@ -140,7 +140,7 @@ def _pow(b: Builder, node: Node) -> Value:
 
 def _whole_constant(base: Value, exponent: Value) -> float | None:
     """The one number that is the exponent of every element of `base`."""
-    return number_in(exponent) if exponent.rank <= (base.tensor_type.rank or 0) else None
+    return scalar(exponent) if is_single(exponent) and exponent.rank <= (base.tensor_type.rank or 0) else None
 
 
 @upgrade("PRelu", since=(1, 6))

@@ -25,8 +25,8 @@ from onnxtfl.rules import (
     lower_onnx,
     lower_tfl,
     narrow,
-    number_in,
     number_of,
+    scalar,
     upgrade,
     with_int32,
 )
@@ -86,7 +86,7 @@ def _dropout_of_operands(b: Builder, node: Node) -> None:
     while len(node.operands) < 3:
         append_operand(node, None)
     training, ratio = node.operands[2], node.operands[1]
-    if training is None or number_in(training) == 0 or number_in(ratio) == 0:
+    if training is None or scalar(training) == 0 or scalar(ratio) == 0:
         node.set_operand(2, None)
 
 
@@ -136,7 +136,7 @@ def _multinomial_tfl(b: Builder, node: Node) -> Value:
 
 def _random_form(node: Node, name: str) -> Form | None:
     shape = node.operand(2)
-    if (number_in(node.operand(0)), number_in(node.operand(1))) != (0.0, 1.0):
+    if (scalar(node.operand(0)), scalar(node.operand(1))) != (0.0, 1.0):
         return None
     if shape.dtype is not DType.INT32 and not shape.is_constant:
         return None
@@ -155,7 +155,7 @@ def _multinomial_form(node: Node) -> Form:
 def _scaled(b: Builder, node: Node) -> Value | list[Value] | None:
     """Out of standard numbers in float32; the shape as TFLite takes it."""
     first, second = Term(b, node.operand(0)), Term(b, node.operand(1))
-    if (number_in(first.value), number_in(second.value)) == (0.0, 1.0) and first.dtype is DType.FLOAT32:
+    if (scalar(first.value), scalar(second.value)) == (0.0, 1.0) and first.dtype is DType.FLOAT32:
         return with_int32(b, node, 2)
     standard = b(
         node.op, b.scalar(0.0, DType.FLOAT32), b.scalar(1.0, DType.FLOAT32), node.operand(2), **node.attributes
@@ -174,7 +174,7 @@ decompose(ops.RngNormal, "tfl")(_scaled)
 def _random_onnx(node: Node, opset: int, name: str) -> Form | None:
     """A shape that is known, or that of a tensor."""
     shape, source = static_ints(node.operand(2)), node.operand(2).producer
-    numbers = [number_in(node.operand(i)) for i in (0, 1)]
+    numbers = [scalar(node.operand(i)) for i in (0, 1)]
     if None in numbers:
         return None
     names = [parameter for parameter, _ in _PARAMETERS[node.op]]
@@ -194,7 +194,7 @@ lower_onnx(ops.RngNormal)(partial(_random_onnx, name="RandomNormal"))
 def _with_numbers(b: Builder, node: Node) -> Value | None:
     """ONNX's parameters are attributes: computed ones by arithmetic."""
     first, second, shape = (Term(b, node.operand(i)) for i in range(3))
-    if number_in(first.value) is None or number_in(second.value) is None:
+    if scalar(first.value) is None or scalar(second.value) is None:
         standard = b(node.op, b.scalar(0.0, first.dtype), b.scalar(1.0, first.dtype), shape.value, **node.attributes)
         width = second - first if node.op is ops.RngUniform else second
         return (Term(b, standard) * width + first).value

@@ -1,4 +1,4 @@
-"""The ops of ir/ops/shape.py, slicing.py and reshaping.py: what they infer, what they mean, how they follow layouts."""
+"""The ops of ir/ops/shape.py and slicing.py: what they infer, what they mean, how they follow layouts."""
 
 from __future__ import annotations
 

@@ -147,10 +147,3 @@ class Term:
     def bits(self, dtype: DType) -> Term:
         """The same bits read as another element type."""
         return self if dtype is self.dtype else self.apply(ops.BitcastConvert, dtype=dtype)
-
-
-def number_in(value: Value | None) -> float | None:
-    """The number of a constant of one element; None for others."""
-    if value is None or value.data is None or value.data.size != 1 or value.data.dtype is DType.STRING:
-        return None
-    return float(value.numpy().reshape(-1)[0])

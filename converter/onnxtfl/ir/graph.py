@@ -362,6 +362,10 @@ class Graph:
             self.insert(node, before)
         return moved
 
+    def shows(self, value: Value) -> bool:
+        """Whether the outside sees `value`: as an output or as a written state."""
+        return any(v is value for v in self.outputs) or any(state.output is value for state in self.states)
+
     def output_set(self) -> set[Value]:
         """The values that the outside sees: outputs and written states."""
         return {*self.outputs, *(state.output for state in self.states)}

@@ -39,6 +39,11 @@ def reshape(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
     return result
 
 
+def has_constant_target(dims: Sequence[Dim]) -> bool:
+    """Whether :func:`reshape` to `dims` takes a constant vector: at most one size is open, and none is 0 beside it."""
+    return sum(not isinstance(d, int) for d in dims) <= (0 not in dims)
+
+
 def reshape_target(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
     """The vector that :func:`reshape` gives Reshape: constant where at most one size is open."""
     where = [i for i, d in enumerate(dims) if not isinstance(d, int)]

@@ -16,13 +16,13 @@ from collections.abc import Callable
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import made_by, scalar
 from onnxtfl.ir.op import Elementwise, Op
 from onnxtfl.ir.ranges import fits_int32
+from onnxtfl.ir.reshape import has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.matching import made_by, scalar
 from onnxtfl.rewriting.patterns import Patterns
 
 MOVES = Patterns()
@@ -42,12 +42,13 @@ def transpose(b: Builder, node: Node) -> Value | None:
     shape = operand.tensor_type.shape
     moved = [p for p in order if shape is not None and shape[p] != 1]
     if shape is not None and moved == sorted(moved):
-        return reshaped(b, operand, [shape[p] for p in order])
+        after = [shape[p] for p in order]
+        return reshape(b, operand, after) if has_constant_target(after) else None
     return None
 
 
 @MOVES.on(ops.Reshape)
-def reshape(b: Builder, node: Node) -> Value | None:
+def reshape_(b: Builder, node: Node) -> Value | None:
     """Drop a reshape to the operand's own shape; skip a reshape before."""
     operand = node.operand(0)
     if _same_shape(operand, node.result):
@@ -55,19 +56,10 @@ def reshape(b: Builder, node: Node) -> Value | None:
     inner = made_by(operand, ops.Reshape)
     if inner is None or not isinstance(node.result.type, TensorType) or node.result.type.shape is None:
         return None
-    result = reshaped(b, inner.operand(0), node.result.type.shape)
-    if result is None:
-        result = b(ops.Reshape, inner.operand(0), node.operand(1))
-        result.type = node.result.type
-    return result
-
-
-def reshaped(b: Builder, value: Value, shape: list[Dim] | tuple[Dim, ...]) -> Value | None:
-    """`value` under `shape` by a constant vector; None where more than one size is open."""
-    if sum(not isinstance(d, int) for d in shape) > 1 or (0 in shape and any(not isinstance(d, int) for d in shape)):
-        return None
-    result = b(ops.Reshape, value, [d if isinstance(d, int) else -1 for d in shape])
-    result.type = result.tensor_type.with_shape(tuple(shape))
+    if has_constant_target(node.result.type.shape):
+        return reshape(b, inner.operand(0), node.result.type.shape)
+    result = b(ops.Reshape, inner.operand(0), node.operand(1))
+    result.type = node.result.type
     return result
 
 

@@ -19,7 +19,6 @@ from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
-from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.legalize import label
 
@@ -87,15 +86,3 @@ def _fold_lazily(node: Node) -> Value | None:
     if node.op is ops.Convert and node.attr("dtype").bits <= data.dtype.bits:
         return constant(data.cast(node.attr("dtype")))
     return None
-
-
-def scalar_of(value: Value | None) -> float | None:
-    """The number of a constant of one element; None for others."""
-    if value is None or value.data is None or value.data.size != 1:
-        return None
-    return float(value.numpy().reshape(-1)[0])
-
-
-def ints_of(value: Value | None) -> list[int] | None:
-    """The contents of a constant integer vector; None for others."""
-    return static_ints(value)

@@ -11,9 +11,9 @@
 from __future__ import annotations
 
 from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.matching import single_use
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.patterns import single_use
 from onnxtfl.targets.tflite import TfliteTarget, fused_activation_of, fuses_into
 
 FIELD = "fused_activation_function"

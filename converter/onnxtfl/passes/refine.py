@@ -17,9 +17,11 @@ from dataclasses import dataclass
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, Shape
+from onnxtfl.ir.dims import Dim, Shape, product
+from onnxtfl.ir.factors import Factors
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Elementwise
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import TensorType
 
@@ -68,41 +70,28 @@ def common_refinement(before: Shape, after: Shape) -> Refinement | None:
 
     Axes of `before` that stay whole side by side stay merged: kernels take few axes. None where factors do not nest.
     """
-    if 0 in (*before, *after):
+    factors = Factors.of(before, after)
+    if factors is None:
         return None
+    whole = {places[0] for places in factors.before if len(places) == 1}
     fine: list[Dim] = []
     axes: list[tuple[int, ...]] = []
-    rest = [d for d in before if d != 1]
-    cut = False  # whether the first of `rest` is what is left of a larger axis
-    for size in after:
-        parts: list[Dim] = []
-        left, whole = size, False  # whether the last part is made of whole axes
-        while left != 1:
-            part = _common(rest[0], left) if rest else None
-            if part is None:
-                return None
-            complete = not cut and part == rest[0]
-            if complete and whole:
-                parts[-1] = parts[-1] * part
-            else:
-                parts.append(part)
-            rest[0], left, whole = rest[0] // part, left // part, complete
-            cut = rest[0] != 1
-            if not cut:
-                rest.pop(0)
-        axes.append(tuple(range(len(fine), len(fine) + max(1, len(parts)))))
-        fine += parts or [1]
-    return None if rest else Refinement(after, tuple(fine), tuple(axes))
+    for places in factors.after:
+        parts = [product(factors.sizes[k] for k in run) for run in _runs(places, whole)] or [1]
+        axes.append(tuple(range(len(fine), len(fine) + len(parts))))
+        fine += parts
+    return Refinement(after, tuple(fine), tuple(axes))
 
 
-def _common(a: Dim, b: Dim) -> Dim | None:
-    """The smaller of two sizes where it divides the other."""
-    if a == b:
-        return a
-    if not isinstance(a, int) or not isinstance(b, int) or 0 in (a, b):
-        return None
-    small = min(a, b)
-    return small if max(a, b) % small == 0 else None
+def _runs(places: Sequence[int], whole: set[int]) -> list[list[int]]:
+    """`places` with neighbours that both are `whole` in one run."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and {runs[-1][-1], place} <= whole:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
 
 
 def _stretch(
@@ -147,13 +136,13 @@ def _follows(node: Node, refinement: Refinement) -> bool:
 
 def _rewrite(graph: Graph, head: Node, refinement: Refinement, members: Sequence[Node], exits: Sequence[Node]) -> None:
     builder = Builder(graph, head)
-    fine = {head.result: _reshaped(builder, head.operand(0), refinement.fine)}
+    fine = {head.result: reshape(builder, head.operand(0), refinement.fine)}
     wanted = {*members, *exits}
     ordered = [node for node in graph.nodes if node in wanted]
     for node in ordered:
         builder = Builder(graph, node)
         if node.op is ops.Reshape:
-            graph.replace(node, [_reshaped(builder, fine[node.operand(0)], node.result.shape)])
+            graph.replace(node, [reshape(builder, fine[node.operand(0)], node.result.shape)])
         else:
             fine[node.result] = _refined(builder, node, refinement, fine)
     for node in reversed(ordered):
@@ -166,18 +155,10 @@ def _refined(builder: Builder, node: Node, refinement: Refinement, fine: dict[Va
     def operand(value: Value | None) -> Value | None:
         if value is None or value in fine:
             return None if value is None else fine[value]
-        return _reshaped(builder, value, refinement.shape(value.shape))
+        return reshape(builder, value, refinement.shape(value.shape))
 
     if node.op is ops.Reduce:
         merged = normalize_axes(static_ints(node.operand(1)) or [], len(refinement.merged))
         axes = [axis for a in merged for axis in refinement.axes[a]]
         return builder(ops.Reduce, operand(node.operand(0)), axes, **node.attributes)
     return builder(node.op, *map(operand, node.operands), **node.attributes)
-
-
-def _reshaped(builder: Builder, value: Value, shape: Shape) -> Value:
-    if value.shape == shape:
-        return value
-    result = builder(ops.Reshape, value, [d if isinstance(d, int) else -1 for d in shape])
-    result.type = result.tensor_type.with_shape(shape)
-    return result

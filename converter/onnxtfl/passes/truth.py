@@ -17,9 +17,9 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import made_by, scalar, single_use, with_constant
 from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.matching import made_by, only_for, scalar, with_constant
 from onnxtfl.rewriting.patterns import Patterns
 
 TRUTH = Patterns()
@@ -84,6 +84,6 @@ def negated(b: Builder, node: Node) -> Value | None:
     if inner is not None:
         return inner.operand(0)
     opposite = {"EQ": "NE", "NE": "EQ"}.get(test.attr("comparison_direction")) if test is not None else None
-    if test is None or opposite is None or not only_for(operand, b.graph):
+    if test is None or opposite is None or not single_use(operand, b.graph):
         return None
     return b(ops.Compare, *test.operands, comparison_direction=opposite)

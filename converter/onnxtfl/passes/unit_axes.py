@@ -14,20 +14,21 @@ A reshape that somebody else needs too stays where it is, unless all its users l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, Shape
+from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.op import Elementwise, Op
+from onnxtfl.ir.reshape import has_constant_target, reshape
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.canonicalize import MOVES, all_elementwise
-from onnxtfl.passes.matching import made_by, only_for
 from onnxtfl.rewriting.patterns import Patterns
 
 MOST_USERS = 8
@@ -72,13 +73,9 @@ class UnitReshape:
 
     def undone(self, b: Builder, value: Value, shape: Shape) -> Value | None:
         """`value`, which lies as the operand does, under `shape`; None where too many sizes are open."""
-        known = [d for d in shape if isinstance(d, int)]
-        if shape == self.after:
-            result = b(ops.Reshape, value, self.node.operand(1))
-        elif len(known) < len(shape) - 1 or (0 in known and len(known) < len(shape)):
-            return None
-        else:
-            result = b(ops.Reshape, value, [d if isinstance(d, int) else -1 for d in shape])
+        if shape != self.after:
+            return reshape(b, value, shape) if has_constant_target(shape) else None
+        result = b(ops.Reshape, value, self.node.operand(1))
         if not result.is_constant:
             result.type = result.tensor_type.with_shape(shape)
         return result
@@ -160,13 +157,13 @@ SINK.on(*all_elementwise(Elementwise))(_elementwise)
 def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
     """Reshape(f(Reshape(x))) is f(Reshape(x)), where f is elementwise and of one tensor."""
     inner = node.operand(0).producer
-    if inner is None or not issubclass(inner.op, Elementwise) or not only_for(node.operand(0), b.graph):
+    if inner is None or not issubclass(inner.op, Elementwise) or not single_use(node.operand(0), b.graph):
         return None
     if inner.op is ops.Copy or len(inner.results) != 1:
         return None
     varying = [v for v in inner.operands if v is not None and not (v.data is not None and v.data.size == 1)]
     first = made_by(varying[0], ops.Reshape) if len(varying) == 1 else None
-    if first is None or not only_for(first.result, b.graph) or first.result.type != inner.result.type:
+    if first is None or not single_use(first.result, b.graph) or first.result.type != inner.result.type:
         return None
     moved = b(ops.Reshape, first.operand(0), node.operand(1))
     moved.type = TensorType(moved.dtype, node.result.tensor_type.shape)
@@ -235,22 +232,18 @@ def _split(b: Builder, node: Node) -> list[Value] | None:
     """Along an axis that is no unit axis."""
     move = _through(b, node, node.operands[:1])
     axis = normalize_axis(node.attr("axis"), len(move.after)) if move is not None else 0
-    if move is None or axis not in move.place or not _one_open(r.shape for r in node.results):
+    if move is None or axis not in move.place or not all(has_constant_target(r.shape) for r in node.results):
         return None
     parts = b.many(ops.Split, move.source, *node.operands[1:], **{**node.attributes, "axis": move.place[axis]})
     moved = [move.undone(b, part, r.shape) for part, r in zip(parts, node.results, strict=True)]
     return [v for v in moved if v is not None]
 
 
-def _one_open(shapes: Iterator[tuple[Dim, ...]]) -> bool:
-    return all(sum(not isinstance(d, int) for d in shape) <= 1 and 0 not in shape for shape in shapes)
-
-
 @SINK.on(ops.Reduce)
 def _reduce(b: Builder, node: Node) -> Value | None:
     """Over axes that are no unit axes, or over some of these, which changes nothing."""
     move, axes = _through(b, node, node.operands[:1]), static_ints(node.optional(1))
-    if move is None or not axes or not _one_open(iter([node.result.shape])):
+    if move is None or not axes or not has_constant_target(node.result.shape):
         return None
     far = [normalize_axis(a, len(move.after)) for a in axes]
     near = sorted(move.place[a] for a in far if a in move.place)

@@ -20,9 +20,9 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.matching import made_by, only_for
 from onnxtfl.rewriting.patterns import Patterns
 
 VECTORS = Patterns()
@@ -125,14 +125,14 @@ def joined_before_conversion(b: Builder, node: Node) -> Value | None:
     sources = {n.operand(0).dtype for n in nodes if n is not None}
     if None in nodes or len(sources) != 1 or any(_length(n.operand(0)) is None for n in nodes if n is not None):
         return None
-    if not all(only_for(v, b.graph) or parts.count(v) == len(v.uses) for v in parts):
+    if not all(single_use(v, b.graph) or parts.count(v) == len(v.uses) for v in parts):
         return None
     found = [n for n in nodes if n is not None]
     return b(ops.Convert, b(ops.Concatenate, *(n.operand(0) for n in found), axis=0), **found[0].attributes)
 
 
 def _flattened(b: Builder, parts: Sequence[Value]) -> Value | None:
-    inner = [made_by(v, ops.Concatenate) if only_for(v, b.graph) else None for v in parts]
+    inner = [made_by(v, ops.Concatenate) if single_use(v, b.graph) else None for v in parts]
     if not any(inner):
         return None
     flat = [v for part, n in zip(parts, inner, strict=True) for v in (n.operands if n is not None else [part])]

@@ -142,10 +142,10 @@ def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | No
 # The element types that hold every value of a type, the closest first. int64 is never narrowed.
 _WIDER: dict[DType, tuple[DType, ...]] = {
     DType.BOOL: (DType.INT8, DType.UINT8, DType.INT32, DType.FLOAT32),
-    DType.INT8: (DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32),
-    DType.UINT8: (DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32),
-    DType.INT16: (DType.INT32, DType.INT64, DType.FLOAT32),
-    DType.UINT16: (DType.INT32, DType.INT64, DType.FLOAT32),
+    DType.INT8: (DType.INT16, DType.INT32, DType.INT64),
+    DType.UINT8: (DType.INT16, DType.INT32, DType.INT64),
+    DType.INT16: (DType.INT32, DType.INT64),
+    DType.UINT16: (DType.INT32, DType.INT64),
     DType.INT32: (DType.INT64,),
     DType.UINT32: (DType.INT64,),
     DType.INT4: (DType.INT8, DType.INT32),
@@ -158,15 +158,15 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
 def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> list[Value] | None:
     """`node` on operands of a wider element type, its results cast back; None where no allowed type holds the values.
 
-    Integer arithmetic wraps when it is cast back, as it would have in the narrow type. Quotients and products of
-    floats are never made from integers: floats stand in only where the op merely moves or compares values.
+    Integer arithmetic wraps when it is cast back, as it would have in the narrow type. Floats never stand in for
+    integers.
     """
     if node.op in (ops.Convert, ops.BitcastConvert) or node.op.effect is not Effect.PURE:
         return None
     widened = (
         (v.dtype, wide)
         for i, v in enumerate(node.operands)
-        if v is not None and _tensor(v) and (wide := _widened(v.dtype, allowed & declared(node, i), node))
+        if v is not None and _tensor(v) and (wide := _widened(v.dtype, allowed & declared(node, i)))
     )
     narrow, wide = next(widened, (None, None))
     if narrow is None or wide is None:
@@ -196,16 +196,8 @@ def _tensor(value: Value | None) -> bool:
     return value is not None and isinstance(value.type, TensorType)
 
 
-def _widened(dtype: DType, allowed: frozenset[DType], node: Node) -> DType | None:
-    if dtype in allowed:
-        return None
-    for wide in _WIDER.get(dtype, ()):
-        if wide in allowed and (wide.is_integer or not dtype.is_integer or node.op in _EXACT_IN_FLOAT):
-            return wide
-    return None
-
-
-_EXACT_IN_FLOAT: frozenset[type] = frozenset()
+def _widened(dtype: DType, allowed: frozenset[DType]) -> DType | None:
+    return None if dtype in allowed else next((wide for wide in _WIDER.get(dtype, ()) if wide in allowed), None)
 
 
 def _error(node: Node, target: Target, refusals: Sequence[Refusal]) -> UnsupportedError:

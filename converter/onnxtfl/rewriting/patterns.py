@@ -84,8 +84,3 @@ def erase_dead(graph: Graph, candidates: Iterable[Node]) -> None:
             continue
         work.extend(v.producer for v in node.operands if v is not None and v.producer)
         graph.remove(node)
-
-
-def single_use(value: Value, graph: Graph) -> bool:
-    """Whether exactly one operand takes `value` and the outside does not see it."""
-    return len(value.uses) == 1 and not any(v is value for v in graph.outputs)

@@ -4,7 +4,8 @@ The helpers are about shapes and sizes (:mod:`onnxtfl.ir.reshape`, :mod:`sizes`)
 convolutions, samples of feature maps, fused activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
 """
 
-from onnxtfl.ir.formula import Term, number_in
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.matching import scalar, single_use
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
 from onnxtfl.ir.reshape import (
     as_int64,
@@ -107,7 +108,6 @@ __all__ = [
     "neighbours",
     "never_negative",
     "nonnegative",
-    "number_in",
     "number_of",
     "onnx_attributes",
     "onnx_window",
@@ -118,6 +118,8 @@ __all__ = [
     "resized",
     "resolved_rows",
     "row",
+    "scalar",
+    "single_use",
     "sized_window",
     "spread",
     "strides_of",

@@ -15,10 +15,10 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, fresh_number, is_open, product, static
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.factors import factor_groups, follow_groups
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
 from onnxtfl.ir.op import INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.permutations import compose, identity, inverse, moved, rank_of
-from onnxtfl.ir.ops.reshaping import factor_groups, follow_groups
 from onnxtfl.ir.ops.slicing import (
     DepthToSpace,
     DynamicUpdateSlice,

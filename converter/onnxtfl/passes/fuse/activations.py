@@ -13,13 +13,13 @@ import math
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.passes.matching import (
+from onnxtfl.ir.matching import (
     is_close,
     made_by,
-    only_for,
     product_of,
     same,
     scalar,
+    single_use,
     sum_with,
 )
 from onnxtfl.rewriting.patterns import Patterns
@@ -37,7 +37,7 @@ def gelu(b: Builder, node: Node) -> Value | None:
         return None
     for x, other in (product.operands, product.operands[::-1]):
         inner = sum_with(other, 1.0)
-        if inner is None or not only_for(other, b.graph):
+        if inner is None or not single_use(other, b.graph):
             continue
         erf, tanh = made_by(inner, ops.Erf), made_by(inner, ops.Tanh)
         if erf is not None and _is_scaled(b, erf.operand(0), x, math.sqrt(0.5)):

@@ -19,14 +19,14 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.passes.matching import (
+from onnxtfl.ir.matching import (
     along_axis,
     made_by,
-    only_for,
     scalar,
+    single_use,
     with_constant,
 )
+from onnxtfl.ir.shapes import static_ints
 from onnxtfl.rewriting.patterns import Patterns
 
 CONVOLUTIONS = Patterns()
@@ -36,7 +36,7 @@ def _fusable(b: Builder, node: Node, op: type[ops.Conv] | type[ops.ConvTranspose
     """The convolution under a binary node, the constant for each of its features, and the constant's place."""
     found = with_constant(node)
     conv = made_by(found[0], op) if found is not None else None
-    if found is None or conv is None or not only_for(found[0], b.graph) or not conv.result.dtype.is_float:
+    if found is None or conv is None or not single_use(found[0], b.graph) or not conv.result.dtype.is_float:
         return None
     if node.result.tensor_type.shape != conv.result.tensor_type.shape:
         return None
@@ -84,7 +84,7 @@ for _op in (ops.Conv, ops.ConvTranspose):
 def batch_norm_as_arithmetic(b: Builder, node: Node) -> Value | None:
     """A batch normalization whose factors a convolution or a matmul can take in."""
     x, axis = node.operand(0), node.attr("feature_index")
-    if not _makes_features(x.producer, axis) or not only_for(x, b.graph):
+    if not _makes_features(x.producer, axis) or not single_use(x, b.graph):
         return None
     vectors = [v for v in node.operands[1:] if v is not None and v.is_constant]
     if len(vectors) < 4 or not x.dtype.is_float:
@@ -133,7 +133,7 @@ def feature_order_into_conv(b: Builder, node: Node) -> Value | None:
     changed = {**node.attributes, "mode": "DCR"}
     if depth == block * block:
         return b(ops.DepthToSpace, node.operand(0), **changed)
-    if conv is None or not only_for(conv.result, b.graph) or not conv.operand(1).is_constant:
+    if conv is None or not single_use(conv.result, b.graph) or not conv.operand(1).is_constant:
         return None
     if conv.attr("feature_group_count") != 1 or conv.attr("output_feature_dimension") != node.attr("depth_dim"):
         return None

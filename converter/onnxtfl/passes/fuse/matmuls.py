@@ -16,10 +16,10 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.passes.matching import (
+from onnxtfl.ir.matching import (
     along_axis,
     made_by,
-    only_for,
+    single_use,
     with_constant,
 )
 from onnxtfl.rewriting.patterns import Patterns
@@ -38,7 +38,7 @@ def factors_into_dot(b: Builder, node: Node) -> Value | None:
     free = [a for a in range(matrix.rank) if a not in dot.attr("rhs_contracting_dimensions")]
     plain = not dot.attr("rhs_batching_dimensions") and not dot.attr("output_permutation") and len(free) == 1
     divide = node.op is ops.Div
-    if matrix.data is None or not plain or not only_for(dot.result, b.graph) or (divide and found[2] == 0):
+    if matrix.data is None or not plain or not single_use(dot.result, b.graph) or (divide and found[2] == 0):
         return None
     if not dot.result.dtype.is_float or (bias is not None and not bias.is_constant):
         return None
@@ -68,7 +68,7 @@ def bias_into_dot(b: Builder, node: Node) -> Value | None:
 
 def _takes_bias(b: Builder, dot: Node) -> bool:
     """Whether `dot` is a float matmul with one column of a constant matrix for each index of its last axis."""
-    if dot.op not in (ops.DotGeneral, ops.DotGeneralBias) or not only_for(dot.result, b.graph):
+    if dot.op not in (ops.DotGeneral, ops.DotGeneralBias) or not single_use(dot.result, b.graph):
         return False
     if not dot.operand(1).is_constant or not dot.result.dtype.is_float:
         return False

@@ -8,6 +8,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Permutation, Relabeled, inverse
+from onnxtfl.ir.reshape import has_constant_target, reshape
 from onnxtfl.passes.layout.labels import Configuration, Takes, find_labels, identity, transposition
 from onnxtfl.passes.layout.program import Choice, choose, is_unit_move, transpose_cost
 
@@ -122,9 +123,6 @@ class _Rewriter:
         before = source.producer.next if source.producer is not None else self.graph.first
         builder = Builder(self.graph, before)
         sizes = [source.shape[p] for p in permutation]
-        if is_unit_move(source.shape, permutation) and sum(not isinstance(d, int) for d in sizes) <= 1:
-            laid = builder(ops.Reshape, source, [d if isinstance(d, int) else -1 for d in sizes])
-            laid.type = source.tensor_type.permuted(permutation)
-        else:
-            laid = builder(ops.Transpose, source, permutation=permutation)
-        return laid
+        if is_unit_move(source.shape, permutation) and has_constant_target(sizes):
+            return reshape(builder, source, sizes)
+        return builder(ops.Transpose, source, permutation=permutation)

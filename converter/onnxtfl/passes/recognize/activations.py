@@ -15,7 +15,7 @@ from __future__ import annotations
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.passes.matching import is_close, made_by, only_for, same, scalar, with_constant
+from onnxtfl.ir.matching import is_close, made_by, same, scalar, single_use, with_constant
 from onnxtfl.rewriting.patterns import Patterns
 
 ACTIVATIONS = Patterns()
@@ -25,12 +25,13 @@ def _scaled(value: Value, b: Builder) -> tuple[Value, float] | None:
     """x and c where `value` is x * c or x / (1 / c), for nobody else."""
     node = value.producer
     found = with_constant(node) if node is not None and node.op in (ops.Mul, ops.Div) else None
-    number = scalar(found[1]) if found is not None else None
-    if node is None or found is None or not number or not only_for(value, b.graph) or not _keeps_shape(found[0], value):
+    if node is None or found is None or not single_use(value, b.graph) or not _keeps_shape(found[0], value):
         return None
-    if node.op is ops.Div:
-        return (found[0], 1 / number) if found[2] == 1 else None
-    return found[0], number
+    x, factor, place = found
+    number = scalar(factor)
+    if not number or (node.op is ops.Div and place == 0):
+        return None
+    return x, 1 / number if node.op is ops.Div else number
 
 
 def _keeps_shape(x: Value, result: Value) -> bool:
@@ -44,7 +45,7 @@ def hard_sigmoid(b: Builder, node: Node) -> Value | None:
     total = made_by(line, ops.Add)
     found = with_constant(total) if total is not None else None
     offset = scalar(found[1]) if found is not None else None
-    if found is None or offset is None or not only_for(line, b.graph) or not node.result.dtype.is_float:
+    if found is None or offset is None or not single_use(line, b.graph) or not node.result.dtype.is_float:
         return None
     if scalar(node.optional(1)) != 0.0 or scalar(node.optional(2)) != 1.0:
         return None
@@ -75,7 +76,7 @@ def selu_or_celu(b: Builder, node: Node) -> Value | None:
     found = with_constant(node)
     number = scalar(found[1]) if found is not None else None
     inner = made_by(found[0], ops.Elu) if found is not None else None
-    if inner is None or number is None or number <= 0 or not only_for(inner.result, b.graph):
+    if inner is None or number is None or number <= 0 or not single_use(inner.result, b.graph):
         return None
     if not _keeps_shape(inner.result, node.result):
         return None
@@ -95,7 +96,7 @@ def thresholded_relu(b: Builder, node: Node) -> Value | None:
     bound = scalar(test.operand(1))
     if test.attr("comparison_direction") != "GT" or bound is None or not same(test.operand(0), x):
         return None
-    return b(ops.ThresholdedRelu, x, alpha=bound) if only_for(test.result, b.graph) else None
+    return b(ops.ThresholdedRelu, x, alpha=bound) if single_use(test.result, b.graph) else None
 
 
 @ACTIVATIONS.on(ops.Min)
@@ -104,7 +105,7 @@ def clamp(b: Builder, node: Node) -> Value | None:
     above = with_constant(node)
     inner = made_by(above[0], ops.Max) if above is not None else None
     below = with_constant(inner) if inner is not None else None
-    if above is None or below is None or not only_for(above[0], b.graph) or not _keeps_shape(below[0], node.result):
+    if above is None or below is None or not single_use(above[0], b.graph) or not _keeps_shape(below[0], node.result):
         return None
     low, high = scalar(below[1]), scalar(above[1])
     if low is None or high is None or low > high or below[1].data is None or above[1].data is None:

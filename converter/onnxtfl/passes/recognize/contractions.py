@@ -13,67 +13,25 @@ MatMul out once, but that of an Einsum in every run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Mapping, Sequence
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Shape, product
+from onnxtfl.ir.factors import Factors
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.matching import made_by, only_for
 from onnxtfl.rewriting.patterns import Patterns
 
 CONTRACTIONS = Patterns()
 LARGEST = 1 << 18
 """Elements that a constant matrix has to have fewer of."""
-
-
-@dataclass(frozen=True)
-class Refinement:
-    """The coarsest sizes that two shapes come from by merging neighbours, and how many each axis stands for."""
-
-    sizes: tuple[Dim, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-    @classmethod
-    def of(cls, before: Sequence[Dim], after: Sequence[Dim]) -> Refinement | None:
-        """The refinement of the two; None where sizes do not divide, or unit axes make it ambiguous."""
-        sizes: list[Dim] = []
-        counts: list[list[int]] = [[0] * len(before), [0] * len(after)]
-        i = j = 0
-        left, right = list(before), list(after)  # what is left of each axis
-        while i < len(before) and j < len(after):
-            step = _smaller(left[i], right[j])
-            if step is None:
-                return None
-            sizes.append(step)
-            counts[0][i] += 1
-            counts[1][j] += 1
-            left[i], right[j], i, j = (
-                left[i] // step,
-                right[j] // step,
-                i + (left[i] == step),
-                j + (right[j] == step),
-            )
-        if i < len(before) or j < len(after):
-            return None
-        return cls(tuple(sizes), tuple(counts[0]), tuple(counts[1]))
-
-
-def _smaller(a: Dim, b: Dim) -> Dim | None:
-    """The one of two sizes that divides the other; None where none does, or a unit axis faces another one."""
-    if a == b:
-        return a
-    if not isinstance(a, int) or not isinstance(b, int) or 1 in (a, b):
-        return None
-    small, large = min(a, b), max(a, b)
-    return small if large % small == 0 else None
 
 
 def _dot(value: Value | None) -> Node | None:
@@ -87,32 +45,42 @@ def _small_matrix(node: Node) -> bool:
     return matrix.data is not None and matrix.data.size < LARGEST and node.result.dtype.is_float
 
 
-def _places(counts: Sequence[int], axes: Sequence[int]) -> list[int]:
-    """The fine axes that `axes` stand for."""
-    starts = [sum(counts[:i]) for i in range(len(counts))]
-    return [starts[a] + k for a in axes for k in range(counts[a])]
+def _factors(before: Shape, after: Shape | None) -> Factors | None:
+    """The common factors of two shapes; None where there are none, or unit axes make them ambiguous."""
+    found = Factors.of(before, after) if after is not None else None
+    return None if found is None or () in (*found.before, *found.after) else found
+
+
+def _places(parts: Sequence[Sequence[int]], axes: Sequence[int]) -> tuple[int, ...]:
+    """The places of the parts that `axes` are made of."""
+    return tuple(place for axis in axes for place in parts[axis])
+
+
+def _split(count: int, splits: Mapping[int, int]) -> list[list[int]]:
+    """The places of `count` axes when axis i is split into splits[i] parts."""
+    places = itertools.count()
+    return [[next(places) for _ in range(splits.get(axis, 1))] for axis in range(count)]
 
 
 @CONTRACTIONS.on(ops.Reshape)
 def split_columns(b: Builder, node: Node) -> Value | None:
     """The axis of the matrix's columns is split where the reshape splits it, if something more follows."""
     dot = _dot(node.operand(0))
-    if dot is None or not _small_matrix(dot) or not only_for(dot.result, b.graph) or dot.attr("output_permutation"):
+    if dot is None or not _small_matrix(dot) or not single_use(dot.result, b.graph) or dot.attr("output_permutation"):
         return None
     after = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
     roles, matrix = DotRoles.of(dot), dot.operand(1)
-    fine = Refinement.of(dot.result.shape, after) if after is not None and not roles.lhs_batch else None
+    fine = _factors(dot.result.shape, after) if not roles.lhs_batch else None
     if fine is None or len(roles.rhs_free) != 1 or matrix.data is None or not _something_follows(node):
         return None
     column = dot.result.rank - 1
-    if fine.before[column] == 1 or any(n > 1 for n in fine.before[:column]):
+    if len(fine.before[column]) == 1 or any(len(parts) > 1 for parts in fine.before[:column]):
         return None
     (axis,) = roles.rhs_free
     parts = [int(str(d)) for d in fine.sizes[column:]]
     shape = matrix.data.shape
     split = constant(matrix.data.reshape((*shape[:axis], *parts, *shape[axis + 1 :])))
-    counts = [len(parts) if a == axis else 1 for a in range(len(shape))]
-    contract = tuple(_places(counts, roles.rhs_contract))
+    contract = _places(_split(len(shape), {axis: len(parts)}), roles.rhs_contract)
     result = b(ops.Contraction, dot.operand(0), split, **{**dot.attributes, "rhs_contracting_dimensions": contract})
     return reshape(b, result, node.result.shape, dot.operand(0))
 
@@ -128,28 +96,26 @@ def unmerged_operand(b: Builder, node: Node) -> Value | None:
     """The axes that a reshape merged take part one by one; a constant matrix gets as many."""
     merge = made_by(node.operand(0), ops.Reshape)
     before = merge.operand(0).tensor_type.shape if merge is not None else None
-    if merge is None or before is None or not only_for(merge.result, b.graph) or node.attr("output_permutation"):
+    if merge is None or before is None or not single_use(merge.result, b.graph) or node.attr("output_permutation"):
         return None
-    fine = Refinement.of(before, merge.result.shape)
+    fine = _factors(before, merge.result.shape)
     roles, rhs = DotRoles.of(node), node.operand(1)
-    if fine is None or fine.sizes != before or any(fine.after[a] > 1 for a in roles.lhs_batch):
+    if fine is None or fine.sizes != before or any(len(fine.after[a]) > 1 for a in roles.lhs_batch):
         return None
-    summed = any(fine.after[a] > 1 for a in roles.lhs_contract)
+    summed = any(len(fine.after[a]) > 1 for a in roles.lhs_contract)
     if rhs.is_constant and not _small_matrix(node):
         return None
     if not _makes_more(merge.operand(0), summed and rhs.is_constant, summed):
         return None
     if summed:
         rhs = _unmerged_matrix(rhs, roles, fine)
-    counts = [1] * node.operand(1).rank
-    for mine, other in zip(roles.lhs_contract, roles.rhs_contract, strict=True):
-        counts[other] = fine.after[mine]
-    lhs_batch = roles.lhs_batch and _places(fine.after, roles.lhs_batch)
+    contracted = zip(roles.lhs_contract, roles.rhs_contract, strict=True)
+    split = _split(node.operand(1).rank, {other: len(fine.after[mine]) for mine, other in contracted})
     attributes = {
-        "lhs_batching_dimensions": tuple(lhs_batch),
-        "rhs_batching_dimensions": tuple(_places(counts, roles.rhs_batch)),
-        "lhs_contracting_dimensions": tuple(_places(fine.after, roles.lhs_contract)),
-        "rhs_contracting_dimensions": tuple(_places(counts, roles.rhs_contract)),
+        "lhs_batching_dimensions": _places(fine.after, roles.lhs_batch),
+        "rhs_batching_dimensions": _places(split, roles.rhs_batch),
+        "lhs_contracting_dimensions": _places(fine.after, roles.lhs_contract),
+        "rhs_contracting_dimensions": _places(split, roles.rhs_contract),
     }
     result = b(ops.Contraction, merge.operand(0), rhs, **attributes)
     return reshape(b, result, node.result.shape, merge.operand(0))
@@ -163,7 +129,7 @@ def _makes_more(source: Value, constant_sum: bool, summed: bool) -> bool:
     return dot is not None and len(DotRoles.of(dot).rhs_free) > 1
 
 
-def _unmerged_matrix(matrix: Value, roles: DotRoles, fine: Refinement) -> Value:
+def _unmerged_matrix(matrix: Value, roles: DotRoles, fine: Factors) -> Value:
     assert matrix.data is not None
     sizes: list[list[int]] = [[d] for d in matrix.data.shape]
     for mine, other in zip(roles.lhs_contract, roles.rhs_contract, strict=True):
@@ -179,7 +145,7 @@ def summed_columns(b: Builder, node: Node) -> Value | None:
         return None
     matrix, roles = dot.operand(1), DotRoles.of(dot)
     first = dot.result.rank - len(roles.rhs_free)
-    if not _small_matrix(dot) or not only_for(dot.result, b.graph) or dot.attr("output_permutation"):
+    if not _small_matrix(dot) or not single_use(dot.result, b.graph) or dot.attr("output_permutation"):
         return None
     if roles.rhs_batch or any(a < first for a in axes):
         return None

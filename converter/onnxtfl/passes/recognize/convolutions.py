@@ -23,12 +23,12 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import made_by, scalar, single_use
 from onnxtfl.ir.op import Elementwise, attributes_of, inverse
 from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.matching import made_by, only_for, scalar
 from onnxtfl.passes.unit_axes import UnitReshape
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -145,7 +145,7 @@ def dilated(b: Builder, node: Node) -> Value | None:
         return _elementwise_behind(b, node, conv)
     phases = made_by(conv.operand(0), ops.SpaceToBatch) if conv is not None and conv.op is ops.Conv else None
     blocks, rank = node.attr("blocks"), len(node.attr("blocks"))
-    if conv is None or phases is None or phases.attr("blocks") != blocks or not only_for(conv.result, b.graph):
+    if conv is None or phases is None or phases.attr("blocks") != blocks or not single_use(conv.result, b.graph):
         return None
     numbers, places = attributes_of(conv), tuple(range(1, rank + 1))
     sides = (numbers["input_spatial_dimensions"], numbers["output_spatial_dimensions"])
@@ -170,7 +170,7 @@ def _elementwise_behind(b: Builder, node: Node, inner: Node) -> Value | None:
     constants = [v for v in inner.operands if v is not None and v.data is not None]
     last = inner.result.rank - 1
     small = all(len(v.data.shape) <= 1 or set(v.data.shape[:-1]) == {1} for v in constants if v.data is not None)
-    if len(varying) != 1 or not small or last <= len(node.attr("blocks")) or not only_for(inner.result, b.graph):
+    if len(varying) != 1 or not small or last <= len(node.attr("blocks")) or not single_use(inner.result, b.graph):
         return None
     if varying[0].tensor_type.shape != inner.result.tensor_type.shape:
         return None

@@ -10,9 +10,9 @@ from __future__ import annotations
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.types import DType
-from onnxtfl.passes.matching import made_by, only_for
 from onnxtfl.rewriting.patterns import Patterns
 
 INTEGERS = Patterns()
@@ -24,7 +24,7 @@ def wide_quotient(b: Builder, node: Node) -> Value | None:
     inner = made_by(node.operand(0), ops.Div)
     if inner is None or node.attr("dtype") is not DType.INT64 or inner.result.dtype is not DType.INT32:
         return None
-    if not only_for(inner.result, b.graph):
+    if not single_use(inner.result, b.graph):
         return None
     operands = [_wide(v) for v in inner.operands]
     found = [v for v in operands if v is not None]

@@ -24,9 +24,9 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.matching import SMALL, along_axis, made_by, same, scalar, single_use, with_constant
 from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.matching import SMALL, along_axis, made_by, only_for, same, scalar, with_constant
 from onnxtfl.rewriting.patterns import Patterns
 
 NORMALIZATION = Patterns()
@@ -125,7 +125,7 @@ def biased_layer_norm(b: Builder, node: Node) -> Value | None:
     """A bias behind a layer norm that has none."""
     parts = with_constant(node)
     norm = made_by(parts[0], ops.LayerNorm) if parts is not None else None
-    if parts is None or norm is None or norm.optional(2) is not None or not only_for(parts[0], b.graph):
+    if parts is None or norm is None or norm.optional(2) is not None or not single_use(parts[0], b.graph):
         return None
     axis = norm.attr("axis")
     bias = _vector(parts[1], Standard(norm.operand(0), tuple(range(axis, norm.result.rank)), 0.0))
@@ -190,7 +190,7 @@ def bare_norm(b: Builder, node: Node) -> Value | None:
 def _scaled_later(value: Value, found: Standard, graph: Graph) -> bool:
     """Whether the one user multiplies by a scale that a layer norm would take."""
     users = value.users()
-    if len(users) != 1 or users[0].op is not ops.Mul or not only_for(value, graph):
+    if len(users) != 1 or users[0].op is not ops.Mul or not single_use(value, graph):
         return False
     parts = with_constant(users[0])
     return parts is not None and _vector(parts[1], found) is not None
@@ -201,7 +201,7 @@ def affine_instance_norm(b: Builder, node: Node) -> Value | None:
     """A constant for each feature goes into the instance norm's scale and bias."""
     parts = with_constant(node)
     norm = made_by(parts[0], ops.InstanceNorm) if parts is not None else None
-    if parts is None or norm is None or not only_for(parts[0], b.graph):
+    if parts is None or norm is None or not single_use(parts[0], b.graph):
         return None
     vector = _along(parts[1], norm.result, norm.attr("feature_index"))
     if vector is None:
@@ -220,7 +220,7 @@ def batch_norm(b: Builder, node: Node) -> Value | None:
     if parts is None or inner is None or (node.op is ops.Sub and parts[2] == 0):
         return None
     x = inner[0]
-    if not only_for(parts[0], b.graph) or not _same_shape(x, node.result) or not x.dtype.is_float or x.rank < 3:
+    if not single_use(parts[0], b.graph) or not _same_shape(x, node.result) or not x.dtype.is_float or x.rank < 3:
         return None
     for axis in range(1, x.rank):
         scale, bias = (_along(v, x, axis) for v in (inner[1], parts[1]))

@@ -16,8 +16,8 @@ import math
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import made_by, same, scalar, single_use
 from onnxtfl.ir.ops.reductions import reduced_axes
-from onnxtfl.passes.matching import made_by, only_for, same, scalar
 from onnxtfl.rewriting.patterns import Patterns
 
 REDUCTIONS = Patterns()
@@ -31,7 +31,7 @@ def _reduced(b: Builder, x: Value, node: Node, kind: str) -> Value:
 def of_squares_or_sizes(b: Builder, node: Node) -> Value | None:
     """Sums of squares and of absolute values."""
     x = node.operand(0)
-    if node.attr("kind") != "sum" or not only_for_one(x, b):
+    if node.attr("kind") != "sum" or not single_use(x, b.graph):
         return None
     square, size = made_by(x, ops.Mul), made_by(x, ops.Abs)
     if square is not None and same(square.operand(0), square.operand(1)):
@@ -41,16 +41,11 @@ def of_squares_or_sizes(b: Builder, node: Node) -> Value | None:
     return None
 
 
-def only_for_one(x: Value, b: Builder) -> bool:
-    """Whether one node alone takes `x`."""
-    return len(x.users()) == 1 and not any(v is x for v in b.graph.outputs)
-
-
 @REDUCTIONS.on(ops.Sqrt)
 def euclidean(b: Builder, node: Node) -> Value | None:
     """The root of a sum of squares."""
     total = made_by(node.operand(0), ops.FunctionReduce)
-    if total is None or total.attr("kind") != "sum_square" or not only_for(total.result, b.graph):
+    if total is None or total.attr("kind") != "sum_square" or not single_use(total.result, b.graph):
         return None
     return _reduced(b, total.operand(0), total, "l2")
 
@@ -59,7 +54,7 @@ def euclidean(b: Builder, node: Node) -> Value | None:
 def log_of_sum(b: Builder, node: Node) -> Value | None:
     """The logarithm of a sum."""
     total = made_by(node.operand(0), ops.Reduce)
-    if total is None or total.attr("kind") != "sum" or not only_for(total.result, b.graph):
+    if total is None or total.attr("kind") != "sum" or not single_use(total.result, b.graph):
         return None
     return _reduced(b, total.operand(0), total, "log_sum")
 

@@ -18,10 +18,10 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
+from onnxtfl.ir.matching import SMALL, same
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.matching import SMALL, same
 from onnxtfl.passes.simplify import simplify
 from onnxtfl.rewriting.legalize import Target, legalize
 

@@ -1,8 +1,9 @@
-"""Which axes of a reshape's operand became which axes of its result."""
+"""Two shapes of as many elements: which axes of the one became which axes of the other, and their common factors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from onnxtfl.ir.dims import Dim, FloorDiv, Shape
 from onnxtfl.ir.op import Permutation
@@ -47,8 +48,13 @@ def _core_groups(before: Shape, after: Shape) -> list[Group] | None:
 
 def _divides(a: Dim, b: Dim) -> bool:
     """Whether `a` goes into `b` as far as one can tell; of two ints the smaller one is taken to."""
+    return a < b if isinstance(a, int) and isinstance(b, int) else _is_factor(a, b)
+
+
+def _is_factor(a: Dim, b: Dim) -> bool:
+    """Whether `a` times something is `b` for certain."""
     if isinstance(a, int) and isinstance(b, int):
-        return a < b
+        return b % a == 0
     quotient = b // a
     if isinstance(quotient, int):
         return True
@@ -101,3 +107,50 @@ def _in_order(groups: Sequence[Group], shape: Shape, position: dict[int, int]) -
         solid = [position[axis] for axis in near if shape[axis] != 1] or [position[axis] for axis in near]
         places.append(min(solid) if solid else (places[-1] + 0.5 if places else -1.0))
     return sorted(range(len(groups)), key=places.__getitem__)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The coarsest sizes that two shapes come from by merging neighbours.
+
+    `before[i]` and `after[i]` are the places in `sizes` of what axis i of each shape is made of: none for a unit axis
+    that the other shape lacks.
+    """
+
+    sizes: Shape
+    before: tuple[tuple[int, ...], ...]
+    after: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, before: Shape, after: Shape) -> Factors | None:
+        """The common factors of the two shapes; None where a cut of the one is no cut of the other: 6x4 and 4x6."""
+        groups = factor_groups(before, after)
+        sizes: list[Dim] = []
+        places: tuple[list[list[int]], ...] = [[] for _ in before], [[] for _ in after]
+        for near, far in groups or ():
+            parts = _common_parts([before[a] for a in near], [after[a] for a in far])
+            if parts is None:
+                return None
+            for size, i, j in parts:
+                places[0][near[i]].append(len(sizes))
+                places[1][far[j]].append(len(sizes))
+                sizes.append(size)
+        return None if groups is None else cls(tuple(sizes), *(tuple(map(tuple, side)) for side in places))
+
+
+def _common_parts(left: Sequence[Dim], right: Sequence[Dim]) -> list[tuple[Dim, int, int]] | None:
+    """What two runs of axes with equal products are made of: sizes, and the axis of each run that they are in."""
+    if len(left) == len(right) == 1:
+        return [(left[0], 0, 0)]
+    rest = [[(d, i) for i, d in enumerate(run) if d != 1] for run in (left, right)]
+    parts: list[tuple[Dim, int, int]] = []
+    while all(rest):
+        (a, i), (b, j) = (run.pop(0) for run in rest)
+        part = next((x for x, y in ((a, b), (b, a)) if _is_factor(x, y)), None)
+        if part is None:
+            return None
+        parts.append((part, i, j))
+        for run, size, axis in ((rest[0], a, i), (rest[1], b, j)):
+            if size != part:
+                run.insert(0, (size // part, axis))
+    return parts

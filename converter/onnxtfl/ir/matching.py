@@ -1,8 +1,7 @@
-"""Small questions that patterns ask of values."""
+"""Small questions that patterns and rules ask of values: which constant, made by which op, read how often."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,9 +36,9 @@ def made_by(value: Value | None, op: type[Op]) -> Node | None:
     return node if node is not None and node.op is op else None
 
 
-def only_for(value: Value, graph: Graph) -> bool:
-    """Whether exactly one operand takes `value`, and the outside does not see it."""
-    return len(value.uses) == 1 and not any(v is value for v in graph.outputs)
+def single_use(value: Value, graph: Graph) -> bool:
+    """Whether exactly one operand is `value`, and the outside does not see it."""
+    return len(value.uses) == 1 and not graph.shows(value)
 
 
 def with_constant(node: Node) -> tuple[Value, Value, int] | None:
@@ -71,7 +70,7 @@ class Product:
 def product_of(value: Value, graph: Graph, root: bool = True) -> Product:
     """Take apart the multiplications, and divisions by constants, that make `value`, where nobody else needs them."""
     node = value.producer
-    if node is not None and (root or only_for(value, graph)) and node.op in (ops.Mul, ops.Div):
+    if node is not None and (root or single_use(value, graph)) and node.op in (ops.Mul, ops.Div):
         right = scalar(node.operand(1))
         if node.op is ops.Div and right:
             inner = product_of(node.operand(0), graph, root=False)
@@ -99,10 +98,3 @@ def same(a: Value, b: Value) -> bool:
     if a.data is None or b.data is None:
         return a is b
     return a.data.shape == b.data.shape and a.data.key == b.data.key
-
-
-def whole(numbers: Sequence[object] | None) -> list[int] | None:
-    """`numbers` where all are ints."""
-    if numbers is None or not all(isinstance(n, int) for n in numbers):
-        return None
-    return [int(n) for n in numbers]  # type: ignore[call-overload]
