@@ -22,7 +22,7 @@ from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import is_depthwise
-from onnxtfl.ir.ops.spatial import Window
+from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
     Form,

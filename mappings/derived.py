@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import OPS
-from onnxtfl.ir.ops.derived import Derived
 from onnxtfl.rules import decompose
 
 

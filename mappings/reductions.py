@@ -13,8 +13,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.ops.numeric import highest, lowest
 from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType

@@ -20,8 +20,8 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.image import scaled
-from onnxtfl.ir.ops.resampling import Sampling
+from onnxtfl.ir.ops.resizing import scaled
+from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.shapes import normalize_axes
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (

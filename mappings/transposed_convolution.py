@@ -22,8 +22,8 @@ from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.spatial import Window
 from onnxtfl.ir.shapes import known_dims
+from onnxtfl.ir.spatial import Window
 from onnxtfl.rules import (
     Form,
     activated,

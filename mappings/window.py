@@ -24,8 +24,8 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import product, static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.spatial import Window
-from onnxtfl.ir.ops.window import pool_window, window_counts
+from onnxtfl.ir.ops.pooling import pool_window, window_counts
+from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
     Form,

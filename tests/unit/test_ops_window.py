@@ -10,7 +10,7 @@ import pytest
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.ops.spatial import Window
+from onnxtfl.ir.spatial import Window
 from onnxtfl.rules.windows import tfl_padding
 from tests.conformance.cases import Case
 from tests.unit.lifting import TFLITE, cases_of, check_legalized, check_lifted, onnx_target

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.ir.dims import Dim, Shape, ceildiv, fresh
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, Shape, ceildiv, fresh, is_open
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import TensorType
 
@@ -106,3 +109,32 @@ def static_ints(value: Value | None) -> list[int] | None:
 def same_type(type_: TensorType, shape: Shape | None) -> TensorType:
     """`type_` without quantization under another shape."""
     return TensorType(type_.dtype, shape)
+
+
+def required_ints(vector: Value, what: str) -> list[int]:
+    """The integers of a constant vector; ValueError (`what` have to be known) for others."""
+    numbers = static_ints(vector)
+    if numbers is None:
+        raise ValueError(f"{what} have to be known before run time")
+    return numbers
+
+
+def objects(dims: Sequence[Dim]) -> Array:
+    """A vector of dims, for following values."""
+    result = np.empty(len(dims), object)
+    result[:] = dims
+    return result
+
+
+def target_dims(value: Value) -> list[Dim] | None:
+    """The sizes in a vector operand; fresh symbols for those known only at run time, None where even the count is."""
+    dims = dims_from(value)
+    return None if dims is None else [fresh() if is_open(d) else d for d in dims]
+
+
+def entry_of(value: Value, index: int) -> Dim | None:
+    """Entry `index` of a vector operand, None where it is only known at run time."""
+    known = known_dims(value)
+    if known is None or is_open(known[index]):
+        return None
+    return known[index]

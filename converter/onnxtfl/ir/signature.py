@@ -17,6 +17,7 @@ INDICES = frozenset({DType.INT32, DType.INT64})
 ANY = frozenset(DType)
 
 Permutation = tuple[int, ...]
+Attributes = Mapping[str, Any]
 
 
 class Effect(Enum):

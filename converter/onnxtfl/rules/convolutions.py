@@ -10,8 +10,8 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
-from onnxtfl.ir.ops.spatial import Window
 from onnxtfl.ir.reshape import reshape, with_unit_axis
+from onnxtfl.ir.spatial import Window
 
 
 def window_attributes(window: Window) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """An axis resized to a size that is known at run time only: coordinates and weights as ops.
 
-The arithmetic is that of :mod:`onnxtfl.ir.ops.resampling`, step by step.
+The arithmetic is that of :mod:`onnxtfl.ir.resampling`, step by step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.resampling import Sampling
+from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import dim_value, reshape
 from onnxtfl.ir.types import DType
 

@@ -12,7 +12,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.ops.spatial import Window
+from onnxtfl.ir.spatial import Window
 
 
 def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:

@@ -1,25 +1,119 @@
-"""The neutral ops, one module a family; core.py lists the core."""
+"""The neutral ops, one module a family; mappings and tests have the same families.
 
+A small core does the work: lifting emits core ops only, so passes meet one form of each thing, and every other op has
+one rule into the core. Each op class of the core sets ``core = True``; this list is what a reader (and a test) compares
+with them. Signatures (operands; attributes). Vectors of sizes, starts and axes are integer operands, constant where
+known.
+
+elementwise (unary)
+    Abs Neg Sign Ceil Floor Round(half away) RoundNearestEven Exp Log Sqrt Rsqrt Sin Cos Tan Asin Acos Atan Sinh Cosh
+    Asinh Acosh Atanh Erf Tanh IsNaN IsInf(detect_positive, detect_negative)
+activations (unary, but for the slope)
+    Relu Elu(alpha) LeakyRelu(alpha) Sigmoid, and those that both formats have as one op: Gelu(approximate) HardSwish
+    PRelu(x, slope)
+arithmetic (NumPy broadcasting)
+    Add Sub Mul Div(integers truncate) Rem(sign of dividend) FloorMod(sign of divisor) FloorDiv Max Min Atan2
+    Pow (exponents of any type)   Clamp(x, min?, max?)
+logic (NumPy broadcasting)
+    And Or Xor Not (bool; bitwise on integers)   ShiftLeft ShiftRightLogical ShiftRightArithmetic(lhs, rhs; in_range)
+comparison (NumPy broadcasting)
+    Compare(lhs, rhs; comparison_direction)   Select(pred, on_true, on_false)
+casts
+    Convert(x; dtype, saturate)   BitcastConvert(x; dtype)
+complex_numbers
+    Real Imag
+quantization
+    QuantizeLinear(x, scale, zero_point?; axis, dtype, block_size, saturate)
+    DequantizeLinear(x, scale, zero_point?; axis, dtype, block_size)
+reductions, cumulative, softmax
+    Reduce(x, axes?; kind = sum prod max min mean any all, keepdims)   (axes absent: all; empty: none)
+    ArgMax ArgMin(x; axis, keepdims, select_last_index, dtype)
+    CumSum(x, axis; exclusive, reverse)   Softmax LogSoftmax(x; axis)
+randomness (random effects, no evaluation)
+    RngNormal(mu, sigma, shape; seed)   RngUniform(a, b, shape; seed)   Multinomial(logits, count; seed, dtype)
+reshape, transpose, broadcasting
+    Reshape(x, shape)   (one -1 allowed)   Transpose(x; permutation)   BroadcastTo(x, shape)   (the full shape)
+    Tile(x, multiples)
+concatenation, splitting
+    Concatenate(xs...; axis)   Split(x, sizes?; axis, count) -> n results (sizes absent: `count` equal ones)
+shape, creation
+    Shape(x; axes, dtype) -> sizes of all axes, or of `axes` in that order   Range(start, limit, delta)
+slicing, padding, reversal
+    Slice(x, starts, limits, strides)   full rank, NumPy meaning
+    Pad(x, padding [rank, 2], value?; mode = constant edge reflect symmetric wrap, flat)   flat: padding as ONNX has it
+    Reverse(x; dimensions)   ReverseSequence(x, lengths; seq_axis, batch_axis)
+space_to_depth
+    DepthToSpace SpaceToDepth(x; block_size, mode = DCR CRD, depth_dim, space_dims)
+matrices
+    Trilu(x, k?; upper)
+gathering, indexing, sorting (indices in [0, n): negative ones are resolved when lifting)
+    Gather(x, indices; axis, batch_dims)  GatherND(x, indices; batch_dims)  GatherElements(x, indices; axis)
+    NonZero(x; rows) -> int64 [rank, n], or [n, rank]  OneHot(indices, depth, on, off; axis)
+    TopK(x, k; axis, largest, sorted, dtype) -> values, indices
+    Unique(x; axis, sorted, dtype) -> values, indices, inverse, counts
+scattering, segments (kind = none add mul max min)
+    ScatterND(x?, indices, updates, shape?; kind)   x absent: onto zeros of `shape`
+    ScatterElements(x, indices, updates; axis, kind)  SegmentReduce(x, segment_ids, count; kind = sum prod max min)
+contraction
+    DotGeneral(lhs, rhs; {lhs,rhs}_batching_dimensions, {lhs,rhs}_contracting_dimensions, output_permutation)
+convolution, transposed_convolution (dimension numbers input_*, kernel_*, output_*; window tuples by spatial axis)
+    Conv(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count, auto_pad)
+    ConvTranspose(input, kernel, bias?, output_shape?; the same, output_padding)
+identity
+    Copy(x)
+control (attributes are graphs, which take all captures or values as inputs)
+    If(pred, captures...; then_branch, else_branch) -> n results   While(values...; cond, body) -> n results
+pooling
+    MaxPool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, return_indices, storage_order)
+    AveragePool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, count_include_pad)
+normalization (the others are written with Reduce and arithmetic)
+    BatchNormInference(x, scale, bias, mean, variance; epsilon, feature_index)   LRN(x; axis, size, alpha, beta, bias)
+resizing, sampling, detection
+    Resize(x, sizes?, scales?, roi?; dims, mode, coordinate_transformation_mode, nearest_mode, ...)
+    GridSample(x, grid; mode, padding_mode, align_corners)   RoiAlign(x, rois, batch_indices; mode, ...)
+    NonMaxSuppression(boxes, scores, limit?, iou_threshold?, score_threshold?; center_point_box) -> int64 [n, 3]
+"""
 # ruff: noqa: F403 - this package is the one place where all families meet
 
 from onnxtfl.ir.ops.activations import *
-from onnxtfl.ir.ops.binary import *
-from onnxtfl.ir.ops.composed import *
+from onnxtfl.ir.ops.arithmetic import *
+from onnxtfl.ir.ops.broadcasting import *
+from onnxtfl.ir.ops.casts import *
+from onnxtfl.ir.ops.comparison import *
+from onnxtfl.ir.ops.complex_numbers import *
+from onnxtfl.ir.ops.concatenation import *
 from onnxtfl.ir.ops.contraction import *
 from onnxtfl.ir.ops.control import *
-from onnxtfl.ir.ops.conversion import *
 from onnxtfl.ir.ops.convolution import *
-from onnxtfl.ir.ops.derived import *
+from onnxtfl.ir.ops.creation import *
+from onnxtfl.ir.ops.cumulative import *
 from onnxtfl.ir.ops.detection import *
+from onnxtfl.ir.ops.einsum import *
 from onnxtfl.ir.ops.elementwise import *
-from onnxtfl.ir.ops.image import *
+from onnxtfl.ir.ops.gathering import *
+from onnxtfl.ir.ops.identity import *
 from onnxtfl.ir.ops.indexing import *
-from onnxtfl.ir.ops.layers import *
 from onnxtfl.ir.ops.logic import *
+from onnxtfl.ir.ops.losses import *
+from onnxtfl.ir.ops.matrices import *
 from onnxtfl.ir.ops.normalization import *
+from onnxtfl.ir.ops.padding import *
+from onnxtfl.ir.ops.pooling import *
+from onnxtfl.ir.ops.quantization import *
 from onnxtfl.ir.ops.randomness import *
+from onnxtfl.ir.ops.reduce_window import *
 from onnxtfl.ir.ops.reductions import *
+from onnxtfl.ir.ops.reshape import *
+from onnxtfl.ir.ops.resizing import *
+from onnxtfl.ir.ops.reversal import *
 from onnxtfl.ir.ops.sampling import *
+from onnxtfl.ir.ops.scattering import *
+from onnxtfl.ir.ops.segments import *
 from onnxtfl.ir.ops.shape import *
-from onnxtfl.ir.ops.structure import *
-from onnxtfl.ir.ops.window import *
+from onnxtfl.ir.ops.slicing import *
+from onnxtfl.ir.ops.softmax import *
+from onnxtfl.ir.ops.sorting import *
+from onnxtfl.ir.ops.space_to_depth import *
+from onnxtfl.ir.ops.splitting import *
+from onnxtfl.ir.ops.transpose import *
+from onnxtfl.ir.ops.transposed_convolution import *

@@ -1,4 +1,4 @@
-"""Activations: unary ops between layers, and those that split their operand in two."""
+"""Activations: unary ops between layers, PRelu, and those that split their operand in two."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.ops import numeric
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Unary
-from onnxtfl.ir.ops.permutations import everywhere, moved
+from onnxtfl.ir.permutations import everywhere, moved
 from onnxtfl.ir.shapes import normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
 __all__ = [
+    "Celu",
     "Elu",
     "GeGlu",
     "Gelu",
@@ -26,13 +28,16 @@ __all__ = [
     "HardSwish",
     "LeakyRelu",
     "Mish",
+    "PRelu",
     "Relu",
     "Relu6",
     "ReluN1To1",
+    "Selu",
     "Sigmoid",
     "Silu",
     "Softplus",
     "Swish",
+    "ThresholdedRelu",
 ]
 
 
@@ -244,3 +249,47 @@ class Gtu(Gated):
     @classmethod
     def gate(cls, a: Array, b: Array, attributes: Mapping[str, Any]) -> Array:
         return np.asarray(np.tanh(a) * numeric.sigmoid(b))
+
+
+class PRelu(Binary):
+    """input where not negative, else slope * input; the slope broadcasts. Source: neutral-ops 3.90."""
+
+    operands = (Operand("input", NUMERIC), Operand("slope", NUMERIC))
+
+    @staticmethod
+    def function(x: Array, slope: Array) -> Array:
+        return np.asarray(np.where(x < 0, slope * x, x))
+
+
+class Selu(Parametric):
+    """gamma * input where positive, else gamma * alpha * (exp(input) - 1). Source: ONNX Selu-6 (added)."""
+
+    core = False
+    defaults = {"alpha": 1.6732631921768188, "gamma": 1.0507010221481323}
+
+    @classmethod
+    def activate(cls, x: Array, attributes: Attributes) -> Array:
+        return np.asarray(attributes["gamma"] * np.where(x > 0, x, attributes["alpha"] * np.expm1(np.minimum(x, 0))))
+
+
+class Celu(Parametric):
+    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)). Source: ONNX Celu-12 (added)."""
+
+    core = False
+    defaults = {"alpha": 1.0}
+
+    @classmethod
+    def activate(cls, x: Array, attributes: Attributes) -> Array:
+        alpha = attributes["alpha"]
+        return np.asarray(np.maximum(x, 0) + np.minimum(alpha * np.expm1(x / alpha), 0))
+
+
+class ThresholdedRelu(Parametric):
+    """The input where it is over `alpha`, else 0. Source: ONNX ThresholdedRelu-10 (added)."""
+
+    core = False
+    defaults = {"alpha": 1.0}
+
+    @classmethod
+    def activate(cls, x: Array, attributes: Attributes) -> Array:
+        return np.where(x > attributes["alpha"], x, np.zeros((), x.dtype))

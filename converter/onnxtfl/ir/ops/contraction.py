@@ -1,29 +1,26 @@
-"""Sums of products over axes: DotGeneral and DotGeneralBias (convolution.py has the convolutions).
-
-Layout is data: which axis is batching, contracting or free stands in the attributes, so a transposed operand is only
-renumbered. Source: neutral-ops 3.38, 3.39; XLA operation semantics (DotGeneral).
-"""
+"""Matrix products: DotGeneral DotGeneralBias Dot Gemm."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
-from onnxtfl.ir.ops.spatial import computing, renumbered, unless_identity
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.ops.arithmetic import Add, Mul
 from onnxtfl.ir.shapes import broadcast_dim
+from onnxtfl.ir.spatial import computing, renumbered, unless_identity
 from onnxtfl.ir.types import TensorType
 
-__all__ = ["DotGeneral", "DotGeneralBias"]
-
-Attributes = Mapping[str, Any]
+__all__ = ["Dot", "DotGeneral", "DotGeneralBias", "Gemm"]
 
 
 class DotGeneral(Op):
@@ -254,3 +251,42 @@ def _matmul_labels(node: Node, order: Sequence[int], flips: Sequence[bool]) -> R
         "output_permutation": (*range(count), count + 1, count) if swapped else (),
     }
     return Relabeled((unless_identity(lhs), unless_identity(rhs)), (unless_identity(result),), attributes)
+
+
+def _product(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int) -> Value:
+    return b(
+        DotGeneral, lhs, rhs, lhs_contracting_dimensions=(lhs_axis,), rhs_contracting_dimensions=(rhs_axis,)
+    )  # fmt: skip
+
+
+class Dot(Derived):
+    """The last axis of `lhs` against the first of `rhs`, both of rank 1 or 2. Source: neutral-ops 3.37; XLA Dot."""
+
+    operands = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC))
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        lhs, rhs = node.operand(0), node.operand(1)
+        if not {lhs.rank, rhs.rank} <= {1, 2}:
+            raise ValueError(f"vectors or matrices, not ranks {lhs.rank} and {rhs.rank}")
+        return [_product(b, lhs, rhs, lhs.rank - 1, 0)]
+
+
+class Gemm(Derived):
+    """alpha * A @ B + beta * C, A and B transposed where the flags say so. Source: neutral-ops 3.55; ONNX Gemm-13."""
+
+    operands = (Operand("a", NUMERIC), Operand("b", NUMERIC), Operand("c", NUMERIC, optional=True))
+    defaults: ClassVar[Attributes] = {"alpha": 1.0, "beta": 1.0, "transA": False, "transB": False}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        lhs, rhs, c = node.operand(0), node.operand(1), node.optional(2)
+        if lhs.rank != 2 or rhs.rank != 2:
+            raise ValueError(f"matrices, not ranks {lhs.rank} and {rhs.rank}")
+        result = _product(b, lhs, rhs, int(not node.attr("transA")), int(node.attr("transB")))
+        result = _scaled(b, result, node.attr("alpha"))
+        return [result if c is None else b(Add, result, _scaled(b, c, node.attr("beta")))]
+
+
+def _scaled(b: Builder, x: Value, factor: float) -> Value:
+    return x if factor == 1 else b(Mul, x, b.scalar(factor, x))

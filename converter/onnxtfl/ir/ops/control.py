@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,12 +11,10 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.interpret import run
-from onnxtfl.ir.op import BOOLS, REQUIRED, Op, Operand
+from onnxtfl.ir.op import BOOLS, REQUIRED, Attributes, Op, Operand
 from onnxtfl.ir.types import TensorType, Type
 
 __all__ = ["If", "Loop", "While"]
-
-Attributes = Mapping[str, Any]
 
 
 class If(Op):

@@ -1,12 +1,8 @@
-"""Convolutions: Conv (with or without bias) and ConvTranspose.
-
-Layout is data: which axis is batch, feature or spatial stands in the attributes, so a transposed operand is only
-renumbered. Source: neutral-ops 3.28, 3.29; XLA operation semantics (ConvWithGeneralPadding); ONNX ConvTranspose.
-"""
+"""Conv, and what it shares with ConvTranspose: dimension numbers as data, and how they are renumbered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,14 +10,13 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
-from onnxtfl.ir.ops.spatial import LARGEST_WINDOW, Window, computing, pad_spatial, renumbered, unless_identity
+from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.spatial import Window, computing, renumbered, unless_identity
 from onnxtfl.ir.types import TensorType
 
-__all__ = ["Conv", "ConvTranspose"]
+__all__ = ["Conv"]
 
-Attributes = Mapping[str, Any]
-_DEFAULTS: Attributes = {
+DEFAULTS: Attributes = {
     "input_batch_dimension": 0,
     "input_feature_dimension": 1,
     "input_spatial_dimensions": REQUIRED,
@@ -38,7 +33,7 @@ _DEFAULTS: Attributes = {
 }
 
 
-class _Convolution(Op, register=False):
+class Convolution(Op, register=False):
     """What Conv and ConvTranspose share: dimension numbers, and how they are renumbered."""
 
     operands: ClassVar[tuple[Operand, ...]] = (
@@ -135,7 +130,7 @@ def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
     return Window(shape, tuple(strides), tuple(dilations), tuple(padding), attributes.get("auto_pad", "NOTSET"))
 
 
-def _placed(attributes: Attributes, batch: Dim, features: Dim, sizes: Sequence[Dim]) -> Shape:
+def placed(attributes: Attributes, batch: Dim, features: Dim, sizes: Sequence[Dim]) -> Shape:
     shape: list[Dim] = [0] * (len(sizes) + 2)
     for axis, size in zip(_roles(attributes, "output"), (batch, features, *sizes), strict=True):
         shape[axis] = size
@@ -148,16 +143,16 @@ def is_depthwise(node: Node) -> bool:
     return bool(groups > 1 and node.operand(0).shape[node.attr("input_feature_dimension")] == groups)
 
 
-class Conv(_Convolution):
+class Conv(Convolution):
     """Convolution (cross-correlation) over n spatial axes, with an optional bias a feature (the spec's ConvBias).
 
-    `padding` and `auto_pad` as in :mod:`onnxtfl.ir.ops.spatial`, negative padding crops; group g of the input features
+    `padding` and `auto_pad` as in :mod:`onnxtfl.ir.spatial`, negative padding crops; group g of the input features
     meets group g of the kernel's output features. Floats under 32 bits are summed in float32, integers wrap.
     Source: neutral-ops 3.28, 3.29 (lhs_dilation is ConvTranspose, batch_group_count serves training only).
     """
 
     core = True
-    defaults: ClassVar[Attributes] = {**_DEFAULTS, "auto_pad": "NOTSET"}
+    defaults: ClassVar[Attributes] = {**DEFAULTS, "auto_pad": "NOTSET"}
 
     @classmethod
     def output_shape(cls, attributes: Attributes, x: Shape, w: Shape) -> Shape:
@@ -168,7 +163,7 @@ class Conv(_Convolution):
         if isinstance(out, int) and out % groups:
             raise ValueError(f"{out} output features for {groups} groups")
         sizes = conv_window(attributes, w).counts(spatial_sizes(attributes, "input", x))
-        return _placed(attributes, x[attributes["input_batch_dimension"]], out, sizes)
+        return placed(attributes, x[attributes["input_batch_dimension"]], out, sizes)
 
     @classmethod
     def kernel_order(cls, node: Node, attributes: Attributes, channels_last: bool) -> Permutation:
@@ -185,92 +180,26 @@ class Conv(_Convolution):
     def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
         x, w, bias = (*operands, None)[:3]
         assert x is not None and w is not None
-        image, kernel = _channels_first(attributes, x, w)
+        image, kernel = channels_first(attributes, x, w)
         window, groups, depth = conv_window(attributes, w.shape), attributes["feature_group_count"], kernel.shape[1]
         padded, counts = window.pad(image, 0)
         result = np.zeros((groups, kernel.shape[0] // groups, image.shape[0], *counts), image.dtype)
         for tap in window.taps():
             seen = padded[window.seen(tap, counts)]
-            rows = _at(kernel, tap).reshape(groups, -1, depth)
+            rows = kernel_at(kernel, tap).reshape(groups, -1, depth)
             for g in range(groups):
                 result[g] += np.tensordot(rows[g], seen[:, g * depth : (g + 1) * depth], ((1,), (1,)))
-        return _finish(attributes, result, bias, x.dtype)
+        return finish(attributes, result, bias, x.dtype)
 
 
-class ConvTranspose(_Convolution):
-    """The gradient of a convolution: each input element adds its multiple of the kernel to the output.
-
-    The full result has size stride * (n - 1) + span; `padding` crops it, `output_padding` grows its end. The kernel's
-    input feature axis meets the input's features; with groups, group g of it serves group g of the output.
-    `output_shape`, where present, is the result's shape as a vector, for kernels that want to be told it at run time.
-    Source: ONNX ConvTranspose-11 (added: the spec says it as a Conv with lhs_dilation).
-    """
-
-    core = True
-    operands = (*_Convolution.operands, Operand("output_shape", INDICES, optional=True))
-    defaults: ClassVar[Attributes] = {
-        **_DEFAULTS,
-        "kernel_input_feature_dimension": 0,
-        "kernel_output_feature_dimension": 1,
-        "output_padding": REQUIRED,
-    }
-
-    @classmethod
-    def output_shape(cls, attributes: Attributes, x: Shape, w: Shape) -> Shape:
-        features = w[attributes["kernel_output_feature_dimension"]] * attributes["feature_group_count"]
-        depth, has = w[attributes["kernel_input_feature_dimension"]], x[attributes["input_feature_dimension"]]
-        if isinstance(depth, int) and isinstance(has, int) and depth != has:
-            raise ValueError(f"{has} input features, kernel for {depth}")
-        grow = attributes["output_padding"]
-        if len(grow) != len(attributes["output_spatial_dimensions"]) or any(not 0 <= g < LARGEST_WINDOW for g in grow):
-            raise ValueError(f"output_padding {tuple(grow)}")
-        sizes = transposed_sizes(attributes, spatial_sizes(attributes, "input", x), conv_window(attributes, w))
-        return _placed(attributes, x[attributes["input_batch_dimension"]], features, sizes)
-
-    @classmethod
-    def kernel_order(cls, node: Node, attributes: Attributes, channels_last: bool) -> Permutation:
-        """Output, spatial, input; over three axes spatial, output, input."""
-        spatial = tuple(attributes["kernel_spatial_dimensions"])
-        in_, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
-        if not channels_last:
-            return (in_, out, *spatial)
-        return (*spatial, out, in_) if len(spatial) == 3 else (out, *spatial, in_)
-
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        x, w, bias = (*operands, None)[:3]
-        assert x is not None and w is not None
-        image, kernel = _channels_first(attributes, x, w)
-        window, groups, sizes = conv_window(attributes, w.shape), attributes["feature_group_count"], image.shape[2:]
-        full = [s * (n - 1) + span for s, n, span in zip(window.strides, sizes, window.span, strict=True)]
-        result = np.zeros((groups, kernel.shape[0], image.shape[0], *full), image.dtype)
-        depth = image.shape[1] // groups
-        for tap in window.taps():
-            place, rows = window.seen(tap, sizes), _at(kernel, tap)
-            for g in range(groups):
-                part = slice(g * depth, (g + 1) * depth)
-                result[g][place] += np.tensordot(rows[:, part], image[:, part], ((1,), (1,)))
-        ends = [g - p for g, p in zip(attributes["output_padding"], window.after, strict=True)]
-        return _finish(attributes, pad_spatial(result, [*(-p for p in window.before), *ends], 0), bias, x.dtype)
-
-
-def transposed_sizes(attributes: Attributes, sizes: Sequence[Dim], window: Window) -> tuple[Dim, ...]:
-    """Spatial sizes of a ConvTranspose's result."""
-    grow = attributes["output_padding"]
-    return tuple(
-        window.strides[i] * (size - 1) + window.span[i] + grow[i] - window.before[i] - window.after[i]
-        for i, size in enumerate(sizes)
-    )
-
-
-def _channels_first(attributes: Attributes, x: Array, w: Array) -> tuple[Array, Array]:
+def channels_first(attributes: Attributes, x: Array, w: Array) -> tuple[Array, Array]:
     """The input as batch, feature, spatial; the kernel as output feature, input feature, spatial."""
     out, in_ = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
     image = computing(x).transpose(_roles(attributes, "input"))
     return image, computing(w).transpose(out, in_, *attributes["kernel_spatial_dimensions"])
 
 
-def _finish(attributes: Attributes, grouped: Array, bias: Array | None, dtype: Any) -> Array:
+def finish(attributes: Attributes, grouped: Array, bias: Array | None, dtype: Any) -> Array:
     """[group, feature, batch, spatial...] plus bias, in the order of the output's dimension numbers."""
     result = grouped.reshape(-1, *grouped.shape[2:])
     if bias is not None:
@@ -280,7 +209,7 @@ def _finish(attributes: Attributes, grouped: Array, bias: Array | None, dtype: A
     return first.transpose([roles.index(a) for a in range(first.ndim)]).astype(dtype)
 
 
-def _at(kernel: Array, tap: Sequence[int]) -> Array:
+def kernel_at(kernel: Array, tap: Sequence[int]) -> Array:
     """The matrix of a kernel (spatial axes last) at one position of its window."""
     index: Any = (..., *tap)
     matrix: Array = kernel[index]

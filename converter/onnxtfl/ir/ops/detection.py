@@ -1,12 +1,11 @@
 """Selecting boxes: NonMaxSuppression over batches and classes, SelectBoxes over one list.
 
-Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSuppressionV4 and V5.
-"""
+Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSuppressionV4 and V5."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,13 +13,11 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, INDICES, Op, Operand
+from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Op, Operand
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, TensorType
 
 __all__ = ["NonMaxSuppression", "SelectBoxes"]
-
-Attributes = Mapping[str, Any]
 
 
 class NonMaxSuppression(Op):

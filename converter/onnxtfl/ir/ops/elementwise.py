@@ -1,7 +1,4 @@
-"""Unary ops of mathematics: one operand, a result of its type and shape.
-
-Activations stand in ``activations.py``, changes of element type in ``conversion.py``; both are given on from here.
-"""
+"""Unary mathematics: one operand, a result of its type and shape; IsNaN, IsInf and IsFinite return bools."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import BOOLS, FLOATS, INTEGERS, NUMERIC, Elementwise, Operand
-from onnxtfl.ir.ops import numeric
+from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand
 from onnxtfl.ir.shapes import same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
@@ -39,8 +36,6 @@ __all__ = [
     "Log",
     "Log1p",
     "Neg",
-    "Not",
-    "PopulationCount",
     "Round",
     "RoundNearestEven",
     "Rsqrt",
@@ -296,22 +291,3 @@ class IsFinite(Test):
 
     core = False
     function = np.isfinite
-
-
-class Not(Unary):
-    """Logical negation of bools; every bit of integers flipped (added). Source: neutral-ops 3.84, ONNX BitwiseNot."""
-
-    operands = (Operand("input", BOOLS | INTEGERS),)
-    function = np.invert
-
-
-class PopulationCount(Unary):
-    """The number of ones in the binary form. Source: neutral-ops 3.88; into the core: shifts, masks and sums."""
-
-    operands = (Operand("input", INTEGERS),)
-    core = False
-
-    @staticmethod
-    def function(x: Array) -> Array:
-        raw = np.ascontiguousarray(x)[..., None].view(np.uint8)
-        return np.asarray(np.unpackbits(raw, axis=-1).sum(-1))

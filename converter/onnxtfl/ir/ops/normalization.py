@@ -1,22 +1,29 @@
-"""Normalization over a batch's statistics that are given (BatchNormInference) or computed (layer, instance, group)."""
+"""Normalization by given statistics (BatchNormInference) or computed ones (layer, instance, group, LRN)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, REQUIRED, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.ops.spatial import LARGEST_WINDOW, computing, renumbered, unless_identity
+from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops.arithmetic import Add, Div, Mul, Sub
+from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.elementwise import Sqrt
+from onnxtfl.ir.ops.reductions import Reduce
+from onnxtfl.ir.ops.reshape import Reshape
+from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.ops.slicing import END, Slice
 from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.spatial import LARGEST_WINDOW, computing, renumbered, unless_identity
+from onnxtfl.ir.types import TensorType, Type
 
-__all__ = ["LRN", "BatchNormInference", "LayerNorm"]
-
-Attributes = Mapping[str, Any]
+__all__ = ["LRN", "BatchNormInference", "GroupNorm", "InstanceNorm", "LayerNorm"]
 
 
 class BatchNormInference(Op):
@@ -124,3 +131,72 @@ class LayerNorm(Op):
         apart = x - x.mean(axis=axes, keepdims=True)
         result = apart / np.sqrt((apart * apart).mean(axis=axes, keepdims=True) + attributes["epsilon"]) * scale
         return np.asarray(result if bias is None else result + bias, operands[0].dtype)
+
+
+class InstanceNorm(Op):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over all axes but batch and features.
+
+    `scale` and `bias` have an entry for each feature. Source: neutral-ops 3.68; ONNX InstanceNormalization-6.
+    """
+
+    operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
+    defaults: ClassVar[Attributes] = {"epsilon": 1e-5, "batch_index": 0, "feature_index": 1}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        return [node.operand(0).tensor_type]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, scale, bias = (computing(v) for v in operands if v is not None)
+        kept = (attributes["batch_index"], attributes["feature_index"])
+        axes = tuple(a for a in range(x.ndim) if a not in kept)
+        shape = [-1 if a == attributes["feature_index"] else 1 for a in range(x.ndim)]
+        apart = x - x.mean(axis=axes, keepdims=True)
+        deviation = np.sqrt((apart * apart).mean(axis=axes, keepdims=True) + attributes["epsilon"])
+        result = apart / deviation * scale.reshape(shape) + bias.reshape(shape)
+        assert operands[0] is not None
+        return np.asarray(result, operands[0].dtype)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        if index > 0:
+            return None
+        moved = unless_identity(permutation)
+        changed = {n: renumbered(node.attr(n), permutation) for n in ("batch_index", "feature_index")}
+        return Relabeled((moved, None, None), (moved,), changed)
+
+
+class GroupNorm(Derived):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over each of `num_groups` groups of features.
+
+    Axis 0 is the batch; scale and bias have an entry for each feature. Source: neutral-ops 3.62; ONNX
+    GroupNormalization-21.
+    """
+
+    operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
+    defaults: ClassVar[Attributes] = {"num_groups": REQUIRED, "epsilon": 1e-5, "feature_index": 1}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        x, groups = node.operand(0), node.attr("num_groups")
+        axis = normalize_axis(node.attr("feature_index"), x.rank)
+        features = x.shape[axis]
+        if not isinstance(features, int) or features % groups:
+            raise ValueError(f"{features} features in {groups} groups")
+        sizes = b(Shape, x)
+        before, behind = _part(b, sizes, 0, axis), _part(b, sizes, axis + 1, END)
+        grouped = b(Concatenate, before, [groups, features // groups], behind, axis=0)
+        apart = b(Reshape, x, grouped)
+        others = [a for a in range(1, x.rank + 1) if a != axis]
+        apart = b(Sub, apart, b(Reduce, apart, others, kind="mean", keepdims=True))
+        variance = b(Reduce, b(Mul, apart, apart), others, kind="mean", keepdims=True)
+        deviation = b(Sqrt, b(Add, variance, b.scalar(node.attr("epsilon"), x)))
+        result = b(Reshape, b(Div, apart, deviation), sizes)
+        along = [1] * axis + [features] + [1] * (x.rank - axis - 1)
+        scale, bias = (b(Reshape, node.operand(i), along) for i in (1, 2))
+        return [b(Add, b(Mul, result, scale), bias)]
+
+
+def _part(b: Builder, vector: Value, start: int, limit: int) -> Value:
+    return b(Slice, vector, [start], [limit], [1])

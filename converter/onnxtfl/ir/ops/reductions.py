@@ -1,22 +1,22 @@
-"""Ops that bring an axis down to one number, or run along it: Reduce ArgMax ArgMin CumSum Softmax LogSoftmax."""
+"""Reductions over axes: Reduce FunctionReduce ArgMax ArgMin."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import BOOLS, FLOATS, INDICES, INTEGERS, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.ops import numeric
-from onnxtfl.ir.ops.permutations import dropping, everywhere, moved
+from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.permutations import dropping, moved
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, same_type, static_ints
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["ArgMax", "ArgMin", "CumSum", "LogSoftmax", "Reduce", "Softmax"]
+__all__ = ["ArgMax", "ArgMin", "FunctionReduce", "Reduce"]
 
 KINDS = ("sum", "prod", "max", "min", "mean", "any", "all")
 
@@ -189,86 +189,43 @@ class ArgMin(_ArgExtreme):
         return np.asarray(np.argmin(x, axis))
 
 
-class CumSum(Op):
-    """Sums of all numbers up to each along an axis: without it where `exclusive`, from the end where `reverse`.
+class FunctionReduce(Op):
+    """The sum along `axes` of a function of each number, and a function of that.
 
-    `axis`: an integer of rank 0, or of one element. Source: ONNX CumSum, TFLite CUMSUM (added).
+    `kind`: l1 (sizes), l2 (root of the sum of squares), sum_square, log_sum (logarithm of the sum), log_sum_exp.
+    Axes and `keepdims` as in Reduce. Source: ONNX ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum, ReduceLogSumExp
+    (added).
     """
 
-    operands = (Operand("input", NUMERIC), Operand("axis", INTEGERS))
-    defaults = {"exclusive": False, "reverse": False}
-    core = True
+    operands = (Operand("input", NUMERIC), Operand("axes", INDICES, optional=True))
+    defaults: ClassVar[Attributes] = {"kind": REQUIRED, "keepdims": False}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
-        x, axis = node.operand(0).tensor_type, static_ints(node.operand(1))
-        if axis is not None and (len(axis) != 1 or (x.shape is not None and normalize_axis(axis[0], len(x.shape)) < 0)):
-            raise ValueError(f"axis {axis}")
-        return [same_type(x, x.shape)]
+        x: TensorType = node.operand(0).tensor_type
+        if node.attr("kind") not in ("l1", "l2", "sum_square", "log_sum", "log_sum_exp"):
+            raise ValueError(f"no reduction is called {node.attr('kind')!r}")
+        return [same_type(x, reduced_shape(x.shape, node.optional(1), node.attr("keepdims")))]
 
     @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, where = operands
-        assert x is not None and where is not None
-        axis = normalize_axis(int(where.reshape(-1)[0]), x.ndim)
-        wide = numeric.widened(x)
-        if attributes["reverse"]:
-            wide = np.flip(wide, axis)
-        sums = np.cumsum(wide, axis, dtype=wide.dtype)
-        if attributes["exclusive"]:
-            shape = [1 if i == axis else d for i, d in enumerate(x.shape)]
-            kept = sums.take(np.arange(max(x.shape[axis] - 1, 0)), axis)
-            sums = np.concatenate([np.zeros(shape, wide.dtype), kept], axis) if x.shape[axis] else sums
-        return np.asarray(np.flip(sums, axis) if attributes["reverse"] else sums).astype(x.dtype)
-
-    @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
-        if static_ints(node.operand(1)) is None or index > 0:
-            return None
-        return Relabeled((permutation, None), (permutation,), axes={1: permutation})
-
-
-class _Normalizing(Op, register=False):
-    operands = (Operand("input", FLOATS),)
-    defaults = {"axis": -1}
-    core = True
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x = node.operand(0).tensor_type
-        if x.shape is not None:
-            normalize_axis(node.attr("axis"), len(x.shape))
-        return [same_type(x, x.shape)]
-
-    @classmethod
-    def normalize(cls, x: Array, axis: int) -> Array:
-        """The result for `x`."""
-        raise NotImplementedError
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        x, axes = (*operands, None)[:2]
         assert x is not None
-        return numeric.computed(lambda wide: cls.normalize(wide, attributes["axis"]), x) if x.size else x
+        along = tuple(range(x.ndim)) if axes is None else normalize_axes([int(a) for a in axes.reshape(-1)], x.ndim)
+        return numeric.computed(lambda wide: _reduced(wide, along, attributes["kind"], attributes["keepdims"]), x)
 
-    @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
-        return everywhere(node, permutation, axis=moved(node.attr("axis"), permutation))
-
-
-class Softmax(_Normalizing):
-    """exp(input) over its sum along `axis`. Source: neutral-ops 3.124, ONNX Softmax-13."""
-
-    @classmethod
-    def normalize(cls, x: Array, axis: int) -> Array:
-        powers = np.exp(x - x.max(axis, keepdims=True))
-        return np.asarray(powers / powers.sum(axis, keepdims=True))
+    relabel = Reduce.relabel
 
 
-class LogSoftmax(_Normalizing):
-    """The logarithm of Softmax. Source: neutral-ops 3.124 (`logarithmic`), ONNX LogSoftmax-13."""
-
-    @classmethod
-    def normalize(cls, x: Array, axis: int) -> Array:
-        shifted = x - x.max(axis, keepdims=True)
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis, keepdims=True)))
+def _reduced(x: Array, along: tuple[int, ...], kind: str, keepdims: bool) -> Array:
+    if kind in ("l2", "sum_square"):
+        total = np.sum(x * x, along, keepdims=keepdims)
+        return np.asarray(np.sqrt(total) if kind == "l2" else total)
+    if kind == "l1":
+        return np.asarray(np.sum(np.abs(x), along, keepdims=keepdims))
+    if kind == "log_sum_exp":
+        top = np.max(x, along, keepdims=True)
+        top = np.where(np.isfinite(top), top, 0)
+        shift = top if keepdims else np.squeeze(top, along)
+        return np.asarray(np.log(np.sum(np.exp(x - top), along, keepdims=keepdims)) + shift)
+    return np.asarray(np.log(np.sum(x, along, keepdims=keepdims)))

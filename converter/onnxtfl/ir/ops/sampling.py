@@ -1,26 +1,23 @@
 """Sampling a feature map at computed places: GridSample, RoiAlign.
 
-Source: neutral-ops 3.61, 3.104; ONNX GridSample-20, RoiAlign-16.
-"""
+Source: neutral-ops 3.61, 3.104; ONNX GridSample-20, RoiAlign-16."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, INDICES, Op, Operand
-from onnxtfl.ir.ops.spatial import computing
+from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Op, Operand
 from onnxtfl.ir.shapes import broadcast_dim
+from onnxtfl.ir.spatial import computing
 from onnxtfl.ir.types import TensorType
 
 __all__ = ["GridSample", "RoiAlign"]
-
-Attributes = Mapping[str, Any]
 
 
 class GridSample(Op):

@@ -1,4 +1,4 @@
-"""Ops that write by index: ScatterND ScatterElements SegmentReduce."""
+"""Elements written by index: ScatterND ScatterElements."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape, fresh
+from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.ops.permutations import moved, rank_of
-from onnxtfl.ir.shapes import check_positions, dims_from, known_dims, normalize_axis, same_type
+from onnxtfl.ir.permutations import moved, rank_of
+from onnxtfl.ir.shapes import check_positions, dims_from, normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["ScatterElements", "ScatterND", "SegmentReduce"]
+__all__ = ["ScatterElements", "ScatterND"]
 
 KINDS = ("none", "add", "mul", "max", "min")
+
+
 _AT: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -29,7 +31,7 @@ def _checked(node: Node) -> None:
         raise ValueError(f"kind {node.attr('kind')}")
 
 
-def _written(x: Array, place: tuple[Array, ...], updates: Array, kind: str) -> Array:
+def written(x: Array, place: tuple[Array, ...], updates: Array, kind: str) -> Array:
     if kind == "none":
         result = x.copy()
         result[place] = updates
@@ -90,7 +92,7 @@ class ScatterND(Op):
         if x is None:
             assert operands[3] is not None
             x = np.zeros([int(d) for d in operands[3]], updates.dtype)
-        return _written(x, tuple(np.moveaxis(indices.astype(np.int64), -1, 0)), updates, attributes["kind"])
+        return written(x, tuple(np.moveaxis(indices.astype(np.int64), -1, 0)), updates, attributes["kind"])
 
 
 class ScatterElements(Op):
@@ -122,51 +124,10 @@ class ScatterElements(Op):
         assert x is not None and indices is not None and updates is not None
         place: list[Array] = list(np.indices(indices.shape, sparse=True))
         place[normalize_axis(attributes["axis"], x.ndim)] = indices.astype(np.int64)
-        return _written(x, tuple(place), updates, attributes["kind"])
+        return written(x, tuple(place), updates, attributes["kind"])
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
         if any(rank_of(v.type) != len(permutation) for v in node.operands if v is not None):
             return None
         return Relabeled((permutation,) * 3, (permutation,), {"axis": moved(node.attr("axis"), permutation)})
-
-
-class SegmentReduce(Op):
-    """result[s] = the `kind` (sum, prod, max, min) of all input[i...] with segment_ids[i...] == s, for s < `count`.
-
-    Ids under 0 or from `count` on are left out; a segment without numbers is 0, 1, the lowest or the highest number.
-    Source: TFLite UNSORTED_SEGMENT_*.
-    """
-
-    operands = (Operand("input"), Operand("segment_ids", INTEGERS), Operand("count", INTEGERS))
-    defaults = {"kind": "sum"}
-    core = True
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, ids = node.operand(0).tensor_type, node.operand(1).tensor_type
-        known = known_dims(node.operand(2))
-        if x.shape is None or ids.shape is None:
-            return [same_type(x, None)]
-        if len(ids.shape) > len(x.shape):
-            raise ValueError("more axes of ids than of numbers")
-        return [same_type(x, (known[0] if known else fresh(), *x.shape[len(ids.shape) :]))]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, ids, count = operands
-        assert x is not None and ids is not None and count is not None
-        places, n = ids.reshape(-1).astype(np.int64), int(count.reshape(()))
-        rows = x.reshape(len(places), *x.shape[ids.ndim :])
-        kept = (places >= 0) & (places < n)
-        kind = {"sum": "add", "prod": "mul"}.get(attributes["kind"], attributes["kind"])
-        blank = np.full((n, *rows.shape[1:]), _empty(kind, x.dtype), x.dtype)
-        return _written(blank, (places[kept],), rows[kept], kind)
-
-
-def _empty(kind: str, dtype: np.dtype[Any]) -> Any:
-    """What a segment without numbers is."""
-    if kind in ("add", "mul"):
-        return int(kind == "mul")
-    limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype if dtype.kind == "f" else np.float32)
-    return limits.min if kind == "max" else limits.max

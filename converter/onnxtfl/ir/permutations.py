@@ -66,3 +66,9 @@ def everywhere(node: Node, permutation: Permutation, **attributes: object) -> Re
     if any(rank_of(result.type) != len(permutation) for result in node.results):
         return None
     return Relabeled(tuple(operands), (permutation,) * len(node.results), attributes)
+
+
+def with_vectors(permutation: Permutation, *vectors: int, operands: int) -> Relabeled:
+    """Operand 0 and the result lie with `permutation`, operands `vectors` have an entry an axis."""
+    absent: tuple[Permutation | None, ...] = (None,) * (operands - 1)
+    return Relabeled((permutation, *absent), (permutation,), {}, dict.fromkeys(vectors, permutation))

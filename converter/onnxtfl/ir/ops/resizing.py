@@ -1,28 +1,36 @@
 """Images and feature maps resampled: Resize.
 
 Which axes are spatial is data (`dims`), so a transposed operand is only renumbered.
-Source: neutral-ops 3.99; ONNX Resize-19.
-"""
+Source: neutral-ops 3.99; ONNX Resize-19."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
-from onnxtfl.ir.ops.resampling import Sampling
-from onnxtfl.ir.ops.spatial import renumbered, unless_identity
+from onnxtfl.ir.op import (
+    FLOATS,
+    INDICES,
+    NUMERIC,
+    REQUIRED,
+    Attributes,
+    Op,
+    Operand,
+    Permutation,
+    Relabeled,
+    attributes_of,
+)
+from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.shapes import dims_from
+from onnxtfl.ir.spatial import renumbered, unless_identity
 from onnxtfl.ir.types import TensorType
 
 __all__ = ["Resize"]
-
-Attributes = Mapping[str, Any]
 
 
 class Resize(Op):

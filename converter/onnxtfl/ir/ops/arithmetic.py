@@ -1,4 +1,4 @@
-"""Binary arithmetic under NumPy broadcasting. Logic, shifts, comparisons and choices stand in ``logic.py``."""
+"""Binary arithmetic under NumPy broadcasting, and Clamp."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand
-from onnxtfl.ir.ops import numeric
 from onnxtfl.ir.shapes import broadcast_shapes, same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
@@ -24,12 +24,10 @@ __all__ = [
     "Max",
     "Min",
     "Mul",
-    "PRelu",
     "Pow",
     "Rem",
     "SquaredDifference",
     "Sub",
-    "broadcast_type",
 ]
 
 _ARITHMETIC = NUMERIC | {DType.COMPLEX64, DType.COMPLEX128}
@@ -164,16 +162,6 @@ class SquaredDifference(Binary):
     @staticmethod
     def function(a: Array, b: Array) -> Array:
         return np.asarray((a - b) * (a - b))
-
-
-class PRelu(Binary):
-    """input where not negative, else slope * input; the slope broadcasts. Source: neutral-ops 3.90."""
-
-    operands = (Operand("input", NUMERIC), Operand("slope", NUMERIC))
-
-    @staticmethod
-    def function(x: Array, slope: Array) -> Array:
-        return np.asarray(np.where(x < 0, slope * x, x))
 
 
 class Clamp(Elementwise):

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.types import DType
 
+_FLOAT8 = frozenset(d for d in DType if d.value.startswith("float8") and d is not DType.FLOAT8E8M0)
 _NARROW_INTS = ("int2", "uint2", "int4", "uint4")
 
 
@@ -131,3 +133,31 @@ def shifted(x: Array, amount: Array, kind: str) -> Array:
         moved = np.right_shift(unsigned, safe.astype(unsigned.dtype))
         return np.where(outside, 0, moved).astype(unsigned.dtype).view(x.dtype)
     return np.asarray(np.right_shift(x, np.where(outside, bits - 1, safe).astype(x.dtype)))
+
+
+def cast(x: Array, dtype: DType, saturate: bool) -> Array:
+    """The elements in another element type, as Convert means it; `saturate` as there."""
+    if dtype is DType.BOOL:
+        return np.asarray(widened(x) != 0)
+    if dtype in _FLOAT8 and saturate:
+        import ml_dtypes
+
+        limit = float(ml_dtypes.finfo(dtype.numpy).max)
+        wide = x.astype(np.float32)
+        x = np.where(np.isnan(wide), wide, np.clip(wide, -limit, limit))
+    if dtype.bits < 8 and dtype.is_integer:
+        return _small_integers(x, dtype)
+    if dtype.is_integer and not is_integral(x) and x.dtype.kind != "b":
+        whole = np.trunc(widened(x))
+        return whole.astype(np.uint64 if dtype is DType.UINT64 else np.int64).astype(dtype.numpy)
+    return x.astype(dtype.numpy)
+
+
+def _small_integers(x: Array, dtype: DType) -> Array:
+    """Without their fraction, the low bits."""
+    import ml_dtypes
+
+    limits = ml_dtypes.iinfo(dtype.numpy)
+    whole = x if is_integral(x) or x.dtype.kind == "b" else np.trunc(widened(x))
+    low = whole.astype(np.int64) & ((1 << dtype.bits) - 1)
+    return np.where(low > limits.max, low - (1 << dtype.bits), low).astype(np.int8).astype(dtype.numpy)

@@ -1,26 +1,27 @@
 """Pooling: a window slides over the spatial axes `dims`, every other axis stays as it is.
 
-`padding` and `auto_pad` as in :mod:`onnxtfl.ir.ops.spatial`. Which axes are spatial is data, so a transposed operand is
-only renumbered. Source: neutral-ops 3.12, 3.77; ONNX AveragePool, MaxPool.
-"""
+`padding` and `auto_pad` as in :mod:`onnxtfl.ir.spatial`. Which axes are spatial is data, so a transposed operand is
+only renumbered. Source: neutral-ops 3.12, 3.77; ONNX AveragePool, MaxPool."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled, attributes_of
-from onnxtfl.ir.ops.spatial import Window, computing, pad_spatial, renumbered, unless_identity
+from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.ops.reductions import Reduce
+from onnxtfl.ir.spatial import Window, computing, pad_spatial, renumbered, unless_identity
 from onnxtfl.ir.types import DType, TensorType
 
-__all__ = ["AveragePool", "MaxPool"]
+__all__ = ["AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"]
 
-Attributes = Mapping[str, Any]
 _DEFAULTS: Attributes = {
     "dims": REQUIRED,
     "kernel_shape": REQUIRED,
@@ -165,3 +166,21 @@ def window_counts(window: Window, sizes: Sequence[int], include_padding: bool) -
     counts = explicit.static_counts(sizes)
     seen = np.stack([grown[shifted.seen(tap, counts)] for tap in window.taps()], axis=-1)
     return np.asarray(seen.sum(axis=-1))
+
+
+class GlobalAveragePool(Derived):
+    """The mean over the spatial axes `dims`, which stay with size 1. Source: neutral-ops 3.58."""
+
+    kind: ClassVar[str] = "mean"
+    operands = (Operand("input", NUMERIC),)
+    defaults: ClassVar[Attributes] = {"dims": REQUIRED}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        return [b(Reduce, node.operand(0), list(node.attr("dims")), kind=cls.kind, keepdims=True)]
+
+
+class GlobalMaxPool(GlobalAveragePool):
+    """The maximum over the spatial axes `dims`, which stay with size 1. Source: neutral-ops 3.59."""
+
+    kind = "max"

@@ -1,0 +1,142 @@
+"""Repetition along axes: BroadcastTo Tile, and the forms of BroadcastTo in XLA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.reshape import Reshape
+from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.permutations import rank_of, with_vectors
+from onnxtfl.ir.shapes import broadcast_dim, entry_of, same_type, target_dims
+from onnxtfl.ir.types import Type
+
+__all__ = ["Broadcast", "BroadcastInDim", "BroadcastTo", "DynamicBroadcastInDim", "Tile"]
+
+
+class Broadcast(Derived):
+    """New axes of `broadcast_sizes` in front of the operand's. Source: neutral-ops 3.18."""
+
+    operands = (Operand("input"),)
+    defaults = {"broadcast_sizes": REQUIRED}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        x = node.operand(0)
+        return [b(BroadcastTo, x, b(Concatenate, list(node.attr("broadcast_sizes")), b(Shape, x), axis=0))]
+
+
+class DynamicBroadcastInDim(Derived):
+    """Axis i of the operand becomes axis broadcast_dimensions[i] of a tensor of `shape`, and is repeated if it is 1.
+
+    Source: neutral-ops 3.41.
+    """
+
+    operands: ClassVar[tuple[Operand, ...]] = (Operand("input"), Operand("shape", INDICES))
+    defaults: ClassVar[Mapping[str, Any]] = {"broadcast_dimensions": REQUIRED}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        x, shape, places = node.operand(0), node.operand(1), list(node.attr("broadcast_dimensions"))
+        length = shape.shape[0]
+        if not isinstance(length, int) or places != sorted(set(places)) or len(places) != x.rank:
+            raise ValueError(f"dimensions {places} of rank {x.rank} in a shape of {length} entries")
+        spread = [1] * length
+        for place, size in zip(places, x.shape, strict=True):
+            spread[place] = size if isinstance(size, int) else -1
+        return [b(BroadcastTo, b(Reshape, x, spread), shape)]
+
+
+class BroadcastInDim(DynamicBroadcastInDim):
+    """The same with the shape as an attribute (which the document takes from the result's type).
+
+    Source: neutral-ops 3.19.
+    """
+
+    operands = (Operand("input"),)
+    defaults = {"broadcast_dimensions": REQUIRED, "shape": REQUIRED}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        whole = Node(node.op, [node.operand(0), b.value(list(node.attr("shape")))], node.attributes)
+        return super().expand(b, whole)
+
+
+class BroadcastTo(Op):
+    """The operand repeated along missing and unit axes (aligned at the last axis) up to the shape given, which is the
+    whole result's (ONNX's Expand, which takes a 1 for the operand's own size, is resolved when lifting).
+
+    Source: neutral-ops 3.18, 3.41.
+    """
+
+    operands = (Operand("input"), Operand("shape", INDICES))
+    core = True
+    follows_values = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, dims = node.operand(0).tensor_type, target_dims(node.operand(1))
+        if x.shape is None or dims is None:
+            return [same_type(x, None)]
+        rank = max(len(x.shape), len(dims))
+        padded = (1,) * (rank - len(x.shape)) + x.shape
+        target = (1,) * (rank - len(dims)) + tuple(dims)
+        return [same_type(x, tuple(broadcast_dim(t, d) for d, t in zip(padded, target, strict=True)))]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, shape = operands
+        assert x is not None and shape is not None
+        target = [int(d) for d in shape]
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(target))).copy()
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        rank, inner = rank_of(node.result.type), rank_of(node.operand(0).type)
+        count = node.operand(1).tensor_type.shape
+        if rank is None or inner is None or count != (rank,) or index > 0:
+            return None
+        lead = rank - inner
+        if index == 0:
+            permutation = (*range(lead), *(p + lead for p in permutation))
+        elif any(p < lead for p in permutation[lead:]):
+            return None
+        ours = tuple(p - lead for p in permutation[lead:])
+        return Relabeled((ours, None), (permutation,), {}, {1: permutation})
+
+
+class Tile(Op):
+    """The operand repeated multiples[i] times along axis i. Source: neutral-ops 3.134 (name only), ONNX Tile."""
+
+    operands = (Operand("input"), Operand("multiples", INDICES))
+    core = True
+    follows_values = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, multiples = node.operand(0).tensor_type, node.operand(1)
+        if x.shape is None:
+            return [same_type(x, None)]
+        if multiples.tensor_type.is_static and multiples.shape != (len(x.shape),):
+            raise ValueError(f"multiples of {multiples.type} for rank {len(x.shape)}")
+        times = [entry_of(multiples, i) for i in range(len(x.shape))]
+        return [same_type(x, tuple(fresh() if t is None else d * t for d, t in zip(x.shape, times, strict=True)))]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, multiples = operands
+        assert x is not None and multiples is not None
+        return np.tile(x, [int(m) for m in multiples])
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        return None if index > 0 else with_vectors(permutation, 1, operands=2)

@@ -1,0 +1,104 @@
+"""Changes of the element type: Convert BitcastConvert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir import numeric
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import REQUIRED, Elementwise, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.types import DType, TensorType, Type
+
+__all__ = ["BitcastConvert", "Convert"]
+
+
+class Convert(Elementwise):
+    """The numbers in the element type `dtype` as a C cast gives them: fractions cut off, integers wrapped, bool: != 0.
+
+    `saturate`: floats beyond a float8 type's range become its largest rather than NaN or infinity. Source: neutral-ops
+    3.30, ONNX Cast. Strings can be converted by `evaluate` only: no TFLite kernel does it.
+    """
+
+    operands = (Operand("input"),)
+    defaults = {"dtype": REQUIRED, "saturate": True}
+    core = True
+    follows_values = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        return [TensorType(node.attr("dtype"), node.operand(0).tensor_type.shape)]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        (x,) = operands
+        assert x is not None
+        dtype: DType = attributes["dtype"]
+        if x.dtype == object:
+            return _from_objects(x, dtype)
+        if dtype is DType.STRING:
+            return np.asarray([_text(v) for v in x.reshape(-1).tolist()], object).reshape(x.shape)
+        with np.errstate(all="ignore"):
+            return numeric.cast(x, dtype, attributes["saturate"])
+
+
+def _from_objects(x: Array, dtype: DType) -> Array:
+    """Strings as numbers; dims stay dims."""
+    items = x.reshape(-1).tolist()
+    if not any(isinstance(v, str) for v in items):
+        if not dtype.is_integer:
+            raise TypeError("dims are integers")
+        return x
+    if dtype is DType.STRING:
+        return x
+    numbers = np.asarray([float(v) for v in items], np.float64).reshape(x.shape)
+    return numeric.cast(numbers, dtype, True)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return f"{value:.9g}".replace("inf", "INF").replace("nan", "NaN") if isinstance(value, float) else str(value)
+
+
+class BitcastConvert(Op):
+    """The same bits read as `dtype`.
+
+    An element of another width is read as several along a new last axis, or takes the whole last axis; low bits come
+    first. Source: neutral-ops 3.17, ONNX BitCast, TFLite BITCAST.
+    """
+
+    operands = (Operand("input"),)
+    defaults = {"dtype": REQUIRED}
+    core = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, dtype = node.operand(0).tensor_type, node.attr("dtype")
+        if x.shape is None or x.dtype.bits == dtype.bits:
+            return [TensorType(dtype, x.shape)]
+        if x.dtype.bits > dtype.bits:
+            return [TensorType(dtype, (*x.shape, x.dtype.bits // dtype.bits))]
+        if not x.shape or x.shape[-1] not in (dtype.bits // x.dtype.bits,):
+            raise ValueError(f"the last axis of {x.shape} does not hold the bytes of {dtype.value}")
+        return [TensorType(dtype, x.shape[:-1])]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        (x,) = operands
+        assert x is not None
+        dtype = attributes["dtype"].numpy
+        x = np.ascontiguousarray(x).reshape(x.shape)
+        if x.dtype.itemsize == dtype.itemsize:
+            return x.view(dtype)
+        if x.dtype.itemsize > dtype.itemsize:
+            return x[..., None].view(dtype)
+        return np.asarray(x.view(dtype)[..., 0])
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        same = node.operand(0).dtype.bits == node.attr("dtype").bits
+        return Relabeled((permutation,), (permutation,)) if same else None

@@ -1,0 +1,88 @@
+"""Concatenate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh, fresh_number
+from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
+from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.permutations import moved, rank_of
+from onnxtfl.ir.shapes import normalize_axis, objects, same_type
+from onnxtfl.ir.types import Type
+
+__all__ = ["Concatenate"]
+
+
+class Concatenate(Op):
+    """The operands one behind the other along `axis`. Source: neutral-ops 3.26."""
+
+    operands = (Operand("inputs", variadic=True),)
+    defaults = {"axis": REQUIRED}
+    core = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        types = [node.operand(i).tensor_type for i in range(len(node.operands))]
+        if not types:
+            raise ValueError("nothing to concatenate")
+        if any(t.dtype is not types[0].dtype for t in types):
+            raise TypeError("operands differ in element type")
+        shapes = [t.shape for t in types if t.shape is not None]
+        if not shapes:
+            return [same_type(types[0], None)]
+        rank = len(shapes[0])
+        axis = normalize_axis(node.attr("axis"), rank)
+        if any(len(s) != rank for s in shapes):
+            raise ValueError("operands differ in rank")
+        dims = [_agreed([s[i] for s in shapes]) for i in range(rank)]
+        dims[axis] = sum((s[axis] for s in shapes), 0) if len(shapes) == len(types) else fresh()
+        if any(d is None for i, d in enumerate(dims) if i != axis):
+            raise ValueError(f"shapes {shapes} do not fit along axis {axis}")
+        return [same_type(types[0], tuple(d for d in dims if d is not None))]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        return np.concatenate([x for x in operands if x is not None], attributes["axis"])
+
+    @classmethod
+    def follow(cls, node: Node) -> list[Array | None]:
+        """Known parts stay known beside unknown ones, so that a shape with one computed size is followed."""
+        values = [v for v in node.operands if v is not None]
+        if all(v.known is None for v in values):
+            return [None]
+        parts = [_contents(v) for v in values]
+        if any(part is None for part in parts):
+            return [None]
+        whole = np.concatenate([p for p in parts if p is not None], node.attr("axis"))
+        return [whole if whole.size <= KNOWN_LIMIT else None]
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        if any(rank_of(v.type) != len(permutation) for v in node.operands if v is not None):
+            return None
+        axis = moved(node.attr("axis"), permutation)
+        return Relabeled((permutation,) * len(node.operands), (permutation,), {"axis": axis})
+
+
+def _contents(value: Value) -> Array | None:
+    """The known contents, or as many symbols as the small integer vector has entries."""
+    if value.known is not None:
+        return value.known
+    sizes = [d for d in value.tensor_type.shape or () if isinstance(d, int)]
+    if not value.dtype.is_integer or value.tensor_type.rank != len(sizes) or math.prod(sizes) > KNOWN_LIMIT:
+        return None
+    return objects([fresh_number() for _ in range(math.prod(sizes))]).reshape(sizes)
+
+
+def _agreed(dims: Sequence[Dim]) -> Dim | None:
+    """The size that all `dims` have (an int wins over symbols); None where two ints differ."""
+    ints = {d for d in dims if isinstance(d, int)}
+    if len(ints) > 1:
+        return None
+    return ints.pop() if ints else dims[0]

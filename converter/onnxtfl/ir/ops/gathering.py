@@ -1,0 +1,164 @@
+"""Elements read by index: Gather GatherND GatherElements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.permutations import everywhere, moved, rank_of
+from onnxtfl.ir.shapes import broadcast_dim, check_positions, normalize_axis, same_type
+from onnxtfl.ir.types import Type
+
+__all__ = ["Gather", "GatherElements", "GatherND"]
+
+
+class Gather(Op):
+    """Positions `indices` of `axis`: the axis is replaced by those of `indices` behind its first `batch_dims`, which
+    run with the first axes of the operand.
+
+    Indices lie in [0, n): negative ones are resolved when lifting. Source: ONNX Gather, TFLite GATHER; neutral-ops
+    3.52 is XLA's and written with Slice and GatherND.
+    """
+
+    operands = (Operand("input"), Operand("indices", INTEGERS))
+    defaults = {"axis": 0, "batch_dims": 0}
+    core = True
+    follows_values = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, indices = node.operand(0).tensor_type, node.operand(1).tensor_type
+        if x.shape is None or indices.shape is None:
+            return [same_type(x, None)]
+        axis, batch = normalize_axis(node.attr("axis"), len(x.shape)), node.attr("batch_dims")
+        if not 0 <= batch <= min(axis, len(indices.shape)):
+            raise ValueError(f"{batch} batch dims, axis {axis}, indices of rank {len(indices.shape)}")
+        for a, b in zip(x.shape[:batch], indices.shape[:batch], strict=True):
+            broadcast_dim(a, b)
+        check_positions(node.operand(1), [x.shape[axis]])
+        return [same_type(x, (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :]))]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, indices = operands
+        assert x is not None and indices is not None
+        axis, batch = normalize_axis(attributes["axis"], x.ndim), attributes["batch_dims"]
+        places = indices.astype(np.int64)
+        if not batch:
+            return np.asarray(np.take(x, places, axis))
+        parts = [np.take(x[i], places[i], axis - batch) for i in np.ndindex(*x.shape[:batch])]
+        if not parts:
+            return np.empty((*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :]), x.dtype)
+        return np.stack(parts).reshape(*x.shape[:batch], *parts[0].shape)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        rank, count = rank_of(node.operand(0).type), rank_of(node.operand(1).type)
+        if rank is None or count is None or node.attr("batch_dims") or index > 0:
+            return None
+        axis = node.attr("axis") % rank
+        if index == 0:
+            return cls._labels(permutation, _inserted(permutation, axis, count), axis)
+        ours = _joined(permutation, axis, count)
+        return None if ours is None else cls._labels(ours, permutation, axis)
+
+    @classmethod
+    def _labels(cls, ours: Permutation, theirs: Permutation, axis: int) -> Relabeled:
+        return Relabeled((ours, None), (theirs,), {"axis": moved(axis, ours)})
+
+
+def _inserted(permutation: Permutation, axis: int, count: int) -> Permutation:
+    """The result's label: `axis` becomes `count` axes in its place."""
+    result: list[int] = []
+    for p in permutation:
+        if p == axis:
+            result.extend(range(axis, axis + count))
+        else:
+            result.append(p if p < axis else p + count - 1)
+    return tuple(result)
+
+
+def _joined(permutation: Permutation, axis: int, count: int) -> Permutation | None:
+    """The operand's label where the axes [axis, axis + count) of the result lie side by side, in order."""
+    run = list(range(axis, axis + count))
+    if count == 0:
+        rest = [p if p < axis else p + 1 for p in permutation]
+        return (*rest[:axis], axis, *rest[axis:])
+    start = permutation.index(axis)
+    if list(permutation[start : start + count]) != run:
+        return None
+    kept = (*permutation[:start], axis, *permutation[start + count :])
+    return tuple(p if p <= axis else p - count + 1 for p in kept)
+
+
+class GatherND(Op):
+    """result[b, i...] = input[b, indices[b, i...]]: the last axis of `indices` holds positions of the axes behind the
+    `batch_dims` first ones.
+
+    Indices lie in [0, n). Source: ONNX GatherND, TFLite GATHER_ND.
+    """
+
+    operands = (Operand("input"), Operand("indices", INTEGERS))
+    defaults = {"batch_dims": 0}
+    core = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, indices = node.operand(0).tensor_type, node.operand(1).tensor_type
+        if x.shape is None or indices.shape is None or not indices.shape:
+            if indices.shape == ():
+                raise ValueError("indices of rank 0")
+            return [same_type(x, None)]
+        depth, batch = indices.shape[-1], node.attr("batch_dims")
+        if not isinstance(depth, int):
+            return [same_type(x, None)]
+        if depth + batch > len(x.shape) or batch >= len(indices.shape):
+            raise ValueError(f"indices over {depth} axes behind {batch} for rank {len(x.shape)}")
+        check_positions(node.operand(1), x.shape[batch : batch + depth])
+        return [same_type(x, (*indices.shape[:-1], *x.shape[batch + depth :]))]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, indices = operands
+        assert x is not None and indices is not None
+        batch, places = attributes["batch_dims"], np.moveaxis(indices.astype(np.int64), -1, 0)
+        grid = np.indices(indices.shape[:-1], sparse=True)[:batch]
+        return np.asarray(x[(*grid, *places)])
+
+
+class GatherElements(Op):
+    """result[..., i, ...] = input[..., indices[..., i, ...], ...] with the index at `axis`.
+
+    Indices lie in [0, n). Source: ONNX GatherElements.
+    """
+
+    operands = (Operand("input"), Operand("indices", INTEGERS))
+    defaults = {"axis": 0}
+    core = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, indices = node.operand(0).tensor_type, node.operand(1).tensor_type
+        if x.shape is not None:
+            axis = normalize_axis(node.attr("axis"), len(x.shape))
+            check_positions(node.operand(1), [x.shape[axis]])
+            if indices.shape is not None and len(indices.shape) != len(x.shape):
+                raise ValueError("indices of another rank")
+        return [same_type(x, indices.shape)]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, indices = operands
+        assert x is not None and indices is not None
+        grid: list[Array] = list(np.indices(indices.shape, sparse=True))
+        grid[normalize_axis(attributes["axis"], x.ndim)] = indices.astype(np.int64)
+        return np.asarray(x[tuple(grid)])
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        return everywhere(node, permutation, axis=moved(node.attr("axis"), permutation))

@@ -1,0 +1,45 @@
+"""Ops that return their operand: Copy Dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import ANY, Attributes, Elementwise, Operand
+from onnxtfl.ir.ops.broadcasting import BroadcastTo
+from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.types import Type
+
+__all__ = ["Copy", "Dropout"]
+
+
+class Dropout(Derived):
+    """At inference nothing is dropped: the operand, and a mask that is true everywhere. Source: neutral-ops 3.40."""
+
+    operands = (Operand("input", ANY),)
+    results = (Operand("output"), Operand("mask"))
+    defaults: ClassVar[Attributes] = {"ratio": 0.5}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        x = node.operand(0)
+        return [x, b(BroadcastTo, np.asarray(True), b(Shape, x))]
+
+
+class Copy(Elementwise):
+    """The operand as a value of its own: an output that is also an input, a constant, or another output.
+
+    Without `evaluate`, so that folding leaves it alone. Source: neutral-ops 3.31.
+    """
+
+    core = True
+    operands = (Operand("input"),)
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        return [node.operand(0).tensor_type]

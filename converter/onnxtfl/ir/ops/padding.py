@@ -1,0 +1,100 @@
+"""Padding: Pad DynamicPad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.permutations import with_vectors
+from onnxtfl.ir.shapes import entry_of, same_type
+from onnxtfl.ir.types import Type
+
+__all__ = ["DynamicPad", "Pad"]
+
+
+class DynamicPad(Derived):
+    """Pad with a vector of all befores, then all afters. Source: neutral-ops 3.43."""
+
+    operands = (Operand("input"), Operand("pads", INDICES), Operand("padding_value", optional=True))
+    defaults = {"mode": "PAD_VALUE"}
+    modes = {"PAD_VALUE": "constant", "PAD_EDGE": "edge", "PAD_REFLECT": "reflect", "PAD_SYMMETRIC": "symmetric"}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        mode = cls.modes[node.attr("mode")]
+        return [b(Pad, node.operand(0), node.operand(1), node.optional(2), mode=mode, flat=True)]
+
+
+class Pad(Op):
+    """padding[i] = (before, after) more positions along axis i; negative numbers cut off.
+
+    mode "constant" fills with `value` (rank 0; 0 where absent), "edge" repeats the border, "reflect" mirrors without
+    it, "symmetric" with it, "wrap" goes on at the other end (all three as often as needed, as NumPy does); what is
+    cut off is cut off first. With `flat`, padding is a vector: all befores, then all afters.
+    Source: neutral-ops 3.86, 3.43 (DynamicPad is the flat one); wrap from ONNX Pad-19.
+    """
+
+    operands = (Operand("input"), Operand("padding", INDICES), Operand("value", optional=True))
+    defaults = {"mode": "constant", "flat": False}
+    core = True
+    follows_values = True
+    modes = ("constant", "edge", "reflect", "symmetric", "wrap")
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, padding = node.operand(0).tensor_type, node.operand(1)
+        if node.attr("mode") not in cls.modes:
+            raise ValueError(f"mode {node.attr('mode')}")
+        if x.shape is None:
+            return [same_type(x, None)]
+        rank = len(x.shape)
+        flat = node.attr("flat")
+        if padding.tensor_type.is_static and padding.shape != ((2 * rank,) if flat else (rank, 2)):
+            raise ValueError(f"padding of {padding.type} for rank {rank}")
+        dims: list[Dim] = []
+        for i, d in enumerate(x.shape):
+            places = (i, rank + i) if flat else (2 * i, 2 * i + 1)
+            before, after = (entry_of(padding, place) for place in places)
+            dims.append(fresh() if before is None or after is None else d + before + after)
+        if any(isinstance(d, int) and d < 0 for d in dims):
+            raise ValueError(f"padding cuts more than there is of {x.shape}")
+        return [same_type(x, tuple(dims))]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, padding = operands[0], operands[1]
+        assert x is not None and padding is not None
+        pairs = padding.reshape(2, -1).T if attributes.get("flat") else padding
+        rows = [(int(a), int(b)) for a, b in pairs]
+        x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(rows, x.shape, strict=True))]
+        rows = [(max(a, 0), max(b, 0)) for a, b in rows]
+        if attributes["mode"] != "constant":
+            return np.asarray(np.pad(x, rows, attributes["mode"]))
+        value = operands[2] if len(operands) > 2 else None
+        return _filled(x, rows, value)
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        if index > 0:
+            return None
+        relabeled = with_vectors(permutation, 1, operands=len(node.operands))
+        if not node.attr("flat"):
+            return relabeled
+        both = (*permutation, *(p + len(permutation) for p in permutation))
+        return Relabeled(relabeled.operands, relabeled.results, {}, {1: both})
+
+
+def _filled(x: Array, rows: Sequence[tuple[int, int]], value: Array | None) -> Array:
+    shape = [n + a + b for n, (a, b) in zip(x.shape, rows, strict=True)]
+    blank: Any = "" if x.dtype.kind in "OUS" and x.size and isinstance(x.reshape(-1)[0], str) else 0
+    result = np.full(shape, blank if value is None else value.reshape(-1)[0], x.dtype)
+    result[tuple(slice(a, a + n) for n, (a, _) in zip(x.shape, rows, strict=True))] = x
+    return result

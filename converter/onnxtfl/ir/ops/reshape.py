@@ -1,0 +1,135 @@
+"""The same elements in another shape: Reshape DynamicReshape Squeeze Unsqueeze."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.dims import Dim, fresh, product, static
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.factors import factor_groups, follow_groups
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops.comparison import Compare, Select
+from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.gathering import Gather
+from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.shapes import normalize_axes, required_ints, same_type, static_ints, target_dims
+from onnxtfl.ir.types import Type
+
+__all__ = ["DynamicReshape", "Reshape", "Squeeze", "Unsqueeze"]
+
+
+class Reshape(Op):
+    """The same numbers in C order under the shape that the vector `shape` gives; one entry may be -1.
+
+    Zeros mean size 0 (ONNX's copying zeros are resolved when lifting). Source: neutral-ops 3.98, 3.44.
+    """
+
+    operands = (Operand("input"), Operand("shape", INDICES))
+    core = True
+    follows_values = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x = node.operand(0).tensor_type
+        dims = target_dims(node.operand(1))
+        if dims is None:
+            return [same_type(x, None)]
+        if sum(d == -1 for d in dims) > 1 or any(isinstance(d, int) and d < -1 for d in dims):
+            raise ValueError(f"shape {dims} has more than one open size")
+        if -1 in dims:
+            dims[dims.index(-1)] = _remaining(x.shape, [d for d in dims if d != -1])
+        if static(x.shape) and static(dims) and product(x.shape or ()) != product(dims):
+            raise ValueError(f"{x.shape} cannot be reshaped to {tuple(dims)}")
+        return [same_type(x, tuple(dims))]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        x, shape = operands
+        assert x is not None and shape is not None
+        return x.reshape([int(d) for d in shape])
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        before, after = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
+        if index > 0 or before is None or after is None:
+            return None
+        groups = factor_groups(before, after)
+        if groups is None:
+            return None
+        if index == -1:
+            ours = follow_groups([(b, a) for a, b in groups], after, permutation)
+            return None if ours is None else Relabeled((ours, None), (permutation,), {}, {1: permutation})
+        theirs = follow_groups(groups, before, permutation)
+        return None if theirs is None else Relabeled((permutation, None), (theirs,), {}, {1: theirs})
+
+
+def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:
+    """The size that -1 stands for."""
+    if shape is None:
+        return fresh()
+    total, rest = product(shape), product(others)
+    if rest == 0:
+        raise ValueError("-1 beside a size of 0 can be anything")
+    if isinstance(total, int) and isinstance(rest, int) and total % rest:
+        raise ValueError(f"{shape} does not divide by {list(others)}")
+    return total // rest
+
+
+class DynamicReshape(Derived):
+    """Reshape where a 0 copies the operand's size, unless `allowzero`. Source: neutral-ops 3.44."""
+
+    operands = (Operand("input"), Operand("shape", INDICES))
+    defaults = {"allowzero": 0}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        x, shape = node.operand(0), node.operand(1)
+        known = static_ints(shape)
+        if node.attr("allowzero") or (known is not None and 0 not in known):
+            return [b(Reshape, x, shape)]
+        if known is not None and all(isinstance(x.shape[i], int) for i, d in enumerate(known) if d == 0):
+            return [b(Reshape, x, [x.shape[i] if d == 0 else d for i, d in enumerate(known)])]
+        count = shape.shape[0]
+        if not isinstance(count, int):
+            raise ValueError("the number of sizes has to be known before run time")
+        own = b(Gather, b(Concatenate, b(Shape, x), [1] * count, axis=0), list(range(count)), axis=0)
+        return [b(Reshape, x, b(Select, b(Compare, shape, b.scalar(0, shape), comparison_direction="EQ"), own, shape))]
+
+
+class Squeeze(Derived):
+    """The operand without `axes` of size 1; where absent, without all that are known to be 1.
+
+    Source: neutral-ops 3.129.
+    """
+
+    operands = (Operand("input"), Operand("axes", INDICES, optional=True))
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        x, axes = node.operand(0), node.optional(1)
+        gone = [i for i, d in enumerate(x.shape) if d == 1]
+        if axes is not None:
+            gone = list(normalize_axes(required_ints(axes, "axes"), x.rank))
+            if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
+                raise ValueError(f"axes {gone} of {x.shape} are not all 1")
+        kept = tuple(i for i in range(x.rank) if i not in gone)
+        return [b(Reshape, x, b(Shape, x, axes=kept))]
+
+
+class Unsqueeze(Derived):
+    """The operand with axes of size 1 that stand at `axes` of the result. Source: neutral-ops 3.139."""
+
+    operands = (Operand("input"), Operand("axes", INDICES))
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        x, axes = node.operand(0), required_ints(node.operand(1), "axes")
+        new = normalize_axes(axes, x.rank + len(axes))
+        places = iter(range(x.rank))
+        order = [x.rank if i in new else next(places) for i in range(x.rank + len(new))]
+        return [b(Reshape, x, b(Gather, b(Concatenate, b(Shape, x), [1], axis=0), order, axis=0))]

@@ -1,0 +1,51 @@
+"""Transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.permutations import compose, identity, inverse
+from onnxtfl.ir.shapes import same_type
+from onnxtfl.ir.types import Type
+
+__all__ = ["Transpose"]
+
+
+class Transpose(Op):
+    """Axis i of the result is axis permutation[i] of the operand. Source: neutral-ops 3.136."""
+
+    operands = (Operand("input"),)
+    defaults = {"permutation": REQUIRED}
+    core = True
+    follows_values = True
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        x, permutation = node.operand(0).tensor_type, node.attr("permutation")
+        if sorted(permutation) != list(range(len(permutation))):
+            raise ValueError(f"{permutation} is no permutation")
+        if x.shape is None:
+            return [same_type(x, tuple(fresh() for _ in permutation))]
+        if len(x.shape) != len(permutation):
+            raise ValueError(f"permutation {permutation} for rank {len(x.shape)}")
+        return [same_type(x, tuple(x.shape[p] for p in permutation))]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
+        assert operands[0] is not None
+        return operands[0].transpose(attributes["permutation"])
+
+    @classmethod
+    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+        """An alias: the result's label is the one under which the bytes stay where they are."""
+        axes = tuple(node.attr("permutation"))
+        if index == 0:
+            ours, theirs = permutation, compose(inverse(axes), permutation)
+        else:
+            ours, theirs = compose(axes, permutation), permutation
+        return Relabeled((ours,), (theirs,), {"permutation": identity(len(axes))})
