@@ -1,15 +1,26 @@
-"""Activations: what both formats have, what is written with others, and what TFLite has of its own."""
+"""Activations, those of com.microsoft and the experimental ones of old opsets among them."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.rules import Form, Term, decompose, lift_onnx, lift_tfl, log1p_of_small, lower_onnx, lower_tfl, row
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rules import (
+    Form,
+    Term,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    log1p_of_small,
+    lower_onnx,
+    lower_tfl,
+    number_for_all,
+    row,
+    unsqueezed,
+    upgrade,
+)
 
 row(ops.Relu, onnx="Relu", since=(1, 6, 13, 14), tfl="RELU")
 row(ops.Sigmoid, onnx="Sigmoid", since=(1, 6, 13), tfl="LOGISTIC")
@@ -86,11 +97,6 @@ def _celu(b: Builder, node: Node) -> Value:
 _EXPERIMENTAL = tuple(range(1, 10))
 
 
-@lift_onnx("Affine", since=_EXPERIMENTAL)
-def _affine(b: Builder, node: Node) -> Value:
-    return (Term(b, node.operand(0)) * _number(node, "alpha", 1.0) + _number(node, "beta", 0.0)).value
-
-
 @lift_onnx("ScaledTanh", since=_EXPERIMENTAL)
 def _scaled_tanh(b: Builder, node: Node) -> Value:
     inner = Term(b, node.operand(0)) * _number(node, "beta", 1.0)
@@ -101,14 +107,6 @@ def _scaled_tanh(b: Builder, node: Node) -> Value:
 def _parametric_softplus(b: Builder, node: Node) -> Value:
     inner = Term(b, node.operand(0)) * _number(node, "beta", 1.0)
     return (softplus(inner) * _number(node, "alpha", 1.0)).value
-
-
-@lift_onnx("ImageScaler", since=_EXPERIMENTAL)
-def _image_scaler(b: Builder, node: Node) -> Value:
-    """scale * x + bias[c], c along axis 1."""
-    x = Term(b, node.operand(0))
-    bias = np.asarray(node.attributes.get("bias", 0.0), x.dtype.numpy).reshape(-1, *[1] * (x.value.rank - 2))
-    return (x * _number(node, "scale", 1.0)).apply(ops.Add, constant(bias)).value
 
 
 @lift_onnx("ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22))
@@ -153,20 +151,6 @@ def _bounded(b: Builder, node: Node) -> Value:
     ]
     x = node.operand(0)
     return b(ops.Clamp, x, b.scalar(low, x), b.scalar(high, x))
-
-
-@lift_tfl("FAKE_QUANT")
-def _fake_quant(b: Builder, node: Node) -> Value:
-    """What quantizing and dequantizing leaves. Source: LiteRT kernels/internal/quantization_util.cc."""
-    x, options = Term(b, node.operand(0)), node.attributes
-    low, high = np.float32(options.get("min", 0.0)), np.float32(options.get("max", 0.0))
-    first = np.float32(1 if options.get("narrow_range", False) else 0)
-    last = np.float32((1 << options.get("num_bits", 0)) - 1)
-    scale = (high - low) / (last - first)
-    zero = np.clip(np.floor(first - low / scale + np.float32(0.5)), first, last)
-    lowest, highest = float((first - zero) * scale), float((last - zero) * scale)
-    steps = (x.max(lowest).min(highest) - lowest) * float(np.float32(1) / scale)
-    return ((steps + 0.5).floor() * float(scale) + lowest).value
 
 
 # --- com.microsoft ----------------------------------------------------------------------------------------------------
@@ -335,3 +319,74 @@ def _mish_form(node: Node, opset: int) -> Form:
 @lower_onnx(ops.Swish)
 def _swish_form(node: Node, opset: int) -> Form:
     return Form("Swish", tuple(node.operands), {"alpha": node.attr("alpha")})
+
+
+@upgrade("PRelu", since=(1, 6))
+def _slope_by_channel(b: Builder, node: Node) -> None:
+    """A vector of slopes runs along axis 1."""
+    x, slope = node.operand(0), node.operand(1)
+    if slope.tensor_type.rank == 1 and slope.shape != (1,) and x.rank > 2:
+        node.set_operand(1, unsqueezed(b, slope, range(1, x.rank - 1)))
+
+
+@lift_onnx("PRelu", since=(7, 9, 16))
+@lift_tfl("PRELU")
+def _prelu(b: Builder, node: Node) -> Value:
+    """One slope for all is LeakyRelu. (XNNPACK of tflite-runtime 2.14 reads past the end of such a constant.)"""
+    x, slope = node.operand(0), node.operand(1)
+    number = number_for_all(x, slope)
+    if number is not None and x.dtype.is_float:
+        return b(ops.LeakyRelu, x, alpha=number)
+    return b(ops.PRelu, x, slope)
+
+
+@lower_onnx(ops.PRelu)
+def _prelu_onnx(node: Node, opset: int) -> Form | None:
+    return Form("PRelu", tuple(node.operands)) if _slope_fits(node) else None
+
+
+@lower_tfl(ops.PRelu)
+def _prelu_tfl(node: Node) -> Form | None:
+    return Form("PRELU", tuple(node.operands)) if _slope_fits(node) else None
+
+
+def _slope_fits(node: Node) -> bool:
+    return node.result.tensor_type.shape == node.operand(0).tensor_type.shape
+
+
+@decompose(ops.PRelu)
+def _prelu_formula(b: Builder, node: Node) -> Value:
+    x = Term(b, node.operand(0))
+    return (x < 0).choose(x.apply(ops.Mul, node.operand(1)), x).value
+
+
+@lower_onnx(ops.Selu)
+def _selu_form(node: Node, opset: int) -> Form:
+    return Form("Selu", tuple(node.operands), {"alpha": node.attr("alpha"), "gamma": node.attr("gamma")})
+
+
+@lower_onnx(ops.Celu)
+def _celu_form(node: Node, opset: int) -> Form:
+    return Form("Celu", tuple(node.operands), {"alpha": node.attr("alpha")})
+
+
+@lower_onnx(ops.ThresholdedRelu)
+def _thresholded_relu(node: Node, opset: int) -> Form:
+    return Form("ThresholdedRelu", tuple(node.operands), {"alpha": node.attr("alpha")})
+
+
+@decompose(ops.Selu)
+def _selu_apart(b: Builder, node: Node) -> Value:
+    return (Term(b, node.operand(0)).apply(ops.Elu, alpha=node.attr("alpha")) * float(node.attr("gamma"))).value
+
+
+@decompose(ops.Celu)
+def _celu_apart(b: Builder, node: Node) -> Value:
+    alpha = float(node.attr("alpha"))
+    return ((Term(b, node.operand(0)) / alpha).apply(ops.Elu) * alpha).value
+
+
+@decompose(ops.ThresholdedRelu)
+def _thresholded_relu_apart(b: Builder, node: Node) -> Value:
+    x = Term(b, node.operand(0))
+    return (x > float(node.attr("alpha"))).choose(x, 0.0).value

@@ -6,27 +6,30 @@ TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D
 ==============  =============================================================================================
 
 Lowering rules ask for windows by spatial axis, never by position in memory: the layout pass renumbers the axes as
-`prefers` says before anything is written.
-"""
+`prefers` says before anything is written."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import fresh
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.dims import fresh, product
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import is_depthwise
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
+    FeatureMap,
     Form,
+    Term,
     activated,
+    along_channels,
     as_2d,
     decompose,
     exact_terms,
@@ -38,6 +41,7 @@ from onnxtfl.rules import (
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    neighbours,
     onnx_attributes,
     onnx_window,
     padded,
@@ -47,6 +51,7 @@ from onnxtfl.rules import (
     tfl_padding,
     tfl_strides,
     tfl_window,
+    transposed,
     window_attributes,
 )
 
@@ -227,3 +232,85 @@ def _groups_apart(b: Builder, node: Node) -> Value:
 def _parts(b: Builder, value: Value, count: int, axis: int) -> list[Value]:
     size = value.shape[axis] // count
     return b.many(ops.Split, value, [size] * count, axis=axis)
+
+
+_END = int(np.iinfo(np.int32).max)
+
+
+@lift_onnx("DeformConv", since=(19, 22))
+def _deform_conv(b: Builder, node: Node) -> Value:
+    """Bilinear samples at the window's taps moved by `offset`, times `mask`, times the kernel.
+
+    Source: ONNX DeformConv-19; outside of the map are zeros.
+    """
+    x, kernel, offset, bias, mask = (node.optional(i) for i in range(5))
+    assert x is not None and kernel is not None and offset is not None
+    sizes, groups = kernel_sizes(node, kernel), int(node.attr("offset_group", 1))
+    spatial = [d for d in offset.shape[2:] if isinstance(d, int)]
+    if len(sizes) != 2 or len(spatial) != 2 or not isinstance(x.shape[1], int):
+        raise UnsupportedError("a deformable convolution over other than two axes of known size")
+    window = onnx_window(node, sizes, x.shape[2:])
+    taps, count = list(window.taps()), spatial[0] * spatial[1]
+    base = [
+        [(np.arange(n) * s - p + t[i] * d) for t in taps]
+        for i, (n, s, p, d) in enumerate(zip(spatial, window.strides, window.before, window.dilations, strict=True))
+    ]
+    rows = np.stack([np.repeat(r, spatial[1]) for r in base[0]]).reshape(1, -1)
+    columns = np.stack([np.tile(c, spatial[0]) for c in base[1]]).reshape(1, -1)
+    lines = [line.astype(x.dtype.numpy) for line in (rows, columns)]
+    moved = reshape(b, offset, (x.shape[0], groups, len(taps), 2, count))
+    depth, parts = x.shape[1] // groups, []
+    for g in range(groups):
+        part = FeatureMap(b, _between(b, x, 1, g * depth, (g + 1) * depth))
+        places = [_moved(b, moved, g, i, constant(line)) for i, line in enumerate(lines)]
+        sampled = _bilinear(part, places)
+        if mask is not None:
+            own = _between(b, mask, 1, g * len(taps), (g + 1) * len(taps))
+            sampled = sampled * along_channels(Term(b, reshape(b, own, (x.shape[0], len(taps) * count))))
+        parts.append(reshape(b, sampled.value, (x.shape[0], len(taps), count, depth)))
+    joined = parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=3)
+    result = _contracted(b, joined, kernel, int(node.attr("group", 1)))
+    image = transposed(b, reshape(b, result, (x.shape[0], *spatial, kernel.shape[0])), (0, 3, 1, 2))
+    return image if bias is None else b(ops.Add, image, reshape(b, bias, (*bias.shape, 1, 1)))
+
+
+def _between(b: Builder, x: Value, axis: int, start: int, stop: int) -> Value:
+    if start == 0 and x.shape[axis] == stop:
+        return x
+    starts, limits = [0] * x.rank, [_END] * x.rank
+    starts[axis], limits[axis] = start, stop
+    return b(ops.Slice, x, starts, limits, [1] * x.rank)
+
+
+def _moved(b: Builder, offsets: Value, group: int, axis: int, base: Value) -> Term:
+    """The places along one axis: [n, taps * positions]."""
+    own = b(ops.Gather, b(ops.Gather, offsets, np.asarray(group), axis=1), np.asarray(axis), axis=2)
+    flat = reshape(b, own, (offsets.shape[0], product(offsets.shape[2:3]) * product(offsets.shape[4:])))
+    return Term(b, b(ops.Add, flat, base))
+
+
+def _bilinear(part: FeatureMap, places: Sequence[Term]) -> Term:
+    """The map between its elements, zeros outside: [n, p, c]."""
+    bases = [p.floor() for p in places]
+    rests = [p - base for p, base in zip(places, bases, strict=True)]
+    total: Term | None = None
+    for tap in neighbours(2, (0, 1)):
+        at = [base + float(t) if t else base for base, t in zip(bases, tap, strict=True)]
+        down, right = (rest if t else 1.0 - rest for rest, t in zip(rests, tap, strict=True))
+        term = part.at(at) * along_channels(down * right * part.inside(at))
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value:
+    """samples [n, taps, p, c] times kernel [o, c / groups, taps...]: [n, p, o]."""
+    out, depth = (int(str(d)) for d in kernel.shape[:2])
+    flat = reshape(b, kernel, (out, depth, product(kernel.shape[2:])))
+    parts = []
+    for g in range(groups):
+        own = _between(b, samples, 3, g * depth, (g + 1) * depth)
+        rows = _between(b, flat, 0, g * (out // groups), (g + 1) * (out // groups))
+        axes = {"lhs_contracting_dimensions": (1, 3), "rhs_contracting_dimensions": (2, 1)}
+        parts.append(b(ops.DotGeneral, own, rows, **axes))
+    return parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=2)

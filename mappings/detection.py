@@ -5,8 +5,7 @@ ONNX            NonMaxSuppression 10 11
 TFLite          NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5: one list of boxes at a time
 ==============  =============================================================================================
 
-TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it.
-"""
+TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it."""
 
 from __future__ import annotations
 

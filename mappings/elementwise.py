@@ -1,21 +1,17 @@
-"""Unary mathematics: one op of one operand on each side, and formulas for what TFLite or ONNX has no op for.
+"""Unary mathematics: one op on each side, and formulas for what TFLite or ONNX has no op for.
 
 The formulas keep relative accuracy where the plain ones cancel (asinh, atanh, sinh near 0), and reach infinity and NaN
-where the function does.
-"""
+where the function does."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import Form, Term, broadcast, decompose, erf, lift_onnx, lift_tfl, log1p, lower_tfl, row
+from onnxtfl.rules import Form, Term, decompose, erf, lift_onnx, lift_tfl, log1p, lower_tfl, row
 
 _BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
     (ops.Abs, "Abs", (1, 6, 13), "ABS"),
@@ -55,8 +51,6 @@ row(
     onnx_attributes={"detect_positive": "detect_positive", "detect_negative": "detect_negative"},
 )
 row(ops.Rsqrt, tfl="RSQRT")
-row(ops.Real, tfl="REAL")
-row(ops.Imag, tfl="IMAG")
 
 
 @lift_onnx("Reciprocal", since=(1, 6, 13))
@@ -67,20 +61,6 @@ def _reciprocal(b: Builder, node: Node) -> Value:
 @lift_tfl("SQUARE")
 def _square(b: Builder, node: Node) -> Value:
     return b(ops.Mul, node.operand(0), node.operand(0))
-
-
-@lift_tfl("ZEROS_LIKE")
-def _zeros_like(b: Builder, node: Node) -> Value:
-    x = node.operand(0)
-    zero = b.scalar(0, x)
-    if x.tensor_type.shape is None:
-        return b(ops.BroadcastTo, zero, b(ops.Shape, x))
-    return broadcast(b, zero, x.shape, x)
-
-
-@lift_tfl("COMPLEX_ABS")
-def _complex_abs(b: Builder, node: Node) -> Value:
-    return b(ops.Abs, node.operand(0))
 
 
 @lower_tfl(ops.Abs)
@@ -236,11 +216,6 @@ def _is_finite(b: Builder, node: Node) -> Value:
     return (Term(b, node.operand(0)).abs() < math.inf).value
 
 
-@decompose(ops.PopulationCount)
-def _population_count(b: Builder, node: Node) -> Value:
-    """The bits one by one: as many remainders by 2 of halves."""
-    x = Term(b, node.operand(0)).bits(DType(node.operand(0).dtype.value.removeprefix("u")))
-    bits = np.arange(x.dtype.bits, dtype=x.dtype.numpy).reshape(-1, *[1] * x.value.rank)
-    spread = x.apply(ops.ShiftRightLogical, constant(bits), in_range=True)
-    total = Term(b, b(ops.Reduce, (spread & 1).value, [0], kind="sum"))
-    return total.to(node.operand(0).dtype).value
+@decompose(ops.Neg, "tfl")
+def _neg(b: Builder, node: Node) -> Value | None:
+    return (0 - Term(b, node.operand(0))).value if node.operand(0).dtype.is_integer else None

@@ -1,9 +1,8 @@
-"""Ops that pick by index: Gather, GatherND, GatherElements, NonZero, OneHot.
-
-ONNX: Gather GatherND GatherElements NonZero OneHot Compress. TFLite: GATHER GATHER_ND EMBEDDING_LOOKUP WHERE ONE_HOT.
-"""
+"""Elements read by index."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,8 +10,8 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
     HUGE,
@@ -21,16 +20,25 @@ from onnxtfl.rules import (
     decompose,
     dim_vector,
     flat_positions,
+    index_vectors,
+    int_list,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    moved_as_signed,
     narrow,
     nonnegative,
     reshape,
     resolved_rows,
+    transposed,
     unsqueezed,
 )
+
+decompose(ops.Gather, "tfl")(moved_as_signed)
+decompose(ops.GatherND, "tfl")(moved_as_signed)
+decompose(ops.GatherElements, "tfl")(moved_as_signed)
+
 
 # --- Gather ----------------------------------------------------------------------------------------------------------
 
@@ -167,132 +175,43 @@ def _gather_behind_batch_dims(b: Builder, node: Node) -> Value:
     return b(ops.Transpose, picked, permutation=tuple(int(i) for i in np.argsort(order)))
 
 
-# --- NonZero, Compress -----------------------------------------------------------------------------------------------
+def _static(x: Value) -> list[int]:
+    sizes = [d for d in x.shape if isinstance(d, int)]
+    if len(sizes) < x.rank:
+        raise UnsupportedError("sizes that are not known before run time", hint="give --input-shape")
+    return sizes
 
 
-@lift_onnx("NonZero", since=(9, 13))
-def _nonzero(b: Builder, node: Node) -> Value:
-    x = node.operand(0)
-    if x.tensor_type.rank == 0:
-        return b(ops.Slice, b(ops.NonZero, reshape(b, truth(b, x), (1,))), [0, 0], [0, HUGE], [1, 1])
-    return b(ops.NonZero, truth(b, x))
+@lift_tfl("STABLEHLO_GATHER")
+def _stablehlo_gather(b: Builder, node: Node) -> Value:
+    """Windows of `slice_sizes` at the indices, which are moved so far that the windows fit.
+
+    The axes with an index come first; each window's places along them are added to its index.
+    """
+    x, sizes = node.operand(0), int_list(node, "slice_sizes")
+    mapped, collapsed = int_list(node, "start_index_map"), int_list(node, "collapsed_slice_dims")
+    rest = [a for a in range(x.rank) if a not in mapped]
+    room = np.asarray([_static(x)[a] - sizes[a] for a in mapped])
+    starts = index_vectors(b, node, node.operand(1))
+    starts = b(ops.Min, b(ops.Max, starts, b.scalar(0, starts)), room.astype(starts.dtype.numpy))
+    batch = starts.rank - 1
+    window = [sizes[a] for a in mapped]
+    places = np.stack(np.meshgrid(*map(np.arange, window), indexing="ij"), axis=-1).astype(starts.dtype.numpy)
+    spread = unsqueezed(b, starts, range(batch, batch + len(mapped)))
+    ordered = transposed(b, x, [*mapped, *rest])
+    if any(sizes[a] != x.shape[a] for a in rest):
+        limits = [*(x.shape[a] for a in mapped), *(sizes[a] for a in rest)]
+        ordered = b(ops.Slice, ordered, [0] * x.rank, limits, [1] * x.rank)
+    found = b(ops.GatherND, ordered, b(ops.Add, spread, places))
+    order = [[*mapped, *rest].index(a) + batch for a in range(x.rank) if a not in collapsed]
+    kept = [*range(batch), *order, *(batch + [*mapped, *rest].index(a) for a in collapsed)]
+    flat = transposed(b, found, kept)
+    flat = reshape(b, flat, flat.shape[: flat.rank - len(collapsed)])
+    return _offsets_at(b, flat, batch, int_list(node, "offset_dims"))
 
 
-def truth(b: Builder, x: Value) -> Value:
-    """Whether each number is not zero."""
-    return x if x.dtype is DType.BOOL else b(ops.Compare, x, b.scalar(0, x), comparison_direction="NE")
-
-
-@lower_tfl(ops.NonZero)
-def _to_tfl_where(node: Node) -> Form | None:
-    return Form("WHERE", (node.operand(0),)) if node.attr("rows") else None
-
-
-@lower_onnx(ops.NonZero)
-def _to_onnx_nonzero(node: Node, opset: int) -> Form | None:
-    return None if node.attr("rows") else Form("NonZero", (node.operand(0),))
-
-
-@decompose(ops.NonZero, "tfl")
-def _nonzero_in_rows(b: Builder, node: Node) -> Value | None:
-    """WHERE takes booleans, and gives a row for each."""
-    x = node.operand(0)
-    if node.attr("rows"):
-        return None if x.dtype is DType.BOOL else b(ops.NonZero, truth(b, x), rows=True)
-    return b(ops.Transpose, b(ops.NonZero, truth(b, x), rows=True), permutation=(1, 0))
-
-
-@decompose(ops.NonZero, "onnx")
-def _nonzero_in_columns(b: Builder, node: Node) -> Value | None:
-    """NonZero gives a column for each."""
-    if not node.attr("rows"):
-        return None
-    return b(ops.Transpose, b(ops.NonZero, node.operand(0)), permutation=(1, 0))
-
-
-@lift_tfl("WHERE")
-def _where(b: Builder, node: Node) -> Value:
-    return b(ops.NonZero, truth(b, node.operand(0)), rows=True)
-
-
-@lift_onnx("Compress", since=(9, 11, 28))
-def _compress(b: Builder, node: Node) -> Value:
-    """The slices along an axis (or the numbers of the flattened tensor) where the condition holds."""
-    x, condition, axis = node.operand(0), node.operand(1), node.attributes.get("axis")
-    if axis is None:
-        x, axis = reshape(b, x, (product(x.shape),)), 0
-    if condition.is_constant:
-        places: Operand = np.flatnonzero(condition.numpy())
-    else:
-        places = b(ops.Reshape, b(ops.NonZero, condition), [-1])
-    return b(ops.Gather, x, places, axis=normalize_axis(axis, x.rank))
-
-
-# --- OneHot ----------------------------------------------------------------------------------------------------------
-
-
-@lift_onnx("OneHot", since=(9, 11, 28))
-def _one_hot(b: Builder, node: Node) -> Value:
-    """Indices in [-depth, depth) count; `values` holds off and on."""
-    indices, depth, values = (node.operand(i) for i in range(3))
-    places = indices if indices.dtype in (DType.INT32, DType.INT64) else b(ops.Convert, indices, dtype=DType.INT64)
-    size = b(ops.Convert, depth, dtype=places.dtype) if depth.dtype is not places.dtype else depth
-    if size.rank:
-        size = reshape(b, size, ())
-    if not (places.is_constant and (places.numpy() >= 0).all()):
-        negative = b(ops.Compare, places, b.scalar(0, places), comparison_direction="LT")
-        places = b(ops.Select, negative, b(ops.Add, places, size), places)
-    off, on = _pair(b, values)
-    return b(ops.OneHot, places, size, on, off, axis=normalize_axis(node.attr("axis", -1), indices.rank + 1))
-
-
-def _pair(b: Builder, values: Value) -> tuple[Value, Value]:
-    if values.is_constant:
-        off, on = values.numpy().reshape(2)
-        return constant(np.asarray(off), values.dtype), constant(np.asarray(on), values.dtype)
-    off_, on_ = (b(ops.Gather, values, np.asarray(i, np.int64), axis=0) for i in range(2))
-    return off_, on_
-
-
-@lower_tfl(ops.OneHot)
-def _to_tfl_one_hot(node: Node) -> Form:
-    indices, depth, on, off = (node.operand(i) for i in range(4))
-    axis, rank = node.attr("axis"), indices.rank
-    return Form("ONE_HOT", (indices, narrow(depth), on, off), {"axis": -1 if axis in (-1, rank) else axis})
-
-
-@decompose(ops.OneHot)
-def _one_hot_by_comparing(b: Builder, node: Node) -> Value | None:
-    """The positions along the new axis, compared with the indices."""
-    indices, depth, on, off = (node.operand(i) for i in range(4))
-    rank, axis = indices.rank + 1, normalize_axis(node.attr("axis"), indices.rank + 1)
-    known = static_ints(depth)
-    zero, one = b.scalar(0, indices), b.scalar(1, indices)
-    if known is not None:
-        places: Value = constant(np.arange(known[0]), indices.dtype)
-    else:
-        size = b(ops.Convert, depth, dtype=indices.dtype) if depth.dtype is not indices.dtype else depth
-        places = b(ops.Range, zero, reshape(b, size, ()), one)
-    places = reshape(b, places, [places.shape[0] if i == axis else 1 for i in range(rank)])
-    hit = b(ops.Compare, unsqueezed(b, indices, [axis]), places, comparison_direction="EQ")
-    return b(ops.Select, hit, on, off)
-
-
-@lower_onnx(ops.OneHot)
-def _to_onnx_one_hot(node: Node, opset: int) -> Form | None:
-    indices, depth, on, off = (node.operand(i) for i in range(4))
-    if not on.is_constant or not off.is_constant or not depth.is_constant:
-        return None
-    if not indices.is_constant and indices.dtype.is_signed:
-        return None  # ONNX counts negative indices from the end
-    values = np.stack([off.numpy().reshape(()), on.numpy().reshape(())])
-    return Form(
-        "OneHot", (indices, np.asarray(depth.numpy(), np.int64).reshape(()), values), {"axis": node.attr("axis")}
-    )
-
-
-@lift_tfl("ONE_HOT")
-def _from_tfl_one_hot(b: Builder, node: Node) -> Value:
-    axis = node.attr("axis", -1)
-    indices, depth, on, off = (node.operand(i) for i in range(4))
-    return b(ops.OneHot, indices, depth, on, off, axis=normalize_axis(axis, indices.rank + 1))
+def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Value:
+    """The axes behind the batch ones put at `offsets`."""
+    others = iter(range(batch))
+    behind = {axis: batch + i for i, axis in enumerate(offsets)}
+    return transposed(b, x, [behind[a] if a in behind else next(others) for a in range(x.rank)])

@@ -1,27 +1,187 @@
-"""Logic, bits, comparisons and choices."""
+"""Boolean and bitwise logic, and shifts: TFLite has few of the bitwise ops, ONNX before opset 18 none."""
 
 from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rules import Form, Term, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, row, unsqueezed
-
-_COMPARISONS = (
-    ("EQ", "Equal", (7, 11, 13, 19), "EQUAL"),
-    ("GT", "Greater", (7, 9, 13), "GREATER"),
-    ("LT", "Less", (7, 9, 13), "LESS"),
-    ("GE", "GreaterOrEqual", (12, 16), "GREATER_EQUAL"),
-    ("LE", "LessOrEqual", (12, 16), "LESS_EQUAL"),
+from onnxtfl.rules import (
+    Form,
+    Term,
+    align_by_axis,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    reshape,
+    unsqueezed,
+    upgrade,
+    words,
 )
-for _direction, _onnx, _since, _tfl in _COMPARISONS:
-    row(ops.Compare, onnx=_onnx, since=_since, tfl=_tfl, fixed={"comparison_direction": _direction})
-row(ops.Compare, tfl="NOT_EQUAL", fixed={"comparison_direction": "NE"})
-row(ops.Select, onnx="Where", since=(9, 16), tfl="SELECT_V2")
+
+
+@decompose(ops.PopulationCount)
+def _population_count(b: Builder, node: Node) -> Value:
+    """The bits one by one: as many remainders by 2 of halves."""
+    x = Term(b, node.operand(0)).bits(DType(node.operand(0).dtype.value.removeprefix("u")))
+    bits = np.arange(x.dtype.bits, dtype=x.dtype.numpy).reshape(-1, *[1] * x.value.rank)
+    spread = x.apply(ops.ShiftRightLogical, constant(bits), in_range=True)
+    total = Term(b, b(ops.Reduce, (spread & 1).value, [0], kind="sum"))
+    return total.to(node.operand(0).dtype).value
+
+
+# --- bits -------------------------------------------------------------------------------------------------------------
+
+
+def _by_words(b: Builder, node: Node) -> Value | None:
+    """64-bit numbers as pairs of words along a new last axis."""
+    dtype = node.operand(0).dtype
+    if dtype.bits != 64 or not dtype.is_integer:
+        return None
+    words = [Term(b, v).bits(DType.INT32).value for v in node.operands if v is not None]
+    return Term(b, b(node.op, *words)).bits(dtype).value
+
+
+decompose(ops.Xor, "tfl")(_by_words)
+
+
+@decompose(ops.And, "tfl")
+def _and(b: Builder, node: Node) -> Value | None:
+    """Twice the common bits is the sum less the exclusive or."""
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    dtype = lhs.dtype
+    if dtype is DType.BOOL:
+        return None
+    if dtype.bits == 64:
+        return _by_words(b, node)
+    if dtype.bits < 32:
+        lhs, rhs = lhs.to(DType.INT32), rhs.to(DType.INT32)
+        return _half(lhs + rhs - (lhs ^ rhs)).to(dtype).value
+    return _and_of_words(lhs.bits(DType.INT32), rhs.bits(DType.INT32)).bits(dtype).value
+
+
+def _and_of_words(lhs: Term, rhs: Term) -> Term:
+    """Of the numbers without their last bit, so that the sum fits; the last bits are multiplied."""
+    a, c = _half(lhs), _half(rhs)
+    return a + c - _half(lhs ^ rhs) + (lhs - a * 2) * (rhs - c * 2)
+
+
+def _half(x: Term) -> Term:
+    return x.apply(ops.ShiftRightArithmetic, 1, in_range=True)
+
+
+@decompose(ops.Or, "tfl")
+def _or(b: Builder, node: Node) -> Value | None:
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    dtype = lhs.dtype
+    if dtype is DType.BOOL:
+        return None
+    if dtype.bits == 64:
+        return _by_words(b, node)
+    lhs, rhs = (t.to(DType.INT32) if dtype.bits < 32 else t.bits(DType.INT32) for t in (lhs, rhs))
+    result = (lhs & rhs) + (lhs ^ rhs)
+    return (result.to(dtype) if dtype.bits < 32 else result.bits(dtype)).value
+
+
+@decompose(ops.Not, "tfl")
+def _not(b: Builder, node: Node) -> Value | None:
+    x = Term(b, node.operand(0))
+    if x.dtype is DType.BOOL:
+        return None
+    ones = -1 if x.dtype.is_signed else (1 << x.dtype.bits) - 1
+    return (ones - x).value
+
+
+# --- shifts -----------------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.ShiftLeft, "tfl")
+def _shift_left(b: Builder, node: Node) -> Value:
+    """Times a power of two out of a table; its last entry is for amounts that move everything out."""
+    x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if x.dtype is DType.UINT64:
+        return x.bits(DType.INT64).apply(ops.ShiftLeft, amount.bits(DType.INT64)).bits(x.dtype).value
+    bits = x.dtype.bits
+    powers = np.asarray([1 << i for i in range(bits)] + [0], np.uint64).astype(f"uint{bits}").view(x.dtype.numpy)
+    place = amount.to(DType.INT32) if amount.dtype.bits <= 32 else _clipped(amount, bits).to(DType.INT32)
+    factor = b(ops.Gather, constant(powers), _clipped(place, bits).value, axis=0)
+    return x.apply(ops.Mul, factor).value
+
+
+def _clipped(amount: Term, bits: int) -> Term:
+    """Amounts outside [0, bits) as `bits`."""
+    small = amount.min(bits)
+    return small if not amount.dtype.is_signed else (amount < 0).choose(amount.constant(bits), small)
+
+
+@decompose(ops.ShiftRightLogical)
+def _shift_right_logical(b: Builder, node: Node) -> Value | None:
+    x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if x.dtype.is_signed:
+        shifted = _unsigned(x).apply(ops.ShiftRightLogical, _unsigned(amount), in_range=node.attr("in_range"))
+        return (shifted.to(x.dtype) if x.dtype.bits < 32 else shifted.bits(x.dtype)).value
+    if node.attr("in_range"):
+        return None
+    last = x.dtype.bits - 1
+    moved = x.apply(ops.ShiftRightLogical, amount.min(last), in_range=True)
+    return (amount > last).choose(moved.constant(0), moved).value
+
+
+def _unsigned(x: Term) -> Term:
+    """The bits as an unsigned number, of 32 at least."""
+    if x.dtype.bits < 32:
+        return (x.to(DType.INT32) % (1 << x.dtype.bits)).to(DType.UINT32)
+    return x.bits(DType(f"u{x.dtype.value}")) if x.dtype.is_signed else x
+
+
+@decompose(ops.ShiftRightArithmetic)
+def _shift_right_arithmetic(b: Builder, node: Node) -> Value | None:
+    x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if not x.dtype.is_signed:
+        return x.apply(ops.ShiftRightLogical, amount, in_range=node.attr("in_range")).value
+    if node.attr("in_range"):
+        return None
+    last = x.dtype.bits - 1
+    outside = (amount < 0) | (amount > last)
+    safe = outside.choose(amount.constant(last), amount)
+    return x.apply(ops.ShiftRightArithmetic, safe, in_range=True).value
+
+
+def _shift_words(b: Builder, node: Node, op: type[Op]) -> Value | None:
+    """Of a pair of words: the low one takes what the high one loses, from 32 places on all of it."""
+    x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if x.dtype.bits != 64 or not node.attr("in_range"):
+        return None
+    low, high = words(x)
+    places = amount.bits(DType.INT64).to(DType.INT32)
+    few, rest = places.min(31), (places - 32).max(0)
+    back = np.asarray([0] + [1 << (32 - i) for i in range(1, 32)], np.uint64).astype(np.uint32).view(np.int32)
+    carried = high * Term(b, b(ops.Gather, constant(back), few.value, axis=0))
+    kept = low.apply(ops.ShiftRightLogical, few, in_range=True) + carried
+    fill = high.constant(0) if op is ops.ShiftRightLogical else high.apply(op, 31, in_range=True)
+    is_short = places < 32
+    new_low = is_short.choose(kept, high.apply(op, rest, in_range=True))
+    new_high = is_short.choose(high.apply(op, few, in_range=True), fill)
+    pair = b(ops.Concatenate, *(_as_column(b, w.value) for w in (new_low, new_high)), axis=new_low.value.rank)
+    return Term(b, pair).bits(x.dtype).value
+
+
+def _as_column(b: Builder, value: Value) -> Value:
+    return unsqueezed(b, value, [value.rank])
+
+
+decompose(ops.ShiftRightLogical, "tfl")(partial(_shift_words, op=ops.ShiftRightLogical))
+decompose(ops.ShiftRightArithmetic, "tfl")(partial(_shift_words, op=ops.ShiftRightArithmetic))
 
 # Neutral op: ONNX's for bools with its since-versions, ONNX's for integers, TFLite's for bools and for integers.
 _LOGIC: dict[type[Op], tuple[str, tuple[int, ...], str, str, str | None]] = {
@@ -54,31 +214,8 @@ def _register_logic(op: type[Op], onnx: str, since: tuple[int, ...], bitwise: st
 
 for _op, _names in _LOGIC.items():
     _register_logic(_op, *_names)
-
-
-@lift_tfl("SELECT")
-def _select(b: Builder, node: Node) -> Value:
-    """A condition of rank 1 chooses along the first axis."""
-    condition, on_true, on_false = (node.operand(i) for i in range(3))
-    if condition.tensor_type.rank == 1 and (on_true.tensor_type.rank or 0) > 1:
-        condition = unsqueezed(b, condition, range(1, on_true.rank))
-    return b(ops.Select, condition, on_true, on_false)
-
-
-@decompose(ops.Compare, "onnx")
-def _not_equal(b: Builder, node: Node) -> Value | None:
-    if node.attr("comparison_direction") != "NE":
-        return None
-    return Term(b, node.operand(0)).equals(Term(b, node.operand(1))).apply(ops.Not).value
-
-
-@decompose(ops.Select, "onnx")
-def _select_of_uint64(b: Builder, node: Node) -> Value | None:
-    """ONNX Runtime chooses between signed numbers."""
-    if node.result.dtype is not DType.UINT64:
-        return None
-    on_true, on_false = (Term(b, node.operand(i)).to(DType.INT64) for i in (1, 2))
-    return Term(b, node.operand(0)).choose(on_true, on_false).to(DType.UINT64).value
+for _old in ("And", "Or", "Xor"):
+    upgrade(_old, since=(1,))(align_by_axis)
 
 
 # --- shifts -----------------------------------------------------------------------------------------------------------
@@ -170,3 +307,51 @@ def _arithmetic_onnx(b: Builder, node: Node) -> Value | None:
     size = negative.choose(-1 - x, x).to(unsigned)
     moved = size.apply(ops.ShiftRightLogical, amount.to(unsigned), in_range=True).to(x.dtype)
     return negative.choose(-1 - moved, moved).value
+
+
+# --- bits -------------------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.And, "onnx")
+@decompose(ops.Or, "onnx")
+@decompose(ops.Xor, "onnx")
+def _bitwise(b: Builder, node: Node) -> Value | None:
+    """Bit by bit along a new axis in front, as 0 and 1: the product, the greater, or whether they differ."""
+    dtype = node.result.dtype
+    if not dtype.is_integer or dtype.bits > 32:
+        return None
+    rank = node.result.rank
+    left, right = (_bits(b, v, rank) for v in node.operands if v is not None)
+    either = left.max(right) if node.op is ops.Or else (left + right) % 2
+    joined = left * right if node.op is ops.And else either
+    return b(ops.Convert, _number(b, joined, dtype).value, dtype=dtype)
+
+
+def _powers(count: int, rank: int) -> Array:
+    return (1 << np.arange(count, dtype=np.int64)).reshape(-1, *[1] * rank)
+
+
+def _bits(b: Builder, value: Value, rank: int) -> Term:
+    """The bits, lowest first, along a new axis in front of `rank` axes: those of -1 are all ones."""
+    full = reshape(b, value, (*[1] * (rank - value.rank), *value.shape), value)
+    wide = Term(b, b(ops.Convert, unsqueezed(b, full, [0]), dtype=DType.INT64))
+    return wide.apply(ops.FloorDiv, Term(b, b.value(_powers(value.dtype.bits, rank)))) % 2  # type: ignore[arg-type]
+
+
+def _number(b: Builder, bits: Term, dtype: DType) -> Term:
+    """The number that `bits` are; the highest one counts below zero where the type has a sign."""
+    weights = _powers(dtype.bits, bits.value.rank - 1)
+    if dtype.is_signed:
+        weights[-1] = -weights[-1]
+    weighted = bits.apply(ops.Mul, Term(b, b.value(weights)))  # type: ignore[arg-type]
+    return Term(b, b(ops.Reduce, weighted.value, [0], kind="sum", keepdims=False))
+
+
+@lift_tfl("STABLEHLO_AND")
+def _stablehlo_and(b: Builder, node: Node) -> Value:
+    return b(ops.And, node.operand(0), node.operand(1))
+
+
+@lift_tfl("STABLEHLO_SHIFT_LEFT")
+def _stablehlo_shift_left(b: Builder, node: Node) -> Value:
+    return b(ops.ShiftLeft, node.operand(0), node.operand(1))

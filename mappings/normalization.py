@@ -5,8 +5,7 @@ ONNX            BatchNormalization 1 6 7 9 14 15, InstanceNormalization 1 6 22, 
                 GroupNormalization 18 21, RMSNormalization 23, MeanVarianceNormalization 9 13, LpNormalization 1 22,
                 LRN 1 13, com.microsoft SkipLayerNormalization, (Skip)SimplifiedLayerNormalization
 TFLite          L2_NORMALIZATION, LOCAL_RESPONSE_NORMALIZATION
-==============  =============================================================================================
-"""
+==============  ============================================================================================="""
 
 from __future__ import annotations
 
@@ -35,6 +34,34 @@ from onnxtfl.rules import (
     transposed,
     upgrade,
 )
+
+# --- InstanceNorm -----------------------------------------------------------------------------------------------------
+
+
+@lower_onnx(ops.InstanceNorm)
+def _instance_norm_form(node: Node, opset: int) -> Form | None:
+    if (node.attr("batch_index"), node.attr("feature_index")) != (0, 1):
+        return None
+    return Form("InstanceNormalization", tuple(node.operands), {"epsilon": float(node.attr("epsilon"))})
+
+
+def _lies_otherwise(node: Node) -> bool:
+    return (node.attr("batch_index"), node.attr("feature_index")) != (0, 1)
+
+
+@decompose_late(ops.InstanceNorm, "onnx", when=_lies_otherwise)
+@decompose(ops.InstanceNorm)
+def _instance_norm_apart(b: Builder, node: Node) -> Value:
+    x, feature = Term(b, node.operand(0)), node.attr("feature_index")
+    axes = [a for a in range(x.value.rank) if a not in (node.attr("batch_index"), feature)]
+    apart = x - Term(b, b(ops.Reduce, x.value, axes, kind="mean", keepdims=True))
+    variance = Term(b, b(ops.Reduce, (apart * apart).value, axes, kind="mean", keepdims=True))
+    scale, bias = (_along(b, node.operand(i), x.value.rank - 1 - feature) for i in (1, 2))
+    return ((apart / (variance + float(node.attr("epsilon"))).sqrt()) * scale + bias).value
+
+
+def _along(b: Builder, vector: Value, behind: int) -> Term:
+    return Term(b, reshape(b, vector, (*vector.shape, *[1] * behind)))
 
 
 @upgrade("BatchNormalization", since=(1, 6, 7, 9))

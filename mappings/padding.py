@@ -1,7 +1,6 @@
 """Pad.
 
-ONNX: Pad. TFLite: PAD PADV2 MIRROR_PAD.
-"""
+ONNX: Pad. TFLite: PAD PADV2 MIRROR_PAD."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import normalize_axes, static_ints
+from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
     HUGE,
@@ -23,17 +22,58 @@ from onnxtfl.rules import (
     as_int64,
     decompose,
     dim_value,
+    interleaved,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
     merge_whole,
     merged_shape,
+    moved_as_signed,
     narrow,
     reshape,
+    spread,
     upgrade,
     with_int32,
 )
+
+decompose(ops.Pad, "tfl")(moved_as_signed)
+
+
+# --- about the centre ------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("CenterCropPad", since=(18,))
+def _center_crop_pad(b: Builder, node: Node) -> Value:
+    """Axes that are too long are cut, those that are too short padded with zeros, the odd one at the end."""
+    x, wanted = node.operand(0), known_dims(node.operand(1))
+    axes = normalize_axes(node.attr("axes") or tuple(range(x.rank)), x.rank)
+    if wanted is None:
+        return _center_at_run_time(b, x, node.operand(1), axes)
+    rows = np.zeros((x.rank, 2), np.int64)
+    for axis, size in zip(axes, wanted, strict=True):
+        have = x.shape[axis]
+        if not isinstance(have, int) or not isinstance(size, int):
+            return _center_at_run_time(b, x, node.operand(1), axes)
+        before = (size - have) // 2 if size >= have else -((have - size) // 2)
+        rows[axis] = before, size - have - before
+    return b(ops.Pad, x, rows) if rows.any() else x
+
+
+def _center_at_run_time(b: Builder, x: Value, wanted: Value, axes: Sequence[int]) -> Value:
+    """Slice by how much is too much, then Pad by how much is too little."""
+    shape = b(ops.Shape, x, axes=tuple(axes))
+    more = b(ops.Sub, as_int64(b, wanted), shape)
+    zero, two = b.scalar(0, more), b.scalar(2, more)
+    short, long = b(ops.Max, more, zero), b(ops.Max, b(ops.Neg, more), zero)
+    begin = b(ops.FloorDiv, long, two)
+    end = b(ops.Add, begin, b(ops.Min, as_int64(b, wanted), shape))
+    cut = b(ops.Slice, x, *(spread(b, v, axes, x.rank, d) for v, d in ((begin, 0), (end, HUGE), (None, 1))))
+    before = b(ops.FloorDiv, short, two)
+    sides = [spread(b, v, axes, x.rank, 0) for v in (before, b(ops.Sub, short, before))]
+    rows = b(ops.Concatenate, *(reshape(b, v, (x.rank, 1)) for v in sides), axis=1)
+    return b(ops.Pad, cut, rows)
+
 
 # --- ONNX ------------------------------------------------------------------------------------------------------------
 
@@ -266,3 +306,25 @@ def _scalar(b: Builder, vector: Value) -> Value:
 def _entry(b: Builder, rows: Value, axis: int, side: int) -> Value:
     picked = b(ops.Slice, rows, [axis, side], [axis + 1, side + 1], [1, 1])
     return _scalar(b, picked if picked.dtype is DType.INT64 else b(ops.Convert, picked, dtype=DType.INT64))
+
+
+@lift_tfl("DILATE")
+def _dilate(b: Builder, node: Node) -> Value:
+    """dilations[i] - 1 times the padding value between neighbours along axis i."""
+    x, dilations, padding = node.operand(0), static_ints(node.operand(1)), node.operand(2)
+    if dilations is None:
+        raise UnsupportedError("dilations have to be known before run time")
+    value = reshape(b, padding, ()) if padding.rank else padding
+    for axis, step in enumerate(dilations):
+        x = interleaved(b, x, axis, step, value)
+    return x
+
+
+@lift_tfl("STABLEHLO_PAD")
+def _stablehlo_pad(b: Builder, node: Node) -> Value:
+    """Room between the elements, then at the ends; negative amounts cut off."""
+    x, value = node.operand(0), node.operand(1)
+    for axis, gap in enumerate(node.attr("interior_padding")):
+        x = interleaved(b, x, axis, int(gap) + 1, value)
+    amounts = np.stack([node.attr("edge_padding_low"), node.attr("edge_padding_high")], axis=1)
+    return b(ops.Pad, x, amounts.astype(np.int64), value)

@@ -1,4 +1,4 @@
-"""Random numbers: RandomNormal RandomUniform and their Like forms, Bernoulli, Multinomial, Dropout; RANDOM_*."""
+"""Random values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
@@ -16,8 +15,6 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
     Form,
     Term,
-    append_operand,
-    broadcast,
     decompose,
     dtype_from,
     lift_onnx,
@@ -27,7 +24,6 @@ from onnxtfl.rules import (
     narrow,
     number_of,
     scalar,
-    upgrade,
     with_int32,
 )
 
@@ -72,44 +68,6 @@ def _multinomial(b: Builder, node: Node) -> Value:
     dtype = dtype_from(node.attributes.get("dtype", number_of(DType.INT32)))
     count = np.asarray(node.attributes.get("sample_size", 1), np.int32)
     return b(ops.Multinomial, node.operand(0), count, seed=_seed(node), dtype=dtype)
-
-
-@upgrade("Dropout", since=(1, 6))
-def _dropout_with_test_mode(b: Builder, node: Node) -> None:
-    if not node.attributes.pop("is_test", 0) and node.attributes.get("ratio", 0.5) > 0:
-        raise UnsupportedError("drops at random: it is not in test mode", hint="export the model for inference")
-
-
-@upgrade("Dropout", since=(12, 13, 22))
-def _dropout_of_operands(b: Builder, node: Node) -> None:
-    """Without a training mode, or with one that is off, nothing is dropped; nor with the ratio 0."""
-    while len(node.operands) < 3:
-        append_operand(node, None)
-    training, ratio = node.operands[2], node.operands[1]
-    if training is None or scalar(training) == 0 or scalar(ratio) == 0:
-        node.set_operand(2, None)
-
-
-@lift_onnx("Dropout", since=(7, 10))
-def _dropout(b: Builder, node: Node) -> list[Value]:
-    """The operand, and a mask of ones: bool since version 10, before that of the operand's type."""
-    x, training = node.operand(0), node.optional(2)
-    kind = x.dtype if node.op.version < 10 else DType.BOOL
-    if training is None:
-        if len(node.results) == 1:
-            return [x]
-        kept = b.scalar(1, kind)
-        shape = x.tensor_type.shape
-        return [x, b(ops.BroadcastTo, kept, b(ops.Shape, x)) if shape is None else broadcast(b, kept, shape, x)]
-    return _dropped(b, node, Term(b, x), training)
-
-
-def _dropped(b: Builder, node: Node, x: Term, training: Value) -> list[Value]:
-    """In training, what is kept grows by what is lost."""
-    ratio = Term(b, node.operand(1)).to(x.dtype) if node.optional(1) is not None else x.constant(0.5)
-    off = Term(b, training).apply(ops.Not)
-    mask = (_uniform(b, x.value, node.attributes.get("seed", 0)) >= ratio) | off
-    return [off.choose(x, mask.choose(x / (1.0 - ratio), 0.0)).value, mask.value]
 
 
 # --- TFLite -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Reductions along axes: ONNX Reduce*, ArgMax, ArgMin, CumSum, CumProd; TFLite SUM and its kin, ARG_MAX, CUMSUM."""
+"""Reductions over axes, and the positions of extremes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
+    SMALLEST_INT64,
     Form,
     Term,
     append_operand,
@@ -26,15 +27,86 @@ from onnxtfl.rules import (
     decompose,
     dim_value,
     int32,
+    is_uint64,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
     reshape,
+    signed,
     unsqueezed,
     upgrade,
     with_int32,
 )
+
+# --- pools over everything --------------------------------------------------------------------------------------------
+
+
+@lower_onnx(ops.Reduce)
+def _global_pool(node: Node, opset: int) -> Form | None:
+    """Over all axes behind batch and features, which are kept."""
+    axes, rank = reduced_axes(node), node.operand(0).tensor_type.rank or 0
+    name = {"mean": "GlobalAveragePool", "max": "GlobalMaxPool"}.get(node.attr("kind"))
+    whole = axes is not None and rank > 2 and set(axes) == set(range(2, rank)) and node.attr("keepdims")
+    return Form(name, (node.operand(0),)) if name and whole and node.operand(0).dtype.is_float else None
+
+
+# --- reductions -------------------------------------------------------------------------------------------------------
+
+_REDUCTIONS = {
+    "l1": "ReduceL1",
+    "l2": "ReduceL2",
+    "sum_square": "ReduceSumSquare",
+    "log_sum": "ReduceLogSum",
+    "log_sum_exp": "ReduceLogSumExp",
+}
+
+
+@lower_onnx(ops.FunctionReduce)
+def _function_reduce(node: Node, opset: int) -> Form | None:
+    """The axes are an attribute before opset 18."""
+    name, axes = _REDUCTIONS[node.attr("kind")], reduced_axes(node)
+    if axes is None or (node.optional(1) is not None and not axes):
+        return None
+    attributes = {"keepdims": int(node.attr("keepdims"))}
+    if opset < 18:
+        return Form(name, (node.operand(0),), {**attributes, "axes": axes})
+    return Form(name, (node.operand(0), np.asarray(axes, np.int64)), attributes)
+
+
+@decompose(ops.FunctionReduce)
+def _function_reduce_apart(b: Builder, node: Node) -> Value:
+    x, kind = Term(b, node.operand(0)), node.attr("kind")
+    if kind == "log_sum_exp":
+        return _log_sum_exp_formula(b, node)
+    inner = x.abs() if kind == "l1" else x if kind == "log_sum" else x * x
+    total = Term(b, b(ops.Reduce, inner.value, *node.operands[1:], kind="sum", keepdims=node.attr("keepdims")))
+    return {"l2": total.sqrt, "log_sum": total.log}.get(kind, lambda: total)().value
+
+
+def _log_sum_exp_formula(b: Builder, node: Node) -> Value:
+    """The greatest is taken out, so that nothing overflows."""
+    x, axes, keep = Term(b, node.operand(0)), node.operands[1:], node.attr("keepdims")
+    top = Term(b, b(ops.Reduce, x.value, *axes, kind="max", keepdims=True))
+    shift = (top.abs() < math.inf).choose(top, 0.0)
+    total = Term(b, b(ops.Reduce, (x - shift).exp().value, *axes, kind="sum", keepdims=keep)).log()
+    back = shift if keep else Term(b, b(ops.Reduce, shift.value, *axes, kind="sum", keepdims=False))
+    return (total + back).value
+
+
+def _reduce(b: Builder, node: Node) -> Value | None:
+    if not is_uint64(node):
+        return None
+    x, *axes = node.operands
+    shift = SMALLEST_INT64 if node.attr("kind") in ("max", "min") else 0
+    if node.attr("kind") == "mean" or x is None:
+        return None
+    inner = signed(b, x) + shift if shift else signed(b, x)
+    result = Term(b, b(ops.Reduce, inner.value, *axes, **node.attributes))
+    return (result + shift if shift else result).bits(DType.UINT64).value
+
+
+decompose(ops.Reduce, "tfl")(_reduce)
 
 # Kind, ONNX's op, its since-versions with the axes as an attribute, and as an operand; TFLite's op.
 _OLD, _NEW = (1, 11, 13), (18,)
@@ -142,52 +214,6 @@ lift_onnx("ArgMax", since=(1, 11, 12, 13))(partial(_lift_arg, op=ops.ArgMax))
 lift_onnx("ArgMin", since=(1, 11, 12, 13))(partial(_lift_arg, op=ops.ArgMin))
 
 
-@lift_onnx("CumSum", since=(11, 14))
-def _cumsum(b: Builder, node: Node) -> Value:
-    exclusive, reverse = bool(node.attributes.get("exclusive", 0)), bool(node.attributes.get("reverse", 0))
-    return b(ops.CumSum, node.operand(0), node.operand(1), exclusive=exclusive, reverse=reverse)
-
-
-@lift_onnx("CumProd", since=(26,))
-def _cumprod(b: Builder, node: Node) -> Value:
-    """Along each axis, where it is known at run time only, and then the right one of these."""
-    x, where = node.operand(0), static_ints(node.operand(1))
-    exclusive, reverse = bool(node.attributes.get("exclusive", 0)), bool(node.attributes.get("reverse", 0))
-    if where is not None:
-        return _products(b, x, normalize_axis(where[0], x.rank), exclusive, reverse)
-    results = [Term(b, _products(b, x, axis, exclusive, reverse)) for axis in range(x.rank)]
-    axis = Term(b, reshape(b, node.operand(1), [])) % x.rank
-    chosen = results[0]
-    for i, result in enumerate(results[1:], 1):
-        chosen = axis.equals(i).choose(result, chosen)
-    return chosen.value
-
-
-def _products(b: Builder, x: Value, axis: int, exclusive: bool, reverse: bool) -> Value:
-    """By doubling: each round multiplies every number with the product that ends where its own begins."""
-    size = x.shape[axis]
-    if not isinstance(size, int):
-        raise UnsupportedError("products along an axis of unknown size", hint="fix it with --input-shape")
-    step = 1
-    result = _moved_along(b, x, axis, 1, reverse) if exclusive else x
-    while step < size:
-        result = b(ops.Mul, result, _moved_along(b, result, axis, step, reverse))
-        step *= 2
-    return result
-
-
-def _moved_along(b: Builder, x: Value, axis: int, step: int, reverse: bool) -> Value:
-    """`x` moved by `step` along `axis`, ones in the room it leaves."""
-    size = x.shape[axis]
-    assert isinstance(size, int)
-    room = [step if i == axis else d for i, d in enumerate(x.shape)]
-    ones = broadcast(b, b.scalar(1, x), room, x)
-    if step >= size:
-        return broadcast(b, b.scalar(1, x), x.shape, x)
-    parts = b.many(ops.Split, x, [step, size - step] if reverse else [size - step, step], axis=axis)
-    return b(ops.Concatenate, *((parts[1], ones) if reverse else (ones, parts[0])), axis=axis)
-
-
 # --- TFLite -----------------------------------------------------------------------------------------------------------
 
 
@@ -207,12 +233,6 @@ def _arg_tfl(b: Builder, node: Node) -> Value:
         raise UnsupportedError("the axis is known at run time only")
     op = ops.ArgMax if node.op.name.endswith("MAX") else ops.ArgMin
     return b(op, node.operand(0), axis=axis[0], dtype=node.result.dtype)
-
-
-@lift_tfl("CUMSUM")
-def _cumsum_tfl(b: Builder, node: Node) -> Value:
-    exclusive, reverse = bool(node.attr("exclusive", False)), bool(node.attr("reverse", False))
-    return b(ops.CumSum, node.operand(0), node.operand(1), exclusive=exclusive, reverse=reverse)
 
 
 @lower_tfl(ops.Reduce)
@@ -253,16 +273,6 @@ lower_tfl(ops.ArgMax)(partial(_arg_form, name="ARG_MAX"))
 lower_tfl(ops.ArgMin)(partial(_arg_form, name="ARG_MIN"))
 
 
-@lower_tfl(ops.CumSum)
-def _cumsum_form(node: Node) -> Form | None:
-    axis, numbers = node.operand(1), static_ints(node.operand(1))
-    if numbers is None and axis.dtype is not DType.INT32:
-        return None
-    operand = axis if numbers is None else np.asarray(numbers[0], np.int32)
-    options = {"exclusive": node.attr("exclusive"), "reverse": node.attr("reverse")}
-    return Form("CUMSUM", (node.operand(0), operand), options)
-
-
 # --- decompositions ---------------------------------------------------------------------------------------------------
 
 
@@ -297,11 +307,6 @@ def _axes_int32(b: Builder, node: Node) -> list[Value] | None:
     return with_int32(b, node, 1)
 
 
-@decompose(ops.CumSum, "tfl")
-def _axis_int32(b: Builder, node: Node) -> list[Value] | None:
-    return with_int32(b, node, 1)
-
-
 def _arg_formula(b: Builder, node: Node) -> Value:
     """The last index by counting from the end; kept axes by a reshape; other element types by their extreme."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
@@ -322,8 +327,6 @@ def _arg_formula(b: Builder, node: Node) -> Value:
 
 decompose(ops.ArgMax, "tfl")(_arg_formula)
 decompose(ops.ArgMin, "tfl")(_arg_formula)
-
-
 # --- back to ONNX -----------------------------------------------------------------------------------------------------
 
 _ONNX = {kind: (onnx, since[0]) for kind, onnx, _, since, _ in _KINDS}
@@ -380,13 +383,3 @@ def _arg_int32(b: Builder, node: Node) -> Value | None:
 
 decompose(ops.ArgMax, "onnx")(_arg_int32)
 decompose(ops.ArgMin, "onnx")(_arg_int32)
-
-
-@lower_onnx(ops.CumSum)
-def _cumsum_onnx(node: Node, opset: int) -> Form | None:
-    axis, numbers = node.operand(1), static_ints(node.operand(1))
-    if numbers is None and axis.tensor_type.rank != 0:
-        return None
-    operand = axis if numbers is None else np.asarray(numbers[0], np.int64)
-    attributes = {name: 1 for name in ("exclusive", "reverse") if node.attr(name)}
-    return Form("CumSum", (node.operand(0), operand), attributes)

@@ -3,8 +3,7 @@
 ==============  =============================================================================================
 ONNX            GridSample 16 20 22, RoiAlign 10 16 22, MaxRoiPool 1 22
 TFLite          by gathering
-==============  =============================================================================================
-"""
+==============  ============================================================================================="""
 
 from __future__ import annotations
 
@@ -16,8 +15,10 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
     FeatureMap,
@@ -33,6 +34,52 @@ from onnxtfl.rules import (
     transposed,
     upgrade,
 )
+
+
+@lift_onnx("AffineGrid", since=(20,))
+def _affine_grid(b: Builder, node: Node) -> Value:
+    """theta [n, r, r + 1] applied to the places of a map of `size` [n, c, spatial...]: [n, spatial..., r]."""
+    theta, size, corners = node.operand(0), node.operand(1), bool(node.attr("align_corners", 0))
+    known, rank = static_ints(size), theta.shape[1]
+    if not isinstance(rank, int):
+        raise UnsupportedError("the rank of an affine grid is not known", hint="give --input-shape")
+    if known is None:
+        return _open_grid(b, theta, size, rank, corners)
+    places = np.meshgrid(*(_places(n, corners) for n in known[2:]), indexing="ij")
+    table = np.stack([*(p.reshape(-1) for p in reversed(places)), np.ones(places[0].size)], axis=1)
+    axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (1,), "output_permutation": (0, 2, 1)}
+    grid = b(ops.DotGeneral, theta, table.astype(theta.dtype.numpy), **axes)
+    return reshape(b, grid, (theta.shape[0], *known[2:], rank))
+
+
+def _places(count: int, corners: bool) -> Array:
+    """The centers of `count` elements between -1 and 1, the outer ones on these if `corners`."""
+    if corners:
+        return np.asarray(np.linspace(-1, 1, count))
+    return (np.arange(count) * 2 + 1) / count - 1
+
+
+def _open_grid(b: Builder, theta: Value, size: Value, rank: int, corners: bool) -> Value:
+    """The same for a size known at run time: one broadcast product for each column of theta."""
+    total = _theta_column(b, theta, rank, rank)
+    for axis in range(rank):
+        length = reshape(b, b(ops.Gather, size, [2 + axis], axis=0), ())
+        count = Term(b, b(ops.Convert, length, dtype=theta.dtype))
+        steps = b(ops.Range, b.scalar(0, length), length, b.scalar(1, length))
+        x = Term(b, b(ops.Convert, steps, dtype=theta.dtype))
+        place = x * 2.0 / (count - 1.0).max(1.0) - 1.0 if corners else (x * 2.0 + 1.0) / count - 1.0
+        shape: list[Dim] = [1] * (rank + 2)
+        shape[1 + axis] = place.value.shape[0]
+        along = Term(b, reshape(b, place.value, shape))
+        total = total + along * _theta_column(b, theta, rank - 1 - axis, rank)
+    return total.value
+
+
+def _theta_column(b: Builder, theta: Value, index: int, rank: int) -> Term:
+    """A column of theta as [n, 1..., r]."""
+    column = b(ops.Gather, theta, np.asarray(index), axis=2)
+    return Term(b, reshape(b, column, (theta.shape[0], *[1] * rank, rank)))
+
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 

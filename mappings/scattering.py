@@ -1,11 +1,4 @@
-"""Ops that write by index: ScatterND, ScatterElements, SegmentReduce.
-
-ONNX: Scatter ScatterElements ScatterND TensorScatter. TFLite: SCATTER_ND SPARSE_TO_DENSE SEGMENT_SUM
-UNSORTED_SEGMENT_SUM UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN.
-
-TFLite's SCATTER_ND adds onto zeros. So for other kinds the updates are written there together with a mask of where they
-went, or, where updates may meet, joined by segments first.
-"""
+"""Elements written by index."""
 
 from __future__ import annotations
 
@@ -19,36 +12,76 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
-    HUGE,
     Form,
     as_int32,
     as_int64,
+    combining_op,
     decompose,
     dim_value,
     dim_vector,
     flat_positions,
+    index_vectors,
     int32,
+    int_list,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    moved_as_signed,
     narrow,
-    never_negative,
     nonnegative,
+    regions_of,
     reshape,
     resolved_rows,
     strides_of,
+    transposed,
     unsqueezed,
     with_int32,
 )
 
+decompose(ops.ScatterND, "tfl")(moved_as_signed)
+decompose(ops.ScatterElements, "tfl")(moved_as_signed)
+
+MOST_PAIRS = 1 << 24
+"""Numbers up to which every update is compared with every other."""
+
+
+# --- scattering -------------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.ScatterND, "onnx")
+def _joined_first(b: Builder, node: Node) -> Value | None:
+    """Each update joined with all that go to the same place and with what stands there: then order does not matter."""
+    if node.operands[0] is None:
+        return None
+    x, indices, updates = node.operand(0), node.operand(1), node.operand(2)
+    kind, depth = node.attr("kind"), indices.shape[-1]
+    if kind == "none" or not isinstance(depth, int):
+        return None
+    count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
+    if isinstance(count, int) and isinstance(inner, int) and count * count * inner > MOST_PAIRS:
+        return None
+    rows = reshape(b, indices, (count, depth), indices)
+    flat = reshape(b, updates, (count, inner), updates)
+    alike = b(ops.Compare, unsqueezed(b, rows, [1]), unsqueezed(b, rows, [0]), comparison_direction="EQ")
+    same = b(ops.Reduce, alike, [2], kind="all", keepdims=False)
+    neutral = {"add": 0, "mul": 1}
+    blank = b.scalar(neutral[kind], flat) if kind in neutral else unsqueezed(b, flat, [1])
+    others = b(ops.Select, unsqueezed(b, same, [2]), unsqueezed(b, flat, [0]), blank)
+    reduction = {"add": "sum", "mul": "prod"}.get(kind, kind)
+    joined = reshape(b, b(ops.Reduce, others, [1], kind=reduction, keepdims=False), updates.shape, updates)
+    join = {"add": ops.Add, "mul": ops.Mul, "max": ops.Max, "min": ops.Min}[kind]
+    return b(ops.ScatterND, x, indices, b(join, b(ops.GatherND, x, indices), joined), kind="none")
+
+
 MAX_CONSTANT_ROWS = 1 << 20
 """Most positions that are laid out as a constant index."""
+
 
 # --- ONNX ------------------------------------------------------------------------------------------------------------
 
@@ -370,68 +403,36 @@ def _sparse_to_dense(b: Builder, node: Node) -> Value:
     return b(ops.ScatterND, blank, indices, values, kind="none")
 
 
-# --- segments --------------------------------------------------------------------------------------------------------
-
-_SEGMENTS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN"}
+_KINDS: dict[type[Op], str] = {ops.Add: "add", ops.Mul: "mul", ops.Max: "max", ops.Min: "min"}
 
 
-@lower_tfl(ops.SegmentReduce)
-def _to_tfl_segments(node: Node) -> Form:
-    x, ids, count = (node.operand(i) for i in range(3))
-    return Form(f"UNSORTED_SEGMENT_{_SEGMENTS[node.attr('kind')]}", (x, narrow(ids), narrow(count)))
+@lift_tfl("STABLEHLO_SCATTER")
+def _scatter(b: Builder, node: Node) -> Value:
+    """Rows, or whole blocks, written at indices of the axes in front."""
+    x, updates = node.operand(0), node.operand(2)
+    mapped, inserted = int_list(node, "scatter_dims_to_operand_dims"), int_list(node, "inserted_window_dims")
+    windows = int_list(node, "update_window_dims")
+    rest = [a for a in range(x.rank) if a not in mapped]
+    if sorted(mapped) != sorted(inserted) or [updates.shape[w] for w in windows] != [x.shape[a] for a in rest]:
+        raise UnsupportedError("scattered windows that are a part of an axis")
+    rows = index_vectors(b, node, node.operand(1))
+    order = [*mapped, *rest]
+    laid = transposed(b, updates, [*(a for a in range(updates.rank) if a not in windows), *windows])
+    kind = _kind(node.attr("update_computation_subgraph_index"))
+    written = b(ops.ScatterND, transposed(b, x, order), rows, laid, kind=kind)
+    return transposed(b, written, [order.index(a) for a in range(x.rank)])
 
 
-@decompose(ops.SegmentReduce, "tfl")
-def _segments_of_int32(b: Builder, node: Node) -> Sequence[Value] | None:
-    return with_int32(b, node, 1, 2)
+def _kind(body: object) -> str:
+    """What the body makes of the old element and the update."""
+    if isinstance(body, Graph) and body.first is None and body.outputs[0] is body.inputs[1]:
+        return "none"
+    op = combining_op(body)
+    if op in _KINDS:
+        return _KINDS[op]
+    raise UnsupportedError("a scatter that joins by another function than sum, product, maximum, minimum")
 
 
-@decompose(ops.SegmentReduce, "onnx")
-def _segments_by_scatter(b: Builder, node: Node) -> Value:
-    """Written onto what a segment without numbers is."""
-    x, ids, count = (node.operand(i) for i in range(3))
-    kind = node.attr("kind")
-    flat_ids = reshape(b, as_int64(b, ids), (product(ids.shape),))
-    flat = reshape(b, x, (flat_ids.shape[0], *x.shape[ids.rank :]))
-    number, rows = _blank(kind, x.dtype), reshape(b, as_int64(b, count), (1,))
-    spare = not never_negative(ids)
-    if spare:  # numbers below 0 are left out: they go to one row more, which is cut off
-        below = b(ops.Compare, flat_ids, b.scalar(0, flat_ids), comparison_direction="LT")
-        flat_ids = b(ops.Select, below, rows, flat_ids)
-        rows = b(ops.Add, rows, np.ones(1, np.int64))
-    blank = b(ops.BroadcastTo, b.scalar(number, x), b(ops.Concatenate, rows, dim_vector(b, flat.shape[1:], x), axis=0))
-    kinds = {"sum": "add", "prod": "mul"}
-    whole = b(ops.ScatterND, blank, unsqueezed(b, flat_ids, [1]), flat, kind=kinds.get(kind, kind))
-    if not spare:
-        return whole
-    return b(ops.Slice, whole, [0] * whole.rank, [-1, *[HUGE] * (whole.rank - 1)], [1] * whole.rank)
-
-
-def _blank(kind: str, dtype: DType) -> float:
-    if kind in ("sum", "prod"):
-        return int(kind == "prod")
-    numbers = np.finfo(np.float32) if dtype.is_float else np.iinfo(dtype.numpy)
-    return (
-        float(numbers.min if kind == "max" else numbers.max)
-        if dtype.is_float
-        else int(numbers.min if kind == "max" else numbers.max)
-    )
-
-
-@lift_tfl("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_PROD", "UNSORTED_SEGMENT_MAX", "UNSORTED_SEGMENT_MIN")
-def _from_tfl_segments(b: Builder, node: Node) -> Value:
-    kind = node.op.name.rpartition("_")[2].lower()
-    return b(ops.SegmentReduce, node.operand(0), node.operand(1), node.operand(2), kind=kind)
-
-
-@lift_tfl("SEGMENT_SUM")
-def _segment_sum(b: Builder, node: Node) -> Value:
-    """Ids come in order; there are as many segments as the last one says."""
-    x, ids = node.operand(0), node.operand(1)
-    known = static_ints(ids)
-    if known is not None:
-        count = constant(np.asarray(known[-1] + 1 if known else 0, np.int32))
-    else:
-        last = b(ops.Reduce, ids, [0], kind="max", keepdims=False)
-        count = b(ops.Add, last, b.scalar(1, last))
-    return b(ops.SegmentReduce, x, ids, count, kind="sum")
+@regions_of("tfl.STABLEHLO_SCATTER")
+def _body_as_it_is(node: Node) -> None:
+    """The types of the body's inputs are in the file."""

@@ -3,8 +3,7 @@
 ==============  =============================================================================================
 ONNX            DFT 17 20, STFT 17, HannWindow HammingWindow BlackmanWindow 17, MelWeightMatrix 17
 TFLite          RFFT2D, REAL, IMAG, COMPLEX_ABS; to TFLite a DFT is a contraction, an STFT a convolution
-==============  =============================================================================================
-"""
+==============  ============================================================================================="""
 
 from __future__ import annotations
 
@@ -126,19 +125,6 @@ def _tfl_rfft2d(b: Builder, node: Node) -> Value:
     full = b(ops.DotGeneral, half, columns.astype(np.float32), **both, output_permutation=order)
     parts = (b(ops.Gather, full, np.asarray(i), axis=x.rank) for i in (0, 1))
     return b(ops.Complex, *parts)
-
-
-@lift_tfl("REAL", "IMAG", "COMPLEX_ABS")
-def _tfl_part(b: Builder, node: Node) -> Value:
-    """Of numbers that were made of two parts just before, the part itself: ONNX computes with no complex numbers."""
-    x, name = node.operand(0), node.op.name.removeprefix("tfl.")
-    made = x.producer if x.producer is not None and x.producer.op is ops.Complex else None
-    if made is None:
-        return b({"REAL": ops.Real, "IMAG": ops.Imag, "COMPLEX_ABS": ops.Abs}[name], x)
-    if name != "COMPLEX_ABS":
-        return made.operand(int(name == "IMAG"))
-    real, imaginary = (Term(b, v) for v in made.operands if v is not None)
-    return (real * real + imaginary * imaginary).sqrt().value
 
 
 _WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "BlackmanWindow": (0.42, 0.5, 0.08)}

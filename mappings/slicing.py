@@ -1,7 +1,4 @@
-"""Slice and what TFLite writes with it.
-
-ONNX: Slice CenterCropPad. TFLite: SLICE STRIDED_SLICE DYNAMIC_UPDATE_SLICE.
-"""
+"""Slice in its many forms, and the update of a slice."""
 
 from __future__ import annotations
 
@@ -33,11 +30,16 @@ from onnxtfl.rules import (
     lower_tfl,
     merge_whole,
     merged_shape,
+    moved_as_signed,
     narrow,
     reshape,
     spread,
     upgrade,
 )
+
+decompose(ops.Slice, "tfl")(moved_as_signed)
+decompose(ops.DynamicUpdateSlice, "tfl")(moved_as_signed)
+
 
 # --- ONNX Slice ------------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,7 @@ TFLite          TRANSPOSE_CONV, CONV_3D_TRANSPOSE
 ==============  =============================================================================================
 
 TFLite's kernels take the result's shape as an operand, and SAME or VALID: the padding with which a convolution of the
-result would have the operand's size. Groups and dilation they do not know.
-"""
+result would have the operand's size. Groups and dilation they do not know."""
 
 from __future__ import annotations
 
@@ -34,6 +33,7 @@ from onnxtfl.rules import (
     first,
     fix_kernel,
     int32,
+    interleaved,
     kernel_sizes,
     last,
     lift_onnx,
@@ -206,21 +206,6 @@ def _dilated(b: Builder, node: Node) -> Value:
     for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), node.attr("rhs_dilation"), strict=True):
         kernel = interleaved(b, kernel, axis, dilation, keep_last=False)
     return kernel
-
-
-def interleaved(b: Builder, x: Value, axis: int, stride: int, keep_last: bool) -> Value:
-    """`x` with stride - 1 zeros behind each element along `axis` (behind the last one only if it is to be kept)."""
-    if stride == 1:
-        return x
-    size = x.shape[axis]
-    apart = reshape(b, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
-    spread = padded(b, apart, [axis + 1], (0, stride - 1))
-    full = reshape(b, spread, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]))
-    if keep_last:
-        return full
-    limits = [np.iinfo(np.int32).max] * x.rank
-    limits[axis] = 1 - stride
-    return b(ops.Slice, full, [0] * x.rank, limits, [1] * x.rank)
 
 
 @decompose(ops.ConvTranspose, "onnx")

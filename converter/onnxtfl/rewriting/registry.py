@@ -23,13 +23,15 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Op
+from onnxtfl.ir.op import OPS, Op
 
 Lifted = Value | Sequence[Value]
 LiftRule = Callable[[Builder, Node], Lifted]
@@ -84,6 +86,8 @@ class Row:
     fixed: Mapping[str, Any]
     fixed_tfl: Mapping[str, Any]
     domain: str = ""
+    module: str = ""
+    """The mapping module that declares the row."""
 
 
 @dataclass
@@ -107,11 +111,19 @@ _RULES = Rules()
 
 @functools.cache
 def rules() -> Rules:
-    """The tables, filled by importing every module of ``onnxtfl.mappings``."""
+    """The tables, filled by importing every module of ``onnxtfl.mappings``; derived ops expand."""
     package = importlib.import_module("onnxtfl.mappings")
     for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
         importlib.import_module(f"onnxtfl.mappings.{module.name}")
+    for op in OPS.values():
+        if issubclass(op, Derived):
+            decompose(op)(_expand)
     return _RULES
+
+
+def _expand(b: Builder, node: Node) -> list[Value]:
+    assert issubclass(node.op, Derived)
+    return node.op.expand(b, node)
 
 
 def row(
@@ -130,11 +142,14 @@ def row(
 
     `since` lists the ONNX versions whose meaning this is (older ones reach it through :func:`upgrade`).
     """
-    entry = Row(op, onnx, since, tfl, onnx_attributes or {}, tfl_options or {}, fixed or {}, fixed_tfl or {}, domain)
+    module = sys._getframe(1).f_globals["__name__"]
+    entry = Row(
+        op, onnx, since, tfl, onnx_attributes or {}, tfl_options or {}, fixed or {}, fixed_tfl or {}, domain, module
+    )
     _RULES.rows.append(entry)
     if onnx is not None:
         _RULES.lift_onnx.setdefault((domain, onnx), (since, functools.partial(_lift_row, entry, entry.onnx_attributes)))
-        _RULES.lower_onnx.setdefault(op, []).append(lambda node, opset: _lower_row_onnx(entry, node))
+        _RULES.lower_onnx.setdefault(op, []).append(functools.partial(_lower_row_onnx, entry))
     if tfl is not None:
         _RULES.lift_tfl.setdefault(tfl, functools.partial(_lift_row, entry, entry.tfl_options))
         _RULES.lower_tfl.setdefault(op, []).append(functools.partial(_lower_row_tfl, entry))
@@ -252,7 +267,7 @@ def _matches(entry: Row, node: Node) -> bool:
     return all(node.attr(name) == value for name, value in entry.fixed.items())
 
 
-def _lower_row_onnx(entry: Row, node: Node) -> Form | None:
+def _lower_row_onnx(entry: Row, node: Node, opset: int) -> Form | None:
     if not _matches(entry, node) or entry.onnx is None:
         return None
     attributes = {theirs: _plain(node.attr(ours)) for ours, theirs in entry.onnx_attributes.items()}

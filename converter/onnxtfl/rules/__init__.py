@@ -35,6 +35,7 @@ from onnxtfl.rewriting.registry import (
     upgrade,
 )
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
+from onnxtfl.rules.broadcasting import align_by_axis, number_for_all
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.fused_activation import activated
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
@@ -46,13 +47,18 @@ from onnxtfl.rules.sizes import (
     INT32_MAX,
     as_int32,
     int32,
+    may_hold_zeros,
     merge_whole,
     merged_shape,
     narrow,
     spread,
+    vector_length,
     with_int32,
 )
+from onnxtfl.rules.stablehlo import combining_op, index_vectors, int_list
+from onnxtfl.rules.uint64 import SMALLEST_INT64, is_uint64, moved_as_signed, same_bits, same_order, signed, words
 from onnxtfl.rules.windows import (
+    interleaved,
     onnx_attributes,
     onnx_window,
     padded,
@@ -66,6 +72,7 @@ from onnxtfl.rules.windows import (
 __all__ = [
     "HUGE",
     "INT32_MAX",
+    "SMALLEST_INT64",
     "FeatureMap",
     "Form",
     "Inlined",
@@ -73,12 +80,14 @@ __all__ = [
     "Size",
     "Term",
     "activated",
+    "align_by_axis",
     "along_channels",
     "append_operand",
     "as_2d",
     "as_int32",
     "as_int64",
     "broadcast",
+    "combining_op",
     "copied",
     "decompose",
     "decompose_late",
@@ -92,7 +101,11 @@ __all__ = [
     "fix_kernel",
     "flat_positions",
     "hand_in",
+    "index_vectors",
     "int32",
+    "int_list",
+    "interleaved",
+    "is_uint64",
     "kernel_sizes",
     "last",
     "lift_onnx",
@@ -101,13 +114,16 @@ __all__ = [
     "log1p_of_small",
     "lower_onnx",
     "lower_tfl",
+    "may_hold_zeros",
     "merge_whole",
     "merged",
     "merged_shape",
+    "moved_as_signed",
     "narrow",
     "neighbours",
     "never_negative",
     "nonnegative",
+    "number_for_all",
     "number_of",
     "onnx_attributes",
     "onnx_window",
@@ -118,7 +134,10 @@ __all__ = [
     "resized",
     "resolved_rows",
     "row",
+    "same_bits",
+    "same_order",
     "scalar",
+    "signed",
     "single_use",
     "sized_window",
     "spread",
@@ -131,7 +150,9 @@ __all__ = [
     "truth_of",
     "unsqueezed",
     "upgrade",
+    "vector_length",
     "window_attributes",
     "with_int32",
     "with_unit_axis",
+    "words",
 ]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -23,6 +24,25 @@ from onnxtfl.ir.types import DType
 
 INT32_MAX = (1 << 31) - 1
 HUGE = (1 << 63) - 1
+
+
+def vector_length(vector: Value) -> int:
+    """The number of entries of a vector; UnsupportedError where it is only known at run time."""
+    shape = vector.tensor_type.shape
+    if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
+        raise UnsupportedError("the number of axes has to be known before run time")
+    return shape[0]
+
+
+def may_hold_zeros(shape: Value) -> bool:
+    """Whether the sizes come straight from an input of the graph, so that zeros may be among them."""
+    if shape.is_constant:
+        return False
+    node = shape.producer
+    if node is None:
+        return True
+    moving = (ops.Concatenate, ops.Reshape, ops.Slice, ops.Gather, ops.Convert)
+    return node.op in moving and any(may_hold_zeros(v) for v in node.operands[:1] if v is not None)
 
 
 def int32(numbers: Sequence[int] | Array) -> Array:

@@ -12,7 +12,9 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
+from onnxtfl.rules.sizes import INT32_MAX
 
 
 def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
@@ -131,3 +133,21 @@ def padded(b: Builder, x: Value, dims: Sequence[int], padding: Sequence[int], va
     if not table.any():
         return x
     return b(ops.Pad, x, table, None if value is None else b.scalar(value, x), mode="constant")
+
+
+def interleaved(
+    b: Builder, x: Value, axis: int, stride: int, value: Value | None = None, *, keep_last: bool = False
+) -> Value:
+    """`x` with stride - 1 zeros (or `value`) after each element along `axis`; after the last only with `keep_last`."""
+    if stride == 1 or x.shape[axis] == 0:
+        return x
+    size = x.shape[axis]
+    table = np.zeros((x.rank + 1, 2), np.int64)
+    table[axis + 1, 1] = stride - 1
+    spread = b(ops.Pad, reshape(b, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])), table, value)
+    full = reshape(b, spread, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]))
+    if keep_last:
+        return full
+    limits = [INT32_MAX] * x.rank
+    limits[axis] = 1 - stride
+    return b(ops.Slice, full, [0] * x.rank, limits, [1] * x.rank)

@@ -1,7 +1,4 @@
-"""Concatenate, Split and Tile.
-
-ONNX: Concat Split Tile. TFLite: CONCATENATION PACK SPLIT SPLIT_V UNPACK TILE.
-"""
+"""A tensor cut along an axis into parts."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
 from onnxtfl.rules import (
     HUGE,
     Form,
-    activated,
     append_operand,
     decompose,
     dim_vector,
@@ -28,72 +24,14 @@ from onnxtfl.rules import (
     lift_tfl,
     lower_onnx,
     lower_tfl,
-    merge_whole,
-    merged_shape,
+    moved_as_signed,
     narrow,
     reshape,
-    unsqueezed,
     upgrade,
     with_int32,
 )
 
-# --- Concatenate -----------------------------------------------------------------------------------------------------
-
-
-@upgrade("Concat", since=(1,))
-def _concat_1(b: Builder, node: Node) -> None:
-    node.attributes.setdefault("axis", 1)
-
-
-@lift_onnx("Concat", since=(4, 11, 13))
-def _concat(b: Builder, node: Node) -> Value:
-    parts = [v for v in node.operands if v is not None]
-    return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=_axis(node, parts[0]))
-
-
-def _axis(node: Node, x: Value) -> int:
-    axis: int = node.attributes["axis"]
-    return axis if x.tensor_type.rank is None else normalize_axis(axis, x.tensor_type.rank)
-
-
-@lower_tfl(ops.Concatenate)
-def _to_tfl_concatenation(node: Node) -> Form:
-    axis = node.attr("axis")
-    return Form("CONCATENATION", tuple(node.operands), {"axis": axis, "fused_activation_function": "NONE"})
-
-
-@decompose(ops.Concatenate, "tfl")
-def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
-    """The axes before and behind the one that grows merged."""
-    parts = [v for v in node.operands if v is not None]
-    if any(v.tensor_type.shape is None for v in parts) or parts[0].rank < 4:
-        return None
-    rank, axis = parts[0].rank, normalize_axis(node.attr("axis"), parts[0].rank)
-    groups = merge_whole([i != axis for i in range(rank)])
-    if len(groups) == rank:
-        return None
-    merged = [reshape(b, v, merged_shape(v.shape, groups)) for v in parts]
-    return reshape(b, b(ops.Concatenate, *merged, axis=min(axis, 1)), node.result.shape, *parts)
-
-
-@lower_onnx(ops.Concatenate)
-def _to_onnx_concat(node: Node, opset: int) -> Form:
-    return Form("Concat", tuple(node.operands), {"axis": node.attr("axis")})
-
-
-@lift_tfl("CONCATENATION")
-def _from_tfl_concatenation(b: Builder, node: Node) -> Value:
-    parts = [v for v in node.operands if v is not None]
-    axis = node.attr("axis", 0)
-    joined = b(ops.Concatenate, *parts, axis=axis % parts[0].rank if axis < 0 else axis)
-    return activated(b, joined, node)
-
-
-@lift_tfl("PACK")
-def _pack(b: Builder, node: Node) -> Value:
-    parts = [v for v in node.operands if v is not None]
-    axis = normalize_axis(node.attr("axis", 0), parts[0].rank + 1)
-    return b(ops.Concatenate, *(unsqueezed(b, v, [axis]) for v in parts), axis=axis)
+decompose(ops.Split, "tfl")(moved_as_signed)
 
 
 # --- Split -----------------------------------------------------------------------------------------------------------
@@ -203,46 +141,3 @@ def _unpack(b: Builder, node: Node) -> Sequence[Value]:
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     parts = [x] if count == 1 else b.many(ops.Split, x, axis=axis, count=count)
     return [reshape(b, part, shape) for part in parts]
-
-
-# --- Tile ------------------------------------------------------------------------------------------------------------
-
-
-@upgrade("Tile", since=(1,))
-def _tile_1(b: Builder, node: Node) -> None:
-    """Tile-1 repeats `tiles` times along one `axis`."""
-    x = node.operand(0)
-    tiles, axis = (static_ints(node.optional(i)) for i in (1, 2))
-    if tiles is None or axis is None:
-        raise UnsupportedError("tiles and axis have to be known before run time")
-    place = normalize_axis(axis[0], x.rank)
-    times = constant(np.asarray([tiles[0] if i == place else 1 for i in range(x.rank)], np.int64))
-    node.set_operand(2, None)
-    del node.operands[2:]
-    node.set_operand(1, times)
-
-
-@lift_onnx("Tile", since=(6, 13))
-def _tile(b: Builder, node: Node) -> Value:
-    return b(ops.Tile, node.operand(0), node.operand(1))
-
-
-@lower_tfl(ops.Tile)
-def _to_tfl_tile(node: Node) -> Form:
-    return Form("TILE", (node.operand(0), narrow(node.operand(1))))
-
-
-@decompose(ops.Tile, "tfl")
-def _narrow_tile(b: Builder, node: Node) -> Sequence[Value] | None:
-    return with_int32(b, node, 1)
-
-
-@lower_onnx(ops.Tile)
-def _to_onnx_tile(node: Node, opset: int) -> Form:
-    times = node.operand(1)
-    return Form("Tile", (node.operand(0), np.asarray(times.numpy(), np.int64) if times.is_constant else times))
-
-
-@lift_tfl("TILE")
-def _from_tfl_tile(b: Builder, node: Node) -> Value:
-    return b(ops.Tile, node.operand(0), node.operand(1))

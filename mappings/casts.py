@@ -1,4 +1,4 @@
-"""Changes of element type: Cast CastLike BitCast Identity; CAST BITCAST."""
+"""Changes of the element type."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
+    SMALLEST_INT64,
     Form,
     Term,
     decompose,
@@ -20,6 +21,7 @@ from onnxtfl.rules import (
     lower_tfl,
     number_of,
     unsqueezed,
+    words,
 )
 
 _NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
@@ -59,11 +61,6 @@ def _bit_cast(b: Builder, node: Node) -> Value:
     if x.dtype.bits != dtype.bits:
         raise InvalidModelError(f"{x.dtype.value} and {dtype.value} differ in width")
     return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
-
-
-@lift_onnx("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))
-def _identity(b: Builder, node: Node) -> Value:
-    return node.operand(0)
 
 
 @lift_tfl("CAST")
@@ -138,3 +135,30 @@ def _bitcast_of_bools(b: Builder, node: Node) -> Value | None:
     if x.dtype is DType.BOOL and dtype.is_integer and dtype.bits == 8:
         return x.to(dtype).value
     return x.to(DType.BOOL).value if dtype is DType.BOOL and x.dtype.is_integer and x.dtype.bits == 8 else None
+
+
+# --- element types that casts do not take -----------------------------------------------------------------------------
+
+
+@decompose(ops.Convert, "tfl")
+def _convert(b: Builder, node: Node) -> Value | None:
+    """uint64 has no casts, uint16 none that reads it: their bits are read as signed numbers."""
+    x, dtype = Term(b, node.operand(0)), node.attr("dtype")
+    if dtype is DType.UINT64:
+        return (_to_uint64(x) if x.dtype.is_float else x.to(DType.INT64).bits(dtype)).value
+    if x.dtype is DType.UINT64:
+        return (_from_uint64(x, dtype) if dtype.is_float else x.bits(DType.INT64).to(dtype)).value
+    if x.dtype is DType.UINT16:
+        return (x.bits(DType.INT16).to(DType.INT32) % (1 << 16)).to(dtype).value
+    return None
+
+
+def _to_uint64(x: Term) -> Term:
+    half = 2.0**63
+    shifted = (x >= half).choose(x - half, x).to(DType.INT64)
+    return (x >= half).choose(shifted + SMALLEST_INT64, shifted).bits(DType.UINT64)
+
+
+def _from_uint64(x: Term, dtype: DType) -> Term:
+    low, high = (word.bits(DType.UINT32).to(dtype) for word in words(x))
+    return high * 2.0**32 + low

@@ -1,7 +1,4 @@
-"""Arithmetic of two or more operands: the old broadcasting, powers, clamping, and what ONNX or TFLite lack.
-
-Integers that no kernel takes (64 bits, unsigned) stand in ``integers.py``.
-"""
+"""Arithmetic of two or more operands, integers that no TFLite kernel takes (64 bits, unsigned) included."""
 
 from __future__ import annotations
 
@@ -12,26 +9,43 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import Op, is_single
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
     Form,
     Term,
     activated,
+    align_by_axis,
     append_operand,
     broadcast,
     decompose,
+    fits_int32,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
     never_negative,
+    number_for_all,
     row,
-    scalar,
-    unsqueezed,
+    same_bits,
+    same_order,
     upgrade,
 )
+
+
+@lift_onnx("Affine", since=tuple(range(1, 10)))
+def _affine(b: Builder, node: Node) -> Value:
+    return (Term(b, node.operand(0)) * float(node.attr("alpha", 1.0)) + float(node.attr("beta", 0.0))).value
+
+
+@lift_onnx("ImageScaler", since=tuple(range(1, 10)))
+def _image_scaler(b: Builder, node: Node) -> Value:
+    """scale * x + bias[c], c along axis 1."""
+    x = Term(b, node.operand(0))
+    bias = np.asarray(node.attributes.get("bias", 0.0), x.dtype.numpy).reshape(-1, *[1] * (x.value.rank - 2))
+    return (x * float(node.attr("scale", 1.0))).apply(ops.Add, constant(bias)).value
+
 
 row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD")
 row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB")
@@ -44,26 +58,12 @@ row(ops.Min, tfl="MINIMUM")
 row(ops.Atan2, tfl="ATAN2")
 row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE")
 row(ops.Clamp, onnx="Clip", since=(11, 12, 13))
-
-
 # --- lifting ----------------------------------------------------------------------------------------------------------
 
 
-def _old_broadcast(b: Builder, node: Node) -> None:
-    """Before opset 7 `axis` says where the axes of the second operand begin; without it they end with the first's."""
-    axis, wanted = node.attributes.pop("axis", None), node.attributes.pop("broadcast", 0)
-    if not wanted or axis is None:
-        return
-    lhs, rhs = node.operand(0), node.operand(1)
-    behind = lhs.rank - axis % lhs.rank - rhs.rank if lhs.rank else 0
-    if behind > 0:
-        node.set_operand(1, unsqueezed(b, rhs, range(rhs.rank, rhs.rank + behind)))
-
-
 for _name in ("Add", "Sub", "Mul", "Div"):
-    upgrade(_name, since=(1, 6))(_old_broadcast)
-for _name in ("And", "Or", "Xor", "Equal", "Greater", "Less", "Pow"):
-    upgrade(_name, since=(1,))(_old_broadcast)
+    upgrade(_name, since=(1, 6))(align_by_axis)
+upgrade("Pow", since=(1,))(align_by_axis)
 
 
 def _accumulated(b: Builder, op: type[Op], node: Node) -> Value:
@@ -123,7 +123,7 @@ def _pow(b: Builder, node: Node) -> Value:
     """Small constant exponents are products and roots, which every delegate takes."""
     base, exponent = node.operand(0), node.operand(1)
     x = Term(b, base)
-    number = _whole_constant(base, exponent)
+    number = number_for_all(base, exponent)
     match number:
         case 2:
             return (x * x).value
@@ -136,30 +136,6 @@ def _pow(b: Builder, node: Node) -> Value:
         case -1 if base.dtype.is_float:
             return (1 / x).value
     return b(ops.Pow, base, exponent)
-
-
-def _whole_constant(base: Value, exponent: Value) -> float | None:
-    """The one number that is the exponent of every element of `base`."""
-    return scalar(exponent) if is_single(exponent) and exponent.rank <= (base.tensor_type.rank or 0) else None
-
-
-@upgrade("PRelu", since=(1, 6))
-def _slope_by_channel(b: Builder, node: Node) -> None:
-    """A vector of slopes runs along axis 1."""
-    x, slope = node.operand(0), node.operand(1)
-    if slope.tensor_type.rank == 1 and slope.shape != (1,) and x.rank > 2:
-        node.set_operand(1, unsqueezed(b, slope, range(1, x.rank - 1)))
-
-
-@lift_onnx("PRelu", since=(7, 9, 16))
-@lift_tfl("PRELU")
-def _prelu(b: Builder, node: Node) -> Value:
-    """One slope for all is LeakyRelu. (XNNPACK of tflite-runtime 2.14 reads past the end of such a constant.)"""
-    x, slope = node.operand(0), node.operand(1)
-    number = _whole_constant(x, slope)
-    if number is not None and x.dtype.is_float:
-        return b(ops.LeakyRelu, x, alpha=number)
-    return b(ops.PRelu, x, slope)
 
 
 @upgrade("Clip", since=(1, 6))
@@ -224,7 +200,7 @@ def _bound(node: Node, index: int, absent: float) -> float:
     value = node.optional(index)
     if value is None:
         return absent
-    number = _whole_constant(node.operand(0), value)
+    number = number_for_all(node.operand(0), value)
     return math.nan if number is None else number
 
 
@@ -245,20 +221,6 @@ def _scalar(node: Node, bound: Value | None) -> Value | None:
     return constant(bound.data.reshape(())) if bound.rank else bound
 
 
-@lower_onnx(ops.PRelu)
-def _prelu_onnx(node: Node, opset: int) -> Form | None:
-    return Form("PRelu", tuple(node.operands)) if _slope_fits(node) else None
-
-
-@lower_tfl(ops.PRelu)
-def _prelu_tfl(node: Node) -> Form | None:
-    return Form("PRELU", tuple(node.operands)) if _slope_fits(node) else None
-
-
-def _slope_fits(node: Node) -> bool:
-    return node.result.tensor_type.shape == node.operand(0).tensor_type.shape
-
-
 # --- decompositions ---------------------------------------------------------------------------------------------------
 
 
@@ -268,12 +230,6 @@ def _clamp(b: Builder, node: Node) -> Value:
     if low is not None:
         result = b(ops.Max, result, low)
     return result if high is None else b(ops.Min, result, high)
-
-
-@decompose(ops.PRelu)
-def _prelu_formula(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    return (x < 0).choose(x.apply(ops.Mul, node.operand(1)), x).value
 
 
 @decompose(ops.FloorDiv)
@@ -373,3 +329,87 @@ def _integer_power(base: Term, exponent: Term) -> Term:
 def _never_negative(exponent: Term) -> bool:
     numbers = static_ints(exponent.value)
     return numbers is not None and min(numbers, default=0) >= 0
+
+
+decompose(ops.Add, "tfl")(same_bits)
+decompose(ops.Sub, "tfl")(same_bits)
+decompose(ops.Mul, "tfl")(same_bits)
+decompose(ops.Max, "tfl")(same_order)
+decompose(ops.Min, "tfl")(same_order)
+
+
+# --- quotients --------------------------------------------------------------------------------------------------------
+
+
+def exact_quotient(multiple: Term, divisor: Term) -> Term:
+    """`multiple` / `divisor` where that comes out, of int64.
+
+    float32 gives 22 bits of a quotient. What is left is divided again: three times make 64.
+    """
+    real = divisor.to(DType.FLOAT32)
+    quotient: Term | None = None
+    for _ in range(3):
+        part = (multiple.to(DType.FLOAT32) / real).apply(ops.RoundNearestEven).to(DType.INT64)
+        quotient = part if quotient is None else quotient + part
+        multiple = multiple - part * divisor
+    assert quotient is not None
+    return quotient
+
+
+@decompose(ops.Div, "tfl")
+def _div(b: Builder, node: Node) -> Value | None:
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if lhs.dtype is DType.INT64 and fits_int32(lhs.value) and fits_int32(rhs.value):
+        return (lhs.to(DType.INT32) / rhs.to(DType.INT32)).to(lhs.dtype).value
+    if lhs.dtype is DType.INT64:
+        return exact_quotient(lhs - lhs.apply(ops.Rem, rhs), rhs).value
+    if lhs.dtype is DType.UINT32:
+        return (lhs.to(DType.INT64) / rhs.to(DType.INT64)).to(lhs.dtype).value
+    return _unsigned_quotient(lhs, rhs).value if lhs.dtype is DType.UINT64 else None
+
+
+def _floored(lhs: Term, rhs: Term) -> Term:
+    """One less than the quotient rounded toward zero, where that is not exact and below zero."""
+    rest = lhs % rhs
+    if never_negative(lhs.value) and never_negative(rhs.value):
+        return lhs / rhs if fits_int32(lhs.value) and fits_int32(rhs.value) else exact_quotient(lhs - rest, rhs)
+    below = rest.differs(0) & (lhs < 0).differs(rhs < 0)
+    return exact_quotient(lhs - below.choose(rest - rhs, rest), rhs) - below.to(lhs.dtype)
+
+
+def _unsigned_quotient(lhs: Term, rhs: Term) -> Term:
+    """Half the dividend is a signed number; a divisor over the half of the range goes in once or not at all."""
+    half = lhs.apply(ops.ShiftRightLogical, 1, in_range=True).bits(DType.INT64)
+    small = rhs.bits(DType.INT64)
+    safe = (small < 1).choose(small.constant(1), small)
+    guess = (half / safe * 2).bits(DType.UINT64)
+    more = lhs - guess * rhs >= rhs
+    fitted = guess + more.to(DType.INT64).bits(DType.UINT64)
+    return (small < 0).choose((lhs >= rhs).to(DType.INT64).bits(DType.UINT64), fitted)
+
+
+@decompose(ops.FloorDiv, "tfl")
+def _integer_floor_div(b: Builder, node: Node) -> Value | None:
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if lhs.dtype is DType.INT64:
+        return _floored(lhs, rhs).value
+    return (lhs / rhs).value if lhs.dtype in (DType.UINT32, DType.UINT64) else None
+
+
+@decompose(ops.FloorMod, "tfl")
+def _floor_mod(b: Builder, node: Node) -> Value | None:
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    return (lhs - lhs / rhs * rhs).value if lhs.dtype is DType.UINT64 else None
+
+
+_STABLEHLO: dict[str, type[Op]] = {
+    "STABLEHLO_ADD": ops.Add,
+    "STABLEHLO_MULTIPLY": ops.Mul,
+    "STABLEHLO_MAXIMUM": ops.Max,
+    "STABLEHLO_MINIMUM": ops.Min,
+}
+
+
+@lift_tfl(*_STABLEHLO)
+def _stablehlo(b: Builder, node: Node) -> Value:
+    return b(_STABLEHLO[node.op.name.partition(".")[2]], node.operand(0), node.operand(1))

@@ -6,8 +6,7 @@ ONNX            MaxPool 1 8 10 11 12 22, AveragePool 1 7 10 11 19 22, GlobalMaxP
 TFLite          MAX_POOL_2D, AVERAGE_POOL_2D, L2_POOL_2D
 ==============  =============================================================================================
 
-A window that covers the whole input is a Reduce (MEAN, REDUCE_MAX): such pools are what ONNX calls global.
-"""
+A window that covers the whole input is a Reduce (MEAN, REDUCE_MAX): such pools are what ONNX calls global."""
 
 from __future__ import annotations
 
@@ -32,6 +31,7 @@ from onnxtfl.rules import (
     activated,
     broadcast,
     decompose,
+    dim_vector,
     lift_onnx,
     lift_tfl,
     lower_onnx,
@@ -48,6 +48,28 @@ from onnxtfl.rules import (
     upgrade,
     with_unit_axis,
 )
+
+
+@lift_onnx("MaxUnpool", since=(9, 11, 22))
+def _max_unpool(b: Builder, node: Node) -> Value:
+    """The elements put back at their numbers in a map of zeros, which `output_shape` may grow at its ends."""
+    x, indices, wanted = node.operand(0), node.operand(1), node.optional(2)
+    kernel = tuple(node.attr("kernel_shape"))
+    strides, pads = tuple(node.attr("strides", ())) or (1,) * len(kernel), node.attr("pads", (0,) * (2 * len(kernel)))
+    sizes = [(x.shape[2 + i] - 1) * strides[i] + k - pads[i] - pads[len(kernel) + i] for i, k in enumerate(kernel)]
+    shape = (*x.shape[:2], *sizes)
+    if not static(shape):
+        raise UnsupportedError("unpooling to a size that is not known", hint="give --input-shape")
+    count = product(x.shape)
+    places, values = reshape(b, indices, (count, 1)), reshape(b, x, (count,))
+    flat = b(ops.ScatterND, None, places, values, dim_vector(b, [product(shape)]), kind="none")
+    full = reshape(b, flat, shape)
+    if wanted is None:
+        return full
+    more = b(ops.Sub, wanted, dim_vector(b, shape))
+    columns = reshape(b, more, (len(shape), 1))
+    table = b(ops.Concatenate, np.zeros((len(shape), 1), np.int64), columns, axis=1)
+    return b(ops.Pad, full, table, None, mode="constant")
 
 
 def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:

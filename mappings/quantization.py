@@ -1,4 +1,4 @@
-"""Quantization by explicit operands: QuantizeLinear DequantizeLinear DynamicQuantizeLinear; TFLite's DEQUANTIZE."""
+"""QuantizeLinear and DequantizeLinear; formulas for them where TFLite has no form."""
 
 from __future__ import annotations
 
@@ -22,6 +22,21 @@ from onnxtfl.rules import (
     reshape,
     unsqueezed,
 )
+
+
+@lift_tfl("FAKE_QUANT")
+def _fake_quant(b: Builder, node: Node) -> Value:
+    """What quantizing and dequantizing leaves. Source: LiteRT kernels/internal/quantization_util.cc."""
+    x, options = Term(b, node.operand(0)), node.attributes
+    low, high = np.float32(options.get("min", 0.0)), np.float32(options.get("max", 0.0))
+    first = np.float32(1 if options.get("narrow_range", False) else 0)
+    last = np.float32((1 << options.get("num_bits", 0)) - 1)
+    scale = (high - low) / (last - first)
+    zero = np.clip(np.floor(first - low / scale + np.float32(0.5)), first, last)
+    lowest, highest = float((first - zero) * scale), float((last - zero) * scale)
+    steps = (x.max(lowest).min(highest) - lowest) * float(np.float32(1) / scale)
+    return ((steps + 0.5).floor() * float(scale) + lowest).value
+
 
 _SINCE = (10, 13, 19, 21, 23, 24, 25, 28)
 
@@ -94,12 +109,6 @@ def _dequantize_tfl(b: Builder, node: Node) -> Value:
     if quantization.per_tensor:
         scales, zeros = scales.reshape(()), zeros.reshape(())
     return b(ops.DequantizeLinear, constant(x.data), scales, zeros, axis=axis)
-
-
-@lift_tfl("DENSIFY", quantized=True)
-def _densify(b: Builder, node: Node) -> Value:
-    """Sparse constants are read dense."""
-    return node.operand(0)
 
 
 # --- into the core ----------------------------------------------------------------------------------------------------

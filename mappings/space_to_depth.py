@@ -1,8 +1,4 @@
-"""Blocks of space moved into the depth or the batch, and back; sizes cut or padded about the centre.
-
-ONNX: DepthToSpace SpaceToDepth CenterCropPad Col2Im. TFLite: DEPTH_TO_SPACE SPACE_TO_DEPTH SPACE_TO_BATCH_ND
-BATCH_TO_SPACE_ND DILATE.
-"""
+"""Blocks of spatial axes moved to the features or to the batch, and back; columns of blocks added up (Col2Im)."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
+from onnxtfl.ir.shapes import static_ints
 from onnxtfl.rules import (
     HUGE,
     Form,
@@ -27,11 +23,16 @@ from onnxtfl.rules import (
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    moved_as_signed,
     reshape,
-    spread,
     strides_of,
     unsqueezed,
+    vector_length,
 )
+
+decompose(ops.DepthToSpace, "tfl")(moved_as_signed)
+decompose(ops.SpaceToDepth, "tfl")(moved_as_signed)
+
 
 # --- depth -----------------------------------------------------------------------------------------------------------
 
@@ -138,14 +139,21 @@ def _space_to_depth_by_moving(b: Builder, node: Node) -> Value:
 # --- batch -----------------------------------------------------------------------------------------------------------
 
 
+def _block_sizes(node: Node) -> list[int]:
+    sizes = static_ints(node.operand(1))
+    if sizes is None:
+        raise UnsupportedError("block sizes have to be known before run time")
+    return sizes
+
+
 @lift_tfl("SPACE_TO_BATCH_ND")
 def _space_to_batch_tfl(b: Builder, node: Node) -> Value:
-    return b(ops.SpaceToBatch, node.operand(0), node.operand(2), blocks=tuple(_known(node, 1)))
+    return b(ops.SpaceToBatch, node.operand(0), node.operand(2), blocks=tuple(_block_sizes(node)))
 
 
 @lift_tfl("BATCH_TO_SPACE_ND")
 def _batch_to_space_tfl(b: Builder, node: Node) -> Value:
-    return b(ops.BatchToSpace, node.operand(0), node.operand(2), blocks=tuple(_known(node, 1)))
+    return b(ops.BatchToSpace, node.operand(0), node.operand(2), blocks=tuple(_block_sizes(node)))
 
 
 @decompose(ops.SpaceToBatch)
@@ -201,68 +209,6 @@ def _ends(b: Builder, pairs: Value, count: int, rank: int) -> list[Value]:
     return [b(ops.Concatenate, np.zeros(1, np.int64), end, rest, axis=0) for end in ends]
 
 
-def _known(node: Node, index: int) -> list[int]:
-    numbers = static_ints(node.operand(index))
-    if numbers is None:
-        raise UnsupportedError("block sizes have to be known before run time")
-    return numbers
-
-
-@lift_tfl("DILATE")
-def _dilate(b: Builder, node: Node) -> Value:
-    """dilations[i] - 1 paddings between neighbours along axis i: padded behind each number, the last ones cut off."""
-    x, dilations, padding = node.operand(0), _known(node, 1), node.operand(2)
-    value = reshape(b, padding, ()) if padding.rank else padding
-    for axis, step in enumerate(dilations):
-        if step > 1:
-            shape = x.shape
-            spread = reshape(b, x, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
-            rows = np.zeros((x.rank + 1, 2), np.int64)
-            rows[axis + 1, 1] = step - 1
-            grown = reshape(
-                b, b(ops.Pad, spread, rows, value), [*shape[:axis], shape[axis] * step, *shape[axis + 1 :]], x
-            )
-            limits = [HUGE] * x.rank
-            limits[axis] = -(step - 1)
-            x = b(ops.Slice, grown, [0] * x.rank, limits, [1] * x.rank)
-    return x
-
-
-# --- about the centre ------------------------------------------------------------------------------------------------
-
-
-@lift_onnx("CenterCropPad", since=(18,))
-def _center_crop_pad(b: Builder, node: Node) -> Value:
-    """Axes that are too long are cut, those that are too short padded with zeros, the odd one at the end."""
-    x, wanted = node.operand(0), known_dims(node.operand(1))
-    axes = normalize_axes(node.attr("axes") or tuple(range(x.rank)), x.rank)
-    if wanted is None:
-        return _center_at_run_time(b, x, node.operand(1), axes)
-    rows = np.zeros((x.rank, 2), np.int64)
-    for axis, size in zip(axes, wanted, strict=True):
-        have = x.shape[axis]
-        if not isinstance(have, int) or not isinstance(size, int):
-            return _center_at_run_time(b, x, node.operand(1), axes)
-        before = (size - have) // 2 if size >= have else -((have - size) // 2)
-        rows[axis] = before, size - have - before
-    return b(ops.Pad, x, rows) if rows.any() else x
-
-
-def _center_at_run_time(b: Builder, x: Value, wanted: Value, axes: Sequence[int]) -> Value:
-    """Slice by how much is too much, then Pad by how much is too little."""
-    shape = b(ops.Shape, x, axes=tuple(axes))
-    more = b(ops.Sub, as_int64(b, wanted), shape)
-    zero, two = b.scalar(0, more), b.scalar(2, more)
-    short, long = b(ops.Max, more, zero), b(ops.Max, b(ops.Neg, more), zero)
-    begin = b(ops.FloorDiv, long, two)
-    end = b(ops.Add, begin, b(ops.Min, as_int64(b, wanted), shape))
-    cut = b(ops.Slice, x, *(spread(b, v, axes, x.rank, d) for v, d in ((begin, 0), (end, HUGE), (None, 1))))
-    before = b(ops.FloorDiv, short, two)
-    sides = [spread(b, v, axes, x.rank, 0) for v in (before, b(ops.Sub, short, before))]
-    rows = b(ops.Concatenate, *(reshape(b, v, (x.rank, 1)) for v in sides), axis=1)
-    return b(ops.Pad, cut, rows)
-
-
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
@@ -270,7 +216,7 @@ def _center_at_run_time(b: Builder, x: Value, wanted: Value, axes: Sequence[int]
 def _col2im(b: Builder, node: Node) -> Value:
     """Columns of blocks added up where they lie in the padded image, by ScatterND; then the padding goes."""
     x, image, block = (node.operand(i) for i in range(3))
-    n = _length(image)
+    n = vector_length(image)
     strides, dilations = (list(node.attr(name) or [1] * n) for name in ("strides", "dilations"))
     pads = list(node.attr("pads") or [0] * (2 * n))
     padded = b(ops.Add, image, np.asarray([pads[i] + pads[n + i] for i in range(n)]))
@@ -289,13 +235,6 @@ def _col2im(b: Builder, node: Node) -> Value:
         return full
     ends = b(ops.Concatenate, [HUGE, HUGE], b(ops.Add, image, np.asarray(pads[:n])), axis=0)
     return b(ops.Slice, full, [0, 0, *pads[:n]], ends, [1] * (n + 2))
-
-
-def _length(vector: Value) -> int:
-    shape = vector.tensor_type.shape
-    if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
-        raise UnsupportedError("the number of axes has to be known before run time")
-    return shape[0]
 
 
 def _places(b: Builder, counts: Value, steps: Sequence[int], sizes: Value) -> Value:

@@ -1,0 +1,29 @@
+"""The parts of complex numbers, and their absolute value."""
+
+from __future__ import annotations
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rules import Term, lift_tfl, row
+
+row(ops.Real, tfl="REAL")
+row(ops.Imag, tfl="IMAG")
+
+
+@lift_tfl("COMPLEX_ABS")
+def _complex_abs(b: Builder, node: Node) -> Value:
+    return b(ops.Abs, node.operand(0))
+
+
+@lift_tfl("REAL", "IMAG", "COMPLEX_ABS")
+def _tfl_part(b: Builder, node: Node) -> Value:
+    """Of numbers that were made of two parts just before, the part itself: ONNX computes with no complex numbers."""
+    x, name = node.operand(0), node.op.name.removeprefix("tfl.")
+    made = x.producer if x.producer is not None and x.producer.op is ops.Complex else None
+    if made is None:
+        return b({"REAL": ops.Real, "IMAG": ops.Imag, "COMPLEX_ABS": ops.Abs}[name], x)
+    if name != "COMPLEX_ABS":
+        return made.operand(int(name == "IMAG"))
+    real, imaginary = (Term(b, v) for v in made.operands if v is not None)
+    return (real * real + imaginary * imaginary).sqrt().value

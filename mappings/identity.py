@@ -1,0 +1,83 @@
+"""Ops that return their operand: Identity, Dropout at inference, and the copy that keeps a second name of a value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.types import DType
+from onnxtfl.rules import Form, Term, append_operand, broadcast, lift_onnx, lower_onnx, lower_tfl, scalar, upgrade
+
+
+@lift_onnx("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))
+def _identity(b: Builder, node: Node) -> Value:
+    return node.operand(0)
+
+
+@upgrade("Dropout", since=(1, 6))
+def _dropout_with_test_mode(b: Builder, node: Node) -> None:
+    if not node.attributes.pop("is_test", 0) and node.attributes.get("ratio", 0.5) > 0:
+        raise UnsupportedError("drops at random: it is not in test mode", hint="export the model for inference")
+
+
+@upgrade("Dropout", since=(12, 13, 22))
+def _dropout_of_operands(b: Builder, node: Node) -> None:
+    """Without a training mode, or with one that is off, nothing is dropped; nor with the ratio 0."""
+    while len(node.operands) < 3:
+        append_operand(node, None)
+    training, ratio = node.operands[2], node.operands[1]
+    if training is None or scalar(training) == 0 or scalar(ratio) == 0:
+        node.set_operand(2, None)
+
+
+@lift_onnx("Dropout", since=(7, 10))
+def _dropout(b: Builder, node: Node) -> list[Value]:
+    """The operand, and a mask of ones: bool since version 10, before that of the operand's type."""
+    x, training = node.operand(0), node.optional(2)
+    kind = x.dtype if node.op.version < 10 else DType.BOOL
+    if training is None:
+        if len(node.results) == 1:
+            return [x]
+        kept = b.scalar(1, kind)
+        shape = x.tensor_type.shape
+        return [x, b(ops.BroadcastTo, kept, b(ops.Shape, x)) if shape is None else broadcast(b, kept, shape, x)]
+    return _dropped(b, node, Term(b, x), training)
+
+
+def _drawn(b: Builder, like: Value, node: Node) -> Term:
+    bounds = (b.scalar(bound, like) for bound in (0.0, 1.0))
+    return Term(b, b(ops.RngUniform, *bounds, b(ops.Shape, like), seed=node.attributes.get("seed", 0)))
+
+
+def _dropped(b: Builder, node: Node, x: Term, training: Value) -> list[Value]:
+    """In training, what is kept grows by what is lost."""
+    ratio = Term(b, node.operand(1)).to(x.dtype) if node.optional(1) is not None else x.constant(0.5)
+    off = Term(b, training).apply(ops.Not)
+    mask = (_drawn(b, x.value, node) >= ratio) | off
+    return [off.choose(x, mask.choose(x / (1.0 - ratio), 0.0)).value, mask.value]
+
+
+@lower_tfl(ops.Copy)
+def copy_tfl(node: Node) -> Form | None:
+    """A reshape to the same shape."""
+    shape = node.result.shape
+    if sum(not isinstance(d, int) for d in shape) > 1:
+        return None
+    sizes = np.asarray([d if isinstance(d, int) else -1 for d in shape], np.int32)
+    return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})
+
+
+@lower_tfl(ops.Copy)
+def copy_by_slice_tfl(node: Node) -> Form | None:
+    """A slice of everything, where several sizes are known at run time only."""
+    rank = node.result.rank
+    return Form("SLICE", (node.operand(0), np.zeros(rank, np.int32), np.full(rank, -1, np.int32)))
+
+
+@lower_onnx(ops.Copy)
+def copy_onnx(node: Node, opset: int) -> Form:
+    """An Identity."""
+    return Form("Identity", (node.operand(0),))

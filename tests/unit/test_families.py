@@ -1,0 +1,91 @@
+"""Every op is in the module of its family: neutral ops in ir/ops, rules in mappings."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import defs
+
+from onnxtfl.ir.op import OPS
+from onnxtfl.rewriting.registry import Row, rules
+from onnxtfl.targets.table import op_names
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FAMILIES: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "families.toml").read_text(encoding="utf-8"))
+
+
+def family_of(side: str) -> dict[str, str]:
+    """The family of each op of one side; an op that is listed twice fails."""
+    pairs = [(op, family) for family, sides in FAMILIES.items() for op in sides.get(side, ())]
+    assert len(pairs) == len(dict(pairs)), f"{side}: an op has two families"
+    return dict(pairs)
+
+
+NEUTRAL, ONNX, TFL = (family_of(side) for side in ("neutral", "onnx", "tfl"))
+
+
+def module_of(rule: Callable[..., Any]) -> str | None:
+    """The last part of the name of the mapping module that registers `rule`; None for rules that families share."""
+    if isinstance(rule, functools.partial):
+        row = next((a for a in rule.args if isinstance(a, Row)), None)
+        return module_of(rule.func) if row is None else row.module.rpartition(".")[2]
+    package, _, module = rule.__module__.rpartition(".")
+    return module if package.endswith("mappings") else None
+
+
+def full_name(domain: str, name: str) -> str:
+    return f"{domain}::{name}" if domain else name
+
+
+def misplaced(found: Iterable[tuple[str, str | None]], table: dict[str, str]) -> dict[str, tuple[str, str | None]]:
+    """The ops whose rule, or class, is in another module than the family's."""
+    return {op: (module, table.get(op)) for op, module in found if module not in (None, table.get(op))}
+
+
+def test_neutral_ops_are_in_the_module_of_their_family() -> None:
+    rules()
+    assert misplaced(((name, op.__module__.rpartition(".")[2]) for name, op in OPS.items()), NEUTRAL) == {}
+    assert set(NEUTRAL) == set(OPS)
+
+
+def test_onnx_rules_are_in_the_module_of_their_family() -> None:
+    known = rules()
+    lifts = ((full_name(*key), module_of(rule)) for key, (_, rule) in known.lift_onnx.items())
+    assert misplaced(lifts, ONNX) == {}
+    upgrades = ((full_name(*key), module_of(rule)) for key, found in known.upgrades.items() for _, rule in found)
+    assert misplaced(upgrades, ONNX) == {}
+
+
+def test_tfl_rules_are_in_the_module_of_their_family() -> None:
+    assert misplaced(((name, module_of(rule)) for name, rule in rules().lift_tfl.items()), TFL) == {}
+
+
+def neutral_rules() -> Iterator[tuple[str, str | None]]:
+    """Each neutral op with the module of each of its forms and decompositions."""
+    known = rules()
+    for table in (known.lower_tfl, known.lower_onnx):
+        yield from ((op.name, module_of(rule)) for op, forms in table.items() for rule in forms)
+    yield from ((op.name, module_of(rule)) for op, entries in known.decompose.items() for *_, rule in entries)
+    yield from ((op.name, module_of(rule)) for op, entries in known.late.items() for *_, rule in entries)
+
+
+def test_forms_and_decompositions_are_in_the_module_of_their_family() -> None:
+    assert misplaced(neutral_rules(), NEUTRAL) == {}
+
+
+def test_every_op_of_the_formats_has_a_family() -> None:
+    found = {full_name(schema.domain, schema.name) for schema in defs.get_all_schemas_with_history()}
+    missing = {op for op in found if not op.startswith(("ai.onnx.ml::", "ai.onnx.preview"))} - set(ONNX)
+    assert missing == set()
+    assert set(op_names()) == set(TFL)
+
+
+@pytest.mark.parametrize("folder", ["converter/onnxtfl/ir/ops", "mappings"])
+def test_every_module_is_a_family(folder: str) -> None:
+    assert {path.stem for path in (ROOT / folder).glob("*.py")} <= {*FAMILIES, "__init__"}
