@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxtfl.checking import CheckReport
+    from onnxtfl.ir.record import Record
     from onnxtfl.pipeline import Options, Report
 
 PathLike = str | os.PathLike[str]
@@ -42,6 +43,7 @@ class ConversionReport:
     ``ops_before``, ``ops_after``: how often each operator stands in the source and in the result. ``source_size`` (of
     the model file itself, None for a model in memory) and ``size``: bytes. ``seconds``: of the conversion, without
     the check. ``peak_memory``: bytes that this process had resident at most, None where the system does not tell.
+    ``passes``: (name, seconds, nodes afterwards) of each pass, in order.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -52,19 +54,22 @@ class ConversionReport:
     size: int
     seconds: float
     peak_memory: int | None
+    passes: tuple[tuple[str, float, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class Conversion:
     """A converted model: the ``path`` where it was written, or its bytes in ``data``; the other one is None.
 
-    ``report``: what was done. ``check``: the comparison of the two models, None where none was asked for.
+    ``report``: what was done. ``check``: the comparison of the two models, None where none was asked for. ``record``:
+    which target tensor holds each tensor of the source, and what made each target op (`onnxtfl.ir.record.Record`).
     """
 
     path: Path | None
     data: bytes | None
     report: ConversionReport
     check: CheckReport | None
+    record: Record | None = None
 
 
 @dataclass(frozen=True)
@@ -206,8 +211,8 @@ def _convert(job: _Job) -> Conversion:
             compared.status == "failed" or (job.check == "require" and compared.status != "passed")
         )
         if failed and not job.keep_failed:
-            raise _check_error(compared, Conversion(None, None, report, compared))
-        conversion = _finish(job, output, report, compared)
+            raise _check_error(compared, Conversion(None, None, report, compared, result.record))
+        conversion = _finish(job, output, report, compared, result.record)
         if failed:
             raise _check_error(compared, conversion)
         return conversion
@@ -225,11 +230,13 @@ def _run_pipeline(job: _Job, output: Output) -> Report:
         raise OutputError(f"cannot write {output.target or 'the result'}: {error.strerror or error}") from error
 
 
-def _finish(job: _Job, output: Output, report: ConversionReport, compared: CheckReport | None) -> Conversion:
+def _finish(
+    job: _Job, output: Output, report: ConversionReport, compared: CheckReport | None, record: Record
+) -> Conversion:
     if output.target is None:
-        return Conversion(None, output.data(), report, compared)
+        return Conversion(None, output.data(), report, compared, record)
     output.commit()
-    return Conversion(Path(os.fspath(job.path or output.target)), None, report, compared)
+    return Conversion(Path(os.fspath(job.path or output.target)), None, report, compared, record)
 
 
 def _check(job: _Job, result: Report, converted: Path, stack: ExitStack) -> CheckReport:
@@ -265,6 +272,7 @@ def _report(job: _Job, result: Report, output: Output, seconds: float) -> Conver
         output.size(),
         seconds,
         peak_memory(),
+        tuple((timing.name, timing.seconds, timing.nodes) for timing in result.passes),
     )
 
 

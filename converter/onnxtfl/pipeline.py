@@ -1,9 +1,9 @@
-"""The two ways through the house: ONNX to TFLite, and TFLite to ONNX.
+"""The two pipelines: ONNX to TFLite, and TFLite to ONNX.
 
-read -> lift -> canonicalize, fold, fuse -> legalize -> layout -> cleanup -> lower -> write
+read -> lift -> simplify -> legalize -> layout -> cleanup -> lower -> write
 
-`onnx_to_tflite` and `tflite_to_onnx` differ in their first and last step and in what the kernels want; :func:`steps`
-lists what lies between.
+`onnx_to_tflite` and `tflite_to_onnx` differ in their first and last step and in what the target needs beside the common
+passes; :func:`passes_for` lists all that is between reading and writing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import gc
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -25,26 +25,27 @@ from onnxtfl.formats.tflite import composites
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.ir.data import SourceFile
-from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
+from onnxtfl.ir.record import Record, record_of
 from onnxtfl.ir.symbols import symbol_scope
-from onnxtfl.ir.verify import verify
+from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
 from onnxtfl.passes.canonicalize import MOVES
-from onnxtfl.passes.cleanup import merge_equal, remove_dead
-from onnxtfl.passes.floats import compute_in_float32, narrow_float64
-from onnxtfl.passes.fold import fold
+from onnxtfl.passes.cleanup import remove_dead
+from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
-from onnxtfl.passes.recognize import recognize
+from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.shared_memory import keep_memory_apart
-from onnxtfl.passes.simplify import simplify
+from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.passes.vectors import CONVERSIONS, VECTORS
 from onnxtfl.rewriting.legalize import acceptable, legalize
 from onnxtfl.rewriting.lift import lift, op_name
 from onnxtfl.rewriting.lower import lower
+from onnxtfl.rewriting.pass_manager import Fact, Group, Pass, PassManager, PassTiming
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target
 from onnxtfl.targets.onnx import OnnxTarget
@@ -53,10 +54,6 @@ from onnxtfl.targets.tflite import TfliteTarget, refuse_unknown_versions
 if TYPE_CHECKING:
     import onnx
 
-Step = tuple[str, Callable[[Graph], None]]
-"""A pass and its name."""
-_MOVES = {"tfl": Patterns.of(MOVES, VECTORS), "onnx": Patterns.of(MOVES, VECTORS, CONVERSIONS)}
-"""The rewrites of ops that only move data, which run after legalization."""
 Progress = Callable[[str], None]
 
 
@@ -67,6 +64,7 @@ class Options:
     `input_shapes`: input name -> sizes (-1 stays open). `io_layout`: whether inputs and outputs keep the source's
     axes. `float64`: "narrow" computes in float32, "error" refuses. `min_runtime`: the oldest runtime that has to run
     the result. `inputs`, `outputs`: names of tensors to cut the model at. `opset`: the ONNX opset to write.
+    `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int]] | None = None
@@ -79,96 +77,51 @@ class Options:
     on_progress: Progress | None = field(default=None, compare=False)
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
-    def step(self, name: str, graph: Graph | None = None) -> None:
-        """Say what comes next; in debug runs hold the graph against the verifier."""
-        if self.on_progress is not None:
-            self.on_progress(name)
-        if self.debug and graph is not None:
-            verify(graph, f"before {name}")
-
 
 @dataclass
 class Report:
-    """What a conversion read and wrote: (name, dtype, shape) of inputs and outputs, ops by name, before and after."""
+    """What a conversion read and wrote.
+
+    `inputs`, `outputs`: (name, dtype, shape) each. `ops_before`, `ops_after`: how often each op occurs. `passes`: what
+    each pass took. `record`: what became of each tensor, and what made each op.
+    """
 
     inputs: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
     outputs: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
     ops_before: dict[str, int] = field(default_factory=dict)
     ops_after: dict[str, int] = field(default_factory=dict)
+    passes: list[PassTiming] = field(default_factory=list)
+    record: Record = field(default_factory=Record)
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
     """Convert an ONNX model and write the .tflite to `out`, a seekable binary file.
 
-    Raises OnnxtflError (InvalidModelError, UnsupportedError, ...) naming the place; `out` is then worth nothing.
+    Raises OnnxtflError (InvalidModelError, UnsupportedError, ...) naming the place; after one `out` is worthless.
     """
-    target = TfliteTarget(options.min_runtime)
-    with _conversion(options) as told:
-        source = onnx_reader.read(model)
-        inline_functions(source)
-        report = Report(ops_before=count_ops(source.main))
-        graph = lifted(source.main, told)
-        to_target(graph, target, told)
-        return _finish(graph, report, told, lambda: tflite_writer.write(Model(graph), out))
+    with _Conversion.of(options, TfliteTarget(options.min_runtime)) as conversion:
+        graph = conversion.run(onnx_reader.read(model))
+        return conversion.finish(graph, tflite_writer.write(Model(graph), out))
 
 
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
     """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for the other way."""
-    target = OnnxTarget(options.opset)
     name = getattr(out, "name", None)  # weights past 2 GB go beside a file that has a name
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
-    with _conversion(options) as told:
+    with _Conversion.of(options, OnnxTarget(options.opset)) as conversion:
         source = tflite_reader.read(model)
         refuse_unknown_versions(source.main)
-        report = Report(ops_before=count_ops(source.main))
-        graph = lifted(source.main, told)
-        to_target(graph, target, told)
-        write = partial(onnx_writer.write, Model(graph), out, opset=options.opset, external=external)
-        return _finish(graph, report, told, write)
+        graph = conversion.run(source)
+        names = onnx_writer.write(Model(graph), out, opset=options.opset, external=external)
+        return conversion.finish(graph, names)
 
 
-@contextlib.contextmanager
-def _conversion(options: Options) -> Iterator[Options]:
-    """What every conversion begins and ends with: an exception that is not an error of the user's is an InternalError.
-
-    The graph lives until the end: collecting garbage would find nothing.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    taken: list[str] = []
-    try:
-        told = replace(options, on_progress=partial(_take, taken, options.on_progress))
-        told.step("read")
-        with symbol_scope():
-            yield told
-    except (OnnxtflError, OSError):
-        raise
-    except MemoryError as error:
-        raise UnsupportedError(f"out of memory in {taken[-1]}") from error
-    except Exception as error:
-        raise InternalError(taken[-1], error) from error
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _take(taken: list[str], on_progress: Progress | None, name: str) -> None:
-    """Say what comes next, and remember it."""
-    taken.append(name)
-    if on_progress is not None:
-        on_progress(name)
-
-
-def lifted(graph: Graph, options: Options) -> Graph:
-    """From a file's ops to neutral ones, cut and with shapes as the options say."""
-    names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
-    set_input_shapes(graph, options.input_shapes or {})
-    cut_names = cut(graph, options.inputs, options.outputs, body)
-    graph.output_names = cut_names or names
-    options.step("lift")
-    lift(graph, body)
-    remove_dead(graph)
-    return graph
+def passes_for(target: Target, options: Options) -> list[Pass | Group]:
+    """All passes from the graph of a file to the graph of the target, in order."""
+    is_tflite = isinstance(target, TfliteTarget)
+    return [*_LIFT, *(_tflite_first(options) if is_tflite else [RECOGNIZE]), *_common(target, options)] + (
+        _tflite_last(target) if isinstance(target, TfliteTarget) else []
+    )
 
 
 def body(node: Node) -> Graph | None:
@@ -176,90 +129,132 @@ def body(node: Node) -> Graph | None:
     return functions.body(node) if node.op.dialect == "onnx" else composites.body(node)
 
 
-def to_target(graph: Graph, target: Target, options: Options, until: str | None = None) -> None:
-    """From neutral ops to those of the target; `until` names the last step to take (see :func:`steps`)."""
-    for name, step in steps(target, options):
-        options.step(name, graph)
-        step(graph)
-        if name == until:
-            return
+_NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
+_LEGAL: frozenset[Fact] = frozenset({"legal"})
+_LAID_OUT: frozenset[Fact] = frozenset({"laid out"})
+_LOWERED: frozenset[Fact] = frozenset({"lowered"})
+_LIFT = (Pass("lift", partial(lift, expand=body), Pass.idle, establishes=_NEUTRAL), Pass("remove dead", remove_dead))
 
 
-def steps(target: Target, options: Options) -> list[Step]:
-    """The steps between lifting and writing, by name."""
-
-    def takes(node: Node) -> bool:
-        return acceptable(node, target)
-
-    def layout(graph: Graph) -> None:
-        assign_layouts(graph, takes, channels_last=target.channels_last, io_layout=options.io_layout)
-
-    def tidied(graph: Graph) -> None:
-        tidy(graph, _MOVES[target.name])
-        separate_outputs(graph, target.shares_inputs)
-
-    first, last = _own_steps(target, options)
+def _common(target: Target, options: Options) -> list[Pass | Group]:
+    """What both directions share, up to the ops of the target."""
+    moves = Patterns.of(MOVES, VECTORS) if target.name == "tfl" else Patterns.of(MOVES, VECTORS, CONVERSIONS)
+    separate = Pass("separate outputs", partial(separate_outputs, shares_inputs=target.shares_inputs), separate_outputs)
+    fold, merge_equal, dead = CLEANUP
+    tidy = (fold, merge_equal, Pass("moves", moves.apply), dead, separate)
+    layout = partial(assign_layouts, takes=partial(acceptable, target=target), channels_last=target.channels_last)
     return [
-        *first,
-        ("simplify", simplify),
-        ("separate", lambda graph: separate_outputs(graph, target.shares_inputs)),
-        ("legalize", lambda graph: legalize(graph, target)),
-        ("tidy", tidied),
-        ("sink", sink_reshapes),
-        ("layout", layout),
-        ("settle", lambda graph: legalize(graph, target, late=True)),
-        ("cleanup", tidied),
-        ("lower", lambda graph: lower(graph, target)),
-        *last,
+        SIMPLIFY,
+        separate,
+        Pass("legalize", partial(legalize, target=target), needs=_NEUTRAL, establishes=_LEGAL),
+        Group("tidy", tidy, needs=_LEGAL),
+        Pass("sink", sink_reshapes, needs=_LEGAL),
+        Pass("layout", partial(layout, io_layout=options.io_layout), layout, needs=_LEGAL, establishes=_LAID_OUT),
+        Pass("legalize late", partial(legalize, target=target, late=True), needs=_LAID_OUT),
+        Group("cleanup", tidy, needs=_LAID_OUT),
+        Pass("lower", partial(lower, target=target), needs=_LAID_OUT, establishes=_LOWERED, breaks=_NEUTRAL),
     ]
 
 
-def _own_steps(target: Target, options: Options) -> tuple[list[Step], list[Step]]:
-    """The steps that one target alone needs, before and after the common ones."""
-    if not isinstance(target, TfliteTarget):
-        return [("recognize", recognize)], []
-    first: list[Step] = [
-        ("narrow", partial(narrow_float64, mode=options.float64)),
-        ("floats", compute_in_float32),
+def _tflite_first(options: Options) -> list[Pass | Group]:
+    """Types that TFLite computes in another."""
+    return [
+        Pass("narrow", partial(narrow_float64, mode=options.float64), needs=_NEUTRAL),
+        Pass("floats", compute_in_float32, compute_region_in_float32, needs=_NEUTRAL),
     ]
-    last: list[Step] = [
-        ("activations", partial(fuse_activations, target=target)),
-        ("memory", partial(keep_memory_apart, target=target)),
+
+
+def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
+    """What is done on tfl ops."""
+    return [
+        Pass("fuse activations", partial(fuse_activations, target=target), needs=_LOWERED),
+        Pass("memory", partial(keep_memory_apart, target=target), needs=_LOWERED),
     ]
-    return first, last
 
 
-def tidy(graph: Graph, moves: Patterns) -> None:
-    """Fold what became constant, merge what became equal, drop what became useless; in subgraphs too."""
-    fold(graph)
-    merge_equal(graph)
-    moves.apply(graph)
-    remove_dead(graph)
-    for node in graph.nodes:
-        for inner in node.subgraphs():
-            tidy(inner, moves)
+class _Conversion:
+    """One conversion: its passes, its report, and the name of the step that runs."""
+
+    def __init__(self, options: Options, target: Target) -> None:
+        self.options, self.target = options, target
+        self.report = Report()
+        self.step = ""
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, options: Options, target: Target) -> Iterator[_Conversion]:
+        """A conversion; an exception that is not one of :mod:`onnxtfl.errors` becomes an InternalError.
+
+        The graph lives until the end: collecting garbage would find nothing.
+        """
+        conversion = cls(options, target)
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            conversion.observe("read")
+            with symbol_scope():
+                yield conversion
+        except (OnnxtflError, OSError):
+            raise
+        except MemoryError as error:
+            raise UnsupportedError(f"out of memory in {conversion.step}") from error
+        except Exception as error:
+            raise InternalError(conversion.step, error) from error
+        finally:
+            if collecting:
+                gc.enable()
+
+    def observe(self, step: str) -> None:
+        """Remember the step that begins, and tell the user's callback."""
+        self.step = step
+        if self.options.on_progress is not None:
+            self.options.on_progress(step)
+
+    def run(self, source: Model, until: str | None = None) -> Graph:
+        """The main graph of `source` after all passes, or after the one called `until`."""
+        inline_functions(source)
+        graph = source.main
+        self.report.ops_before = count_ops(graph)
+        self._select_part(graph)
+        passes = passes_for(self.target, self.options)
+        manager = PassManager(passes, observe=self.observe, check=self.options.debug)
+        manager.run(graph, until)
+        self.report.passes = manager.timings
+        if until is None:
+            if self.options.debug:
+                self.target.verify(graph)
+            keep_names(graph)
+            self.observe("write")
+        return graph
+
+    def _select_part(self, graph: Graph) -> None:
+        """Fix shapes and cut at tensors as the options say."""
+        names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
+        set_input_shapes(graph, self.options.input_shapes or {})
+        graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
+
+    def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
+        """The report; `names`: of the values as they were written."""
+        self.report.ops_after = count_ops(graph)
+        self.report.inputs = [_describe(v) for v in graph.inputs]
+        self.report.outputs = [_describe(v) for v in graph.outputs]
+        self.report.record = record_of(graph, names)
+        return self.report
 
 
-@symbol_scope()
 def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:
-    """The graph of a model (either format) after a stage: "file", "lifted", or a step's name.
+    """The graph of a model (either format) after a stage: "file", "lifted", or the name of a pass.
 
     A .tflite is taken towards ONNX, a .onnx towards TFLite. UsageError for an unknown stage.
     """
     is_tflite = _is_tflite(model)
-    source = tflite_reader.read(model) if is_tflite else onnx_reader.read(model)
-    graph = source.main
     target: Target = OnnxTarget(options.opset) if is_tflite else TfliteTarget(options.min_runtime)
-    names = [name for name, _ in steps(target, options)]
-    if stage not in ("file", "lifted", *names):
-        raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are file, lifted, {', '.join(names)}")
-    if stage == "file":
-        return graph
-    inline_functions(source)
-    graph = lifted(graph, options)
-    if stage != "lifted":
-        to_target(graph, target, options, until=stage)
-    return graph
+    names = ["file", "lifted", *dict.fromkeys(step.name for step in passes_for(target, options))]
+    if stage not in names:
+        raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are {', '.join(names)}")
+    with _Conversion.of(options, target) as conversion:
+        source = tflite_reader.read(model) if is_tflite else onnx_reader.read(model)
+        return source.main if stage == "file" else conversion.run(source, "remove dead" if stage == "lifted" else stage)
 
 
 def _is_tflite(model: str | os.PathLike[str] | bytes) -> bool:
@@ -270,27 +265,16 @@ def _is_tflite(model: str | os.PathLike[str] | bytes) -> bool:
         return file.size >= 8 and file.read(4, 4) == b"TFL3"
 
 
-def _finish(graph: Graph, report: Report, options: Options, write: Callable[[], object]) -> Report:
-    keep_names(graph)
-    options.step("write")
-    write()
-    report.ops_after = count_ops(graph)
-    report.inputs = [_describe(v.name, v.type) for v in graph.inputs]
-    report.outputs = [_describe(v.name, v.type) for v in graph.outputs]
-    return report
-
-
-def _describe(name: str | None, type_: object) -> tuple[str, str, tuple[str, ...]]:
-    from onnxtfl.ir.types import TensorType
-
+def _describe(value: Value) -> tuple[str, str, tuple[str, ...]]:
+    type_, name = value.type, value.name or ""
     if isinstance(type_, TensorType):
-        return name or "", type_.storage.value, tuple(str(d) for d in type_.shape or ())
-    return name or "", str(type_), ()
+        return name, type_.storage.value, tuple(str(d) for d in type_.shape or ())
+    return name, str(type_), ()
 
 
 def count_ops(graph: Graph) -> dict[str, int]:
-    """How often each op stands in the graph and its subgraphs, the most frequent first."""
+    """How often each op occurs in the graph and its regions, the most frequent first."""
     return dict(Counter(op_name(node) for node in graph.walk()).most_common())
 
 
-__all__ = ["Options", "Report", "count_ops", "inspect", "onnx_to_tflite", "tflite_to_onnx"]
+__all__ = ["Options", "Report", "count_ops", "inspect", "onnx_to_tflite", "passes_for", "tflite_to_onnx"]

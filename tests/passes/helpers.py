@@ -10,6 +10,9 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text_parse import parse_graph
 from onnxtfl.ir.verify import verify
+from onnxtfl.passes.recognize import RECOGNIZE
+from onnxtfl.passes.simplify import SIMPLIFY
+from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
 
 CONV2D = (
     "input_spatial_dimensions = [2, 3], kernel_spatial_dimensions = [2, 3], output_spatial_dimensions = [2, 3], "
@@ -40,3 +43,16 @@ def transformed(text: str, step: Callable[[Graph], object]) -> Graph:
 def op_counts(graph: Graph) -> Counter[str]:
     """How often each op stands in the graph."""
     return Counter(node.op.name for node in graph.walk())
+
+
+def run_pass(step: Pass | Group, graph: Graph) -> None:
+    """Run one pass over a graph and its regions, the verifier after it."""
+    PassManager([step], given=frozenset({"neutral", "legal", "laid out", "lowered"}), check=True).run(graph)
+
+
+def simplify(graph: Graph) -> None:
+    run_pass(SIMPLIFY, graph)
+
+
+def recognize(graph: Graph) -> None:
+    run_pass(RECOGNIZE, graph)

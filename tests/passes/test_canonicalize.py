@@ -2,8 +2,7 @@
 
 import pytest
 
-from onnxtfl.passes.simplify import simplify
-from tests.passes.helpers import op_counts, transformed
+from tests.passes.helpers import op_counts, simplify, transformed
 
 NOTHING = {
     "transposes that undo each other": (

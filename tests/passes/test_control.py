@@ -21,10 +21,9 @@ from onnxtfl.ir.text_print import print_graph
 from onnxtfl.ir.types import tensor
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.branches import BRANCHES
-from onnxtfl.passes.simplify import simplify
 from onnxtfl.pipeline import Options, inspect, onnx_to_tflite, tflite_to_onnx
 from tests.harness.litert import run_onnx, run_tflite
-from tests.passes.helpers import op_counts
+from tests.passes.helpers import op_counts, simplify
 
 Array = np.ndarray[Any, Any]
 HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'

@@ -3,8 +3,7 @@
 import pytest
 
 from onnxtfl.passes.fuse import FUSE
-from onnxtfl.passes.simplify import simplify
-from tests.passes.helpers import CONV2D, op_counts, transformed
+from tests.passes.helpers import CONV2D, op_counts, simplify, transformed
 
 HEAD = f"""graph main(%x: tensor<1x3x5x5xfloat32>) -> (%y) {{
   %w = constant tensor<2x3x1x1xfloat32> [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]

@@ -8,11 +8,10 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.recognize import recognize
 from onnxtfl.passes.recognize.formulas import FUNCTIONS
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets.tflite import TfliteTarget
-from tests.passes.helpers import CONV2D, op_counts, transformed
+from tests.passes.helpers import CONV2D, op_counts, recognize, transformed
 
 NORM = """graph main(%x: tensor<2x3x4xfloat32>) -> (%y) {
   %axes = constant tensor<1xint64> [2]

@@ -4,8 +4,7 @@ import pytest
 
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.refine import common_refinement, refine
-from onnxtfl.passes.simplify import simplify
-from tests.passes.helpers import CONV2D, op_counts, transformed
+from tests.passes.helpers import CONV2D, op_counts, simplify, transformed
 
 GROUP_NORM = f"""graph main(%x: tensor<2x3x4x4xfloat32>) -> (%y) {{
   %w = constant tensor<6x3x1x1xfloat32> [{", ".join(map(str, range(18)))}]

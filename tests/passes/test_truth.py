@@ -2,8 +2,7 @@
 
 import pytest
 
-from onnxtfl.passes.simplify import simplify
-from tests.passes.helpers import op_counts, transformed
+from tests.passes.helpers import op_counts, simplify, transformed
 
 HEAD = """graph main(%x: tensor<2x3xfloat32>) -> (%y) {
   %zero = constant tensor<float32> [0.0]

@@ -33,7 +33,8 @@ class FakePipeline(types.ModuleType):
     def onnx_to_tflite(self, model: object, out: BinaryIO, options: real.Options) -> real.Report:
         """Write ``data``, half of it before failing."""
         self.options = options
-        options.step("read")
+        if options.on_progress is not None:
+            options.on_progress("read")
         out.write(self.data[: len(self.data) // 2])
         out.flush()
         self.fail()

@@ -215,11 +215,11 @@ def test_an_internal_error(folder: Path, capsys: Capture, monkeypatch: pytest.Mo
     def breaks(graph: object) -> None:
         raise KeyError("what")
 
-    monkeypatch.setattr(pipeline, "simplify", breaks)
+    monkeypatch.setattr(pipeline, "sink_reshapes", breaks)
     source = saved(GOOD["m.onnx"], folder / "m.onnx")
     assert running.exit_code(COMMANDS["m.onnx"], [str(source)]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("error: internal error in simplify: KeyError: 'what'; please report it")
+    assert told.startswith("error: internal error in sink: KeyError: 'what'; please report it")
     assert told.count("\n") == 1
     with pytest.raises(onnxtfl.InternalError) as caught:
         onnxtfl.onnx_to_tflite(source)

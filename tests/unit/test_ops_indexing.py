@@ -11,7 +11,6 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.onnx import reader
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -20,7 +19,7 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.types import tensor
-from onnxtfl.pipeline import Options, lifted
+from onnxtfl.pipeline import Options, inspect
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rules.indices import nonnegative
 from onnxtfl.targets.tflite import TfliteTarget
@@ -85,7 +84,7 @@ def test_means_the_same_lifted_and_legal(
     source, given = model(op, arrays, frozen, **attributes)
     feeds = {f"x{i}": a for i, a in enumerate(given)}
     wanted = ReferenceEvaluator(source).run(None, feeds)
-    graph = lifted(reader.read(source.SerializeToString()).main, Options())
+    graph = inspect(source.SerializeToString(), "lifted", Options())
     _same(run(graph, given), wanted)
     legalize(graph, TfliteTarget())
     _same(run(graph, given), wanted)

@@ -32,6 +32,9 @@ def show_conversion(model: str, output: str, conversion: Conversion, verbose: bo
     rows.append(Row("size", _size(report)))
     memory = f", peak memory {_bytes(report.peak_memory)}" if report.peak_memory else ""
     rows.append(Row("time", f"{report.seconds:.2f} s{memory}"))
+    if verbose:
+        passes = [f"{name:18} {1000 * seconds:8.1f} ms {nodes:6} nodes" for name, seconds, nodes in report.passes]
+        rows += _titled("passes", passes)
     if conversion.check is not None:
         rows += _check_rows(conversion.check, verbose)
     _print(rows)

@@ -20,12 +20,15 @@ Operand = Value | Array | TensorData | Sequence[int] | None
 class Builder:
     """Inserts nodes into `graph`, in front of `before` (None: at the end).
 
-    Operands may be given as values; arrays and lists of ints become constants (int64 for lists).
+    Operands may be given as values; arrays and lists of ints become constants (int64 for lists). New nodes do the work
+    of the same nodes of the source as `cause` does (by default `before`), and are made by `maker`, a rule or a pass.
     """
 
-    def __init__(self, graph: Graph, before: Node | None = None) -> None:
+    def __init__(self, graph: Graph, before: Node | None = None, *, cause: Node | None = None, maker: str = "") -> None:
         self.graph = graph
         self.before = before
+        self.maker = maker
+        self.cause = before if cause is None else cause
         self.created: list[Node] = []
 
     def __call__(self, op: type[Op], *operands: Operand, **attributes: Any) -> Value:
@@ -67,6 +70,10 @@ class Builder:
 
     def _insert(self, node: Node) -> list[Value]:
         self.graph.insert(node, self.before)
+        if self.cause is not None:
+            node.sources, node.made_by = self.cause.sources, self.cause.made_by
+        if self.maker:
+            node.add_history(made_by=self.maker)
         self.created.append(node)
         return node.results
 

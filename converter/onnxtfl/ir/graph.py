@@ -8,14 +8,15 @@ capture are operands of the node, and inputs of the subgraph behind its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.data import Array, ArrayData, TensorData
+from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.signature import Effect, Operand, Permutation, Relabeled
 from onnxtfl.ir.types import DType, TensorType, Type
@@ -29,26 +30,31 @@ class UnknownRankError(UnsupportedError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value comes from: a tensor of the source model, whose axes were permuted and numbers quantized.
+    """A tensor of the source model that a value holds: reshaped to `shape`, then with permuted axes.
 
-    `permutation[i]` is the source's axis that became axis i; None where nothing moved.
+    `shape` is None where it is the source's own. `permutation[i]` is the axis that became axis i; None: none moved.
     """
 
     tensor: str
     permutation: tuple[int, ...] | None = None
     quantization: Quantization | None = None
+    shape: Shape | None = None
 
     def permuted(self, permutation: Sequence[int]) -> Origin:
         """The origin of the transposed value."""
         before = self.permutation or tuple(range(len(permutation)))
         after = tuple(before[p] for p in permutation)
-        return Origin(self.tensor, None if after == tuple(range(len(after))) else after, self.quantization)
+        return replace(self, permutation=None if after == tuple(range(len(after))) else after)
+
+    def reshaped(self, shape: Shape) -> Origin | None:
+        """The origin of the reshaped value; None where axes were permuted before."""
+        return replace(self, shape=shape) if self.permutation is None else None
 
 
 class Value:
     """A value of a graph: result of a node, graph input, or constant."""
 
-    __slots__ = ("data", "index", "known", "name", "origin", "producer", "type", "uses")
+    __slots__ = ("data", "index", "known", "name", "origins", "producer", "type", "uses")
 
     def __init__(self, type_: Type | None, name: str | None = None) -> None:
         self.type: Type | None = type_
@@ -59,7 +65,23 @@ class Value:
         self.data: TensorData | None = None
         self.known: Array | None = None
         """Contents as far as known before run time: an object array of dims, for small integer tensors."""
-        self.origin: Origin | None = None
+        self.origins: tuple[Origin, ...] = ()
+        """The tensors of the source that this value holds."""
+
+    @property
+    def origin(self) -> Origin | None:
+        """The first of `origins`."""
+        return self.origins[0] if self.origins else None
+
+    @origin.setter
+    def origin(self, origin: Origin | None) -> None:
+        self.origins = () if origin is None else (origin,)
+
+    def add_origins(self, origins: Iterable[Origin | None]) -> None:
+        """Add to `origins` those that are new."""
+        added = tuple(o for o in origins if o is not None and o not in self.origins)
+        if added:
+            self.origins += added
 
     @property
     def is_constant(self) -> bool:
@@ -163,6 +185,11 @@ class Op:
         return iter(())
 
     @classmethod
+    def origin_before(cls, node: Node, origin: Origin) -> Origin | None:
+        """The origin of operand 0 where that of a result is `origin`; None where the op changes elements."""
+        return None
+
+    @classmethod
     def effect_of(cls, node: Node) -> Effect:
         """The effect of this node (ops with subgraphs have those of the nodes in them)."""
         for graph in node.subgraphs():
@@ -179,7 +206,7 @@ OPS: dict[str, type[Op]] = {}
 class Node:
     """One application of an op."""
 
-    __slots__ = ("attributes", "graph", "name", "next", "op", "operands", "previous", "results")
+    __slots__ = ("attributes", "graph", "made_by", "name", "next", "op", "operands", "previous", "results", "sources")
 
     def __init__(self, op: type[Op], operands: Sequence[Value | None], attributes: Mapping[str, Any]) -> None:
         self.op = op
@@ -187,6 +214,10 @@ class Node:
         self.operands: list[Value | None] = list(operands)
         self.results: list[Value] = []
         self.name: str | None = None
+        self.sources: tuple[str, ...] = ()
+        """The nodes of the source whose work this one does."""
+        self.made_by: tuple[str, ...] = ()
+        """The rules and passes that made it, in order."""
         self.graph: Graph | None = None
         self.previous: Node | None = None
         self.next: Node | None = None
@@ -232,6 +263,13 @@ class Node:
         self.operands[index] = value
         if value is not None:
             value.uses[(self, index)] = None
+
+    def add_history(self, *others: Node, made_by: str | None = None) -> None:
+        """Count the sources of `others` among this node's, and `made_by` among what made it."""
+        if others:
+            self.sources = tuple(dict.fromkeys(s for node in (self, *others) for s in node.sources))
+        if made_by is not None and made_by not in self.made_by:
+            self.made_by += (made_by,)
 
     def subgraphs(self) -> Iterator[Graph]:
         """The graphs among the attributes."""
@@ -315,6 +353,14 @@ class Graph:
             result.producer = None  # no cycle: what is removed is freed at once
         self.unlink(node)
 
+    def drop(self, node: Node) -> None:
+        """Remove a pure node that is not needed; what moved elements only leaves its origins to its operand."""
+        operand = node.operands[0] if node.operands else None
+        if operand is not None and operand.type is not None:
+            for result in node.results:
+                operand.add_origins(node.op.origin_before(node, origin) for origin in result.origins)
+        self.remove(node)
+
     def move(self, node: Node, before: Node | None) -> None:
         """Put a node of this graph elsewhere; the caller sees to the order."""
         self.unlink(node)
@@ -382,8 +428,7 @@ def inherit(old: Value, new: Value) -> None:
     """Pass name and origin on to a value that stands for `old` and has none of its own."""
     if new.name is None and new.data is None:
         new.name = old.name
-    if new.origin is None:
-        new.origin = old.origin
+    new.add_origins(old.origins)
 
 
 def constant(

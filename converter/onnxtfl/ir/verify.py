@@ -43,16 +43,20 @@ def _verify_node(graph: Graph, node: Node, visible: set[Value], where: str) -> N
         if result.producer is not node or result.index != i:
             raise fail(f"result {i} has another producer")
     if node.op.dialect == "neutral":
-        _verify_types(node)
+        _verify_types(node, where)
 
 
-def _verify_types(node: Node) -> None:
-    types = infer(node)
+def _verify_types(node: Node, where: str) -> None:
+    try:
+        types = infer(node)
+    except OnnxtflError as error:
+        raise VerifyError(f"{where}: {error.message}", node=node.name, op=node.op.name, type_=error.type_) from error
     if len(types) != len(node.results):
-        raise VerifyError(f"{len(node.results)} results, {len(types)} expected", op=node.op.name)
+        raise VerifyError(f"{where}: {len(node.results)} results, {len(types)} expected", op=node.op.name)
     for inferred, result in zip(types, node.results, strict=True):
         if not _compatible(inferred, result.type):
-            raise VerifyError(f"result is {result.type}, inferred {inferred}", op=node.op.name, node=node.name)
+            message = f"{where}: result is {result.type}, inferred {inferred}"
+            raise VerifyError(message, op=node.op.name, node=node.name)
 
 
 def _compatible(a: Type | None, b: Type | None) -> bool:

@@ -96,21 +96,20 @@ def _values(graph: Graph) -> Iterator[Value]:
 
 
 def separate_outputs(graph: Graph, shares_inputs: bool = False) -> None:
-    """Give each output, of subgraphs too, a value of its own: an input, a constant or another output is copied.
+    """Give each output a value of its own: an input, a constant or another output is copied.
 
     `shares_inputs`: an output that has the name of an input is that input (in ONNX a name stands for one value).
     """
-    for node in graph.nodes:
-        for inner in node.subgraphs():
-            separate_outputs(inner)
-    builder = Builder(graph)
+    builder = Builder(graph, maker="separate outputs")
     taken: set[Value] = set(graph.inputs)
     names = graph.output_names if shares_inputs else ()
     for i, value in enumerate(graph.outputs):
         if i < len(names) and value in graph.inputs and value.name == names[i]:
             continue
         if value in taken or value.is_constant:
+            builder.cause = value.producer
             graph.outputs[i] = builder(ops.Copy, value)
+            graph.outputs[i].origins = value.origins
         taken.add(graph.outputs[i])
 
 

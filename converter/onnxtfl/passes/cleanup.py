@@ -25,7 +25,7 @@ def remove_dead(graph: Graph) -> None:
         previous = node.previous
         needed = any(r.uses or r in outputs for r in node.results)
         if not needed and node.op.effect_of(node) is Effect.PURE:
-            graph.remove(node)
+            graph.drop(node)
         node = previous
 
 
@@ -39,6 +39,7 @@ def merge_equal(graph: Graph) -> None:
         key = _key(node)
         first = seen.setdefault(key, node)
         if first is not node and not any(r in outputs for r in node.results):
+            first.add_history(node)
             graph.replace(node, first.results)
 
 

@@ -36,8 +36,6 @@ def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
         node.attributes = {k: _replaced(v, _NARROW) for k, v in node.attributes.items()}
         for result in node.results:
             _narrow_value(result, mode)
-        for inner in node.subgraphs():
-            narrow_float64(inner, mode)
     graph.outputs = [_narrow_constant(v) for v in graph.outputs]
 
 
@@ -69,8 +67,6 @@ def _replaced(attribute: object, table: dict[DType, DType]) -> object:
 
 def compute_in_float32(graph: Graph) -> None:
     """Compute float16 and bfloat16 in float32; inputs, outputs and weights keep their type behind a Convert."""
-    if not _any_half(graph):
-        return
     _refuse_bits(graph, _HALF)
     widened = _Widening(graph)
     for node in list(graph.nodes):
@@ -78,8 +74,8 @@ def compute_in_float32(graph: Graph) -> None:
     widened.boundary()
 
 
-def _widen_region(graph: Graph) -> None:
-    """A region is handed float32, and gives float32."""
+def compute_region_in_float32(graph: Graph) -> None:
+    """The same for a region, whose inputs and outputs are float32 then."""
     _refuse_bits(graph, _HALF)
     for value in graph.inputs:
         if _is_half(value):
@@ -88,11 +84,6 @@ def _widen_region(graph: Graph) -> None:
     for node in list(graph.nodes):
         widened.node(node)
     graph.outputs = [widened.widened(v) if v.is_constant and _is_half(v) else v for v in graph.outputs]
-
-
-def _any_half(graph: Graph) -> bool:
-    values = [*graph.inputs, *(r for n in graph.walk() for r in n.results)]
-    return any(_is_half(v) for v in values) or any(_is_half(v) for n in graph.walk() for v in n.operands)
 
 
 def _is_half(value: Value | None) -> bool:
@@ -114,8 +105,6 @@ class _Widening:
         for result in node.results:
             if _is_half(result):
                 result.type = result.tensor_type.with_dtype(DType.FLOAT32)
-        for region in node.subgraphs():
-            _widen_region(region)
 
     def boundary(self) -> None:
         """Give outputs the type they had."""
@@ -123,9 +112,11 @@ class _Widening:
             value = self.graph.outputs[i]
             if dtype is None or value.is_constant or value in self.inputs:
                 continue
-            self.graph.outputs[i] = Builder(self.graph)(ops.Convert, value, dtype=dtype)
+            self.graph.outputs[i] = Builder(self.graph, cause=value.producer, maker="floats")(
+                ops.Convert, value, dtype=dtype
+            )
             self.graph.outputs[i].name, value.name = value.name, None
-            self.graph.outputs[i].origin = value.origin
+            self.graph.outputs[i].origins = value.origins
 
     def widened(self, value: Value) -> Value:
         """`value`, a constant or an input, in float32."""
@@ -137,4 +128,4 @@ class _Widening:
     def _convert(self, value: Value) -> Value:
         if value.data is not None and (value.data.size <= _SMALL or value.data.dtype is not DType.FLOAT16):
             return constant(value.data.cast(DType.FLOAT32))
-        return Builder(self.graph, self.graph.first)(ops.Convert, value, dtype=DType.FLOAT32)
+        return Builder(self.graph, self.graph.first, maker="floats")(ops.Convert, value, dtype=DType.FLOAT32)

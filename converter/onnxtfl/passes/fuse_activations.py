@@ -31,9 +31,8 @@ def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
             assert producer is not None
             if _fused(producer, name, target):
                 producer.result.origin = producer.result.name = None
+                producer.add_history(node, made_by="fuse activations")
                 graph.replace(node, producer.results)
-        for inner in node.subgraphs():
-            fuse_activations(inner, target)
 
 
 def _fused(producer: Node, name: str, target: TfliteTarget) -> bool:

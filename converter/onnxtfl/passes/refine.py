@@ -135,12 +135,12 @@ def _follows(node: Node, refinement: Refinement) -> bool:
 
 
 def _rewrite(graph: Graph, head: Node, refinement: Refinement, members: Sequence[Node], exits: Sequence[Node]) -> None:
-    builder = Builder(graph, head)
+    builder = Builder(graph, head, maker="refine")
     fine = {head.result: reshape(builder, head.operand(0), refinement.fine)}
     wanted = {*members, *exits}
     ordered = [node for node in graph.nodes if node in wanted]
     for node in ordered:
-        builder = Builder(graph, node)
+        builder = Builder(graph, node, maker="refine")
         if node.op is ops.Reshape:
             graph.replace(node, [reshape(builder, fine[node.operand(0)], node.result.shape)])
         else:

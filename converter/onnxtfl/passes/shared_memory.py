@@ -38,9 +38,6 @@ _ALL = np.iinfo(np.int32).max
 
 def keep_memory_apart(graph: Graph, target: TfliteTarget) -> None:
     """Copy what an op would write over although it is read later."""
-    for node in graph.nodes:
-        for inner in node.subgraphs():
-            keep_memory_apart(inner, target)
     if _Planner(graph).run():
         legalize(graph, target, late=True)
         lower(graph, target)
@@ -112,7 +109,7 @@ class _Planner:
     def _copied(self, value: Value, node: Node) -> Value:
         """`value` in memory of its own: all of it, sliced."""
         rank = value.rank
-        copy = Builder(self.graph, node)(ops.Slice, value, [0] * rank, [_ALL] * rank, [1] * rank)
+        copy = Builder(self.graph, node, maker="memory")(ops.Slice, value, [0] * rank, [_ALL] * rank, [1] * rank)
         copy.type = value.type
         self.copies.append(copy)
         return copy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir.graph import Graph
 from onnxtfl.passes.branches import BRANCHES
 from onnxtfl.passes.canonicalize import CANONICAL
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
@@ -11,22 +10,21 @@ from onnxtfl.passes.fuse import FUSE
 from onnxtfl.passes.refine import refine
 from onnxtfl.passes.truth import TRUTH
 from onnxtfl.passes.vectors import VECTORS
+from onnxtfl.rewriting.pass_manager import Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-MAX_ROUNDS = 8
-_CANONICAL = Patterns.of(CANONICAL, TRUTH, BRANCHES, VECTORS)
+MAX_ROUNDS = 64
 
-
-def simplify(graph: Graph) -> None:
-    """Bring `graph` to its simplest form; idempotent."""
-    for _ in range(MAX_ROUNDS):
-        fold(graph)
-        merge_equal(graph)
-        remove_dead(graph)
-        changed = _CANONICAL.apply(graph)
-        changed = FUSE.apply(graph) or changed
-        if not (refine(graph) or changed):
-            break
-    for node in graph.nodes:
-        for inner in node.subgraphs():
-            simplify(inner)
+CLEANUP = (Pass("fold", fold), Pass("merge equal", merge_equal), Pass("remove dead", remove_dead))
+SIMPLIFY = Group(
+    "simplify",
+    (
+        *CLEANUP,
+        Pass("canonicalize", Patterns.of(CANONICAL, TRUTH, BRANCHES, VECTORS).apply),
+        Pass("fuse", FUSE.apply),
+        Pass("refine", refine),
+    ),
+    rounds=MAX_ROUNDS,
+    needs=frozenset({"neutral"}),
+)
+"""Brings a graph to its simplest form; idempotent."""

@@ -93,11 +93,8 @@ SINK = Patterns.of(MOVES)
 
 
 def sink_reshapes(graph: Graph) -> None:
-    """Let reshapes of unit axes sink as far as they go, in subgraphs too."""
+    """Let reshapes of unit axes sink as far as they go."""
     SINK.apply(graph)
-    for node in graph.nodes:
-        for inner in node.subgraphs():
-            sink_reshapes(inner)
 
 
 def _through(b: Builder, node: Node, among: Sequence[Value | None]) -> UnitReshape | None:

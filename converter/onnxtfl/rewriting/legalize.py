@@ -17,7 +17,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
-from onnxtfl.rewriting.registry import DecomposeRule, Form, rules
+from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules
 from onnxtfl.rewriting.registry import Target as TargetName
 
 
@@ -75,9 +75,6 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
         budget -= 1 if made else 0
         if budget < 0:
             raise UnsupportedError("legalization does not come to an end", node=node.name, op=node.op.name)
-    for node in graph.nodes:
-        for region in node.subgraphs():
-            legalize(region, target, late=late)
 
 
 def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
@@ -118,6 +115,7 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
 
 def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[Value] | None:
     for refusal in refusals:
+        builder.maker = f"legalize.{refusal.kind}"
         if refusal.kind == "dtype" and (values := cast_operands(builder, node, refusal.allowed)) is not None:
             return values
         if refusal.kind == "rank" and (values := collapse(builder, node, refusal.limit)) is not None:
@@ -129,6 +127,7 @@ def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | No
     late = _late_rule(node, target)
     known = sorted(rules().decompose.get(node.op, ()), key=lambda r: r[0] is None)
     for rule in [late] if late else [rule for wanted, rule in known if wanted in (None, target.name)]:
+        builder.maker = rule_name(rule)
         try:
             values = rule(builder, node)
         except OnnxtflError as error:

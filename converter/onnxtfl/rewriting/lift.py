@@ -9,7 +9,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.regions import prepare
-from onnxtfl.rewriting.registry import Lifted, LiftRule, rules
+from onnxtfl.rewriting.registry import Lifted, LiftRule, rule_name, rules
 
 Expand = Callable[[Node], Graph | None]
 """Gives the body of an op that its format defines by others; None where it defines none."""
@@ -28,6 +28,7 @@ def lift(graph: Graph, expand: Expand) -> None:
 def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
     """Replace one node of a file's dialect by neutral ones: by its rule, else by its definition."""
     name = op_name(node)
+    node.sources = node.sources or (node.name or next((r.name for r in node.results if r.name), name),)
     try:
         rule = _onnx_rule(graph, node) if node.op.dialect == "onnx" else _tfl_rule(node)
         body = expand(node) if rule is None else None
@@ -58,14 +59,16 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
         return
     for region in regions:
         lift(region, expand)
-    _replace(graph, node, rule(Builder(graph, node), node))
+    _replace(graph, node, rule(Builder(graph, node, maker=rule_name(rule)), node))
 
 
 def _inline(graph: Graph, node: Node, body: Graph, operands: Sequence[Value | None], expand: Expand) -> None:
     """Put the nodes of `body`, whose inputs are `operands`, in the place of `node`, lifting each."""
     inserted = graph.splice(body, operands, node)
-    for result in (r for inner_node in inserted for r in inner_node.results):
-        result.name = result.origin = None
+    for inner_node in inserted:
+        inner_node.sources = node.sources
+        for result in inner_node.results:
+            result.name = result.origin = None
     _replace(graph, node, body.outputs)
     for inner_node in inserted:
         lift_node(graph, inner_node, expand)

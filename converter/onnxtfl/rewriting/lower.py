@@ -23,8 +23,6 @@ class LoweringTarget(Target, Protocol):
 def lower(graph: Graph, target: LoweringTarget) -> None:
     """Rename every neutral node; UnsupportedError where legalization left one that has no name there (a bug)."""
     for node in graph.nodes:
-        for inner in node.subgraphs():
-            lower(inner, target)
         if node.op.dialect == "neutral":
             form = target.accepted(node)
             if form is None:

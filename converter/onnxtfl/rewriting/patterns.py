@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
+from onnxtfl.rewriting.registry import rule_name
 
 Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
 """Gives what stands for the node's results, or None where the pattern does not match. It must not change the graph
@@ -59,23 +60,26 @@ class Patterns:
 
     def _step(self, graph: Graph, node: Node) -> list[Node] | None:
         for rewrite in self._by_op.get(node.op, ()):
-            builder = Builder(graph, node)
+            builder = Builder(graph, node, maker=rule_name(rewrite))
             result = rewrite(builder, node)
             if result is None:
                 continue
             values = [result] if isinstance(result, Value) else list(result)
             producers = [v.producer for v in node.operands if v is not None and v.producer]
             graph.replace(node, values)
-            erase_dead(graph, producers)
+            erased = erase_dead(graph, producers)
+            for made in builder.created:
+                made.add_history(*erased)
             around = [u for v in values for u in v.users()] + [v.producer for v in values if v.producer]
             return [*builder.created, *around]
         return None
 
 
-def erase_dead(graph: Graph, candidates: Iterable[Node]) -> None:
-    """Remove those pure nodes among `candidates` whose results nobody needs, and then their producers likewise."""
+def erase_dead(graph: Graph, candidates: Iterable[Node]) -> list[Node]:
+    """Remove the pure nodes among `candidates` whose results are not needed, then their producers; returns them."""
     outputs = graph.output_set()
     work = list(candidates)
+    erased = []
     while work:
         node = work.pop()
         if node.graph is not graph or any(r.uses or r in outputs for r in node.results):
@@ -83,4 +87,6 @@ def erase_dead(graph: Graph, candidates: Iterable[Node]) -> None:
         if node.op.effect_of(node) is not Effect.PURE:
             continue
         work.extend(v.producer for v in node.operands if v is not None and v.producer)
-        graph.remove(node)
+        graph.drop(node)
+        erased.append(node)
+    return erased

@@ -43,7 +43,7 @@ def hand_in(region: Graph, operands: Sequence[Value | None]) -> None:
         if outside is None:
             raise ValueError("a region takes an absent value")
         inside.type, inside.known = outside.type, outside.known
-        inside.origin = inside.origin or outside.origin
+        inside.add_origins(outside.origins)
         if outside.data is not None:
             stand_in = constant(outside.data)
             stand_in.type = outside.type
@@ -60,6 +60,8 @@ def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[
     for node in region.nodes:
         results = b.many(node.op, *(None if v is None else seen(v) for v in node.operands), **node.attributes)
         for old, new in zip(node.results, results, strict=True):
+            if new.producer is not None and new.producer in b.created:
+                new.producer.add_history(node)
             inherit(old, new)
             values[old] = new
     outputs = [seen(v) for v in region.outputs]

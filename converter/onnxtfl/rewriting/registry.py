@@ -179,6 +179,12 @@ def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[Up
     return register
 
 
+def rule_name(rule: Callable[..., Any]) -> str:
+    """The name of a rule or rewrite: its family and function."""
+    function = getattr(rule, "func", rule)
+    return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.lstrip('_')}"
+
+
 def append_operand(node: Node, value: Value | None) -> None:
     """Give `node` one more operand."""
     node.operands.append(None)

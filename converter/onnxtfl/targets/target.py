@@ -10,7 +10,8 @@ import numpy as np
 
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import Array, TensorData
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.targets.refusal import Refusal
@@ -61,6 +62,21 @@ class Target(ABC):
         if key not in self._versions:
             self._versions[key] = self.version_of(form, results_of(node, form))
         return self._versions[key]
+
+    def verify(self, graph: Graph) -> None:
+        """Check that `graph`, regions included, holds ops of this target only, in forms that it accepts.
+
+        Raises VerifyError, which is a mistake of ours.
+        """
+        verify(graph, f"as {self.title}")
+        for node in graph.walk():
+            if node.op.dialect != self.name:
+                raise VerifyError(f"is no op of {self.title}", node=node.name, op=node.op.name)
+            name = node.op.name.partition(".")[2]
+            form = Form(name, tuple(node.operands), node.attributes, domain=node.op.domain)
+            refusal = self.refusal_of(form, node.results)
+            if refusal is not None:
+                raise VerifyError(f"{self.title} does not accept it: {refusal.message}", node=node.name, op=name)
 
 
 def _key(node: Node, form: Form) -> Hashable:

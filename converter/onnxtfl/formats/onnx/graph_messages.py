@@ -138,7 +138,7 @@ class GraphWriter:
 
     @staticmethod
     def _wanted(value: Value, hint: str) -> str:
-        return value.name or (value.origin.tensor if value.origin else "") or hint
+        return value.name or next((origin.tensor for origin in value.origins if origin.shape is None), "") or hint
 
     def _weight(self, value: Value, data: TensorData) -> str:
         key = _same(data)

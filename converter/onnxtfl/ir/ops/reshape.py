@@ -11,7 +11,7 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, fresh, product, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.factors import factor_groups, follow_groups
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Origin, Value
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.comparison import Compare, Select
 from onnxtfl.ir.ops.concatenation import Concatenate
@@ -52,6 +52,11 @@ class Reshape(Op):
         x, shape = operands
         assert x is not None and shape is not None
         return x.reshape([int(d) for d in shape])
+
+    @classmethod
+    def origin_before(cls, node: Node, origin: Origin) -> Origin | None:
+        shape = node.operand(0).tensor_type.shape
+        return None if shape is None else origin.reshaped(shape)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import fresh
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.graph import Node, Origin
 from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import compose, identity, inverse
 from onnxtfl.ir.shapes import same_type
@@ -39,6 +39,10 @@ class Transpose(Op):
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
         assert operands[0] is not None
         return operands[0].transpose(attributes["permutation"])
+
+    @classmethod
+    def origin_before(cls, node: Node, origin: Origin) -> Origin | None:
+        return origin.permuted(inverse(node.attr("permutation")))
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

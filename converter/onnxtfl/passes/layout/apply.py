@@ -19,7 +19,7 @@ def assign_layouts(graph: Graph, takes: Takes, *, channels_last: bool, io_layout
     """Lay out every value so that the fewest bytes are transposed.
 
     `takes(node)` tells whether the target takes a node as it would be; `channels_last` what its kernels want. With
-    `io_layout` "channels-last" inputs and outputs of rank over 2 may move too. Subgraphs keep their boundaries.
+    `io_layout` "channels-last" inputs and outputs of rank over 2 may move too; a region keeps its boundary.
     """
     moved = io_layout == "channels-last"
     inputs = {v for v in graph.inputs if moved and len(identity(v)) > 2}
@@ -27,9 +27,6 @@ def assign_layouts(graph: Graph, takes: Takes, *, channels_last: bool, io_layout
     found = find_labels(graph, channels_last, takes, inputs | outputs)
     if found.configurations:
         _Rewriter(graph, choose(graph, found, inputs, outputs)).run()
-    for node in graph.nodes:
-        for inner in node.subgraphs():
-            assign_layouts(inner, takes, channels_last=channels_last)
 
 
 class _Rewriter:
@@ -72,7 +69,9 @@ class _Rewriter:
         """A transpose gives the memory of its operand another name."""
         read, given = configuration.operands[0], configuration.results[0]
         assert read is not None and given is not None
-        self.memory[node.result] = {given: self._read(node.operand(0), read, node)}
+        source = self._read(node.operand(0), read, node)
+        source.add_origins(origin.permuted(given) for origin in node.result.origins)
+        self.memory[node.result] = {given: source}
 
     def _relabel(self, node: Node, configuration: Configuration, change: Relabeled) -> None:
         for i, (value, label) in enumerate(zip(node.operands, configuration.operands, strict=True)):
@@ -80,6 +79,7 @@ class _Rewriter:
                 node.set_operand(i, self._read(value, label, node))
         self._permute_vectors(node, change)
         node.attributes.update(change.attributes)
+        node.add_history(made_by="layout")
         for value, label in zip(node.results, configuration.results, strict=True):
             if label is not None:
                 self._lies(value, label)
@@ -102,7 +102,7 @@ class _Rewriter:
         if label == identity(value):
             return
         value.type = value.tensor_type.permuted(label)
-        value.origin = value.origin.permuted(label) if value.origin else None
+        value.origins = tuple(origin.permuted(label) for origin in value.origins)
         value.known = None
 
     def _read(self, value: Value, label: Permutation, before: Node | None) -> Value:
@@ -114,14 +114,14 @@ class _Rewriter:
             have = min(places, key=lambda k: transpose_cost(places[k].tensor_type, transposition(k, label)))
             places[label] = laid = self._lay(places[have], transposition(have, label))
             own = next((k for k, v in places.items() if v is value), identity(value))
-            laid.origin = value.origin.permuted(transposition(own, label)) if value.origin else None
+            laid.add_origins(origin.permuted(transposition(own, label)) for origin in value.origins)
             self.memory[value] = places
         return places[label]
 
     def _lay(self, source: Value, permutation: Permutation) -> Value:
         """Right behind the source's producer, so that every reader can take it."""
         before = source.producer.next if source.producer is not None else self.graph.first
-        builder = Builder(self.graph, before)
+        builder = Builder(self.graph, before, cause=source.producer or before, maker="layout")
         sizes = [source.shape[p] for p in permutation]
         if is_unit_move(source.shape, permutation) and has_constant_target(sizes):
             return reshape(builder, source, sizes)

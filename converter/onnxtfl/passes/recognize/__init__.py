@@ -5,7 +5,6 @@ Each pattern family is a module. None of this changes what is computed; it runs 
 
 from __future__ import annotations
 
-from onnxtfl.ir.graph import Graph
 from onnxtfl.passes.recognize.activations import ACTIVATIONS
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
@@ -14,27 +13,23 @@ from onnxtfl.passes.recognize.indexing import INDEXING
 from onnxtfl.passes.recognize.integers import INTEGERS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.recognize.reductions import REDUCTIONS
-from onnxtfl.passes.simplify import simplify
+from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.unit_axes import SINK
 from onnxtfl.passes.vectors import CONVERSIONS
+from onnxtfl.rewriting.pass_manager import Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-RECOGNIZE = Patterns.of(
+_PATTERNS = Patterns.of(
     CONVOLUTIONS, NORMALIZATION, ACTIVATIONS, REDUCTIONS, INDEXING, INTEGERS, CONTRACTIONS, SINK, CONVERSIONS
 )
-MAX_ROUNDS = 4
+MAX_ROUNDS = 32
 
+RECOGNIZE = Group(
+    "recognize",
+    (SIMPLIFY, Pass("formulas", recognize_formulas), Pass("patterns", _PATTERNS.apply)),
+    rounds=MAX_ROUNDS,
+    needs=frozenset({"neutral"}),
+)
+"""Finds what ONNX says with one op; idempotent."""
 
-def recognize(graph: Graph) -> None:
-    """Find in `graph` and its subgraphs what ONNX says with one op; idempotent."""
-    for _ in range(MAX_ROUNDS):
-        simplify(graph)
-        changed = recognize_formulas(graph)
-        if not (RECOGNIZE.apply(graph) or changed):
-            break
-    for node in graph.nodes:
-        for inner in node.subgraphs():
-            recognize(inner)
-
-
-__all__ = ["RECOGNIZE", "recognize"]
+__all__ = ["RECOGNIZE"]

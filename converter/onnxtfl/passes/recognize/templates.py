@@ -22,8 +22,9 @@ from onnxtfl.ir.matching import SMALL, same
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.simplify import simplify
+from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.rewriting.legalize import Target, legalize
+from onnxtfl.rewriting.pass_manager import PassManager
 
 COMMUTATIVE = frozenset({ops.Add, ops.Mul, ops.Max, ops.Min, ops.And, ops.Or, ops.Xor})
 _SHAPE = (2, 3)
@@ -57,7 +58,7 @@ class Template:
             operands[i].known = _some_sizes(i)
         graph.outputs = [Builder(graph)(op, *operands, **attributes)]
         legalize(graph, target)
-        simplify(graph)
+        PassManager([SIMPLIFY], given=frozenset({"neutral"})).run(graph)
         root = graph.outputs[0].producer
         if root is None or root.op is op:
             return None

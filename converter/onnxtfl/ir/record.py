@@ -1,0 +1,109 @@
+"""The record of a conversion: which tensor of the source each target tensor is, and what made each target op.
+
+From it come per-layer checks, names and reports. It can be written as JSON and read back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Graph, Node, Origin, Value
+from onnxtfl.ir.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """`target` holds `source`, reshaped to `shape` (None: its own) and then transposed by `permutation` (None: not).
+
+    Axis i of the target is axis permutation[i] of the (reshaped) source. Sizes that are not known are their symbols'
+    names. `quantization`: how the target stores the values, in the text form; None for plain values.
+    """
+
+    source: str
+    target: str
+    permutation: tuple[int, ...] | None = None
+    shape: tuple[int | str, ...] | None = None
+    quantization: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpEntry:
+    """The target op that makes the tensor `target`.
+
+    `sources`: the nodes of the source whose work it does (their names, or those of their first results). `made_by`: the
+    rules and passes that made it, in order.
+    """
+
+    target: str
+    op: str
+    sources: tuple[str, ...] = ()
+    made_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """All tensors of the source that still exist, and all ops of the target, regions included."""
+
+    tensors: tuple[TensorEntry, ...] = field(default_factory=tuple)
+    ops: tuple[OpEntry, ...] = field(default_factory=tuple)
+
+    def to_json(self) -> str:
+        """The record as JSON; fields that say nothing are left out."""
+
+        def plain(entry: TensorEntry | OpEntry) -> dict[str, Any]:
+            return {key: value for key, value in asdict(entry).items() if value not in (None, ())}
+
+        return json.dumps({"tensors": [plain(t) for t in self.tensors], "ops": [plain(o) for o in self.ops]})
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        """The record that :meth:`to_json` wrote; ValueError for other text."""
+        try:
+            content = json.loads(text)
+            tensors = tuple(TensorEntry(**_tuples(entry)) for entry in content["tensors"])
+            return cls(tensors, tuple(OpEntry(**_tuples(entry)) for entry in content["ops"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the record of a conversion: {error}") from error
+
+
+def record_of(graph: Graph, names: Mapping[Value, str]) -> Record:
+    """The record of a converted graph whose values were written under `names`; others are left out."""
+    tensors = [entry for value in _values(graph) if value in names for entry in _entries(value, names[value])]
+    ops = [_op_entry(node, names) for node in graph.walk()]
+    return Record(tuple(dict.fromkeys(tensors)), tuple(ops))
+
+
+def _values(graph: Graph) -> Iterator[Value]:
+    """Inputs, results and constants, those of regions too."""
+    yield from graph.inputs
+    for node in graph.walk():
+        yield from (v for v in node.operands if v is not None and v.is_constant)
+        yield from node.results
+        for region in node.subgraphs():
+            yield from region.inputs
+    yield from (v for v in graph.outputs if v.is_constant)
+
+
+def _entries(value: Value, name: str) -> Iterator[TensorEntry]:
+    type_ = value.type
+    quantization = str(type_.quantization) if isinstance(type_, TensorType) and type_.quantization else None
+    for origin in value.origins:
+        yield TensorEntry(origin.tensor, name, origin.permutation, _sizes(origin), quantization)
+
+
+def _sizes(origin: Origin) -> tuple[int | str, ...] | None:
+    shape: Shape | None = origin.shape
+    return None if shape is None else tuple(d if isinstance(d, int) else str(d) for d in shape)
+
+
+def _op_entry(node: Node, names: Mapping[Value, str]) -> OpEntry:
+    target = next((names[r] for r in node.results if r in names), "")
+    return OpEntry(target, node.op.name.partition(".")[2], node.sources, node.made_by)
+
+
+def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}

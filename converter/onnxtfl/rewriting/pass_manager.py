@@ -1,0 +1,137 @@
+"""The pass manager: runs passes in order over a graph and its regions, verifies between them, and measures them.
+
+A pass is a function that rewrites one graph in place and leaves the regions of its nodes alone: visiting them is done
+here, the graph first. A group runs its passes in turn, once or until none of them changes anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from onnxtfl.errors import InternalError
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.verify import verify
+
+Rewrite = Callable[[Graph], "bool | None"]
+"""Rewrites a graph in place; returns whether it changed anything that other passes of its group should see."""
+Fact = Literal["neutral", "legal", "laid out", "lowered"]
+"""What holds of a graph: all ops are neutral; the target accepts each; layouts are chosen; all are the target's ops."""
+Observer = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass: `run` rewrites the main graph, `on_region` each region (None: the same).
+
+    `needs`: facts that have to hold before. `establishes`: those that hold afterwards. `breaks`: those that may not.
+    """
+
+    name: str
+    run: Rewrite
+    on_region: Rewrite | None = None
+    needs: frozenset[Fact] = frozenset()
+    establishes: frozenset[Fact] = frozenset()
+    breaks: frozenset[Fact] = frozenset()
+
+    @staticmethod
+    def idle(graph: Graph) -> None:
+        """Do nothing: `on_region` of a pass that leaves regions alone, or visits them itself."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Passes that run in turn: once, or (`rounds` > 1) until a round changes nothing.
+
+    A fixed point that is not reached within `rounds` is an InternalError.
+    """
+
+    name: str
+    passes: Sequence[Pass | Group]
+    rounds: int = 1
+    needs: frozenset[Fact] = frozenset()
+    establishes: frozenset[Fact] = frozenset()
+    breaks: frozenset[Fact] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PassTiming:
+    """What one run of a pass took, its regions included: seconds, and nodes afterwards (those of regions too)."""
+
+    name: str
+    seconds: float
+    nodes: int
+
+
+class PassManager:
+    """Runs `passes` in order; InternalError where one needs a fact that those before it do not establish.
+
+    `observe` is called with the name of each pass before it runs. With `check` the verifier runs after each of them,
+    also after each of a group.
+    """
+
+    def __init__(
+        self,
+        passes: Sequence[Pass | Group],
+        *,
+        given: frozenset[Fact] = frozenset(),
+        observe: Observer | None = None,
+        check: bool = False,
+    ) -> None:
+        _check_facts(passes, given)
+        self.passes = passes
+        self.timings: list[PassTiming] = []
+        self._observe = observe
+        self._check = check
+
+    def run(self, graph: Graph, until: str | None = None) -> None:
+        """Rewrite `graph` and its regions; `until`: the name of the last pass to run."""
+        for step in self.passes:
+            if self._observe is not None:
+                self._observe(step.name)
+            started = time.perf_counter()
+            for each, is_region in with_regions(graph):
+                self._apply(step, each, is_region)
+            self._verify(graph, step)
+            self.timings.append(PassTiming(step.name, time.perf_counter() - started, sum(1 for _ in graph.walk())))
+            if step.name == until:
+                return
+
+    def _apply(self, step: Pass | Group, graph: Graph, is_region: bool) -> bool:
+        if isinstance(step, Pass):
+            rewrite = step.on_region if is_region and step.on_region is not None else step.run
+            return bool(rewrite(graph))
+        changed_at_all = False
+        for _ in range(step.rounds):
+            changed = False
+            for member in step.passes:
+                changed |= self._apply(member, graph, is_region)
+                self._verify(graph, member)
+            changed_at_all |= changed
+            if not changed:
+                return changed_at_all
+        if step.rounds > 1:
+            raise InternalError(step.name, RuntimeError(f"no fixed point within {step.rounds} rounds"))
+        return changed_at_all
+
+    def _verify(self, graph: Graph, step: Pass | Group) -> None:
+        if self._check:
+            verify(graph, f"after {step.name}")
+
+
+def with_regions(graph: Graph, is_region: bool = False) -> Iterator[tuple[Graph, bool]]:
+    """`graph`, then the regions of the nodes that it has by then, each with whether it is a region."""
+    yield graph, is_region
+    for node in graph.nodes:
+        for region in node.subgraphs():
+            yield from with_regions(region, True)
+
+
+def _check_facts(passes: Sequence[Pass | Group], given: frozenset[Fact]) -> None:
+    facts = set(given)
+    for step in passes:
+        if missing := step.needs - facts:
+            raise InternalError(step.name, RuntimeError(f"it needs a graph that is {', '.join(sorted(missing))}"))
+        facts = (facts - step.breaks) | step.establishes

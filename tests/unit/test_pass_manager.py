@@ -1,0 +1,72 @@
+"""The pass manager: regions are visited in one place, passes state what they need, a fixed point is reached or told."""
+
+import pytest
+
+from onnxtfl.errors import InternalError
+from onnxtfl.ir import ops
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.ir.verify import VerifyError
+from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
+
+NESTED = """graph main(%c: tensor<bool>, %x: tensor<2xfloat32>) -> (%y) {
+  %y = If(%c, %x) {else_branch = graph inner(%a: tensor<2xfloat32>) -> (%b) {
+    %b = Neg(%a) : tensor<2xfloat32>
+  }, then_branch = graph outer(%d: tensor<2xfloat32>, %p: tensor<bool>) -> (%e) {
+    %e = Abs(%d) : tensor<2xfloat32>
+  }} : tensor<2xfloat32>
+}"""
+
+
+def nested() -> Graph:
+    return parse_graph(NESTED.replace(", %p: tensor<bool>", ""))
+
+
+def test_regions_are_visited_after_the_graph_that_holds_them() -> None:
+    seen: list[str] = []
+    manager = PassManager([Pass("look", lambda g: seen.append(g.name)), Pass("main only", lambda g: None, Pass.idle)])
+    manager.run(nested())
+    assert seen == ["main", "inner", "outer"]
+    assert [(t.name, t.nodes) for t in manager.timings] == [("look", 3), ("main only", 3)]
+
+
+def test_a_region_has_a_rewrite_of_its_own() -> None:
+    seen: list[str] = []
+    step = Pass("look", lambda g: seen.append(f"main {g.name}"), lambda g: seen.append(f"region {g.name}"))
+    PassManager([step]).run(nested())
+    assert seen == ["main main", "region inner", "region outer"]
+
+
+def test_groups_run_until_nothing_changes() -> None:
+    left = [3]
+
+    def count_down(graph: Graph) -> bool:
+        left[0] -= 1
+        return left[0] > 0
+
+    PassManager([Group("down", (Pass("count", count_down),), rounds=5)]).run(Graph())
+    assert left == [0]
+    with pytest.raises(InternalError, match=r"internal error in forever: .*no fixed point within 4 rounds"):
+        PassManager([Group("forever", (Pass("change", lambda g: True),), rounds=4)]).run(Graph())
+
+
+def test_a_pass_whose_needs_are_not_met_is_not_built_in() -> None:
+    lower = Pass("lower", lambda g: None, needs=frozenset({"legal"}), breaks=frozenset({"neutral"}))
+    with pytest.raises(InternalError, match=r"lower: .*it needs a graph that is legal"):
+        PassManager([lower])
+    legalize = Pass("legalize", lambda g: None, needs=frozenset({"neutral"}), establishes=frozenset({"legal"}))
+    with pytest.raises(InternalError, match=r"legalize: .*neutral"):
+        PassManager([legalize, lower, legalize], given=frozenset({"neutral"}))
+
+
+def test_the_verifier_runs_after_each_pass() -> None:
+    def breaks(graph: Graph) -> None:
+        for node in graph.nodes:
+            if node.op is ops.Neg:
+                node.result.type = None
+
+    PassManager([Pass("breaks", breaks)]).run(nested())
+    with pytest.raises(VerifyError, match="after breaks"):
+        PassManager([Pass("breaks", breaks)], check=True).run(nested())
+    with pytest.raises(VerifyError, match="after breaks"):
+        PassManager([Group("all", (Pass("breaks", breaks), Pass("later", lambda g: None)))], check=True).run(nested())
