@@ -192,7 +192,7 @@ class Op:
     @classmethod
     def effect_of(cls, node: Node) -> Effect:
         """The effect of this node (ops with subgraphs have those of the nodes in them)."""
-        for graph in node.subgraphs():
+        for graph in node.regions:
             for inner in graph.nodes:
                 if (effect := inner.op.effect_of(inner)) is not Effect.PURE:
                     return effect
@@ -206,11 +206,25 @@ OPS: dict[str, type[Op]] = {}
 class Node:
     """One application of an op."""
 
-    __slots__ = ("attributes", "graph", "made_by", "name", "next", "op", "operands", "previous", "results", "sources")
+    __slots__ = (
+        "attributes",
+        "graph",
+        "made_by",
+        "name",
+        "next",
+        "op",
+        "operands",
+        "previous",
+        "regions",
+        "results",
+        "sources",
+    )
 
     def __init__(self, op: type[Op], operands: Sequence[Value | None], attributes: Mapping[str, Any]) -> None:
         self.op = op
         self.attributes: Attributes = dict(attributes)
+        self.regions = tuple(_graphs_among(attributes.values()))
+        """The graphs among the attributes, which are given to a node when it is made."""
         self.operands: list[Value | None] = list(operands)
         self.results: list[Value] = []
         self.name: str | None = None
@@ -271,16 +285,16 @@ class Node:
         if made_by is not None and made_by not in self.made_by:
             self.made_by += (made_by,)
 
-    def subgraphs(self) -> Iterator[Graph]:
-        """The graphs among the attributes."""
-        for value in self.attributes.values():
-            if value.__class__ is Graph:
-                yield value
-            elif value.__class__ is tuple and value and value[0].__class__ is Graph:
-                yield from value
-
     def __repr__(self) -> str:
         return f"{', '.join(map(repr, self.results))} = {self.op.name}({', '.join(map(repr, self.operands))})"
+
+
+def _graphs_among(attributes: Iterable[Any]) -> Iterator[Graph]:
+    for value in attributes:
+        if value.__class__ is Graph:
+            yield value
+        elif value.__class__ is tuple and value and value[0].__class__ is Graph:
+            yield from value
 
 
 @dataclass(slots=True)
@@ -420,7 +434,7 @@ class Graph:
         """All nodes, those of subgraphs behind the node that holds them."""
         for node in self.nodes:
             yield node
-            for graph in node.subgraphs():
+            for graph in node.regions:
                 yield from graph.walk()
 
 

@@ -83,7 +83,7 @@ def _values(graph: Graph) -> Iterator[Value]:
     for node in graph.walk():
         yield from (v for v in node.operands if v is not None and v.is_constant)
         yield from node.results
-        for region in node.subgraphs():
+        for region in node.regions:
             yield from region.inputs
     yield from (v for v in graph.outputs if v.is_constant)
 

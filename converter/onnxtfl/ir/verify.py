@@ -19,7 +19,7 @@ def verify(graph: Graph, where: str = "") -> None:
     for node in graph.nodes:
         _verify_node(graph, node, visible, where)
         visible.update(node.results)
-        for inner in node.subgraphs():
+        for inner in node.regions:
             verify(inner, where)
     for value in graph.outputs:
         if value not in visible and not value.is_constant:

@@ -34,7 +34,7 @@ def merge_equal(graph: Graph) -> None:
     seen: dict[Hashable, Node] = {}
     outputs = graph.output_set()
     for node in graph.nodes:
-        if node.op.effect_of(node) is not Effect.PURE or any(True for _ in node.subgraphs()):
+        if node.op.effect_of(node) is not Effect.PURE or node.regions:
             continue
         key = _key(node)
         first = seen.setdefault(key, node)

@@ -38,7 +38,7 @@ def fold(graph: Graph) -> None:
 
 def fold_node(node: Node) -> list[Value] | None:
     """Constants for the results of `node`; None where it is not constant or the result would be too big."""
-    if node.op.effect_of(node) is not Effect.PURE or any(True for _ in node.subgraphs()):
+    if node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
     if any(v is not None and not v.is_constant for v in node.operands):
         return None

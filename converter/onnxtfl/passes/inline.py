@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.graph import Graph, Node, Origin
 from onnxtfl.ir.model import Function, FunctionKey, Model
-from onnxtfl.rewriting.pass_manager import with_regions
 
 MOST_NODES = 1 << 18
 """Nodes that all calls together may become: functions that call each other grow exponentially."""
@@ -36,7 +35,7 @@ def inline_functions(model: Model) -> None:
             if total > MOST_NODES:
                 message = f"the function {key[1]!r} calls itself, or makes too many nodes"
                 raise InvalidModelError(message, node=node.name)
-    for graph in (g for main in model.graphs() for g, _ in with_regions(main)):
+    for graph in model.graphs():
         _inline_calls(graph, model.functions)
 
 
@@ -59,6 +58,8 @@ def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function]) -> No
     node = graph.first
     while node is not None:
         following = node.next
+        for region in node.regions:
+            _inline_calls(region, functions)
         function = functions.get(_key(node))
         if function is not None:
             before = node.previous

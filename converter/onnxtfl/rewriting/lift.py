@@ -52,7 +52,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
 
 def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> None:
     """Regions first, so that the rule knows the types of what they give."""
-    regions = list(node.subgraphs())
+    regions = node.regions
     inlined = prepare(node) if regions else None
     if inlined is not None:
         _inline(graph, node, inlined.region, inlined.operands, expand)

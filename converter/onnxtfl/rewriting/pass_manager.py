@@ -7,7 +7,7 @@ here, the graph first. A group runs its passes in turn, once or until none of th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -92,12 +92,16 @@ class PassManager:
             if self._observe is not None:
                 self._observe(step.name)
             started = time.perf_counter()
-            for each, is_region in with_regions(graph):
-                self._apply(step, each, is_region)
+            nodes = self._visit(step, graph, False)
             self._verify(graph, step)
-            self.timings.append(PassTiming(step.name, time.perf_counter() - started, sum(1 for _ in graph.walk())))
+            self.timings.append(PassTiming(step.name, time.perf_counter() - started, nodes))
             if step.name == until:
                 return
+
+    def _visit(self, step: Pass | Group, graph: Graph, is_region: bool) -> int:
+        """Rewrite `graph`, then the regions of the nodes that it has by then; returns the number of all nodes."""
+        self._apply(step, graph, is_region)
+        return sum(1 + sum(self._visit(step, region, True) for region in node.regions) for node in graph.nodes)
 
     def _apply(self, step: Pass | Group, graph: Graph, is_region: bool) -> bool:
         if isinstance(step, Pass):
@@ -119,14 +123,6 @@ class PassManager:
     def _verify(self, graph: Graph, step: Pass | Group) -> None:
         if self._check:
             verify(graph, f"after {step.name}")
-
-
-def with_regions(graph: Graph, is_region: bool = False) -> Iterator[tuple[Graph, bool]]:
-    """`graph`, then the regions of the nodes that it has by then, each with whether it is a region."""
-    yield graph, is_region
-    for node in graph.nodes:
-        for region in node.subgraphs():
-            yield from with_regions(region, True)
 
 
 def _check_facts(passes: Sequence[Pass | Group], given: frozenset[Fact]) -> None:

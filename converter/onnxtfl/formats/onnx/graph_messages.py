@@ -92,7 +92,7 @@ class GraphWriter:
 
     def _node(self, node: Node) -> Message:
         op = self._op(node)
-        graphs = any(True for _ in node.subgraphs())
+        graphs = node.regions
         count = node.attributes.get("captures", 0) if graphs else 0
         own = len(node.operands) - count
         captured = [node.operand(i) for i in range(own, len(node.operands))]

@@ -48,7 +48,7 @@ def _resource(node: Node) -> Resource | None:
 
 def _initialize(call: Node, found: dict[str, Resource]) -> None:
     """Take constants that the initialization subgraphs of `call` store."""
-    for node in (node for region in call.subgraphs() for node in region.walk()):
+    for node in (node for region in call.regions for node in region.walk()):
         if node.op.name in ("tfl.ASSIGN_VARIABLE", "tfl.HASHTABLE_IMPORT"):
             name, contents = resource_name(node.operand(0)), list(_constants(node.operands[1:]))
             if name in found and len(contents) == len(node.operands) - 1:

@@ -123,7 +123,7 @@ class _Search:
                 self._follow(user, index, label)
 
     def _follow(self, node: Node, index: int, label: Permutation) -> None:
-        if node in self.fixed or any(True for _ in node.subgraphs()):
+        if node in self.fixed or node.regions:
             return
         if issubclass(node.op, Elementwise):
             expand_constants(node)
