@@ -51,7 +51,7 @@ def test_one_top_level_module_with_everything_inside(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"onnxtfl"}
     sources = {"onnxtfl": ROOT / "converter" / "onnxtfl", "onnxtfl/mappings": ROOT / "mappings"}
     wanted = {f"{inside}/{p.relative_to(at).as_posix()}" for inside, at in sources.items() for p in at.rglob("*.py")}
-    wanted |= {f"onnxtfl/schemas/{path.name}" for path in (ROOT / "schemas").glob("*.toml")}
+    wanted |= {f"onnxtfl/schemas/{path.name}" for path in (ROOT / "schemas").glob("*.t*")}
     assert wanted | {"onnxtfl/py.typed"} <= names
 
 

@@ -7,9 +7,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from onnxtfl.formats.tflite import schema, schema_text
+from onnxtfl.formats.tflite import schema
 
-TABLES = [line.split()[0] for line in schema_text.TABLES.splitlines() if not line.startswith(" ")]
+TABLES = schema.tables()
 NEWER_THAN_TFLITE_PACKAGE = {
     *(
         "BlockwiseQuantization",

@@ -1,16 +1,16 @@
 """The tables, enums and unions of the TFLite format, with the numbers that the file uses for them.
 
-Read from `schema_text`: importing the `tflite` package instead takes 0.1 s for its 188 modules, and it lacks the newer
-types, ops and fields. A test compares both.
+Read from ``schemas/tflite_format.txt``: importing the `tflite` package instead takes 0.1 s for its 188 modules, and it
+lacks the newer types, ops and fields. A test compares both.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.resources
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
-
-from onnxtfl.formats.tflite import schema_text
 
 Kind = Literal["scalar", "string", "vector", "table", "tables", "union"]
 _SCALARS = {
@@ -62,8 +62,7 @@ class Table:
 def enums() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Name of each enum -> its struct code and its names in the order of their numbers."""
     found = {"BuiltinOperator": ("i", builtin_ops())}
-    for line in _lines(schema_text.ENUMS):
-        head, *names = line.split()
+    for head, *names in _lines("enums"):
         name, _, base = head.partition(":")
         found[name] = (_SCALARS[base], tuple(names))
     return found
@@ -72,7 +71,12 @@ def enums() -> dict[str, tuple[str, tuple[str, ...]]]:
 @functools.cache
 def unions() -> dict[str, tuple[str, ...]]:
     """Name of each union -> its member tables; the first has number 1."""
-    return {words[0]: tuple(words[1:]) for words in map(str.split, _lines(schema_text.UNIONS))}
+    return {name: tuple(members) for name, *members in _lines("unions")}
+
+
+def tables() -> tuple[str, ...]:
+    """The names of all tables."""
+    return tuple(_table_texts())
 
 
 @functools.cache
@@ -120,17 +124,25 @@ def defaults(of: Table) -> dict[str, Any]:
 
 @functools.cache
 def _options() -> dict[str, str]:
-    pairs = (word.partition(":") for word in schema_text.OPS.split())
+    pairs = (word.partition(":") for line in _lines("ops") for word in line)
     return {op: options for op, _, options in pairs}
 
 
 @functools.cache
 def _table_texts() -> dict[str, list[str]]:
-    return {words[0]: words[1:] for words in map(str.split, _lines(schema_text.TABLES))}
+    return {name: fields for name, *fields in _lines("tables")}
 
 
-def _lines(text: str) -> list[str]:
-    return text.replace("\n    ", " ").splitlines()
+def _lines(section: str) -> list[list[str]]:
+    """The words of each line of a section."""
+    return [line.split() for line in _sections()[section].replace("\n    ", " ").splitlines() if line]
+
+
+@functools.cache
+def _sections() -> dict[str, str]:
+    text = importlib.resources.files("onnxtfl.schemas").joinpath("tflite_format.txt").read_text(encoding="utf-8")
+    parts = re.split(r"^\[(\w+)\]$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def _fields(words: list[str]) -> list[Field]:
