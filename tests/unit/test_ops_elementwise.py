@@ -8,7 +8,7 @@ import pytest
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, constant
-from onnxtfl.ir.op import Op, Relabeled
+from onnxtfl.ir.op import OPS, Op, Relabeled
 from onnxtfl.ir.ops.elementwise import Unary
 from onnxtfl.ir.types import DType, tensor
 from tests.conformance.cases import Case
@@ -23,7 +23,7 @@ Sqrt Swish Tan Tanh ThresholdedRelu
 _FINE = [0, 1e-20, 1e-7, 1e-4, 0.1, 0.5, 0.9999999, 1, 1.0000001, 1.5, 2.5, 3, 10, 20, 50, 88, 89, 100, 1e4, 1e10, 1e20]
 EXTREMES = np.asarray([s * x for x in [*_FINE, 3e38, np.inf] for s in (1, -1)] + [np.nan], np.float32)
 NUMBERS = np.concatenate([EXTREMES, np.linspace(-9, 9, 101, dtype=np.float32)])
-UNARY = [op for op in vars(ops).values() if isinstance(op, type) and issubclass(op, Unary) and op.name != "Op"]
+UNARY = [op for op in OPS.values() if issubclass(op, Unary)]
 ON_FLOATS = [op for op in UNARY if DType.FLOAT32 in op.operands[0].dtypes]
 # Reads of types that NumPy and the graph hold, but whose rounding ONNX's reference alone defines.
 _E8M0 = "e8m0"

@@ -75,6 +75,7 @@ resizing, sampling, detection
 """
 # ruff: noqa: F403 - this package is the one place where all families meet
 
+from onnxtfl.ir.op import OPS
 from onnxtfl.ir.ops.activations import *
 from onnxtfl.ir.ops.arithmetic import *
 from onnxtfl.ir.ops.broadcasting import *
@@ -117,3 +118,5 @@ from onnxtfl.ir.ops.space_to_depth import *
 from onnxtfl.ir.ops.splitting import *
 from onnxtfl.ir.ops.transpose import *
 from onnxtfl.ir.ops.transposed_convolution import *
+
+globals().update(OPS)  # where a family imports another thing under an op's name (dims.Shape), the op is meant

@@ -17,29 +17,6 @@ from onnxtfl.ir.permutations import everywhere, moved
 from onnxtfl.ir.shapes import normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = [
-    "Celu",
-    "Elu",
-    "GeGlu",
-    "Gelu",
-    "Glu",
-    "Gtu",
-    "HardSigmoid",
-    "HardSwish",
-    "LeakyRelu",
-    "Mish",
-    "PRelu",
-    "Relu",
-    "Relu6",
-    "ReluN1To1",
-    "Selu",
-    "Sigmoid",
-    "Silu",
-    "Softplus",
-    "Swish",
-    "ThresholdedRelu",
-]
-
 
 class Relu(Unary):
     """max(input, 0). Source: neutral-ops 3.95."""

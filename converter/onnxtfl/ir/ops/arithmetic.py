@@ -14,22 +14,6 @@ from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand
 from onnxtfl.ir.shapes import broadcast_shapes, same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = [
-    "Add",
-    "Atan2",
-    "Clamp",
-    "Div",
-    "FloorDiv",
-    "FloorMod",
-    "Max",
-    "Min",
-    "Mul",
-    "Pow",
-    "Rem",
-    "SquaredDifference",
-    "Sub",
-]
-
 _ARITHMETIC = NUMERIC | {DType.COMPLEX64, DType.COMPLEX128}
 
 

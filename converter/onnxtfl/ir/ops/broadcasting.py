@@ -20,8 +20,6 @@ from onnxtfl.ir.permutations import rank_of, with_vectors
 from onnxtfl.ir.shapes import broadcast_dim, entry_of, same_type, target_dims
 from onnxtfl.ir.types import Type
 
-__all__ = ["Broadcast", "BroadcastInDim", "BroadcastTo", "DynamicBroadcastInDim", "Tile"]
-
 
 class Broadcast(Derived):
     """New axes of `broadcast_sizes` in front of the operand's. Source: neutral-ops 3.18."""

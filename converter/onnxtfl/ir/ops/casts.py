@@ -13,8 +13,6 @@ from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import REQUIRED, Elementwise, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["BitcastConvert", "Convert"]
-
 
 class Convert(Elementwise):
     """The numbers in the element type `dtype` as a C cast gives them: fractions cut off, integers wrapped, bool: != 0.

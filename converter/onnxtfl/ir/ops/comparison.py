@@ -16,8 +16,6 @@ from onnxtfl.ir.op import ANY, BOOLS, REQUIRED, Elementwise, Operand
 from onnxtfl.ir.ops.arithmetic import broadcast_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["Compare", "Select"]
-
 _DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "EQ": operator.eq,
     "NE": operator.ne,

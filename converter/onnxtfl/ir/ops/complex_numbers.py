@@ -13,8 +13,6 @@ from onnxtfl.ir.op import FLOATS, Elementwise, Operand
 from onnxtfl.ir.shapes import broadcast_shapes, same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["Complex", "Imag", "Real"]
-
 _COMPLEX = {DType.COMPLEX64: DType.FLOAT32, DType.COMPLEX128: DType.FLOAT64}
 
 

@@ -16,8 +16,6 @@ from onnxtfl.ir.permutations import moved, rank_of
 from onnxtfl.ir.shapes import normalize_axis, objects, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["Concatenate"]
-
 
 class Concatenate(Op):
     """The operands one behind the other along `axis`. Source: neutral-ops 3.26."""

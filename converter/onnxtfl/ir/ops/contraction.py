@@ -20,8 +20,6 @@ from onnxtfl.ir.shapes import broadcast_dim
 from onnxtfl.ir.spatial import computing, renumbered, unless_identity
 from onnxtfl.ir.types import TensorType
 
-__all__ = ["Dot", "DotGeneral", "DotGeneralBias", "Gemm"]
-
 
 class DotGeneral(Op):
     """Sum of products over the contracting dimensions, apart for each index of the batching ones.

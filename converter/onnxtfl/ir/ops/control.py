@@ -14,8 +14,6 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import BOOLS, REQUIRED, Attributes, Op, Operand
 from onnxtfl.ir.types import TensorType, Type
 
-__all__ = ["If", "Loop", "While"]
-
 
 class If(Op):
     """What `then_branch` gives where `pred`, of one element, is true, else what `else_branch` gives.

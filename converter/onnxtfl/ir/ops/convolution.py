@@ -14,8 +14,6 @@ from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutatio
 from onnxtfl.ir.spatial import Window, computing, renumbered, unless_identity
 from onnxtfl.ir.types import TensorType
 
-__all__ = ["Conv"]
-
 DEFAULTS: Attributes = {
     "input_batch_dimension": 0,
     "input_feature_dimension": 1,

@@ -21,8 +21,6 @@ from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.shapes import known_dims, normalize_axis
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["DynamicIota", "Iota", "Range"]
-
 
 def _scalar(b: Builder, vector: Value, index: int) -> Value:
     return b(Gather, vector, np.asarray(index, np.int64), axis=0)

@@ -14,8 +14,6 @@ from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.shapes import normalize_axis, same_type, static_ints
 from onnxtfl.ir.types import Type
 
-__all__ = ["CumSum"]
-
 
 class CumSum(Op):
     """Sums of all numbers up to each along an axis: without it where `exclusive`, from the end where `reverse`.

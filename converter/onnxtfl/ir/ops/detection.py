@@ -17,8 +17,6 @@ from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Op, Operand
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, TensorType
 
-__all__ = ["NonMaxSuppression", "SelectBoxes"]
-
 
 class NonMaxSuppression(Op):
     """For each batch and class the boxes, best score first, that overlap none chosen before by more than a threshold.

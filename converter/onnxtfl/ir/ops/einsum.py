@@ -8,8 +8,6 @@ from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import Relabeled
 from onnxtfl.ir.ops.contraction import DotGeneral
 
-__all__ = ["Contraction"]
-
 
 class Contraction(DotGeneral):
     """A DotGeneral that is written as one Einsum, over more axes than a matmul has. Source: ONNX Einsum-12 (added)."""

@@ -14,39 +14,6 @@ from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand
 from onnxtfl.ir.shapes import same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = [
-    "Abs",
-    "Acos",
-    "Acosh",
-    "Asin",
-    "Asinh",
-    "Atan",
-    "Atanh",
-    "Cbrt",
-    "Ceil",
-    "Cos",
-    "Cosh",
-    "Erf",
-    "Exp",
-    "Expm1",
-    "Floor",
-    "IsFinite",
-    "IsInf",
-    "IsNaN",
-    "Log",
-    "Log1p",
-    "Neg",
-    "Round",
-    "RoundNearestEven",
-    "Rsqrt",
-    "Sign",
-    "Sin",
-    "Sinh",
-    "Sqrt",
-    "Tan",
-    "Tanh",
-]
-
 _COMPLEX = frozenset({DType.COMPLEX64, DType.COMPLEX128})
 
 

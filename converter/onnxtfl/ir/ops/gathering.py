@@ -14,8 +14,6 @@ from onnxtfl.ir.permutations import everywhere, moved, rank_of
 from onnxtfl.ir.shapes import broadcast_dim, check_positions, normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["Gather", "GatherElements", "GatherND"]
-
 
 class Gather(Op):
     """Positions `indices` of `axis`: the axis is replaced by those of `indices` behind its first `batch_dims`, which

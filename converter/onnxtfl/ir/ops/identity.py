@@ -15,8 +15,6 @@ from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.types import Type
 
-__all__ = ["Copy", "Dropout"]
-
 
 class Dropout(Derived):
     """At inference nothing is dropped: the operand, and a mask that is true everywhere. Source: neutral-ops 3.40."""

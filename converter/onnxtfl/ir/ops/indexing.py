@@ -16,8 +16,6 @@ from onnxtfl.ir.permutations import dropping, moved, rank_of
 from onnxtfl.ir.shapes import known_dims, normalize_axis, same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["NonZero", "OneHot"]
-
 
 class NonZero(Op):
     """The indices of the numbers that are not zero, in the order of their places: [rank, n], or with `rows` [n, rank].

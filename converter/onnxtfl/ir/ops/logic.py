@@ -13,8 +13,6 @@ from onnxtfl.ir.op import BOOLS, INTEGERS, Operand
 from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Unary
 
-__all__ = ["And", "Not", "Or", "PopulationCount", "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Xor"]
-
 _BITS = BOOLS | INTEGERS
 
 

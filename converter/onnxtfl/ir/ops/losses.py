@@ -12,8 +12,6 @@ from onnxtfl.ir.ops.arithmetic import Add, Clamp, Mul, Sub
 from onnxtfl.ir.ops.elementwise import Log, Neg
 from onnxtfl.ir.ops.reductions import Reduce
 
-__all__ = ["BCELoss"]
-
 
 class BCELoss(Derived):
     """-(target * log(input) + (1 - target) * log(1 - input)) * weight, and its `reduction` (none, sum, mean).

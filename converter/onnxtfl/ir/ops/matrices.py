@@ -13,8 +13,6 @@ from onnxtfl.ir.op import INDICES, Attributes, Op, Operand, Permutation, Relabel
 from onnxtfl.ir.shapes import same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["Diagonal", "Trilu"]
-
 
 class Diagonal(Op):
     """The diagonals of the square matrices that the last two axes hold. Source: XLA, matrix diagonal part (added)."""

@@ -23,8 +23,6 @@ from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.spatial import LARGEST_WINDOW, computing, renumbered, unless_identity
 from onnxtfl.ir.types import TensorType, Type
 
-__all__ = ["LRN", "BatchNormInference", "GroupNorm", "InstanceNorm", "LayerNorm"]
-
 
 class BatchNormInference(Op):
     """output = (input - mean) / sqrt(variance + epsilon) * scale + bias, each a vector along `feature_index`.

@@ -17,8 +17,6 @@ from onnxtfl.ir.permutations import with_vectors
 from onnxtfl.ir.shapes import entry_of, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["DynamicPad", "Pad"]
-
 
 class DynamicPad(Derived):
     """Pad with a vector of all befores, then all afters. Source: neutral-ops 3.43."""

@@ -20,8 +20,6 @@ from onnxtfl.ir.ops.reductions import Reduce
 from onnxtfl.ir.spatial import Window, computing, pad_spatial, renumbered, unless_identity
 from onnxtfl.ir.types import DType, TensorType
 
-__all__ = ["AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"]
-
 _DEFAULTS: Attributes = {
     "dims": REQUIRED,
     "kernel_shape": REQUIRED,

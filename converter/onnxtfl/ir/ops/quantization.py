@@ -16,8 +16,6 @@ from onnxtfl.ir.permutations import moved
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["DequantizeLinear", "QuantizeLinear"]
-
 
 class Linear(Op, register=False):
     """What QuantizeLinear and DequantizeLinear share: scale and zero point, for the tensor, by index of `axis`, or by

@@ -9,8 +9,6 @@ from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, Effect, Op, Operand
 from onnxtfl.ir.shapes import dims_from, known_dims
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["Multinomial", "RngNormal", "RngUniform"]
-
 
 class RngNormal(Op):
     """Numbers of the normal distribution N(mu, sigma) in the shape given; no `evaluate`, since runs differ.

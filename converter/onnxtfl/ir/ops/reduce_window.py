@@ -18,8 +18,6 @@ from onnxtfl.ir.ops.slicing import END, Slice
 from onnxtfl.ir.shapes import normalize_axes
 from onnxtfl.ir.types import DType
 
-__all__ = ["ReduceWindow"]
-
 
 class ReduceWindow(Derived):
     """Each window of the operand joined by `computation` (ADD, MUL, MAX, MIN), beginning with `init`.

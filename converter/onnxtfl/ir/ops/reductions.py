@@ -16,9 +16,7 @@ from onnxtfl.ir.permutations import dropping, moved
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, same_type, static_ints
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["ArgMax", "ArgMin", "FunctionReduce", "Reduce"]
-
-KINDS = ("sum", "prod", "max", "min", "mean", "any", "all")
+_KINDS = ("sum", "prod", "max", "min", "mean", "any", "all")
 
 
 class Reduce(Op):
@@ -37,7 +35,7 @@ class Reduce(Op):
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
         x, kind = node.operand(0).tensor_type, node.attr("kind")
-        if kind not in KINDS:
+        if kind not in _KINDS:
             raise ValueError(f"no reduction is called {kind!r}")
         if (kind in ("any", "all")) is not (x.dtype is DType.BOOL):
             raise TypeError(f"{kind} of {x.dtype.value}")

@@ -20,8 +20,6 @@ from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.shapes import normalize_axes, required_ints, same_type, static_ints, target_dims
 from onnxtfl.ir.types import Type
 
-__all__ = ["DynamicReshape", "Reshape", "Squeeze", "Unsqueeze"]
-
 
 class Reshape(Op):
     """The same numbers in C order under the shape that the vector `shape` gives; one entry may be -1.

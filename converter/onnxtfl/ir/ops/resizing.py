@@ -30,8 +30,6 @@ from onnxtfl.ir.shapes import dims_from
 from onnxtfl.ir.spatial import renumbered, unless_identity
 from onnxtfl.ir.types import TensorType
 
-__all__ = ["Resize"]
-
 
 class Resize(Op):
     """Axes resampled to other sizes, one after the other.

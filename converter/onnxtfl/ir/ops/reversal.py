@@ -14,8 +14,6 @@ from onnxtfl.ir.permutations import everywhere, moved, moved_all
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["Reverse", "ReverseSequence"]
-
 
 class Reverse(Op):
     """The operand read backwards along `dimensions`. Source: neutral-ops 3.100."""

@@ -17,8 +17,6 @@ from onnxtfl.ir.shapes import broadcast_dim
 from onnxtfl.ir.spatial import computing
 from onnxtfl.ir.types import TensorType
 
-__all__ = ["GridSample", "RoiAlign"]
-
 
 class GridSample(Op):
     """input [n, c, spatial...] sampled at the places grid [n, out..., rank]: the result is [n, c, out...].

@@ -15,9 +15,7 @@ from onnxtfl.ir.permutations import moved, rank_of
 from onnxtfl.ir.shapes import check_positions, dims_from, normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["ScatterElements", "ScatterND"]
-
-KINDS = ("none", "add", "mul", "max", "min")
+_KINDS = ("none", "add", "mul", "max", "min")
 
 
 _AT: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -27,7 +25,7 @@ def _checked(node: Node) -> None:
     """TypeError and ValueError for what no scatter takes."""
     if node.operands[0] is not None and node.operand(0).dtype is not node.operand(2).dtype:
         raise TypeError("updates have another element type")
-    if node.attr("kind") not in KINDS:
+    if node.attr("kind") not in _KINDS:
         raise ValueError(f"kind {node.attr('kind')}")
 
 

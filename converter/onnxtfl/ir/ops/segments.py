@@ -15,8 +15,6 @@ from onnxtfl.ir.ops.scattering import written
 from onnxtfl.ir.shapes import known_dims, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["SegmentReduce"]
-
 
 class SegmentReduce(Op):
     """result[s] = the `kind` (sum, prod, max, min) of all input[i...] with segment_ids[i...] == s, for s < `count`.

@@ -15,8 +15,6 @@ from onnxtfl.ir.permutations import identity, moved, rank_of
 from onnxtfl.ir.shapes import objects
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["Shape", "Size"]
-
 
 class Shape(Op):
     """The sizes of the operand's axes as a vector: of all, or of `axes` in that order.

@@ -23,8 +23,6 @@ from onnxtfl.ir.permutations import rank_of, with_vectors
 from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints, same_type
 from onnxtfl.ir.types import DType, Type
 
-__all__ = ["DynamicSlice", "DynamicUpdateSlice", "RealDynamicSlice", "SetDimensionSize", "Slice", "SliceInDim"]
-
 HUGE = 1 << 31
 """Numbers from here on mean "to the very end" in slices."""
 

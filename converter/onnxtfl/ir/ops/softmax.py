@@ -15,8 +15,6 @@ from onnxtfl.ir.permutations import everywhere, moved
 from onnxtfl.ir.shapes import normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["LogSoftmax", "Softmax"]
-
 
 class _Normalizing(Op, register=False):
     operands = (Operand("input", FLOATS),)

@@ -15,8 +15,6 @@ from onnxtfl.ir.permutations import everywhere, moved
 from onnxtfl.ir.shapes import known_dims, normalize_axis, same_type
 from onnxtfl.ir.types import DType, TensorType, Type
 
-__all__ = ["Sort", "TopK", "Unique"]
-
 MOST = (1 << 31) - 1
 """The most numbers that can be asked for."""
 

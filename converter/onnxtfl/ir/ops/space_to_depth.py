@@ -15,8 +15,6 @@ from onnxtfl.ir.permutations import everywhere, moved, moved_all, rank_of
 from onnxtfl.ir.shapes import known_dims, normalize_axes, normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["BatchToSpace", "DepthToSpace", "SpaceToBatch", "SpaceToDepth"]
-
 
 class _BlocksInBatch(Op, register=False):
     """What moves blocks of the axes behind the batch into the batch, or out of it; `blocks`: sizes, axis by axis."""

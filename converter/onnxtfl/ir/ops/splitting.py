@@ -17,8 +17,6 @@ from onnxtfl.ir.permutations import moved
 from onnxtfl.ir.shapes import normalize_axis, same_type, target_dims
 from onnxtfl.ir.types import Type
 
-__all__ = ["GeneralSplit", "Split"]
-
 
 class GeneralSplit(Derived):
     """The operand cut along `axis` into `sizes`. Source: neutral-ops 3.56 (name only); the core's Split."""

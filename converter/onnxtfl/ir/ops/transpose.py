@@ -13,8 +13,6 @@ from onnxtfl.ir.permutations import compose, identity, inverse
 from onnxtfl.ir.shapes import same_type
 from onnxtfl.ir.types import Type
 
-__all__ = ["Transpose"]
-
 
 class Transpose(Op):
     """Axis i of the result is axis permutation[i] of the operand. Source: neutral-ops 3.136."""

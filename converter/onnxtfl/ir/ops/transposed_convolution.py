@@ -23,8 +23,6 @@ from onnxtfl.ir.ops.convolution import (
 )
 from onnxtfl.ir.spatial import LARGEST_WINDOW, Window, pad_spatial
 
-__all__ = ["ConvTranspose"]
-
 
 class ConvTranspose(Convolution):
     """The gradient of a convolution: each input element adds its multiple of the kernel to the output.
