@@ -36,6 +36,7 @@ def test_what_a_cnn_becomes() -> None:
     where = {t.source: t for t in record.tensors}
     assert where["relu"].permutation == (0, 2, 3, 1)
     assert {t.permutation for t in record.tensors if t.source == "x"} == {None, (0, 2, 3, 1)}
+    assert where["w"].permutation == (0, 2, 3, 1) and where["b"].permutation is None
     assert "conv" not in where, "it is inside the convolution that applies the activation"
     made = {op.op: op for op in record.ops}
     assert made["CONV_2D"].sources == ("node_conv", "node_relu")

@@ -108,7 +108,7 @@ class _Rewriter:
     def _read(self, value: Value, label: Permutation, before: Node | None) -> Value:
         """`value` under `label`: as it lies, or transposed once from where that is cheapest."""
         if value.data is not None:
-            return value if label == identity(value) else constant(value.data.transpose(label))
+            return value if label == identity(value) else self._constant(value, label)
         places = self.memory.get(value) or {identity(value): value}
         if label not in places:
             have = min(places, key=lambda k: transpose_cost(places[k].tensor_type, transposition(k, label)))
@@ -117,6 +117,12 @@ class _Rewriter:
             laid.add_origins(origin.permuted(transposition(own, label)) for origin in value.origins)
             self.memory[value] = places
         return places[label]
+
+    def _constant(self, value: Value, label: Permutation) -> Value:
+        assert value.data is not None
+        moved = constant(value.data.transpose(label))
+        moved.add_origins(origin.permuted(label) for origin in value.origins)
+        return moved
 
     def _lay(self, source: Value, permutation: Permutation) -> Value:
         """Right behind the source's producer, so that every reader can take it."""
