@@ -36,8 +36,8 @@ row(
 )
 row(ops.Gelu, onnx="Gelu", since=(20,), onnx_attributes={"approximate": "approximate"})
 row(ops.HardSwish, onnx="HardSwish", since=(14, 22), tfl="HARD_SWISH")
-row(ops.Relu6, tfl="RELU6")
-row(ops.ReluN1To1, tfl="RELU_N1_TO_1")
+row(ops.Relu6, tfl="RELU6", lifts=False)
+row(ops.ReluN1To1, tfl="RELU_N1_TO_1", lifts=False)
 
 
 # --- what one format lacks, lifted ------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
     Form,
     Term,
-    activated,
     align_by_axis,
     append_operand,
     broadcast,
@@ -56,8 +55,8 @@ row(ops.FloorMod, tfl="FLOOR_MOD")
 row(ops.Max, tfl="MAXIMUM")
 row(ops.Min, tfl="MINIMUM")
 row(ops.Atan2, tfl="ATAN2")
-row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE")
-row(ops.Clamp, onnx="Clip", since=(11, 12, 13))
+row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE", lifts=False)
+
 # --- lifting ----------------------------------------------------------------------------------------------------------
 
 
@@ -95,15 +94,6 @@ def _mean(b: Builder, node: Node) -> Value:
     return total if len(node.operands) == 1 else (Term(b, total) / len(node.operands)).value
 
 
-_WITH_ACTIVATION = {"ADD": ops.Add, "SUB": ops.Sub, "MUL": ops.Mul, "DIV": ops.Div}
-
-
-@lift_tfl(*_WITH_ACTIVATION)
-def _with_activation(b: Builder, node: Node) -> Value:
-    op = _WITH_ACTIVATION[node.op.name.partition(".")[2]]
-    return activated(b, b(op, node.operand(0), node.operand(1)), node)
-
-
 @decompose(ops.SquaredDifference)
 @lift_tfl("SQUARED_DIFFERENCE")
 def _squared_difference(b: Builder, node: Node) -> Value:
@@ -136,6 +126,11 @@ def _pow(b: Builder, node: Node) -> Value:
         case -1 if base.dtype.is_float:
             return (1 / x).value
     return b(ops.Pow, base, exponent)
+
+
+@lift_onnx("Clip", since=(11, 12, 13))
+def _clip(b: Builder, node: Node) -> Value:
+    return b(ops.Clamp, *node.operands)
 
 
 @upgrade("Clip", since=(1, 6))
@@ -331,11 +326,11 @@ def _never_negative(exponent: Term) -> bool:
     return numbers is not None and min(numbers, default=0) >= 0
 
 
-decompose(ops.Add, "tfl")(same_bits)
-decompose(ops.Sub, "tfl")(same_bits)
-decompose(ops.Mul, "tfl")(same_bits)
-decompose(ops.Max, "tfl")(same_order)
-decompose(ops.Min, "tfl")(same_order)
+decompose(ops.Add, "tfl", "elements")(same_bits)
+decompose(ops.Sub, "tfl", "elements")(same_bits)
+decompose(ops.Mul, "tfl", "elements")(same_bits)
+decompose(ops.Max, "tfl", "elements")(same_order)
+decompose(ops.Min, "tfl", "elements")(same_order)
 
 
 # --- quotients --------------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ from onnxtfl.rules import (
     with_int32,
 )
 
-decompose(ops.BroadcastTo, "tfl")(moved_as_signed)
-decompose(ops.Tile, "tfl")(moved_as_signed)
+decompose(ops.BroadcastTo, "tfl", "elements")(moved_as_signed)
+decompose(ops.Tile, "tfl", "elements")(moved_as_signed)
 
 
 # --- Tile ------------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def _to_tfl_tile(node: Node) -> Form:
     return Form("TILE", (node.operand(0), narrow(node.operand(1))))
 
 
-@decompose(ops.Tile, "tfl")
+@decompose(ops.Tile, "tfl", "operands")
 def _narrow_tile(b: Builder, node: Node) -> Sequence[Value] | None:
     return with_int32(b, node, 1)
 
@@ -75,7 +75,7 @@ def _from_tfl_tile(b: Builder, node: Node) -> Value:
     return b(ops.Tile, node.operand(0), node.operand(1))
 
 
-@decompose(ops.BroadcastTo, "tfl")
+@decompose(ops.BroadcastTo, "tfl", "operands")
 def _narrow_broadcast(b: Builder, node: Node) -> list[Value] | None:
     return with_int32(b, node, 1)
 

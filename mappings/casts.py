@@ -82,7 +82,7 @@ def _half_weights(node: Node) -> Form | None:
     return Form("DEQUANTIZE", (node.operand(0),)) if half and node.attr("dtype") is DType.FLOAT32 else None
 
 
-@lower_tfl(ops.Convert)
+@lower_tfl(ops.Convert, rank=1)
 def _convert_tfl(node: Node) -> Form | None:
     before, after = node.operand(0).dtype, node.attr("dtype")
     if DType.STRING in (before, after):

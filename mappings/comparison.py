@@ -25,7 +25,7 @@ def _compare(b: Builder, node: Node) -> Value | None:
     return (same_bits if node.attr("comparison_direction") in ("EQ", "NE") else same_order)(b, node)
 
 
-decompose(ops.Select, "tfl")(same_bits)
+decompose(ops.Select, "tfl", "elements")(same_bits)
 decompose(ops.Compare, "tfl")(_compare)
 
 _COMPARISONS = (

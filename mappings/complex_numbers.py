@@ -7,13 +7,8 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.rules import Term, lift_tfl, row
 
-row(ops.Real, tfl="REAL")
-row(ops.Imag, tfl="IMAG")
-
-
-@lift_tfl("COMPLEX_ABS")
-def _complex_abs(b: Builder, node: Node) -> Value:
-    return b(ops.Abs, node.operand(0))
+row(ops.Real, tfl="REAL", lifts=False)
+row(ops.Imag, tfl="IMAG", lifts=False)
 
 
 @lift_tfl("REAL", "IMAG", "COMPLEX_ABS")

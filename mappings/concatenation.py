@@ -22,7 +22,7 @@ from onnxtfl.rules import (
     upgrade,
 )
 
-decompose(ops.Concatenate, "tfl")(moved_as_signed)
+decompose(ops.Concatenate, "tfl", "elements")(moved_as_signed)
 
 
 # --- Concatenate -----------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def _to_tfl_concatenation(node: Node) -> Form:
     return Form("CONCATENATION", tuple(node.operands), {"axis": axis, "fused_activation_function": "NONE"})
 
 
-@decompose(ops.Concatenate, "tfl")
+@decompose(ops.Concatenate, "tfl", "axes")
 def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
     """The axes before and behind the one that grows merged."""
     parts = [v for v in node.operands if v is not None]

@@ -210,7 +210,7 @@ def _fully_connected(node: Node) -> Form | None:
     return Form("FULLY_CONNECTED", (lhs, weights, node.optional(2)), options)
 
 
-@lower_tfl(ops.DotGeneral)
+@lower_tfl(ops.DotGeneral, rank=1)
 def _batch_matmul(node: Node) -> Form | None:
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None:
@@ -228,8 +228,8 @@ def _batch_matmul(node: Node) -> Form | None:
     return Form("BATCH_MATMUL", (lhs, rhs), options)
 
 
-@decompose(ops.DotGeneral, "tfl")
-@decompose(ops.DotGeneralBias, "tfl")
+@decompose(ops.DotGeneral, "tfl", "operands")
+@decompose(ops.DotGeneralBias, "tfl", "operands")
 def _weight_in_order(b: Builder, node: Node) -> Value | None:
     """A weight as [n, k...], its contracting axes in the order of lhs's, where only that is missing."""
     lhs, rhs = node.operand(0), node.operand(1)
@@ -357,7 +357,7 @@ def _onnx_matmul(node: Node, opset: int) -> Form | None:
     return Form("MatMul", (lhs, rhs)) if plain else None
 
 
-@lower_onnx(ops.DotGeneral)
+@lower_onnx(ops.DotGeneral, rank=1)
 @lower_onnx(ops.DotGeneralBias)
 def _onnx_gemm(node: Node, opset: int) -> Form | None:
     """Gemm's flags transpose matrices; its C is a bias along the last axis."""

@@ -24,7 +24,7 @@ from onnxtfl.rules import (
     with_int32,
 )
 
-decompose(ops.CumSum, "tfl")(same_bits)
+decompose(ops.CumSum, "tfl", "elements")(same_bits)
 
 
 @lift_onnx("CumSum", since=(11, 14))
@@ -89,7 +89,7 @@ def _cumsum_form(node: Node) -> Form | None:
     return Form("CUMSUM", (node.operand(0), operand), options)
 
 
-@decompose(ops.CumSum, "tfl")
+@decompose(ops.CumSum, "tfl", "operands")
 def _axis_int32(b: Builder, node: Node) -> list[Value] | None:
     return with_int32(b, node, 1)
 

@@ -35,9 +35,9 @@ from onnxtfl.rules import (
     unsqueezed,
 )
 
-decompose(ops.Gather, "tfl")(moved_as_signed)
-decompose(ops.GatherND, "tfl")(moved_as_signed)
-decompose(ops.GatherElements, "tfl")(moved_as_signed)
+decompose(ops.Gather, "tfl", "elements")(moved_as_signed)
+decompose(ops.GatherND, "tfl", "elements")(moved_as_signed)
+decompose(ops.GatherElements, "tfl", "elements")(moved_as_signed)
 
 
 # --- Gather ----------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _to_onnx_gather_nd(node: Node, opset: int) -> Form:
     return Form("GatherND", (node.operand(0), wide), {"batch_dims": batch} if batch else {})
 
 
-@decompose(ops.GatherND)
+@decompose(ops.GatherND, order="axes")
 def _gather_of_merged_axes(b: Builder, node: Node) -> Value | None:
     """The indexed axes merged to one, the rows to one number each: then it is a Gather behind the batch dims."""
     x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")

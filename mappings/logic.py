@@ -279,8 +279,8 @@ def _wide_shift(b: Builder, node: Node) -> Value | None:
     return x.to(DType.UINT32).apply(node.op, amount.to(DType.UINT32), in_range=True).to(x.dtype).value
 
 
-decompose(ops.ShiftRightLogical, "onnx")(_wide_shift)
-decompose(ops.ShiftLeft, "onnx")(_wide_shift)
+decompose(ops.ShiftRightLogical, "onnx", "elements")(_wide_shift)
+decompose(ops.ShiftLeft, "onnx", "elements")(_wide_shift)
 
 
 @decompose(ops.ShiftLeft, "onnx")

@@ -21,6 +21,7 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.rules import (
+    ANY_VERSION,
     Form,
     Term,
     activated,
@@ -190,7 +191,7 @@ def _layer_norm(b: Builder, node: Node) -> list[Value]:
     return [scaled, mean, inverse][: len(node.results)]
 
 
-@lift_onnx("SimplifiedLayerNormalization", since=())
+@lift_onnx("SimplifiedLayerNormalization", since=(ANY_VERSION,))
 @lift_onnx("SimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
 @lift_onnx("RMSNormalization", since=(23,))
 def _rms_norm(b: Builder, node: Node) -> list[Value]:

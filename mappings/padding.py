@@ -37,7 +37,7 @@ from onnxtfl.rules import (
     with_int32,
 )
 
-decompose(ops.Pad, "tfl")(moved_as_signed)
+decompose(ops.Pad, "tfl", "elements")(moved_as_signed)
 
 
 # --- about the centre ------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def _from_tfl_mirror_pad(b: Builder, node: Node) -> Value:
 # --- in other ops ----------------------------------------------------------------------------------------------------
 
 
-@decompose(ops.Pad, "onnx")
+@decompose(ops.Pad, "onnx", "operands")
 def _flat_padding(b: Builder, node: Node) -> Value | None:
     """Padding known only at run time, as ONNX takes it."""
     rows, value = node.operand(1), node.optional(2)
@@ -196,7 +196,7 @@ def _flat_padding(b: Builder, node: Node) -> Value | None:
     return b(ops.Pad, node.operand(0), flat, value, mode=node.attr("mode"), flat=True)
 
 
-@decompose(ops.Pad)
+@decompose(ops.Pad, order="elements")
 def _rows_of_padding(b: Builder, node: Node) -> Value | None:
     """Flat padding as a row for each axis."""
     if not node.attr("flat"):
@@ -205,7 +205,7 @@ def _rows_of_padding(b: Builder, node: Node) -> Value | None:
     return b(ops.Pad, node.operand(0), rows, node.optional(2), mode=node.attr("mode"))
 
 
-@decompose(ops.Pad)
+@decompose(ops.Pad, order="operands")
 def _crop_first(b: Builder, node: Node) -> Value | None:
     """Negative padding is a Slice."""
     known = static_ints(node.operand(1))
@@ -218,12 +218,12 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
     return b(ops.Pad, cut, rows, node.optional(2), **node.attributes) if rows.any() else cut
 
 
-@decompose(ops.Pad, "tfl")
+@decompose(ops.Pad, "tfl", "operands")
 def _narrow_padding(b: Builder, node: Node) -> Sequence[Value] | None:
     return with_int32(b, node, 1)
 
 
-@decompose(ops.Pad)
+@decompose(ops.Pad, order="axes")
 def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
     """Axes without padding, merged with those next to them, where a kernel takes fewer axes than there are."""
     x, known = node.operand(0), static_ints(node.operand(1))

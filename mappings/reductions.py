@@ -106,7 +106,7 @@ def _reduce(b: Builder, node: Node) -> Value | None:
     return (result + shift if shift else result).bits(DType.UINT64).value
 
 
-decompose(ops.Reduce, "tfl")(_reduce)
+decompose(ops.Reduce, "tfl", "elements")(_reduce)
 
 # Kind, ONNX's op, its since-versions with the axes as an attribute, and as an operand; TFLite's op.
 _OLD, _NEW = (1, 11, 13), (18,)
@@ -302,7 +302,7 @@ def _sum_of_nothing(b: Builder, node: Node) -> Value:
     return b(ops.BroadcastTo, _neutral(node), b(ops.Shape, zeros))
 
 
-@decompose(ops.Reduce, "tfl")
+@decompose(ops.Reduce, "tfl", "operands")
 def _axes_int32(b: Builder, node: Node) -> list[Value] | None:
     return with_int32(b, node, 1)
 
@@ -348,7 +348,7 @@ def _reduce_onnx(node: Node, opset: int) -> Form | None:
     return Form(name, (node.operand(0),), {**attributes, "axes": numbers}) if numbers else None
 
 
-@decompose(ops.Reduce, "onnx")
+@decompose(ops.Reduce, "onnx", "elements")
 def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
     """Bools as numbers, whose sum and product are right for none too; axes as ONNX takes them."""
     x, axes = Term(b, node.operand(0)), node.optional(1)

@@ -24,8 +24,8 @@ from onnxtfl.rules import (
     narrow,
 )
 
-decompose(ops.Reverse, "tfl")(moved_as_signed)
-decompose(ops.ReverseSequence, "tfl")(moved_as_signed)
+decompose(ops.Reverse, "tfl", "elements")(moved_as_signed)
+decompose(ops.ReverseSequence, "tfl", "elements")(moved_as_signed)
 
 
 # --- Reverse ---------------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def _to_tfl_reverse(node: Node) -> Form | None:
     return Form("REVERSE_V2", (node.operand(0), int32(dimensions))) if len(dimensions) == 1 else None
 
 
-@decompose(ops.Reverse, "tfl")
+@decompose(ops.Reverse, "tfl", "axes")
 def _reverse_one_by_one(b: Builder, node: Node) -> Value | None:
     x, dimensions = node.operand(0), node.attr("dimensions")
     if len(dimensions) == 1:

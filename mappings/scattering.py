@@ -44,8 +44,8 @@ from onnxtfl.rules import (
     with_int32,
 )
 
-decompose(ops.ScatterND, "tfl")(moved_as_signed)
-decompose(ops.ScatterElements, "tfl")(moved_as_signed)
+decompose(ops.ScatterND, "tfl", "elements")(moved_as_signed)
+decompose(ops.ScatterElements, "tfl", "elements")(moved_as_signed)
 
 MOST_PAIRS = 1 << 24
 """Numbers up to which every update is compared with every other."""
@@ -146,7 +146,7 @@ def _to_onnx(node: Node, opset: int, name: str, attributes: dict[str, int]) -> F
     )
 
 
-@decompose(ops.ScatterND, "onnx")
+@decompose(ops.ScatterND, "onnx", "operands")
 def _wide_indices(b: Builder, node: Node) -> Value | None:
     """Zeros are a tensor, indices int64."""
     indices, updates, shape = node.operand(1), node.operand(2), node.optional(3)
@@ -170,7 +170,7 @@ def _to_tfl_scatter_nd(node: Node) -> Form | None:
     return Form("SCATTER_ND", (narrow(indices), updates, narrow(shape)))
 
 
-@decompose(ops.ScatterND, "tfl")
+@decompose(ops.ScatterND, "tfl", "operands")
 def _scatter_of_int32(b: Builder, node: Node) -> Sequence[Value] | None:
     """Indices and sizes known only at run time in int32."""
     return with_int32(b, node, 1, 3)
@@ -189,10 +189,19 @@ def _scatter_onto_given_zeros(b: Builder, node: Node) -> Value | None:
 
 
 @decompose(ops.ScatterND, "tfl")
-def _scatter_by_gathering(b: Builder, node: Node) -> Value | None:
-    """Constant indices without a meeting: every row of the result is gathered, from the operand or the updates."""
+def _scatter_for_tfl(b: Builder, node: Node) -> Value | None:
+    """Written with SCATTER_ND, gathers or segments; what only makes zeros of a shape is SCATTER_ND already."""
     if node.operands[0] is None:
         return None
+    if (gathered := _scatter_by_gathering(b, node)) is not None:
+        return gathered
+    if node.operand(0).dtype in _NARROW:
+        return _widened(b, node)
+    return (_scatter_onto_zeros if node.attr("kind") in ("add", "none") else _scatter_by_segments)(b, node)
+
+
+def _scatter_by_gathering(b: Builder, node: Node) -> Value | None:
+    """Constant indices that are all different: each row of the result is gathered, from the operand or the updates."""
     x, indices, updates = (node.operand(i) for i in range(3))
     if node.attr("kind") != "none" or not indices.is_constant or not _known(x.shape) or not indices.numpy().size:
         return None
@@ -228,19 +237,11 @@ def _known(shape: Sequence[Dim]) -> bool:
     return all(isinstance(d, int) for d in shape)
 
 
-@decompose(ops.ScatterND, "tfl")
-def _scatter_onto_zeros(b: Builder, node: Node) -> Value | None:
-    """add: the operand plus what SCATTER_ND gives; none: what it gives where a mask says that something came."""
-    if node.operands[0] is None:
-        return None
+def _scatter_onto_zeros(b: Builder, node: Node) -> Value:
+    """add: the operand plus what SCATTER_ND returns; none: that, where a mask says that something was written."""
     x, indices, updates = (node.operand(i) for i in range(3))
-    kind = node.attr("kind")
-    if kind not in ("add", "none"):
-        return None
-    if x.dtype in _NARROW:
-        return _widened(b, node)
     shape = dim_vector(b, x.shape, x)
-    if kind == "add":
+    if node.attr("kind") == "add":
         return b(ops.Add, x, b(ops.ScatterND, None, indices, updates, shape, kind="add"))
     written = b(ops.ScatterND, None, indices, updates, shape, kind="add")
     return b(ops.Select, _touched(b, x, indices), written, x)
@@ -269,15 +270,10 @@ def _touched(b: Builder, x: Value, rows: Value) -> Value:
     return reshape(b, hit, (*x.shape[:depth], *(1,) * (x.rank - depth)), x)
 
 
-@decompose(ops.ScatterND, "tfl")
 def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     """mul, max, min: updates that go to one place are joined as a segment, and then with the operand."""
-    if node.operands[0] is None:
-        return None
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.shape[-1]
-    if x.dtype in _NARROW:
-        return _widened(b, node)
     if not isinstance(depth, int) or not _known(x.shape[1:depth]):
         raise UnsupportedError(f"updates of kind {kind} need a shape known before run time", hint="give --input-shape")
     if x.dtype not in _SEGMENTED:

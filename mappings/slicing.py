@@ -37,8 +37,8 @@ from onnxtfl.rules import (
     upgrade,
 )
 
-decompose(ops.Slice, "tfl")(moved_as_signed)
-decompose(ops.DynamicUpdateSlice, "tfl")(moved_as_signed)
+decompose(ops.Slice, "tfl", "elements")(moved_as_signed)
+decompose(ops.DynamicUpdateSlice, "tfl", "elements")(moved_as_signed)
 
 
 # --- ONNX Slice ------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _masked(node: Node, which: int, strides: Sequence[int] | None) -> tuple[Valu
     return int32(bounds), mask
 
 
-@decompose(ops.Slice, "tfl")
+@decompose(ops.Slice, "tfl", "operands")
 def _narrow_slice(b: Builder, node: Node) -> Value | None:
     """Bounds known only at run time, which may be as large as int64 goes, are clamped before they are narrowed."""
     vectors = [node.operand(i) for i in (1, 2, 3)]
@@ -165,7 +165,7 @@ def _clamped(b: Builder, vector: Value) -> Value:
     return b(ops.Convert, b(ops.Min, b(ops.Max, vector, lower), upper), dtype=DType.INT32)
 
 
-@decompose(ops.Slice, "tfl")
+@decompose(ops.Slice, "tfl", "axes")
 def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
     """Axes that are taken whole, merged with those next to them, where a kernel takes fewer axes than there are."""
     x, known = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]

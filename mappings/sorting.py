@@ -188,7 +188,7 @@ def _wanted(node: Node, *indices: int) -> bool:
     return any(node.results[i].uses or node.results[i] in outputs for i in indices)
 
 
-@decompose(ops.Unique, "tfl")
+@decompose(ops.Unique, "tfl", "elements")
 def _unique_of_uint64(b: Builder, node: Node) -> Sequence[Value] | None:
     x = node.operand(0)
     if x.dtype is not DType.UINT64:
@@ -230,7 +230,7 @@ def _scalar(b: Builder, vector: Value) -> Value:
     return b(ops.Reshape, vector, np.zeros(0, np.int64))
 
 
-@decompose(ops.Unique, "tfl")
+@decompose(ops.Unique, "tfl", "axes")
 def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
     """Along an axis: slices are numbered by comparing all with all, and those numbers are made unique."""
     x, axis = node.operand(0), node.attr("axis")
@@ -277,7 +277,7 @@ def _to_onnx_unique(node: Node, opset: int) -> Form | None:
     )
 
 
-@decompose(ops.Unique, "onnx")
+@decompose(ops.Unique, "onnx", "elements")
 def _unique_in_int64(b: Builder, node: Node) -> Sequence[Value] | None:
     if node.attr("dtype") is DType.INT64:
         return None

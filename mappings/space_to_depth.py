@@ -30,8 +30,8 @@ from onnxtfl.rules import (
     vector_length,
 )
 
-decompose(ops.DepthToSpace, "tfl")(moved_as_signed)
-decompose(ops.SpaceToDepth, "tfl")(moved_as_signed)
+decompose(ops.DepthToSpace, "tfl", "elements")(moved_as_signed)
+decompose(ops.SpaceToDepth, "tfl", "elements")(moved_as_signed)
 
 
 # --- depth -----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from onnxtfl.rules import (
     with_int32,
 )
 
-decompose(ops.Split, "tfl")(moved_as_signed)
+decompose(ops.Split, "tfl", "elements")(moved_as_signed)
 
 
 # --- Split -----------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def _to_tfl_split(node: Node) -> Form:
     return Form("SPLIT_V", (node.operand(0), narrow(sizes), axis.reshape(())), {"num_splits": count})
 
 
-@decompose(ops.Split, "tfl")
+@decompose(ops.Split, "tfl", "operands")
 def _narrow_split(b: Builder, node: Node) -> Sequence[Value] | None:
     return with_int32(b, node, 1)
 

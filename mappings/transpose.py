@@ -20,7 +20,7 @@ from onnxtfl.rules import (
     reshape,
 )
 
-decompose(ops.Transpose, "tfl")(moved_as_signed)
+decompose(ops.Transpose, "tfl", "elements")(moved_as_signed)
 
 
 # --- Transpose -------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def _to_tfl_transpose(node: Node) -> Form:
     return Form("TRANSPOSE", (node.operand(0), int32(node.attr("permutation"))))
 
 
-@decompose(ops.Transpose, "tfl")
+@decompose(ops.Transpose, "tfl", "axes")
 def _transpose_fewer_axes(b: Builder, node: Node) -> Value | None:
     """Axes that stay together merged; where that is not enough, two that end up together are brought so first."""
     x, axes = node.operand(0), tuple(node.attr("permutation"))

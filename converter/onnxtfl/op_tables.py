@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onnx import defs
 
 from onnxtfl.formats.onnx.functions import defined
-from onnxtfl.rewriting.registry import Rules, rules
+from onnxtfl.rewriting.registry import ANY_VERSION, Rules, rules
 from onnxtfl.targets.table import entry, op_names
 
 _HEAD = """# What converts
@@ -40,19 +40,19 @@ def _onnx_rows(known: Rules) -> Iterator[tuple[str, str]]:
         if schema.domain == "":
             versions.setdefault(("", schema.name), set()).add(int(schema.since_version))
     for key in known.lift_onnx:
-        versions.setdefault(key, set()).update(known.lift_onnx[key][0])
+        versions.setdefault(key, set()).update(known.lift_onnx[key].keys() - {ANY_VERSION})
     for (domain, name), found in sorted(versions.items()):
         ways = [f"{version} {_way(known, domain, name, version)}" for version in sorted(found)]
         yield (f"{domain}::{name}" if domain else name), ", ".join(ways)
 
 
 def _way(known: Rules, domain: str, name: str, version: int) -> str:
-    since = known.lift_onnx[(domain, name)][0] if (domain, name) in known.lift_onnx else None
-    if since is not None and (not since or version in since):
+    found = known.lift_onnx.get((domain, name), {})
+    if version in found or ANY_VERSION in found:
         return "rule"
-    if any(v == version for v, _ in known.upgrades.get((domain, name), ())):
+    if version in known.upgrades.get((domain, name), {}):
         return "upgrade"
-    return "definition" if since is None and defined(name, version, domain) else "**no**"
+    return "definition" if not found and defined(name, version, domain) else "**no**"
 
 
 def _tfl_row(name: str, known: Rules) -> str:

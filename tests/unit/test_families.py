@@ -56,10 +56,9 @@ def test_neutral_ops_are_in_the_module_of_their_family() -> None:
 
 def test_onnx_rules_are_in_the_module_of_their_family() -> None:
     known = rules()
-    lifts = ((full_name(*key), module_of(rule)) for key, (_, rule) in known.lift_onnx.items())
-    assert misplaced(lifts, ONNX) == {}
-    upgrades = ((full_name(*key), module_of(rule)) for key, found in known.upgrades.items() for _, rule in found)
-    assert misplaced(upgrades, ONNX) == {}
+    for table in (known.lift_onnx, known.upgrades):
+        found = ((full_name(*key), module_of(r)) for key, versions in table.items() for r in versions.values())
+        assert misplaced(found, ONNX) == {}
 
 
 def test_tfl_rules_are_in_the_module_of_their_family() -> None:
@@ -70,9 +69,9 @@ def neutral_rules() -> Iterator[tuple[str, str | None]]:
     """Each neutral op with the module of each of its forms and decompositions."""
     known = rules()
     for table in (known.lower_tfl, known.lower_onnx):
-        yield from ((op.name, module_of(rule)) for op, forms in table.items() for rule in forms)
-    yield from ((op.name, module_of(rule)) for op, entries in known.decompose.items() for *_, rule in entries)
-    yield from ((op.name, module_of(rule)) for op, entries in known.late.items() for *_, rule in entries)
+        yield from ((op.name, module_of(rule)) for op, forms in table.items() for _, rule in forms)
+    yield from ((op.name, module_of(rule)) for op, found in known.decompose.items() for rule in found.values())
+    yield from ((op.name, module_of(late.func)) for op, found in known.late.items() for late in found.values())
 
 
 def test_forms_and_decompositions_are_in_the_module_of_their_family() -> None:

@@ -97,10 +97,8 @@ def acceptable(node: Node, target: Target) -> bool:
 
 
 def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
-    for wanted, when, rule in rules().late.get(node.op, ()):
-        if wanted == target.name and when(node):
-            return rule
-    return None
+    late = rules().late.get(node.op, {}).get(target.name)
+    return late.func if late is not None and late.when(node) else None
 
 
 def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
@@ -125,8 +123,7 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
 
 def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | None:
     late = _late_rule(node, target)
-    known = sorted(rules().decompose.get(node.op, ()), key=lambda r: r[0] is None)
-    for rule in [late] if late else [rule for wanted, rule in known if wanted in (None, target.name)]:
+    for rule in [late] if late else rules().decompositions(node.op, target.name):
         builder.maker = rule_name(rule)
         try:
             values = rule(builder, node)

@@ -9,7 +9,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.regions import prepare
-from onnxtfl.rewriting.registry import Lifted, LiftRule, rule_name, rules
+from onnxtfl.rewriting.registry import ANY_VERSION, Lifted, LiftRule, rule_name, rules
 
 Expand = Callable[[Node], Graph | None]
 """Gives the body of an op that its format defines by others; None where it defines none."""
@@ -51,7 +51,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
 
 
 def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> None:
-    """Regions first, so that the rule knows the types of what they give."""
+    """Regions first, so that the rule knows the types of their results; then ops of the dialect that the rule makes."""
     regions = node.regions
     inlined = prepare(node) if regions else None
     if inlined is not None:
@@ -59,7 +59,11 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
         return
     for region in regions:
         lift(region, expand)
-    _replace(graph, node, rule(Builder(graph, node, maker=rule_name(rule)), node))
+    builder = Builder(graph, node, maker=rule_name(rule))
+    _replace(graph, node, rule(builder, node))
+    for made in builder.created:
+        if made.op.dialect != "neutral":
+            lift_node(graph, made, expand)
 
 
 def _inline(graph: Graph, node: Node, body: Graph, operands: Sequence[Value | None], expand: Expand) -> None:
@@ -82,16 +86,16 @@ def op_name(node: Node) -> str:
 
 def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     key = (node.op.domain, node.op.name.partition(".")[2])
-    if key not in rules().lift_onnx:
+    found, upgrades = rules().lift_onnx.get(key, {}), rules().upgrades.get(key, {})
+    if not found:
         return None
-    since, rule = rules().lift_onnx[key]
-    for version, upgrade in rules().upgrades.get(key, ()):
-        if version == node.op.version:
-            upgrade(Builder(graph, node), node)
-            return rule
-    if since and node.op.version not in since:
-        known = sorted({*since, *(v for v, _ in rules().upgrades.get(key, ()))})
-        raise UnsupportedError(f"this version of the op is not known (known: {', '.join(map(str, known))})")
+    if node.op.version in upgrades:
+        upgrades[node.op.version](Builder(graph, node), node)
+        return found[max(found)]
+    rule = found.get(node.op.version) or found.get(ANY_VERSION)
+    if rule is None:
+        known = ", ".join(map(str, sorted({*found, *upgrades})))
+        raise UnsupportedError(f"this version of the op is not known (known: {known})")
     return rule
 
 

@@ -1,7 +1,12 @@
 """The mapping rules: what each op of a file becomes in the neutral graph, and back.
 
 Modules in ``mappings/`` call :func:`row` and the decorators below while they are imported; :func:`rules` imports them
-all (once) and gives the tables to the engine. Nobody imports a mapping module by name.
+all (once) and returns the tables to the engine. No one imports a mapping module by name.
+
+The order of imports means nothing. Two rules that claim the same are an error (RuleError) at import: two lift rules, or
+a lift rule and an upgrade, of the same op and version; two decompositions of the same op, target and :data:`Order`.
+Forms of an op each state their condition by returning None; the target's cost chooses among those that it accepts, and
+of equal ones the form with the lower rank, then by name, is taken.
 
 ==================  =======================================================================================
 rule                signature
@@ -13,7 +18,8 @@ lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` nod
 regions_of          ``(node) -> Inlined | None``: what the inputs of the regions of a file's op are
 lower_tfl           ``(node) -> Form | None``: the tfl op that this neutral node is (None: not in this form)
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op that this neutral node is
-decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes
+decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes (None: the
+                    next rule in order is asked)
 decompose_late      the same, after layout
 ==================  =======================================================================================
 """
@@ -24,14 +30,15 @@ import functools
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import OPS, Op
+from onnxtfl.ir.op import Op
+from onnxtfl.rewriting.fused_activation import activated
 
 Lifted = Value | Sequence[Value]
 LiftRule = Callable[[Builder, Node], Lifted]
@@ -42,6 +49,19 @@ PrepareRule = Callable[[Node], "Inlined | None"]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
 Condition = Callable[[Node], bool]
 Target = Literal["tfl", "onnx"]
+K = TypeVar("K")
+R = TypeVar("R")
+Order = Literal["elements", "operands", "axes", "formula"]
+"""When a decomposition is asked: those that change the element type first, then those that bring operands to the form
+that kernels take, then those that change or merge axes, and last the formulas over other ops. Of two in the same place,
+the one for a single target comes before the one for both.
+"""
+ANY_VERSION = 0
+_ORDERS: tuple[Order, ...] = ("elements", "operands", "axes", "formula")
+
+
+class RuleError(Exception):
+    """Two rules claim the same; a mistake in mappings, raised while they are imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +110,48 @@ class Row:
     """The mapping module that declares the row."""
 
 
+@dataclass(frozen=True, slots=True)
+class LateRule:
+    """A decomposition that waits for layout, and the nodes for which it does."""
+
+    when: Condition
+    func: DecomposeRule
+
+
 @dataclass
 class Rules:
-    """All tables."""
+    """All tables. `lift_onnx` and `upgrades` are by op (domain, name) and since-version."""
 
     rows: list[Row] = field(default_factory=list)
-    lift_onnx: dict[tuple[str, str], tuple[tuple[int, ...], LiftRule]] = field(default_factory=dict)
-    upgrades: dict[tuple[str, str], list[tuple[int, UpgradeRule]]] = field(default_factory=dict)
+    lift_onnx: dict[tuple[str, str], dict[int, LiftRule]] = field(default_factory=dict)
+    upgrades: dict[tuple[str, str], dict[int, UpgradeRule]] = field(default_factory=dict)
     lift_tfl: dict[str, LiftRule] = field(default_factory=dict)
     quantized: set[str] = field(default_factory=set)
     regions: dict[str, PrepareRule] = field(default_factory=dict)
-    lower_tfl: dict[type[Op], list[LowerTfl]] = field(default_factory=dict)
-    lower_onnx: dict[type[Op], list[LowerOnnx]] = field(default_factory=dict)
-    decompose: dict[type[Op], list[tuple[Target | None, DecomposeRule]]] = field(default_factory=dict)
-    late: dict[type[Op], list[tuple[Target, Condition, DecomposeRule]]] = field(default_factory=dict)
+    lower_tfl: dict[type[Op], list[tuple[int, LowerTfl]]] = field(default_factory=dict)
+    lower_onnx: dict[type[Op], list[tuple[int, LowerOnnx]]] = field(default_factory=dict)
+    decompose: dict[type[Op], dict[tuple[Order, Target | None], DecomposeRule]] = field(default_factory=dict)
+    late: dict[type[Op], dict[Target, LateRule]] = field(default_factory=dict)
+
+    def tfl_forms(self, node: Node) -> list[Form]:
+        """The tfl ops that `node` may be written as, in order of their rank and name."""
+        return _ranked((rank, rule(node)) for rank, rule in self.lower_tfl.get(node.op, ()))
+
+    def onnx_forms(self, node: Node, opset: int) -> list[Form]:
+        """The ONNX ops that `node` may be written as at `opset`, in order of their rank and name."""
+        return _ranked((rank, rule(node, opset)) for rank, rule in self.lower_onnx.get(node.op, ()))
+
+    def decompositions(self, op: type[Op], target: Target) -> list[DecomposeRule]:
+        """The rules that write `op` with other ops for `target`, in order; last the expansion of a derived op."""
+        found = self.decompose.get(op, {})
+        keys = [(order, wanted) for order in _ORDERS for wanted in (target, None)]
+        derived = [_expand] if issubclass(op, Derived) else []
+        return [*(found[key] for key in keys if key in found), *derived]
+
+
+def _ranked(forms: Iterable[tuple[int, Form | None]]) -> list[Form]:
+    found = [(rank, form) for rank, form in forms if form is not None]
+    return [form for _, form in sorted(found, key=lambda pair: (pair[0], pair[1].op))]
 
 
 _RULES = Rules()
@@ -111,19 +159,39 @@ _RULES = Rules()
 
 @functools.cache
 def rules() -> Rules:
-    """The tables, filled by importing every module of ``onnxtfl.mappings``; derived ops expand."""
+    """The tables, filled by importing every module of ``onnxtfl.mappings``."""
     package = importlib.import_module("onnxtfl.mappings")
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+    for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"onnxtfl.mappings.{module.name}")
-    for op in OPS.values():
-        if issubclass(op, Derived):
-            decompose(op)(_expand)
     return _RULES
 
 
 def _expand(b: Builder, node: Node) -> list[Value]:
     assert issubclass(node.op, Derived)
     return node.op.expand(b, node)
+
+
+def _add(table: dict[K, R], key: K, rule: R, what: str) -> None:
+    """Enter a rule; RuleError where there is one already."""
+    if key in table:
+        raise RuleError(f"{what} has two rules: {rule_name(table[key])} and {rule_name(rule)}")
+    table[key] = rule
+
+
+def _add_versions(
+    table: dict[tuple[str, str], dict[int, R]],
+    other: Mapping[tuple[str, str], Mapping[int, object]],
+    op: tuple[str, str],
+    since: Iterable[int],
+    rule: R,
+) -> None:
+    """Enter a rule for versions of an ONNX op that no rule of either table lifts or upgrades yet."""
+    for version in since:
+        what = f"lifting {'::'.join(filter(None, op))}-{version}"
+        for claimed in (table, other):
+            if version in claimed.get(op, {}):
+                raise RuleError(f"{what} has two rules: {rule_name(claimed[op][version])} and {rule_name(rule)}")
+        table.setdefault(op, {})[version] = rule
 
 
 def row(
@@ -137,10 +205,12 @@ def row(
     fixed: Mapping[str, Any] | None = None,
     fixed_tfl: Mapping[str, Any] | None = None,
     domain: str = "",
+    lifts: bool = True,
 ) -> None:
     """Declare that `op` is one op on each side, with the same operands and results in the same order.
 
-    `since` lists the ONNX versions whose meaning this is (older ones reach it through :func:`upgrade`).
+    `since` lists the ONNX versions whose meaning this is (older ones reach it through :func:`upgrade`). Not `lifts`:
+    the row is for writing only, and another rule says how these ops are read.
     """
     module = sys._getframe(1).f_globals["__name__"]
     entry = Row(
@@ -148,39 +218,44 @@ def row(
     )
     _RULES.rows.append(entry)
     if onnx is not None:
-        _RULES.lift_onnx.setdefault((domain, onnx), (since, functools.partial(_lift_row, entry, entry.onnx_attributes)))
-        _RULES.lower_onnx.setdefault(op, []).append(functools.partial(_lower_row_onnx, entry))
+        lower_onnx(op)(functools.partial(_lower_row_onnx, entry))
+        if lifts:
+            lift_onnx(onnx, since, domain)(functools.partial(_lift_row, entry, entry.onnx_attributes))
     if tfl is not None:
-        _RULES.lift_tfl.setdefault(tfl, functools.partial(_lift_row, entry, entry.tfl_options))
-        _RULES.lower_tfl.setdefault(op, []).append(functools.partial(_lower_row_tfl, entry))
+        lower_tfl(op)(functools.partial(_lower_row_tfl, entry))
+        if lifts:
+            lift_tfl(tfl)(functools.partial(_lift_row, entry, entry.tfl_options))
 
 
 def lift_onnx(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[LiftRule], LiftRule]:
-    """Register how ``onnx.name`` of the since-versions `since` becomes neutral ops."""
+    """Register how ``onnx.name`` of the since-versions `since` (ANY_VERSION: of any) becomes neutral ops."""
 
     def register(rule: LiftRule) -> LiftRule:
-        _RULES.lift_onnx[(domain, name)] = (since, rule)
+        _add_versions(_RULES.lift_onnx, _RULES.upgrades, (domain, name), since, rule)
         return rule
 
     return register
 
 
 def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[UpgradeRule], UpgradeRule]:
-    """Register how `name` of old since-versions is brought, in place, to the form that its lift rule takes.
+    """Register how `name` of old since-versions is brought, in place, to the form that its newest lift rule takes.
 
     The rule changes the node's attributes and operands (with `node.operands` and `node.set_operand`, or by
     :func:`append_operand`).
     """
 
     def register(rule: UpgradeRule) -> UpgradeRule:
-        _RULES.upgrades.setdefault((domain, name), []).extend((version, rule) for version in since)
+        _add_versions(_RULES.upgrades, _RULES.lift_onnx, (domain, name), since, rule)
         return rule
 
     return register
 
 
-def rule_name(rule: Callable[..., Any]) -> str:
-    """The name of a rule or rewrite: its family and function."""
+def rule_name(rule: Any) -> str:
+    """The name of a rule or rewrite: its family and function; for a row, its family and op."""
+    row = next((a for a in getattr(rule, "args", ()) if isinstance(a, Row)), None)
+    if row is not None:
+        return f"{row.module.rpartition('.')[2]}.{row.op.name}"
     function = getattr(rule, "func", rule)
     return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.lstrip('_')}"
 
@@ -196,7 +271,7 @@ def lift_tfl(*names: str, quantized: bool = False) -> Callable[[LiftRule], LiftR
 
     def register(rule: LiftRule) -> LiftRule:
         for name in names:
-            _RULES.lift_tfl[name] = rule
+            _add(_RULES.lift_tfl, name, rule, f"lifting {name}")
         if quantized:
             _RULES.quantized.update(names)
         return rule
@@ -211,37 +286,40 @@ def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
     """
 
     def register(rule: PrepareRule) -> PrepareRule:
-        _RULES.regions[name] = rule
+        _add(_RULES.regions, name, rule, f"the regions of {name}")
         return rule
 
     return register
 
 
-def lower_tfl(op: type[Op]) -> Callable[[LowerTfl], LowerTfl]:
-    """Register a form that `op` takes in TFLite; several are tried in order."""
+def lower_tfl(op: type[Op], rank: int = 0) -> Callable[[LowerTfl], LowerTfl]:
+    """Register a form that `op` takes in TFLite; `rank` orders those of equal cost."""
 
     def register(rule: LowerTfl) -> LowerTfl:
-        _RULES.lower_tfl.setdefault(op, []).append(rule)
+        _RULES.lower_tfl.setdefault(op, []).append((rank, rule))
         return rule
 
     return register
 
 
-def lower_onnx(op: type[Op]) -> Callable[[LowerOnnx], LowerOnnx]:
-    """Register a form that `op` takes in ONNX; several are tried in order."""
+def lower_onnx(op: type[Op], rank: int = 0) -> Callable[[LowerOnnx], LowerOnnx]:
+    """Register a form that `op` takes in ONNX; `rank` orders those of equal cost."""
 
     def register(rule: LowerOnnx) -> LowerOnnx:
-        _RULES.lower_onnx.setdefault(op, []).append(rule)
+        _RULES.lower_onnx.setdefault(op, []).append((rank, rule))
         return rule
 
     return register
 
 
-def decompose(op: type[Op], target: Target | None = None) -> Callable[[DecomposeRule], DecomposeRule]:
+def decompose(
+    op: type[Op], target: Target | None = None, order: Order = "formula"
+) -> Callable[[DecomposeRule], DecomposeRule]:
     """Register how `op` is written with other neutral ops where the target does not take it as it is."""
 
     def register(rule: DecomposeRule) -> DecomposeRule:
-        _RULES.decompose.setdefault(op, []).append((target, rule))
+        table = _RULES.decompose.setdefault(op, {})
+        _add(table, (order, target), rule, f"decomposing {op.name} for {target or 'any target'} ({order})")
         return rule
 
     return register
@@ -254,7 +332,8 @@ def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[D
     """
 
     def register(rule: DecomposeRule) -> DecomposeRule:
-        _RULES.late.setdefault(op, []).append((target, when, rule))
+        table = _RULES.late.setdefault(op, {})
+        _add(table, target, LateRule(when, rule), f"decomposing {op.name} late for {target}")
         return rule
 
     return register
@@ -266,7 +345,8 @@ def _lift_row(entry: Row, names: Mapping[str, str], b: Builder, node: Node) -> l
         k: type(entry.op.defaults[k])(v) if isinstance(entry.op.defaults.get(k), bool) else v
         for k, v in attributes.items()
     }
-    return b.many(entry.op, *node.operands, **attributes, **entry.fixed)
+    results = b.many(entry.op, *node.operands, **attributes, **entry.fixed)
+    return [activated(b, result, node) for result in results]
 
 
 def _matches(entry: Row, node: Node) -> bool:

@@ -19,8 +19,10 @@ from onnxtfl.ir.reshape import (
     unsqueezed,
     with_unit_axis,
 )
+from onnxtfl.rewriting.fused_activation import activated
 from onnxtfl.rewriting.regions import copied, hand_in, truth_of
 from onnxtfl.rewriting.registry import (
+    ANY_VERSION,
     Form,
     Inlined,
     append_operand,
@@ -37,7 +39,6 @@ from onnxtfl.rewriting.registry import (
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
 from onnxtfl.rules.broadcasting import align_by_axis, number_for_all
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
-from onnxtfl.rules.fused_activation import activated
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.onnx_dtypes import dtype_from, number_of
 from onnxtfl.rules.resizing import OpenAxis
@@ -70,6 +71,7 @@ from onnxtfl.rules.windows import (
 )
 
 __all__ = [
+    "ANY_VERSION",
     "HUGE",
     "INT32_MAX",
     "SMALLEST_INT64",

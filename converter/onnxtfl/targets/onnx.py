@@ -38,7 +38,7 @@ class OnnxTarget(Target):
 
     def forms(self, node: Node) -> Sequence[Form]:
         """The ONNX forms that the rules offer for `node`."""
-        return [form for rule in rules().lower_onnx.get(node.op, ()) if (form := rule(node, self.opset)) is not None]
+        return rules().onnx_forms(node, self.opset)
 
     def refusal_of(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         """What the op's schema at this opset says against `form`."""

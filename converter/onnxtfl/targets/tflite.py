@@ -60,7 +60,7 @@ class TfliteTarget(Target):
 
     def forms(self, node: Node) -> Sequence[Form]:
         """The TFLite forms that the rules offer for `node`."""
-        return [form for rule in rules().lower_tfl.get(node.op, ()) if (form := rule(node)) is not None]
+        return rules().tfl_forms(node)
 
     def refusal_of(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         """What the kernel table says against `form`."""

@@ -1,0 +1,55 @@
+"""Conversions where the mapping modules were imported in another order; for a worker process."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnxtfl.mappings
+
+from onnxtfl import pipeline
+from onnxtfl.errors import OnnxtflError
+from onnxtfl.pipeline import Options
+from tests.conformance.cases import load_cases
+from tests.models.corpus import CORPUS
+
+PATTERNS = ("onnx/*/model.onnx", "onnx-real/*.onnx", "tflite/**/*.tflite")
+
+
+def digests(backwards: bool) -> dict[str, str]:
+    """A digest of the conversion of each model, there and back, by name; mapping modules are imported first."""
+    names = [module.name for module in pkgutil.iter_modules(onnxtfl.mappings.__path__)]
+    for name in sorted(names, reverse=backwards):
+        importlib.import_module(f"onnxtfl.mappings.{name}")
+    found = {str(path): _digest(path) for pattern in PATTERNS for path in sorted(CORPUS.glob(pattern))}
+    return found | {name: _digest(model) for name, model in _op_models()}
+
+
+def _op_models() -> Iterator[tuple[str, bytes]]:
+    """One or more of ONNX's test models for each of its ops."""
+    seen: set[str] = set()
+    for case in load_cases():
+        if not seen.issuperset(case.ops):
+            seen.update(case.ops)
+            yield case.name, case.model
+
+
+def _digest(model: Path | bytes) -> str:
+    """Of the converted file and, where it is small, of what that becomes in the first format again."""
+    is_tflite = model.suffix == ".tflite" if isinstance(model, Path) else False
+    converted = _converted(model, is_tflite)
+    again = _converted(converted, not is_tflite) if isinstance(model, bytes) else b""
+    return hashlib.sha256(converted + again).hexdigest()
+
+
+def _converted(model: Path | bytes, is_tflite: bool) -> bytes:
+    out = io.BytesIO()
+    try:
+        (pipeline.tflite_to_onnx if is_tflite else pipeline.onnx_to_tflite)(model, out, Options())
+    except OnnxtflError as error:
+        return str(error).encode()
+    return out.getvalue()
