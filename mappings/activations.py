@@ -4,23 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.rules import (
-    Form,
-    Term,
-    decompose,
-    lift_onnx,
-    lift_tfl,
-    log1p_of_small,
-    lower_onnx,
-    lower_tfl,
-    number_for_all,
-    row,
-    unsqueezed,
-    upgrade,
-)
+from onnxtfl.rules import *
 
 row(ops.Relu, onnx="Relu", since=(1, 6, 13, 14), tfl="RELU")
 row(ops.Sigmoid, onnx="Sigmoid", since=(1, 6, 13), tfl="LOGISTIC")

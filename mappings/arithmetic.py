@@ -6,31 +6,7 @@ import math
 
 import numpy as np
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    Term,
-    align_by_axis,
-    append_operand,
-    broadcast,
-    decompose,
-    fits_int32,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    never_negative,
-    number_for_all,
-    row,
-    same_bits,
-    same_order,
-    upgrade,
-)
+from onnxtfl.rules import *
 
 
 @lift_onnx("Affine", since=tuple(range(1, 10)))

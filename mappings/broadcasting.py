@@ -6,27 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
-from onnxtfl.rules import (
-    Form,
-    broadcast,
-    decompose,
-    dim_vector,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    may_hold_zeros,
-    moved_as_signed,
-    narrow,
-    upgrade,
-    vector_length,
-    with_int32,
-)
+from onnxtfl.rules import *
 
 decompose(ops.BroadcastTo, "tfl", "elements")(moved_as_signed)
 decompose(ops.Tile, "tfl", "elements")(moved_as_signed)

@@ -4,25 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    SMALLEST_INT64,
-    Form,
-    Term,
-    decompose,
-    dtype_from,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    number_of,
-    unsqueezed,
-    words,
-)
+from onnxtfl.rules import *
 
 _NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
 

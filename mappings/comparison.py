@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Term,
-    align_by_axis,
-    decompose,
-    lift_tfl,
-    row,
-    same_bits,
-    same_order,
-    unsqueezed,
-    upgrade,
-)
+from onnxtfl.rules import *
 
 # --- unsigned 64-bit numbers read as signed ---------------------------------------------------------------------------
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.rules import Term, lift_tfl, row
+from onnxtfl.rules import *
 
 row(ops.Real, tfl="REAL", lifts=False)
 row(ops.Imag, tfl="IMAG", lifts=False)

@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.rules import (
-    Form,
-    activated,
-    decompose,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    merge_whole,
-    merged_shape,
-    moved_as_signed,
-    reshape,
-    unsqueezed,
-    upgrade,
-)
+from onnxtfl.rules import *
 
 decompose(ops.Concatenate, "tfl", "elements")(moved_as_signed)
 

@@ -12,31 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dims import Dim
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.ops.contraction import DotRoles
-from onnxtfl.ir.shapes import broadcast_dim
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    activated,
-    broadcast,
-    decompose,
-    decompose_late,
-    exact_terms,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    merged,
-    reshape,
-    transposed,
-    upgrade,
-)
+from onnxtfl.rules import *
 
 
 def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:
@@ -170,7 +146,7 @@ def is_weight(value: Value) -> bool:
     return all(v is None or is_weight(v) for v in producer.operands)
 
 
-def fully_connected_roles(node: Node) -> DotRoles | None:
+def fully_connected_roles(node: Node) -> ops.DotRoles | None:
     """The roles of a DotGeneral that FULLY_CONNECTED computes as it stands.
 
     lhs [free..., k...] times a weight [n, k...] with equal order of the k: one contracting axis and any number of free
@@ -179,7 +155,7 @@ def fully_connected_roles(node: Node) -> DotRoles | None:
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or node.attr("output_permutation"):
         return None
-    roles = DotRoles.of(node)
+    roles = ops.DotRoles.of(node)
     count = len(roles.lhs_contract)
     if roles.lhs_batch or roles.rhs_free != (0,) or not is_weight(rhs):
         return None
@@ -215,7 +191,7 @@ def _batch_matmul(node: Node) -> Form | None:
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None:
         return None
-    roles, count = DotRoles.of(node), lhs.rank - 2
+    roles, count = ops.DotRoles.of(node), lhs.rank - 2
     order = tuple(node.attr("output_permutation"))
     if not roles.is_batch_matmul or order not in ((), (*range(count), count + 1, count)):
         return None
@@ -235,7 +211,7 @@ def _weight_in_order(b: Builder, node: Node) -> Value | None:
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or node.attr("output_permutation"):
         return None
-    roles = DotRoles.of(node)
+    roles = ops.DotRoles.of(node)
     pairs = sorted(zip(roles.lhs_contract, roles.rhs_contract, strict=True))
     order = (*roles.rhs_free, *(axis for _, axis in pairs))
     last = tuple(range(lhs.rank - len(pairs), lhs.rank))
@@ -260,7 +236,7 @@ def _apart(b: Builder, node: Node) -> Value:
 @decompose(ops.DotGeneral, "tfl")
 def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
     """Into a form that kernels take: axes grouped, a weight as [n, k], else batched matrices; integers as sums."""
-    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     if is_weight(rhs) and not roles.lhs_batch and fully_connected_roles(node) is None:
         product = _weighted(b, lhs, rhs, roles)
     elif lhs.dtype.is_float and (_batch_matmul(node) is None or len(roles.lhs_batch) > 3):
@@ -273,7 +249,7 @@ def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
     return transposed(b, reshape(b, product, shape), node.attr("output_permutation") or range(len(shape)))
 
 
-def _weighted(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
+def _weighted(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     free: list[Sequence[int]] = [[a] for a in roles.lhs_free] or [[]]
     rows = merged(b, lhs, [*free, roles.lhs_contract])
     weights = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
@@ -282,7 +258,7 @@ def _weighted(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
     )
 
 
-def _grouped(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
+def _grouped(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     lhs_batch: list[Sequence[int]] = [[a] for a in roles.lhs_batch]
     rhs_batch: list[Sequence[int]] = [[a] for a in roles.rhs_batch]
     if len(lhs_batch) > 3:
@@ -292,7 +268,7 @@ def _grouped(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
     return batched(b, rows, merged(b, rhs, [*rhs_batch, roles.rhs_contract, roles.rhs_free]))
 
 
-def _in_float(b: Builder, lhs: Value, rhs: Value, roles: DotRoles, terms: int) -> Value:
+def _in_float(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles, terms: int) -> Value:
     """As many terms at a time as float32 adds up exactly."""
     (i,), (j,) = roles.lhs_contract, roles.rhs_contract
     total: Value | None = None
@@ -315,7 +291,7 @@ def _between(b: Builder, x: Value, axis: int, start: int, stop: int, size: int) 
     return b(ops.Slice, x, [start if a == axis else 0 for a in range(x.rank)], limits, [1] * x.rank)
 
 
-def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> list[Value]:
+def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> list[Value]:
     """Both operands with the sizes of the batch that they broadcast to, so that its axes can be merged."""
     pairs = list(zip(roles.lhs_batch, roles.rhs_batch, strict=True))
     batch = [broadcast_dim(lhs.shape[i], rhs.shape[j]) for i, j in pairs]
@@ -334,7 +310,7 @@ def _natural(node: Node) -> list[Dim]:
     return [shape[order.index(i)] for i in range(len(shape))] if order else list(shape)
 
 
-def _products(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
+def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     """Integers, which no kernel multiplies as matrices: in float32 where that is exact, else a sum of products."""
     terms, depths = exact_terms(lhs, rhs), [d for a in roles.lhs_contract if isinstance(d := lhs.shape[a], int)]
     if terms and len(depths) == 1:
@@ -346,7 +322,7 @@ def _products(b: Builder, lhs: Value, rhs: Value, roles: DotRoles) -> Value:
 
 @lower_onnx(ops.DotGeneral)
 def _onnx_matmul(node: Node, opset: int) -> Form | None:
-    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     if node.attr("output_permutation"):
         return None
     weights = not roles.lhs_batch and rhs.rank == 2 and roles.lhs_contract == (lhs.rank - 1,) and lhs.rank > 1
@@ -361,7 +337,7 @@ def _onnx_matmul(node: Node, opset: int) -> Form | None:
 @lower_onnx(ops.DotGeneralBias)
 def _onnx_gemm(node: Node, opset: int) -> Form | None:
     """Gemm's flags transpose matrices; its C is a bias along the last axis."""
-    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     if node.attr("output_permutation") or roles.lhs_batch or lhs.rank != 2 or rhs.rank != 2 or len(roles.lhs_free) != 1:
         return None
     flags = {"transA": int(roles.lhs_contract == (0,)), "transB": int(roles.rhs_contract == (1,))}
@@ -374,7 +350,7 @@ def _flattens(node: Node) -> bool:
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or node.attr("output_permutation") or not rhs.is_constant:
         return False
-    roles = DotRoles.of(node)
+    roles = ops.DotRoles.of(node)
     flattened = (
         len(roles.lhs_contract) > 1 and roles.lhs_contract == tuple(range(1, lhs.rank)) and len(roles.rhs_free) == 1
     )
@@ -385,7 +361,7 @@ def _flattens(node: Node) -> bool:
 @decompose_late(ops.DotGeneralBias, "onnx", when=_flattens)
 def _flatten_and_multiply(b: Builder, node: Node) -> Value:
     """Flatten, then a Gemm."""
-    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     rows = b(ops.Reshape, lhs, [-1 if not isinstance(lhs.shape[0], int) else lhs.shape[0], _size(lhs.shape[1:])])
     matrix = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
     contract = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
@@ -399,7 +375,7 @@ def _size(shape: Sequence[object]) -> int:
 @decompose(ops.DotGeneral, "onnx")
 def _dot_for_onnx(b: Builder, node: Node) -> Value:
     """Axes grouped for MatMul; its batch axes broadcast, its weights are [k, n]."""
-    lhs, rhs, roles = node.operand(0), node.operand(1), DotRoles.of(node)
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     if not roles.lhs_batch and len(roles.lhs_contract) == 1 and roles.lhs_free:
         rows = transposed(b, lhs, (*roles.lhs_free, *roles.lhs_contract))
         columns = merged(b, rhs, [roles.rhs_contract, roles.rhs_free])

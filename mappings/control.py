@@ -6,25 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import TensorType, tensor
-from onnxtfl.rules import (
-    Form,
-    Inlined,
-    copied,
-    decompose,
-    hand_in,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    regions_of,
-    truth_of,
-)
+from onnxtfl.rules import *
 
 IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 

@@ -15,45 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import fresh, product
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import is_depthwise
-from onnxtfl.ir.spatial import Window
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    FeatureMap,
-    Form,
-    Term,
-    activated,
-    along_channels,
-    as_2d,
-    decompose,
-    exact_terms,
-    first,
-    fix_kernel,
-    kernel_sizes,
-    last,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    neighbours,
-    onnx_attributes,
-    onnx_window,
-    padded,
-    reshape,
-    sized_window,
-    tfl_dilations,
-    tfl_padding,
-    tfl_strides,
-    tfl_window,
-    transposed,
-    window_attributes,
-)
+from onnxtfl.rules import *
 
 
 @lift_onnx("Conv", since=(1, 11, 22))
@@ -125,7 +87,7 @@ def _conv_2d(node: Node) -> Form | None:
     operands = (node.operand(0), node.operand(1), bias_operand(node))
     if window.rank == 3:
         return Form("CONV_3D", operands, options) if node.attr("feature_group_count") == 1 else None
-    if is_depthwise(node):
+    if ops.is_depthwise(node):
         features = node.operand(1).shape[node.attr("kernel_output_feature_dimension")]
         return Form(
             "DEPTHWISE_CONV_2D", operands, {**options, "depth_multiplier": features // node.attr("feature_group_count")}

@@ -6,12 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array, TensorData
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.rules import Form, broadcast, lift_onnx, lift_tfl, lower_onnx, lower_tfl, reshape
+from onnxtfl.rules import *
 
 
 def _strings(values: object) -> Array:

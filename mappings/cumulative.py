@@ -4,25 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    Term,
-    broadcast,
-    decompose,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    reshape,
-    same_bits,
-    with_int32,
-)
+from onnxtfl.rules import *
 
 decompose(ops.CumSum, "tfl", "elements")(same_bits)
 

@@ -11,24 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    Term,
-    as_int32,
-    decompose,
-    dim_value,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    reshape,
-)
+from onnxtfl.rules import *
 
 _LOWEST = float(np.finfo(np.float32).min)
 _TINY = 1e-37

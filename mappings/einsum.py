@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dims import Dim
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.ops.contraction import DotRoles
-from onnxtfl.rules import Form, decompose, lift_onnx, lower_onnx, reshape, transposed
+from onnxtfl.rules import *
 
 
 @dataclass(frozen=True)
@@ -153,7 +146,7 @@ def _as_einsum(node: Node, opset: int) -> Form | None:
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.shape is None or rhs.tensor_type.shape is None:
         return None
-    roles = DotRoles.of(node)
+    roles = ops.DotRoles.of(node)
     pairs = [
         *zip(roles.lhs_batch, roles.rhs_batch, strict=True),
         *zip(roles.lhs_contract, roles.rhs_contract, strict=True),

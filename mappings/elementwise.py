@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import math
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op
-from onnxtfl.rules import Form, Term, decompose, erf, lift_onnx, lift_tfl, log1p, lower_tfl, row
+from onnxtfl.rules import *
 
 _BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
     (ops.Abs, "Abs", (1, 6, 13), "ABS"),

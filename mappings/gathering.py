@@ -6,34 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    HUGE,
-    Form,
-    as_int64,
-    decompose,
-    dim_vector,
-    flat_positions,
-    index_vectors,
-    int_list,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    moved_as_signed,
-    narrow,
-    nonnegative,
-    reshape,
-    resolved_rows,
-    transposed,
-    unsqueezed,
-)
+from onnxtfl.rules import *
 
 decompose(ops.Gather, "tfl", "elements")(moved_as_signed)
 decompose(ops.GatherND, "tfl", "elements")(moved_as_signed)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import Form, Term, append_operand, broadcast, lift_onnx, lower_onnx, lower_tfl, scalar, upgrade
+from onnxtfl.rules import *
 
 
 @lift_onnx("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))

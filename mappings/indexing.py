@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import HUGE, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, narrow, reshape, unsqueezed
+from onnxtfl.rules import *
 
 # --- NonZero, Compress -----------------------------------------------------------------------------------------------
 

@@ -6,28 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    Term,
-    align_by_axis,
-    decompose,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    reshape,
-    unsqueezed,
-    upgrade,
-    words,
-)
+from onnxtfl.rules import *
 
 
 @decompose(ops.PopulationCount)

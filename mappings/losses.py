@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.rules import Term, lift_onnx, reshape
+from onnxtfl.rules import *
 
 
 @lift_onnx("NegativeLogLikelihoodLoss", since=(12, 13, 22))

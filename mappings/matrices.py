@@ -6,27 +6,7 @@ import functools
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    HUGE,
-    Form,
-    Term,
-    as_int64,
-    decompose,
-    dim_value,
-    dtype_from,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    reshape,
-    unsqueezed,
-)
+from onnxtfl.rules import *
 
 # --- diagonals --------------------------------------------------------------------------------------------------------
 

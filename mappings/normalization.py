@@ -13,28 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    ANY_VERSION,
-    Form,
-    Term,
-    activated,
-    decompose,
-    decompose_late,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    merged,
-    reshape,
-    transposed,
-    upgrade,
-)
+from onnxtfl.rules import *
 
 # --- InstanceNorm -----------------------------------------------------------------------------------------------------
 

@@ -16,38 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import product, static
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.pooling import pool_window, window_counts
-from onnxtfl.ir.spatial import Window
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    activated,
-    broadcast,
-    decompose,
-    dim_vector,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    never_negative,
-    onnx_attributes,
-    onnx_window,
-    padded,
-    padding_behind,
-    reshape,
-    tfl_padding,
-    tfl_strides,
-    tfl_window,
-    upgrade,
-    with_unit_axis,
-)
+from onnxtfl.rules import *
 
 
 @lift_onnx("MaxUnpool", since=(9, 11, 22))
@@ -200,7 +169,7 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
 
 def _pool_2d(node: Node, name: str) -> Form | None:
     """The form of a pool over two of four axes, none dilated."""
-    x, window = node.operand(0), pool_window(attributes_of(node))
+    x, window = node.operand(0), ops.pool_window(attributes_of(node))
     if x.tensor_type.rank != 4 or window.rank != 2 or window.span != window.shape:
         return None
     padding = tfl_padding(window, [x.shape[d] for d in node.attr("dims")])
@@ -227,7 +196,7 @@ def _average_pool_2d(node: Node) -> Form | None:
 def _onnx_pool(node: Node, opset: int) -> Form | None:
     """Spatial axes last (the layout pass sees to it), dilated averages from opset 19 on."""
     x, attributes = node.operand(0), attributes_of(node)
-    window = pool_window(attributes)
+    window = ops.pool_window(attributes)
     if x.tensor_type.rank != window.rank + 2:
         return None
     average = node.op is ops.AveragePool
@@ -245,7 +214,7 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
 def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
     """Indices apart; a unit axis for one spatial axis; padding of the lowest number; else maxima of shifted slices."""
     x, attributes = node.operand(0), attributes_of(node)
-    window, sizes = pool_window(attributes), [x.shape[d] for d in node.attr("dims")]
+    window, sizes = ops.pool_window(attributes), [x.shape[d] for d in node.attr("dims")]
     if node.attr("return_indices"):
         return _pool_with_indices(b, node)
     if x.dtype.is_integer and x.dtype.bits <= 16:
@@ -255,11 +224,11 @@ def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
         return _as_2d(b, node)
     apart = static(tuple(sizes)) and tfl_padding(window, sizes) is None
     if window.auto_pad == "NOTSET" and (apart or any(window.padding) or window.ceil):
-        return _pad_apart(b, node, window, lowest(x))
+        return _pad_apart(b, node, window, _padding_number(x))
     return _pairwise(b, node, window) or _by_slices(b, node, window, ops.Max)
 
 
-def lowest(x: Value) -> float:
+def _padding_number(x: Value) -> float:
     """What is never larger than an element of `x`: 0 where that will do, since delegates pad by nothing else."""
     if never_negative(x):
         return 0.0
@@ -320,7 +289,7 @@ def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
 
     That number is a sum: of the tap's offset, of the window's place, and of the other axes' part.
     """
-    x, window, dims = node.operand(0), pool_window(attributes_of(node)), node.attr("dims")
+    x, window, dims = node.operand(0), ops.pool_window(attributes_of(node)), node.attr("dims")
     sizes = [d for d in x.shape if isinstance(d, int)]
     if len(sizes) != x.rank:
         raise UnsupportedError("indices of a MaxPool over sizes that are not known", hint="give --input-shape")
@@ -328,7 +297,7 @@ def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
     overhang = [max(0, n) for n in window.overhang(spatial)]
     bare = replace(window, padding=(0,) * (2 * window.rank), ceil=False)
     counts = window.static_counts(spatial)
-    pad = padded(b, x, dims, (*window.before, *overhang), lowest(x))
+    pad = padded(b, x, dims, (*window.before, *overhang), _padding_number(x))
     taps = [_corner(b, pad, dims, bare, counts, tap) for tap in bare.taps()]
     stack = b(ops.Concatenate, *(with_unit_axis(b, t, x.rank) for t in taps), axis=x.rank)
     best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
@@ -374,7 +343,7 @@ def _flat_parts(
 def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
     """A unit axis for one spatial axis; zeros for the padding, the mean set right where these do not count."""
     x, attributes = node.operand(0), attributes_of(node)
-    window, dims = pool_window(attributes), attributes["dims"]
+    window, dims = ops.pool_window(attributes), attributes["dims"]
     sizes = [x.shape[d] for d in dims]
     if window.rank == 1 and x.rank == 3 and window.span == window.shape:
         return _as_2d(b, node)
@@ -423,7 +392,7 @@ def _sum_over_count(b: Builder, node: Node, window: Window, sizes: Sequence[Any]
     mean = _pad_apart(b, node, window)
     if not static(tuple(sizes)):
         return mean if include and not window.ceil else b(ops.Div, mean, _shares(b, node, window, sizes))
-    counts = window_counts(window, sizes, include)
+    counts = ops.window_counts(window, sizes, include)
     volume = float(np.prod(window.shape))
     if (counts == volume).all():
         return mean

@@ -4,24 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    Term,
-    broadcast,
-    decompose,
-    dtype_from,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    reshape,
-    unsqueezed,
-)
+from onnxtfl.rules import *
 
 
 @lift_tfl("FAKE_QUANT")

@@ -6,26 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    Term,
-    decompose,
-    dtype_from,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    narrow,
-    number_of,
-    scalar,
-    with_int32,
-)
+from onnxtfl.rules import *
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 

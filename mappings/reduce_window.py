@@ -8,13 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.rules import combining_op, interleaved, lift_tfl, regions_of
+from onnxtfl.rules import *
 
 MOST_TAPS = 256
 """Elements of a window up to which each is a slice."""

@@ -8,36 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.numeric import highest, lowest
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.ops.reductions import reduced_axes
-from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    SMALLEST_INT64,
-    Form,
-    Term,
-    append_operand,
-    broadcast,
-    decompose,
-    dim_value,
-    int32,
-    is_uint64,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    reshape,
-    signed,
-    unsqueezed,
-    upgrade,
-    with_int32,
-)
+from onnxtfl.rules import *
 
 # --- pools over everything --------------------------------------------------------------------------------------------
 
@@ -45,7 +16,7 @@ from onnxtfl.rules import (
 @lower_onnx(ops.Reduce)
 def _global_pool(node: Node, opset: int) -> Form | None:
     """Over all axes behind batch and features, which are kept."""
-    axes, rank = reduced_axes(node), node.operand(0).tensor_type.rank or 0
+    axes, rank = ops.reduced_axes(node), node.operand(0).tensor_type.rank or 0
     name = {"mean": "GlobalAveragePool", "max": "GlobalMaxPool"}.get(node.attr("kind"))
     whole = axes is not None and rank > 2 and set(axes) == set(range(2, rank)) and node.attr("keepdims")
     return Form(name, (node.operand(0),)) if name and whole and node.operand(0).dtype.is_float else None
@@ -65,7 +36,7 @@ _REDUCTIONS = {
 @lower_onnx(ops.FunctionReduce)
 def _function_reduce(node: Node, opset: int) -> Form | None:
     """The axes are an attribute before opset 18."""
-    name, axes = _REDUCTIONS[node.attr("kind")], reduced_axes(node)
+    name, axes = _REDUCTIONS[node.attr("kind")], ops.reduced_axes(node)
     if axes is None or (node.optional(1) is not None and not axes):
         return None
     attributes = {"keepdims": int(node.attr("keepdims"))}
@@ -237,7 +208,7 @@ def _arg_tfl(b: Builder, node: Node) -> Value:
 
 @lower_tfl(ops.Reduce)
 def _reduce_form(node: Node) -> Form | None:
-    axes = reduced_axes(node)
+    axes = ops.reduced_axes(node)
     if axes is None:
         vector = node.optional(1)
         if vector is None or vector.dtype is not DType.INT32 or _lacks_neutral(node):
@@ -279,7 +250,7 @@ lower_tfl(ops.ArgMin)(partial(_arg_form, name="ARG_MIN"))
 @decompose(ops.Reduce)
 def _reduce_nothing(b: Builder, node: Node) -> Value | None:
     """Over no axes, or axes of size 0: the operand, or what nothing adds up to."""
-    axes = reduced_axes(node)
+    axes = ops.reduced_axes(node)
     if axes is None:
         return _sum_of_nothing(b, node) if _lacks_neutral(node) else None
     if axes and not _nothing_to_reduce(node, axes):
@@ -335,7 +306,7 @@ _ONNX = {kind: (onnx, since[0]) for kind, onnx, _, since, _ in _KINDS}
 @lower_onnx(ops.Reduce)
 def _reduce_onnx(node: Node, opset: int) -> Form | None:
     kind, axes = node.attr("kind"), node.optional(1)
-    numbers = reduced_axes(node) if axes is not None else ()
+    numbers = ops.reduced_axes(node) if axes is not None else ()
     if kind not in _ONNX or (axes is not None and numbers == ()):
         return None
     name, operand_since = _ONNX[kind]

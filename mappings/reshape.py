@@ -4,33 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    append_operand,
-    decompose,
-    dim_vector,
-    int32,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    may_hold_zeros,
-    narrow,
-    reshape,
-    resized,
-    unsqueezed,
-    upgrade,
-    vector_length,
-    with_int32,
-)
+from onnxtfl.rules import *
 
 # --- Reshape ---------------------------------------------------------------------------------------------------------
 

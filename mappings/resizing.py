@@ -12,34 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.resizing import scaled
-from onnxtfl.ir.resampling import Sampling
-from onnxtfl.ir.shapes import normalize_axes
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    OpenAxis,
-    append_operand,
-    as_int64,
-    decompose,
-    decompose_late,
-    dim_vector,
-    int32,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    reshape,
-    upgrade,
-    with_int32,
-)
+from onnxtfl.rules import *
 
 
 @upgrade("Upsample", since=(1,))
@@ -61,7 +34,7 @@ def _upsample(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Resize", since=(10, 11, 13, 18, 19))
 def _resize(b: Builder, node: Node) -> Value:
-    return _by_factors(b, node, grows=False) if node.op.version == 10 else resized(b, node)
+    return _by_factors(b, node, grows=False) if node.op.version == 10 else _resize_19(b, node)
 
 
 def _by_factors(b: Builder, node: Node, grows: bool) -> Value:
@@ -73,17 +46,17 @@ def _by_factors(b: Builder, node: Node, grows: bool) -> Value:
     append_operand(node, scales)
     node.attributes.update(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
     if node.attr("mode", "nearest") != "nearest" or grows:
-        return resized(b, node)
+        return _resize_19(b, node)
     one = constant(np.ones(1, np.float32))
     for op, rounding in ((ops.Max, "floor"), (ops.Min, "ceil")):
         part = constant(op.evaluate({}, scales.numpy(), one.numpy())) if scales.is_constant else b(op, scales, one)
         node.set_operand(2, part)
         node.attributes["nearest_mode"] = rounding
-        node.set_operand(0, resized(b, node))
+        node.set_operand(0, _resize_19(b, node))
     return node.operand(0)
 
 
-def resized(b: Builder, node: Node) -> Value:
+def _resize_19(b: Builder, node: Node) -> Value:
     """A Resize in the form of version 19 (a superset of 11 on)."""
     x = node.operand(0)
     if x.tensor_type.shape is None:
@@ -132,7 +105,7 @@ def _scaled_sizes(b: Builder, x: Value, dims: Sequence[int], scales: Value, roi:
         parts = np.ones(len(dims), np.float32)
         if roi is not None:
             parts = roi.numpy()[len(dims) :] - roi.numpy()[: len(dims)]
-        known = [scaled(n, float(s) * float(p)) for n, s, p in zip(lengths, scales.numpy(), parts, strict=True)]
+        known = [ops.scaled(n, float(s) * float(p)) for n, s, p in zip(lengths, scales.numpy(), parts, strict=True)]
         if all(d is not None for d in known):
             return dim_vector(b, [d for d in known if d is not None], x)
     exact = b(ops.Mul, b(ops.Convert, dim_vector(b, lengths, x), dtype=DType.FLOAT32), scales)

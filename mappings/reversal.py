@@ -4,25 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    HUGE,
-    Form,
-    as_int64,
-    decompose,
-    int32,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    moved_as_signed,
-    narrow,
-)
+from onnxtfl.rules import *
 
 decompose(ops.Reverse, "tfl", "elements")(moved_as_signed)
 decompose(ops.ReverseSequence, "tfl", "elements")(moved_as_signed)

@@ -12,28 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    FeatureMap,
-    Form,
-    Size,
-    Term,
-    along_channels,
-    decompose,
-    lift_onnx,
-    lower_onnx,
-    neighbours,
-    reshape,
-    transposed,
-    upgrade,
-)
+from onnxtfl.rules import *
 
 
 @lift_onnx("AffineGrid", since=(20,))

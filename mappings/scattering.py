@@ -7,42 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
-from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    as_int32,
-    as_int64,
-    combining_op,
-    decompose,
-    dim_value,
-    dim_vector,
-    flat_positions,
-    index_vectors,
-    int32,
-    int_list,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    moved_as_signed,
-    narrow,
-    nonnegative,
-    regions_of,
-    reshape,
-    resolved_rows,
-    strides_of,
-    transposed,
-    unsqueezed,
-    with_int32,
-)
+from onnxtfl.rules import *
 
 decompose(ops.ScatterND, "tfl", "elements")(moved_as_signed)
 decompose(ops.ScatterElements, "tfl", "elements")(moved_as_signed)

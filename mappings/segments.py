@@ -6,26 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    HUGE,
-    Form,
-    as_int64,
-    decompose,
-    dim_vector,
-    lift_tfl,
-    lower_tfl,
-    narrow,
-    never_negative,
-    reshape,
-    unsqueezed,
-    with_int32,
-)
+from onnxtfl.rules import *
 
 # --- segments --------------------------------------------------------------------------------------------------------
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import Form, decompose, decompose_late, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rules import *
 
 # --- Shape, Size, rank -----------------------------------------------------------------------------------------------
 

@@ -11,14 +11,7 @@ import math
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import Term, append_operand, dtype_from, lift_onnx, lift_tfl, reshape, upgrade
+from onnxtfl.rules import *
 
 
 @upgrade("DFT", since=(17,))

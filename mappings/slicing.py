@@ -6,36 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, is_open
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    HUGE,
-    INT32_MAX,
-    Form,
-    append_operand,
-    as_int32,
-    as_int64,
-    decompose,
-    dim_vector,
-    int32,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    merge_whole,
-    merged_shape,
-    moved_as_signed,
-    narrow,
-    reshape,
-    spread,
-    upgrade,
-)
+from onnxtfl.rules import *
 
 decompose(ops.Slice, "tfl", "elements")(moved_as_signed)
 decompose(ops.DynamicUpdateSlice, "tfl", "elements")(moved_as_signed)

@@ -7,13 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.rules import Form, Term, decompose, dim_value, lift_onnx, lift_tfl, lower_onnx, lower_tfl, reshape, resized
+from onnxtfl.rules import *
 
 _Along = Callable[[Builder, Value, int], Value]
 

@@ -8,28 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.ir.types import DType
-from onnxtfl.rules import (
-    Form,
-    append_operand,
-    as_int32,
-    as_int64,
-    decompose,
-    dim_value,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    reshape,
-    unsqueezed,
-    upgrade,
-)
+from onnxtfl.rules import *
 
 
 @lift_tfl("BUCKETIZE")

@@ -7,28 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, product
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.rules import (
-    HUGE,
-    Form,
-    as_int64,
-    decompose,
-    dim_vector,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    moved_as_signed,
-    reshape,
-    strides_of,
-    unsqueezed,
-    vector_length,
-)
+from onnxtfl.rules import *
 
 decompose(ops.DepthToSpace, "tfl", "elements")(moved_as_signed)
 decompose(ops.SpaceToDepth, "tfl", "elements")(moved_as_signed)

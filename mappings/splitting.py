@@ -7,29 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, ceildiv
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
-from onnxtfl.rules import (
-    HUGE,
-    Form,
-    append_operand,
-    decompose,
-    dim_vector,
-    int32,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    moved_as_signed,
-    narrow,
-    reshape,
-    upgrade,
-    with_int32,
-)
+from onnxtfl.rules import *
 
 decompose(ops.Split, "tfl", "elements")(moved_as_signed)
 

@@ -2,23 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.shapes import normalize_axes, static_ints
-from onnxtfl.rules import (
-    Form,
-    decompose,
-    int32,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    merged_shape,
-    moved_as_signed,
-    reshape,
-)
+from onnxtfl.rules import *
 
 decompose(ops.Transpose, "tfl", "elements")(moved_as_signed)
 

@@ -15,38 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.shapes import known_dims
-from onnxtfl.ir.spatial import Window
-from onnxtfl.rules import (
-    Form,
-    activated,
-    as_2d,
-    as_int32,
-    decompose,
-    dim_vector,
-    first,
-    fix_kernel,
-    int32,
-    interleaved,
-    kernel_sizes,
-    last,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    onnx_attributes,
-    padded,
-    reshape,
-    sized_window,
-    tfl_strides,
-    tfl_window,
-)
+from onnxtfl.rules import *
 
 
 @lift_onnx("ConvTranspose", since=(1, 11, 22))

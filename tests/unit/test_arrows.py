@@ -25,7 +25,7 @@ _KNOWS = {
     "schemas": set(),
     "targets": {"ir", "rewriting", "schemas"},
     "passes": {"ir", "rewriting", "targets"},
-    "mappings": {"ir", "rules"},
+    "mappings": {"rules"},
     "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
     "op_tables": {"formats", "rewriting", "targets"},
     "checking": {"ir", "runtimes", "pipeline"},

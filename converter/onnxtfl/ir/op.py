@@ -26,28 +26,6 @@ from onnxtfl.ir.signature import (
 )
 from onnxtfl.ir.types import TensorType
 
-__all__ = [
-    "ANY",
-    "BOOLS",
-    "FLOATS",
-    "INDICES",
-    "INTEGERS",
-    "NUMERIC",
-    "OPS",
-    "REQUIRED",
-    "Attributes",
-    "Effect",
-    "Elementwise",
-    "Op",
-    "Operand",
-    "Permutation",
-    "Relabeled",
-    "attributes_of",
-    "foreign",
-    "inverse",
-    "is_single",
-]
-
 
 class Elementwise(Op, register=False):
     """An op whose result at an index depends on its operands at that index only, under NumPy broadcasting."""

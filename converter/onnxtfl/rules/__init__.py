@@ -1,12 +1,22 @@
-"""What authors of mappings import, from one place: decorators, Form, and helpers.
+"""The vocabulary of mappings: their modules have ``from onnxtfl.rules import *`` and nothing else of the package.
 
-The helpers are about shapes and sizes (:mod:`onnxtfl.ir.reshape`, :mod:`sizes`), indices, windows and padding,
-convolutions, samples of feature maps, fused activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
+The graph's own nouns, the decorators of the rule registry with Form, and helpers: shapes and sizes
+(:mod:`onnxtfl.ir.reshape`, :mod:`sizes`), indices, windows and padding, convolutions, samples of feature maps, fused
+activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
 """
 
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, product, static
 from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import scalar, single_use
+from onnxtfl.ir.numeric import highest, lowest
+from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
+from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import (
     as_int64,
     broadcast,
@@ -19,6 +29,9 @@ from onnxtfl.ir.reshape import (
     unsqueezed,
     with_unit_axis,
 )
+from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.types import DType, TensorType, tensor
 from onnxtfl.rewriting.fused_activation import activated
 from onnxtfl.rewriting.regions import copied, hand_in, truth_of
 from onnxtfl.rewriting.registry import (
@@ -69,92 +82,3 @@ from onnxtfl.rules.windows import (
     tfl_strides,
     tfl_window,
 )
-
-__all__ = [
-    "ANY_VERSION",
-    "HUGE",
-    "INT32_MAX",
-    "SMALLEST_INT64",
-    "FeatureMap",
-    "Form",
-    "Inlined",
-    "OpenAxis",
-    "Size",
-    "Term",
-    "activated",
-    "align_by_axis",
-    "along_channels",
-    "append_operand",
-    "as_2d",
-    "as_int32",
-    "as_int64",
-    "broadcast",
-    "combining_op",
-    "copied",
-    "decompose",
-    "decompose_late",
-    "dim_value",
-    "dim_vector",
-    "dtype_from",
-    "erf",
-    "exact_terms",
-    "first",
-    "fits_int32",
-    "fix_kernel",
-    "flat_positions",
-    "hand_in",
-    "index_vectors",
-    "int32",
-    "int_list",
-    "interleaved",
-    "is_uint64",
-    "kernel_sizes",
-    "last",
-    "lift_onnx",
-    "lift_tfl",
-    "log1p",
-    "log1p_of_small",
-    "lower_onnx",
-    "lower_tfl",
-    "may_hold_zeros",
-    "merge_whole",
-    "merged",
-    "merged_shape",
-    "moved_as_signed",
-    "narrow",
-    "neighbours",
-    "never_negative",
-    "nonnegative",
-    "number_for_all",
-    "number_of",
-    "onnx_attributes",
-    "onnx_window",
-    "padded",
-    "padding_behind",
-    "regions_of",
-    "reshape",
-    "resized",
-    "resolved_rows",
-    "row",
-    "same_bits",
-    "same_order",
-    "scalar",
-    "signed",
-    "single_use",
-    "sized_window",
-    "spread",
-    "strides_of",
-    "tfl_dilations",
-    "tfl_padding",
-    "tfl_strides",
-    "tfl_window",
-    "transposed",
-    "truth_of",
-    "unsqueezed",
-    "upgrade",
-    "vector_length",
-    "window_attributes",
-    "with_int32",
-    "with_unit_axis",
-    "words",
-]
