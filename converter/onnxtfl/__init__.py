@@ -1,10 +1,10 @@
-"""onnxtfl converts neural networks between ONNX and TFLite, both ways, and proves the result in both runtimes.
+"""onnxtfl converts neural networks between ONNX and TFLite, both ways, and checks the result in both runtimes.
 
     conversion = onnxtfl.onnx_to_tflite("model.onnx", "model.tflite")
     conversion = onnxtfl.tflite_to_onnx("model.tflite", "model.onnx")
     report = onnxtfl.check("model.onnx", "model.tflite")
 
-Everything is loaded when it is first used: importing onnxtfl imports neither a runtime nor a solver, nor even NumPy.
+Modules are loaded on first use: importing onnxtfl imports neither a runtime nor a solver nor NumPy.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
     "tflite_to_onnx",
 ]
 
-_HOMES = {
+_MODULES = {
     **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
     **dict.fromkeys(("Conversion", "ConversionReport", "TensorReport"), "onnxtfl.api"),
     **dict.fromkeys(("check", "coverage", "inspect", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
@@ -74,7 +74,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'onnxtfl' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES.get(name, "onnxtfl.errors")), name)
+    value = getattr(import_module(_MODULES.get(name, "onnxtfl.errors")), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""The public functions; ``import onnxtfl`` offers them under its own name."""
+"""The public functions, which the package ``onnxtfl`` re-exports."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class TensorReport:
 class ConversionReport:
     """What a conversion did.
 
-    ``ops_before``, ``ops_after``: how often each operator stands in the source and in the result. ``source_size`` (of
-    the model file itself, None for a model in memory) and ``size``: bytes. ``seconds``: of the conversion, without
-    the check. ``peak_memory``: bytes that this process had resident at most, None where the system does not tell.
-    ``passes``: (name, seconds, nodes afterwards) of each pass, in order.
+    ``ops_before``, ``ops_after``: number of nodes by operator, in the source and in the result. ``source_size`` (of
+    the model file without external data, None for a model in memory) and ``size``: bytes. ``seconds``: duration of
+    the conversion without the check. ``peak_memory``: peak resident bytes of this process, None where the system
+    does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -59,10 +59,10 @@ class ConversionReport:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A converted model: the ``path`` where it was written, or its bytes in ``data``; the other one is None.
+    """A converted model: the ``path`` it was written to, or its bytes in ``data``; the other one is None.
 
-    ``report``: what was done. ``check``: the comparison of the two models, None where none was asked for. ``record``:
-    which target tensor holds each tensor of the source, and what made each target op (`onnxtfl.ir.record.Record`).
+    ``report``: sizes, counts and times. ``check``: the comparison of the two models, None without one. ``record``:
+    the target tensor of each source tensor, and the origin of each target op (`onnxtfl.ir.record.Record`).
     """
 
     path: Path | None
@@ -74,9 +74,9 @@ class Conversion:
 
 @dataclass(frozen=True)
 class _Job:
-    """A conversion with everything that the two directions share."""
+    """The arguments of a conversion, in either direction."""
 
-    format: str  # of the source: "onnx" or "tflite"
+    format: str  # source format: "onnx" or "tflite"
     model: Any
     path: PathLike | None
     options: Options
@@ -113,19 +113,20 @@ def onnx_to_tflite(
     it the result's bytes are in ``Conversion.data``. The result keeps the names, order, dtypes and shapes of the
     inputs and outputs.
 
-    ``check``: True (or "auto") runs both models on the same made-up inputs and raises `CheckFailedError` where they
-    differ; where one of them cannot be run (no such runtime, an operator that it lacks) the conversion goes through
+    ``check``: True (or "auto") runs both models on the same generated inputs and raises `CheckFailedError` where they
+    differ; where one of them cannot be run (runtime not installed, operator without a kernel) the conversion succeeds
     with ``conversion.check.status == "not checked"``. "require" raises then too; False does not check. ``rtol`` and
-    ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: of the inputs. ``time_limit``: seconds for
-    each run. ``keep_failed``: write the result also where the check fails.
+    ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``: seconds
+    for each run. ``keep_failed``: write the result also where the check fails.
 
-    ``input_shapes``: sizes by input name, for dimensions that the model leaves open or to change. ``io_layout``:
-    "channels-last" moves the axes of inputs and outputs. ``float64``: "narrow" computes it in float32, "error" refuses
-    it. ``min_runtime``: the oldest TFLite runtime that has to run the result. ``inputs``, ``outputs``: names of
-    tensors at which to cut a part out. ``on_progress``: called with the name of each step.
+    ``input_shapes``: sizes by input name, for dynamic dimensions or to change static ones. ``io_layout``:
+    "channels-last" transposes inputs and outputs. ``float64``: "narrow" computes it in float32, "error" raises
+    `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result. ``inputs``, ``outputs``:
+    names of the tensors where the converted part of the model begins and ends. ``on_progress``: called with the name
+    of each step.
 
-    Raises `InvalidModelError` (a bad file), `UnsupportedError` (a good model that TFLite cannot express; names node,
-    op, version and type), `UsageError` (options that make no sense), `OutputError`, `CheckFailedError`.
+    Raises `InvalidModelError` (a malformed file), `UnsupportedError` (a valid model that TFLite cannot express; names
+    node, op, version and type), `UsageError` (invalid options), `OutputError`, `CheckFailedError`.
     """
     from onnxtfl.pipeline import Options
 
@@ -157,8 +158,8 @@ def tflite_to_onnx(
 ) -> Conversion:
     """Convert a TFLite model (a path or its bytes) to ONNX of ``opset`` 13 to 24.
 
-    The other parameters, the result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no meaning in
-    this direction). Past 2 GB the weights go to ``path`` + ".data".
+    The other parameters, the result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in
+    this direction). The weights of a model of more than 2 GB are written to ``path`` + ".data".
     """
     from onnxtfl.pipeline import Options
 
@@ -181,13 +182,13 @@ def check(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     time_limit: float = 300.0,
 ) -> CheckReport:
-    """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is taken to be right.
+    """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is the reference.
 
-    ``inputs``: arrays by ``a``'s input names, for some or all of them; the rest are made up from ``seed``: embedding
-    ids inside their table, masks of 0 and 1, floats normal. Inputs and outputs are matched by name, then by position
-    and shape; channels-last matches channels-first. A .tflite as ``b`` has to agree with XNNPACK and without it.
+    ``inputs``: arrays by ``a``'s input names, for some or all of them; the rest are generated from ``seed``: embedding
+    ids within their table, masks of 0 and 1, floats normally distributed. Inputs and outputs are matched by name, then
+    by position and shape; channels-last matches channels-first. A .tflite as ``b`` must agree with and without XNNPACK.
 
-    Never raises for models that differ or do not run: see ``CheckReport.status``. Raises `InvalidModelError` for a
+    Does not raise for models that differ or do not run: see ``CheckReport.status``. Raises `InvalidModelError` for a
     file that cannot be read and `UsageError` for an unknown input name.
     """
     from onnxtfl.checking import Settings, check_models
@@ -198,8 +199,8 @@ def check(
 
 
 def _convert(job: _Job) -> Conversion:
-    """Convert into a file of its own, check that, and only then let it appear under its name."""
-    _refuse_wrong_format(job)
+    """Convert into a temporary file, check it, then move it to its path."""
+    _check_formats(job)
     started = time.perf_counter()
     suffix = ".tflite" if job.format == "onnx" else ".onnx"
     with ExitStack() as stack:
@@ -240,7 +241,7 @@ def _finish(
 
 
 def _check(job: _Job, result: Report, converted: Path, stack: ExitStack) -> CheckReport:
-    """Compare the source, or the part of it that was converted, with the result."""
+    """Compare the source (the converted part of it) with the result."""
     from onnxtfl.checking import Layout, Settings, check_models
     from onnxtfl.checking.part import prepare_source
 
@@ -281,7 +282,7 @@ def _tensor(name: str, dtype: str, shape: Sequence[int | str]) -> TensorReport:
 
 
 def peak_memory() -> int | None:
-    """Return the bytes that this process had resident at most, None where the system does not tell."""
+    """Return the peak resident bytes of this process, None where the system does not report them."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), None)
@@ -297,7 +298,7 @@ def peak_memory() -> int | None:
 
 
 def _as_file(model: Any, name: str, stack: ExitStack) -> Path:
-    """Return ``model`` as a file; one that lies in memory is written for as long as ``stack`` is open."""
+    """Return the path of ``model``; a model in memory is written to a file that exists while ``stack`` is open."""
     if isinstance(model, str | os.PathLike):
         return Path(model)
     import tempfile
@@ -313,8 +314,8 @@ def _as_file(model: Any, name: str, stack: ExitStack) -> Path:
     return save_onnx(model, directory / f"{name}.onnx")
 
 
-def _refuse_wrong_format(job: _Job) -> None:
-    """Say it when a .tflite is given as ONNX or the reverse, and never write over the source."""
+def _check_formats(job: _Job) -> None:
+    """Raise InvalidModelError for a model of the other format, UsageError where the result would replace the source."""
     if isinstance(job.model, bytes | bytearray | memoryview):
         found, name = ("tflite" if bytes(job.model[4:8]) == b"TFL3" else "onnx"), "the model"
     elif isinstance(job.model, str | os.PathLike):
@@ -329,9 +330,9 @@ def _refuse_wrong_format(job: _Job) -> None:
         kinds = "a path, bytes or an onnx.ModelProto" if job.format == "onnx" else "a path or bytes"
         raise UsageError(f"a model is {kinds}, not {type(job.model).__name__}")
     if found != job.format and found == "tflite":
-        raise InvalidModelError(f"{name} is a TFLite file, not an ONNX one", hint="tfl2onnx converts it")
+        raise InvalidModelError(f"{name} is a TFLite file, not an ONNX one", hint="convert it with tfl2onnx")
     if found != job.format:
-        raise InvalidModelError(f"{name} is no TFLite file", hint="onnx2tfl converts ONNX files")
+        raise InvalidModelError(f"{name} is not a TFLite file", hint="convert ONNX files with onnx2tfl")
 
 
 def _validate(check: object, io_layout: str, input_shapes: Mapping[str, Sequence[int]] | None) -> None:
@@ -339,7 +340,8 @@ def _validate(check: object, io_layout: str, input_shapes: Mapping[str, Sequence
     _one_of("io_layout", io_layout, ("source", "channels-last"))
     for name, shape in _shapes(input_shapes).items():
         if any(size < -1 or size > 2**31 - 1 for size in shape):
-            raise UsageError(f"the shape {list(shape)} of input {name!r} makes no sense")
+            hint = "use sizes from 0 to 2147483647, -1 for a dynamic one"
+            raise UsageError(f"invalid shape {list(shape)} for input {name!r}", hint=hint)
 
 
 def _shapes(input_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[int, ...]]:
@@ -348,7 +350,7 @@ def _shapes(input_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, tuple
 
 def _one_of(name: str, value: object, allowed: Sequence[object]) -> None:
     if value not in allowed:
-        raise UsageError(f"{name} cannot be {value!r}", hint=f"use {', '.join(map(repr, allowed))}")
+        raise UsageError(f"{name} cannot be {value!r}", hint=f"use one of {', '.join(map(repr, allowed))}")
 
 
 def _check_version(version: str) -> None:
@@ -357,9 +359,9 @@ def _check_version(version: str) -> None:
 
 
 def inspect(model: PathLike | bytes, stage: str = "file") -> str:
-    """Return the graph of a model in the text form after a step of its conversion; "file" is the graph as it stands.
+    """Return the text form of a model's graph after a step of its conversion ("file": the graph as it was read).
 
-    Raises `InvalidModelError`, `UnsupportedError`, and `UsageError` for a stage that does not exist.
+    Raises `InvalidModelError`, `UnsupportedError`, and `UsageError` for an unknown stage.
     """
     from onnxtfl.ir.text_print import print_graph
     from onnxtfl.pipeline import Options
@@ -369,7 +371,7 @@ def inspect(model: PathLike | bytes, stage: str = "file") -> str:
 
 
 def coverage() -> str:
-    """Return which operators convert, as Markdown tables: each version of each ONNX operator, and each TFLite one."""
+    """Return Markdown tables of what converts: each version of each ONNX operator, and each TFLite operator."""
     from onnxtfl.op_tables import op_tables
 
     return op_tables()

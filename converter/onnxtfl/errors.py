@@ -1,20 +1,25 @@
-"""The errors of onnxtfl: one tree, and each message is a single line that names the place.
+"""The exceptions of onnxtfl: one tree, each message a single line.
 
-``str(error)`` reads ``message [node 'conv1' Conv-11, type f32[1,3,?,?]]; hint``: what is wrong, where, and what the
-user can do about it. Fields that are not known are left out.
+``str(error)`` is ``message [node 'conv1' Conv-11, type f32[1,3,?,?]]; hint``: what is wrong, where, and what the user
+can do. Unknown fields are left out; quantized types print at most `SCALES` scales.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+SCALES = 3
+_QUANTIZED = re.compile(r"(quant<[^<>]*?)((?: [^\s:<>]+:-?\d+)+)>")
+"""A quantization in the text form: storage type, axis and block, then "scale:zero_point" pairs."""
 
 
 class OnnxtflError(Exception):
-    """Base of every error that onnxtfl raises on purpose.
+    """Base class of the errors that onnxtfl raises.
 
-    ``message``: what is wrong. ``node``: name of the node, value or tensor. ``op``: operator at fault, as the
-    file calls it. ``version``: its since-version (ONNX) or op version (TFLite). ``type_``: the type or shape at
-    fault, in the text form. ``hint``: what the user can do. ``exit_code``: what the command line returns.
+    ``message``: what is wrong. ``node``: name of the node, value or tensor. ``op``: name of the operator in the file.
+    ``version``: its since-version (ONNX) or op version (TFLite). ``type_``: the offending type or shape. ``hint``:
+    what the user can do. ``exit_code``: exit code of the command line.
     """
 
     exit_code = 1
@@ -39,7 +44,7 @@ class OnnxtflError(Exception):
 
     @property
     def place(self) -> str:
-        """The node, op, version and type at fault, as one phrase ("" where nothing is known)."""
+        """The node, op, version and type as one phrase ("" where all are unknown)."""
         op = f"{self.op}-{self.version}" if self.op and self.version is not None else self.op or ""
         node = f"node {self.node!r}" if self.node else ""
         type_ = f"type {self.type_}" if self.type_ is not None else ""
@@ -51,21 +56,21 @@ class OnnxtflError(Exception):
 
 
 class InvalidModelError(OnnxtflError):
-    """The input file is not a good model: cut, garbled, external data missing, cyclic, duplicate names, ..."""
+    """The input file is not a valid model: truncated, corrupt, external data missing, cyclic, duplicate names, ..."""
 
 
 class UnsupportedError(OnnxtflError):
-    """The model is good, but something in it cannot be converted; names node, op, version, type and a way out."""
+    """The model is valid, but cannot be converted; names node, op, version and type."""
 
 
 class UsageError(OnnxtflError):
-    """An option or argument makes no sense, by itself or for this model."""
+    """An option or argument is invalid, by itself or for this model."""
 
     exit_code = 2
 
 
 class CheckFailedError(OnnxtflError):
-    """The conversion went through, but the two models do not agree, or could not be checked where they had to be.
+    """The conversion succeeded, but the two models differ, or a required check could not run.
 
     ``conversion``: the `onnxtfl.Conversion` with the report and the check; its path is None unless the result is kept.
     """
@@ -82,7 +87,7 @@ class RuntimeUnavailableError(OnnxtflError):
 
 
 class InternalError(OnnxtflError):
-    """A mistake of ours, never of the user: what went wrong is the cause (``__cause__``), told by its traceback."""
+    """A bug of onnxtfl; the exception that showed it is ``__cause__``."""
 
     def __init__(self, step: str, cause: BaseException, *, node: str | None = None, op: str | None = None) -> None:
         hint = "please report it (ONNXTFL_DEBUG=1 shows where)"
@@ -94,6 +99,13 @@ class OutputError(OnnxtflError):
 
 
 def one_line(text: str, limit: int = 2000) -> str:
-    """Return ``text`` with all runs of whitespace and control characters as one blank, cut at ``limit`` characters."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """Return ``text`` as one printable line of at most ``limit`` characters, long lists of scales abbreviated."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in _QUANTIZED.sub(_abbreviated, text)).split())
     return flat if len(flat) <= limit else flat[: limit - 3] + "..."
+
+
+def _abbreviated(quantized: re.Match[str]) -> str:
+    """``quant<int8 axis=0 0.1:0 0.2:0 0.3:0 ... 64 scales>``."""
+    pairs = [pair.partition(":") for pair in quantized[2].split()]
+    shown = " ".join(f"{float(scale):.6g}:{zero_point}" for scale, _, zero_point in pairs[:SCALES])
+    return f"{quantized[1]} {shown}{f' ... {len(pairs)} scales' if len(pairs) > SCALES else ''}>"

@@ -1,4 +1,4 @@
-"""Which op versions convert, and how: read from the mapping rules, so that the table cannot say anything else."""
+"""The coverage tables: which op versions convert, and how, as the registered mapping rules say."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from onnxtfl.targets.table import entry, op_names
 
 _HEAD = """# What converts
 
-Made from the mapping rules by `onnxtfl ops`; a test fails when it is stale.
+Generated from the mapping rules by `onnxtfl ops`; a test fails when it is stale.
 
-- **ONNX to TFLite** — *rule*: a mapping rule; *upgrade*: brought to a newer version first; *definition*: expanded into
-  the ops by which ONNX defines it; *no*: refused by name. A rule may still refuse a form that no TFLite kernel computes
-  rightly, and says which.
-- **TFLite to ONNX** — *rule* or *no*; beside it the runtimes whose kernels were measured to compute some form rightly,
-  which are the ones that onnx2tfl writes for.
+- **ONNX to TFLite** — *rule*: a mapping rule; *upgrade*: rewritten to a newer version first; *definition*: expanded to
+  the function by which ONNX defines it; *no*: an UnsupportedError. A rule may still refuse a form that no TFLite kernel
+  computes correctly; the error names it.
+- **TFLite to ONNX** — *rule* or *no*, then the runtimes with a kernel that was measured to compute at least one form
+  correctly: onnx2tfl writes the op for these.
 """
 
 
@@ -29,12 +29,12 @@ def op_tables() -> str:
     tfl = "\n".join(_tfl_row(name, known) for name in op_names())
     return (
         f"{_HEAD}\n## ONNX\n\n| op | since-versions |\n| --- | --- |\n{onnx}\n\n"
-        f"## TFLite\n\n| op | to ONNX | right kernels in |\n| --- | --- | --- |\n{tfl}\n"
+        f"## TFLite\n\n| op | to ONNX | correct kernels in |\n| --- | --- | --- |\n{tfl}\n"
     )
 
 
 def _onnx_rows(known: Rules) -> Iterator[tuple[str, str]]:
-    """Every op of ONNX's default domain, and those of other domains that have rules."""
+    """(op, how each of its versions converts) for the default domain, and for ops of other domains with rules."""
     versions: dict[tuple[str, str], set[int]] = {}
     for schema in defs.get_all_schemas_with_history():
         if schema.domain == "":
@@ -58,4 +58,4 @@ def _way(known: Rules, domain: str, name: str, version: int) -> str:
 def _tfl_row(name: str, known: Rules) -> str:
     runtimes = [runtime for runtime, forms in entry(name).kernels.items() if forms]
     read = "rule" if name in known.lift_tfl else "**no**"
-    return f"| {name} | {read} | {', '.join(runtimes) or 'none right'} |"
+    return f"| {name} | {read} | {', '.join(runtimes) or 'none'} |"

@@ -1,4 +1,4 @@
-"""Write files so that they are there whole or not at all."""
+"""Atomic writing of a model file: it appears at its path when it is complete."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from onnxtfl.errors import OutputError
 
 
 class Output:
-    """A place to write a model that appears under its name only when it is finished.
+    """A temporary directory for a model and its further files (the weights of an ONNX model of more than 2 GB).
 
-    A context manager: ``file`` is the path to write to, in a directory of its own beside the target (so that the
-    writer may put more files next to it: the weights of an ONNX model past 2 GB). `commit` moves all of them to the
-    target; what is not committed is removed. Without a target, `data` gives the bytes. What goes wrong is an
-    `OutputError`.
+    A context manager: ``file`` is the path to write to, in a directory next to the target. `commit` moves all files
+    to the target's directory; what is not committed is removed. Without a target, `data` returns the bytes.
+    Raises `OutputError`.
     """
 
     def __init__(self, target: str | os.PathLike[str] | None, name: str) -> None:
@@ -37,18 +36,18 @@ class Output:
 
     @property
     def file(self) -> Path:
-        """The file to write, with the target's name."""
+        """The path to write to; its name is the target's."""
         assert self._directory is not None
         return self._directory / (self._name if self.target is None else self.target.name)
 
     def data(self) -> bytes:
-        """Return what was written. Raises `OutputError` where the model does not fit into one file."""
+        """Return the bytes written. Raises `OutputError` where the model has several files."""
         if any(path != self.file for path in self.file.parent.iterdir()):
-            raise OutputError("the model is too large for one file", hint="give a path to write it to")
+            raise OutputError("the model does not fit into one file", hint="pass a path to write it to")
         return self.file.read_bytes()
 
     def size(self) -> int:
-        """Return the bytes of all files written."""
+        """Return the number of bytes of all files written."""
         return sum(path.stat().st_size for path in self.file.parent.iterdir())
 
     def commit(self) -> None:

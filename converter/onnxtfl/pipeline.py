@@ -2,8 +2,8 @@
 
 read -> lift -> simplify -> legalize -> layout -> cleanup -> lower -> write
 
-`onnx_to_tflite` and `tflite_to_onnx` differ in their first and last step and in what the target needs beside the common
-passes; :func:`passes_for` lists all that is between reading and writing.
+`onnx_to_tflite` and `tflite_to_onnx` differ in the reader, the writer and a few passes that one target needs;
+:func:`passes_for` lists the passes between reading and writing.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ Progress = Callable[[str], None]
 class Options:
     """How to convert.
 
-    `input_shapes`: input name -> sizes (-1 stays open). `io_layout`: whether inputs and outputs keep the source's
-    axes. `float64`: "narrow" computes in float32, "error" refuses. `min_runtime`: the oldest runtime that has to run
-    the result. `inputs`, `outputs`: names of tensors to cut the model at. `opset`: the ONNX opset to write.
+    `input_shapes`: input name -> sizes (-1 stays dynamic). `io_layout`: whether inputs and outputs keep the source's
+    axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the oldest runtime that must run
+    the result. `inputs`, `outputs`: names of tensors where the model begins and ends. `opset`: the ONNX opset to write.
     `debug`: the verifier runs after each pass.
     """
 
@@ -82,8 +82,8 @@ class Options:
 class Report:
     """What a conversion read and wrote.
 
-    `inputs`, `outputs`: (name, dtype, shape) each. `ops_before`, `ops_after`: how often each op occurs. `passes`: what
-    each pass took. `record`: what became of each tensor, and what made each op.
+    `inputs`, `outputs`: (name, dtype, shape) each. `ops_before`, `ops_after`: number of nodes by op. `passes`: time and
+    node count of each pass. `record`: the target tensor of each source tensor, and the origin of each target op.
     """
 
     inputs: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Report:
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
     """Convert an ONNX model and write the .tflite to `out`, a seekable binary file.
 
-    Raises OnnxtflError (InvalidModelError, UnsupportedError, ...) naming the place; after one `out` is worthless.
+    Raises OnnxtflError (InvalidModelError, UnsupportedError, ...); the content of `out` is then undefined.
     """
     with _Conversion.of(options, TfliteTarget(options.min_runtime)) as conversion:
         graph = conversion.run(onnx_reader.read(model))
@@ -105,8 +105,8 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
 
 
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
-    """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for the other way."""
-    name = getattr(out, "name", None)  # weights past 2 GB go beside a file that has a name
+    """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for `onnx_to_tflite`."""
+    name = getattr(out, "name", None)  # the weights of a model of more than 2 GB go to a second file
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
     with _Conversion.of(options, OnnxTarget(options.opset)) as conversion:
         source = tflite_reader.read(model)
@@ -117,7 +117,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
 
 
 def passes_for(target: Target, options: Options) -> list[Pass | Group]:
-    """All passes from the graph of a file to the graph of the target, in order."""
+    """The passes from the graph of a file to the graph of the target, in order."""
     is_tflite = isinstance(target, TfliteTarget)
     return [*_LIFT, *(_tflite_first(options) if is_tflite else [RECOGNIZE]), *_common(target, options)] + (
         _tflite_last(target) if isinstance(target, TfliteTarget) else []
@@ -125,7 +125,7 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
 
 
 def body(node: Node) -> Graph | None:
-    """What an op is by the definition of its format or file; None where that is no graph."""
+    """The function body of an op by its format (ONNX) or file (TFLite composites); None where it has none."""
     return functions.body(node) if node.op.dialect == "onnx" else composites.body(node)
 
 
@@ -137,7 +137,7 @@ _LIFT = (Pass("lift", partial(lift, expand=body), Pass.idle, establishes=_NEUTRA
 
 
 def _common(target: Target, options: Options) -> list[Pass | Group]:
-    """What both directions share, up to the ops of the target."""
+    """The passes of both directions, from neutral ops to the ops of the target."""
     moves = Patterns.of(MOVES, VECTORS) if target.name == "tfl" else Patterns.of(MOVES, VECTORS, CONVERSIONS)
     separate = Pass("separate outputs", partial(separate_outputs, shares_inputs=target.shares_inputs), separate_outputs)
     fold, merge_equal, dead = CLEANUP
@@ -157,7 +157,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
 
 
 def _tflite_first(options: Options) -> list[Pass | Group]:
-    """Types that TFLite computes in another."""
+    """Passes that replace element types without TFLite kernels."""
     return [
         Pass("narrow", partial(narrow_float64, mode=options.float64), needs=_NEUTRAL),
         Pass("floats", compute_in_float32, compute_region_in_float32, needs=_NEUTRAL),
@@ -165,7 +165,7 @@ def _tflite_first(options: Options) -> list[Pass | Group]:
 
 
 def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
-    """What is done on tfl ops."""
+    """Passes over tfl ops."""
     return [
         Pass("fuse activations", partial(fuse_activations, target=target), needs=_LOWERED),
         Pass("memory", partial(keep_memory_apart, target=target), needs=_LOWERED),
@@ -173,7 +173,7 @@ def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
 
 
 class _Conversion:
-    """One conversion: its passes, its report, and the name of the step that runs."""
+    """One conversion: its options, its report, and the name of the running step."""
 
     def __init__(self, options: Options, target: Target) -> None:
         self.options, self.target = options, target
@@ -185,7 +185,7 @@ class _Conversion:
     def of(cls, options: Options, target: Target) -> Iterator[_Conversion]:
         """A conversion; an exception that is not one of :mod:`onnxtfl.errors` becomes an InternalError.
 
-        The graph lives until the end: collecting garbage would find nothing.
+        Garbage collection is off: the graph lives until the end, so a collection would free nothing.
         """
         conversion = cls(options, target)
         collecting = gc.isenabled()
@@ -205,7 +205,7 @@ class _Conversion:
                 gc.enable()
 
     def observe(self, step: str) -> None:
-        """Remember the step that begins, and tell the user's callback."""
+        """Remember the name of the step that begins, and call the user's callback."""
         self.step = step
         if self.options.on_progress is not None:
             self.options.on_progress(step)
@@ -228,13 +228,13 @@ class _Conversion:
         return graph
 
     def _select_part(self, graph: Graph) -> None:
-        """Fix shapes and cut at tensors as the options say."""
+        """Apply `input_shapes`, `inputs` and `outputs` of the options."""
         names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
         set_input_shapes(graph, self.options.input_shapes or {})
         graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
 
     def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
-        """The report; `names`: of the values as they were written."""
+        """The report; `names`: the written name of each value."""
         self.report.ops_after = count_ops(graph)
         self.report.inputs = [_describe(v) for v in graph.inputs]
         self.report.outputs = [_describe(v) for v in graph.outputs]
@@ -243,9 +243,9 @@ class _Conversion:
 
 
 def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:
-    """The graph of a model (either format) after a stage: "file", "lifted", or the name of a pass.
+    """The graph of a model (either format) after a stage of its conversion to the other format.
 
-    A .tflite is taken towards ONNX, a .onnx towards TFLite. UsageError for an unknown stage.
+    `stage`: "file", "lifted", or the name of a pass; UsageError for another one.
     """
     is_tflite = _is_tflite(model)
     target: Target = OnnxTarget(options.opset) if is_tflite else TfliteTarget(options.min_runtime)
@@ -258,7 +258,7 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
 
 
 def _is_tflite(model: str | os.PathLike[str] | bytes) -> bool:
-    """Whether this is a flatbuffer with TFLite's identifier."""
+    """Whether this is a FlatBuffer with TFLite's identifier."""
     if isinstance(model, bytes):
         return model[4:8] == b"TFL3"
     with SourceFile(model) as file:
@@ -273,7 +273,7 @@ def _describe(value: Value) -> tuple[str, str, tuple[str, ...]]:
 
 
 def count_ops(graph: Graph) -> dict[str, int]:
-    """How often each op occurs in the graph and its regions, the most frequent first."""
+    """The number of nodes by op in the graph and its regions, in descending order."""
     return dict(Counter(op_name(node) for node in graph.walk()).most_common())
 
 

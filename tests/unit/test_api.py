@@ -21,6 +21,8 @@ from onnxtfl import (
     UsageError,
     api,
 )
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, TensorType
 from tests.unit.fake_pipeline import FakePipeline, install
 from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
 
@@ -184,7 +186,7 @@ def test_a_sidecar_is_moved_too(fake: FakePipeline, source: Path, tmp_path: Path
     fake.sidecar = b"weights"
     onnxtfl.onnx_to_tflite(source, tmp_path / "out" / "m.tflite", check=False)
     assert files(tmp_path) == ["m.tflite", "m.tflite.data"]
-    with pytest.raises(OutputError, match="too large for one file"):
+    with pytest.raises(OutputError, match="does not fit into one file"):
         onnxtfl.onnx_to_tflite(source, check=False)
 
 
@@ -236,10 +238,10 @@ def test_the_wrong_format(fake: FakePipeline, tmp_path: Path) -> None:
     tflite = saved(tflite_scale(), tmp_path / "m.tflite")
     disguised = saved(tflite_scale(), tmp_path / "m.onnx")
     for model in (tflite, disguised, tflite.read_bytes()):
-        with pytest.raises(InvalidModelError, match="is a TFLite file, not an ONNX one; tfl2onnx converts it"):
+        with pytest.raises(InvalidModelError, match="is a TFLite file, not an ONNX one; convert it with tfl2onnx"):
             onnxtfl.onnx_to_tflite(model)
     for model in (saved(onnx_scale(), tmp_path / "o.onnx"), onnx_scale().SerializeToString()):
-        with pytest.raises(InvalidModelError, match="is no TFLite file"):
+        with pytest.raises(InvalidModelError, match="is not a TFLite file"):
             onnxtfl.tflite_to_onnx(model)
 
 
@@ -285,6 +287,14 @@ def test_errors_are_one_line() -> None:
     assert isinstance(error, OnnxtflError)
     assert str(OnnxtflError("x" * 5000)).endswith("...")
     assert str(OnnxtflError("plain")) == "plain"
+
+
+def test_errors_print_few_scales() -> None:
+    many = Quantization("int8", tuple(1 / k for k in range(1, 257)), (0,) * 256, axis=0)
+    text = str(UnsupportedError(f"of {many}", type_=TensorType(DType.FLOAT32, (256, 2), many)))
+    short = "quant<int8 axis=0 1:0 0.5:0 0.333333:0 ... 256 scales>"
+    assert text == f"of {short} [type tensor<256x2xfloat32, {short}>]"
+    assert str(OnnxtflError(str(Quantization("uint8", (0.5,), (-3,))))) == "quant<uint8 0.5:-3>"
 
 
 def test_peak_memory() -> None:

@@ -214,7 +214,7 @@ def test_progress_shows_after_a_while_only(monkeypatch: pytest.MonkeyPatch) -> N
     started: list[str] = []
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(progress._Shown, "start", lambda self: started.append(self._text))
-    monkeypatch.setattr(progress, "PATIENCE", 0.2)
+    monkeypatch.setattr(progress, "DELAY", 0.2)
     with progress.progress() as step:
         step("read")
     assert not started

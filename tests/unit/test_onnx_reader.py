@@ -169,13 +169,13 @@ def test_sparse_and_attribute_tensors() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"dims": [7]}, "tensor 't': holds 24 bytes, its shape takes 28"),
-        ({"dims": [5]}, "tensor 't': holds 24 bytes, its shape takes 20"),
-        ({"dims": [-6]}, "impossible shape"),
-        ({"dims": [1 << 40, 1 << 40]}, "impossible shape"),
-        ({"dims": [0, 1 << 40]}, "holds 24 bytes, its shape takes 0"),
-        ({"data_type": 0}, "no known element type"),
-        ({"data_type": 99}, "no known element type"),
+        ({"dims": [7]}, "tensor 't': has 24 bytes, its shape needs 28"),
+        ({"dims": [5]}, "tensor 't': has 24 bytes, its shape needs 20"),
+        ({"dims": [-6]}, "invalid shape"),
+        ({"dims": [1 << 40, 1 << 40]}, "invalid shape"),
+        ({"dims": [0, 1 << 40]}, "has 24 bytes, its shape needs 0"),
+        ({"data_type": 0}, "unknown element type"),
+        ({"data_type": 99}, "unknown element type"),
     ],
 )
 def test_bad_initializers(change: dict[str, Any], message: str) -> None:
@@ -195,7 +195,7 @@ def test_bad_initializers(change: dict[str, Any], message: str) -> None:
 def test_large_initializer_shorter_than_its_shape(number: int) -> None:
     tensor = helper.make_tensor("t", number, [3000], list(range(3000)))
     tensor.dims[0] = 3001
-    with pytest.raises(InvalidModelError, match="tensor 't': holds"):
+    with pytest.raises(InvalidModelError, match="tensor 't': has"):
         read(with_tensor(tensor).SerializeToString())
 
 
@@ -231,8 +231,8 @@ def test_external_data(tmp_path: Path) -> None:
         ("C:\\w.bin", "only relative paths"),
         ("\\\\host\\w.bin", "only relative paths"),
         ("", "only relative paths"),
-        ("../w.bin", "'..' is not followed"),
-        ("a\\..\\..\\w.bin", "'..' is not followed"),
+        ("../w.bin", "'..' is not allowed"),
+        ("a\\..\\..\\w.bin", "'..' is not allowed"),
         ("none.bin", "external data is missing"),
         ("folder", "external data is missing"),
     ],
@@ -246,7 +246,7 @@ def test_external_data_elsewhere(tmp_path: Path, location: str, message: str) ->
 
 def test_external_data_too_short(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(WEIGHTS.tobytes()[:-1])
-    with pytest.raises(InvalidModelError, match="cut off"):
+    with pytest.raises(InvalidModelError, match="truncated"):
         read(external_model(tmp_path, "w.bin"))
     with pytest.raises(InvalidModelError, match="3996 bytes of external data"):
         read(external_model(tmp_path, "w.bin", length=3996))
@@ -255,7 +255,7 @@ def test_external_data_too_short(tmp_path: Path) -> None:
 
 
 def test_external_data_of_bytes(tmp_path: Path) -> None:
-    with pytest.raises(InvalidModelError, match="give the model as a path"):
+    with pytest.raises(InvalidModelError, match="pass the model as a path"):
         read(external_model(tmp_path, "w.bin").read_bytes())
 
 
@@ -277,7 +277,7 @@ def test_symlink_away_from_the_model(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "w.bin").write_bytes(WEIGHTS.tobytes())
     (tmp_path / "inner" / "w.bin").symlink_to("../w.bin")
-    with pytest.raises(InvalidModelError, match="a symlink that leads away"):
+    with pytest.raises(InvalidModelError, match="a symlink out of"):
         read(external_model(tmp_path / "inner", "w.bin"))
 
 
@@ -356,7 +356,7 @@ def test_other_types() -> None:
 def test_maps_are_refused() -> None:
     info = onnx.ValueInfoProto(name="x")
     info.type.map_type.key_type = TensorProto.INT64
-    with pytest.raises(UnsupportedError, match="'x' is a map"):
+    with pytest.raises(UnsupportedError, match="'x' has the type map"):
         read(helper.make_model(helper.make_graph([], "g", [info], [info])))
 
 
@@ -430,7 +430,7 @@ def test_functions_are_inlined() -> None:
 
 def test_functions_that_call_themselves() -> None:
     text = FUNCTIONS.replace("d = Mul (a, s)", "d = local.outer <alpha: float = 1.0> (a)")
-    with pytest.raises(InvalidModelError, match="calls itself"):
+    with pytest.raises(InvalidModelError, match="is recursive"):
         read(parser.parse_model(text))
 
 
@@ -456,16 +456,22 @@ def test_calls_of_functions_are_nodes_until_they_are_inlined() -> None:
     ("text", "message"),
     [
         ("main (float[2] x) => (float[2] b) { a = Add(x, b) b = Neg(a) }", "cycle"),
-        ("main (float[2] x) => (float[2] b) { a = Abs(x) a = Neg(x) b = Neg(a) }", "the name 'a' is given to two"),
-        ("main (float[2] x) => (float[2] x) { x = Neg(x) }", "cycle|'x' is given to two"),
-        ("main (float[2] x, float[2] x) => (float[2] y) { y = Neg(x) }", "the name 'x' is given to two"),
-        ("main (float[2] x) => (float[2] y) { y = Neg(lost) }", "node 'y' takes 'lost', which nothing makes"),
-        ("main (float[2] x) => (float[2] y) { z = Neg(x) }", "takes 'y', which nothing makes"),
+        (
+            "main (float[2] x) => (float[2] b) { a = Abs(x) a = Neg(x) b = Neg(a) }",
+            "two values of graph .* the name 'a'",
+        ),
+        ("main (float[2] x) => (float[2] x) { x = Neg(x) }", "cycle|two values of graph 'main' have the name 'x'"),
+        (
+            "main (float[2] x, float[2] x) => (float[2] y) { y = Neg(x) }",
+            "two values of graph 'main' have the name 'x'",
+        ),
+        ("main (float[2] x) => (float[2] y) { y = Neg(lost) }", "node 'y' uses 'lost', which no node produces"),
+        ("main (float[2] x) => (float[2] y) { z = Neg(x) }", "uses 'y', which no node produces"),
         ("main (float[2] x) => () { z = Neg(x) }", "no graph with outputs"),
-        ("main (float[-5] x) => (float[2] y) { y = Neg(x) }", "input 'x' has an impossible shape"),
-        ("main (float[9999999999, 9999999999] x) => (float[2] y) { y = Neg(x) }", "impossible shape"),
-        ("main (float[2] x) => (float[2] y) { y = Op <a: int = @b> (x) }", "an attribute refers to a function's"),
-        ("main (float[2] x) => (float[2] y) { y = Op <a: int = 1, a: int = 2> (x) }", "stands twice"),
+        ("main (float[-5] x) => (float[2] y) { y = Neg(x) }", "input 'x' has the invalid shape"),
+        ("main (float[9999999999, 9999999999] x) => (float[2] y) { y = Neg(x) }", "invalid shape"),
+        ("main (float[2] x) => (float[2] y) { y = Op <a: int = @b> (x) }", "refers to one of a function"),
+        ("main (float[2] x) => (float[2] y) { y = Op <a: int = 1, a: int = 2> (x) }", "occurs twice"),
     ],
 )
 def test_bad_graphs(text: str, message: str) -> None:
@@ -501,7 +507,7 @@ def test_cut_file(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     for length in (len(data) - 1, len(data) // 2, 20, 3):
         path.write_bytes(data[:length])
-        with pytest.raises(InvalidModelError, match=r"cut\.onnx: not an ONNX model, or cut or garbled"):
+        with pytest.raises(InvalidModelError, match=r"cut\.onnx: not an ONNX model, or truncated or corrupt"):
             read(path)
 
 
@@ -556,7 +562,7 @@ def test_function_bomb() -> None:
     for i in range(30):
         body = f"b = l.f{i + 1} (a) c = l.f{i + 1} (b)" if i < 29 else "c = Neg (a)"
         text += f'<domain: "l", opset_import: ["" : 21, "l" : 1]> f{i} (a) => (c) {{ {body} }}\n'
-    with pytest.raises(InvalidModelError, match="makes too many nodes"):
+    with pytest.raises(InvalidModelError, match="expand to over"):
         read(parser.parse_model(text))
 
 

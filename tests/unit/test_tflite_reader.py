@@ -319,33 +319,36 @@ def quantized(**parameters: Any) -> bytes:
 BAD_FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "the file is empty"),
     "short": (b"\x1c\0\0", "not a TFLite model"),
-    "onnx": (b"\x08\x08\x12\x07pytorch", "perhaps an ONNX model, not a TFLite model"),
+    "onnx": (b"\x08\x08\x12\x07pytorch", "probably an ONNX model, not a TFLite model"),
     "zip": (b"PK\x03\x04" + bytes(40), "ZIP archive"),
     "git lfs": (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
-    "nothing in it": (b"\x08\0\0\0TFL3", "cut off or garbled"),
+    "nothing in it": (b"\x08\0\0\0TFL3", "truncated or corrupt"),
     "no subgraph": (file_of(), "no subgraph"),
-    "cut": (minimal([neg(0, 1)], outputs=(1,))[:-40], "cut off or garbled"),
+    "cut": (minimal([neg(0, 1)], outputs=(1,))[:-40], "truncated or corrupt"),
     "unknown tensor": (minimal(outputs=(7,)), "there is no tensor 7"),
     "negative tensor": (minimal(outputs=(-1,)), "there is no tensor -1"),
     "unknown op code": (minimal([{"opcode_index": 3}]), "there is no op code 3"),
     "unknown buffer": (minimal(outputs=(1,), tensors=[{"shape": (2,)}, {"shape": (2,), "buffer": 9}]), "no buffer 9"),
     "unknown type": (minimal(tensors=[table("Tensor", shape=(2,), type=99, name="x")]), "unknown element type 99"),
     "negative size": (minimal(tensors=[table("Tensor", shape=(-7,), name="x")]), "size -7 of axis 0"),
-    "out of order": (minimal([neg(1, 0)]), "operand of NEG is never written"),
+    "out of order": (minimal([neg(1, 0)]), "produces the operand of NEG"),
     "written twice": (minimal([neg(0, 1), neg(0, 1)]), "written twice"),
-    "input twice": (minimal(subgraphs=[{"tensors": [{"shape": (2,)}], "inputs": (0, 0)}]), "listed twice as an input"),
-    "references to the same": (many_references(), "the same bytes over and over"),
-    "calls itself": (calls_itself(), "calls itself"),
-    "too few numbers": (with_data(b"1234"), "4 bytes for float32 of shape \\[2\\]"),
-    "absurd shape": (with_data(b"12345678", shape=(1 << 30, 1 << 30, 1 << 30)), "8 bytes for float32 of shape"),
-    "garbled strings": (with_data(b"\xff\xff\xff\x7f", type="STRING"), "garbled string tensor"),
+    "input twice": (minimal(subgraphs=[{"tensors": [{"shape": (2,)}], "inputs": (0, 0)}]), "a tensor is two inputs"),
+    "references to the same": (many_references(), "the same bytes too often"),
+    "recursive": (calls_itself(), "is recursive"),
+    "too few numbers": (with_data(b"1234"), "4 bytes for float32 elements of shape \\[2\\]"),
+    "absurd shape": (
+        with_data(b"12345678", shape=(1 << 30, 1 << 30, 1 << 30)),
+        "8 bytes for float32",
+    ),
+    "malformed strings": (with_data(b"\xff\xff\xff\x7f", type="STRING"), "malformed string tensor"),
     "too few strings": (with_data(struct.pack("<iii", 1, 12, 12), type="STRING"), "1 strings for shape"),
     "scales for no axis": (
         quantized(scale=(1.0, 2.0), zero_point=(0, 0)[:2], quantized_dimension=1),
         "2 scales along axis 1",
     ),
     "zero points": (quantized(scale=(1.0, 2.0), zero_point=(0, 0, 0)), "2 scales but 3 zero points"),
-    "offset outside": (minimal(outputs=(1,), buffers=[{"offset": 1 << 40, "size": 8}]), "cut off or garbled"),
+    "offset outside": (minimal(outputs=(1,), buffers=[{"offset": 1 << 40, "size": 8}]), "truncated or corrupt"),
 }
 
 
@@ -363,8 +366,8 @@ def test_bad_files_are_errors_of_one_line(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (many_uses, "used too often"),
-        (external, "lie in another file"),
+        (many_uses, "too many uses"),
+        (external, "are in another file"),
         (lambda: minimal(operator_codes=[{"builtin_code": 5000}]), "unknown builtin op 5000"),
     ],
 )

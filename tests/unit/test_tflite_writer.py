@@ -360,15 +360,15 @@ def mistyped() -> Value:
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (broken("NO_SUCH_OP"), "TFLite has no such op"),
-        (broken(axis=1), "no option 'axis'"),
-        (broken("RELU", alpha=1.0), "no option 'alpha'"),
+        (broken("NO_SUCH_OP"), "not a TFLite op"),
+        (broken(axis=1), "unknown option 'axis'"),
+        (broken("RELU", alpha=1.0), "unknown option 'alpha'"),
         (broken(fused_activation_function="GELU"), "cannot be 'GELU'"),
         (broken(result=tensor("float8e8m0", 1)), "no element type float8e8m0"),
         (broken(result=tensor("float32", 1 << 31)), "32 bits"),
-        (broken(result=SequenceType(tensor("float32", 1))), "TFLite has no sequence"),
-        (broken(operand=mistyped()), "constant of float32 where int32 is stored"),
-        (broken(operand=constant(Short(X))), "1 bytes where 16 were announced"),
+        (broken(result=SequenceType(tensor("float32", 1))), "TFLite has no equivalent of this type"),
+        (broken(operand=mistyped()), "float32 elements for a tensor of int32"),
+        (broken(operand=constant(Short(X))), "1 bytes were read of a constant of 16"),
     ],
 )
 def test_what_the_format_cannot_hold_is_an_error(graph: Graph, message: str) -> None:

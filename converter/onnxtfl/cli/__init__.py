@@ -1,4 +1,4 @@
-"""The commands `onnx2tfl`, `tfl2onnx` and `onnxtfl`; they know the public API only, and load it when it is used."""
+"""The commands `onnx2tfl`, `tfl2onnx` and `onnxtfl`; they import the public API only, when a command runs."""
 
 from onnxtfl.cli.commands import main, onnx2tfl, tfl2onnx
 

@@ -1,4 +1,4 @@
-"""The commands themselves."""
+"""The click commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from onnxtfl.cli.options import checking, converting
 from onnxtfl.cli.running import run
 
-EXIT_CODES = "Exit codes: 0 fine, 1 cannot convert, 2 usage, 3 converted but the check failed."
+EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but the check failed."
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -76,7 +76,7 @@ def _convert(convert: Any, suffix: str, **options: Any) -> int:
 
 
 def _beside(model: str, suffix: str) -> str:
-    """Return the default output: the model's path with another suffix."""
+    """Return the default output path: the model's path with `suffix`."""
     path = Path(model)
     known = path.suffix.lower() in (".onnx", ".tflite", ".lite", ".pb")
     return os.fspath(path.with_suffix(suffix) if known else path.with_name(path.name + suffix))
@@ -85,7 +85,7 @@ def _beside(model: str, suffix: str) -> str:
 @click.group("onnxtfl", context_settings=CONTEXT, no_args_is_help=False)
 @click.version_option(package_name="onnxtfl")
 def _onnxtfl() -> None:
-    """Look at ONNX and TFLite models, and compare them. The converters are onnx2tfl and tfl2onnx."""
+    """Inspect and compare ONNX and TFLite models. The converters are onnx2tfl and tfl2onnx."""
 
 
 @_onnxtfl.command(
@@ -94,9 +94,9 @@ def _onnxtfl() -> None:
 @click.argument("a", type=click.Path(readable=False))
 @click.argument("b", type=click.Path(readable=False))
 @checking
-@click.option("-v", "--verbose", is_flag=True, help="Say more.")
+@click.option("-v", "--verbose", is_flag=True, help="Print more.")
 def _check(a: str, b: str, verbose: bool, **options: Any) -> int:
-    """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is taken to be right."""
+    """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is the reference."""
     from onnxtfl import check
     from onnxtfl.cli.progress import progress
 
@@ -116,8 +116,8 @@ def _check(a: str, b: str, verbose: bool, **options: Any) -> int:
 
 @_onnxtfl.command("inspect")
 @click.argument("model", type=click.Path(readable=False))
-@click.option("--stage", default="file", show_default=True, help="After which step of a conversion to look.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more.")
+@click.option("--stage", default="file", show_default=True, help="Print the graph after this step of a conversion.")
+@click.option("-v", "--verbose", is_flag=True, help="Print more.")
 def _inspect(model: str, stage: str, verbose: bool) -> int:
     """Print the graph of MODEL in the text form."""
     from onnxtfl import inspect
@@ -127,9 +127,9 @@ def _inspect(model: str, stage: str, verbose: bool) -> int:
 
 
 @_onnxtfl.command("ops")
-@click.option("-v", "--verbose", is_flag=True, help="Say more.")
+@click.option("-v", "--verbose", is_flag=True, help="Print more.")
 def _ops(verbose: bool) -> int:
-    """Print which operators convert, for each version of each of them."""
+    """Print which operators convert, by version."""
     from onnxtfl import coverage
 
     click.echo(coverage())

@@ -11,14 +11,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class InputShape(click.ParamType[tuple[str, tuple[int, ...]]]):
-    """``NAME:1,3,224,224``; the name may hold colons itself."""
+    """``NAME:1,3,224,224``; the name may contain colons."""
 
     name = "NAME:SIZES"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, tuple[int, ...]]:
-        """Return name and sizes."""
+        """Return (name, sizes)."""
         name, colon, sizes = str(value).rpartition(":")
         try:
             shape = tuple(int(size) for size in sizes.split(",")) if sizes else ()
@@ -41,7 +41,7 @@ def checking(command: F) -> F:
                 type=click.FloatRange(min=0),
                 default=1e-4,
                 show_default=True,
-                help="Absolute tolerance, as a share of an output's largest value.",
+                help="Absolute tolerance, relative to an output's largest value.",
             ),
             click.option(
                 "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs."
@@ -58,7 +58,7 @@ def checking(command: F) -> F:
                 "input_shapes",
                 type=InputShape(),
                 multiple=True,
-                help="Sizes of an input, like x:1,3,224,224 (may be given several times).",
+                help="Sizes of an input, like x:1,3,224,224 (repeatable).",
             ),
         )
     ):
@@ -73,29 +73,29 @@ def converting(command: F) -> F:
         (
             click.argument("model", type=click.Path(readable=False), metavar="MODEL"),
             click.option(
-                "-o", "--output", type=click.Path(), metavar="OUT", help="File to write.  [default: beside MODEL]"
+                "-o", "--output", type=click.Path(), metavar="OUT", help="File to write.  [default: next to MODEL]"
             ),
             click.option(
                 "--io-layout",
                 type=click.Choice(["source", "channels-last"]),
                 default="source",
                 show_default=True,
-                help="Axes of the inputs and outputs.",
+                help="Axis order of the inputs and outputs.",
             ),
             click.option(
                 "--float64",
                 type=click.Choice(["narrow", "error"]),
                 default="narrow",
                 show_default=True,
-                help="Compute float64 in float32, or refuse it.",
+                help="Compute float64 in float32, or fail.",
             ),
             click.option(
                 "--min-runtime",
                 default="2.14",
                 show_default=True,
-                help="Oldest TFLite runtime that has to run the result.",
+                help="Oldest TFLite runtime that must run the result.",
             ),
-            click.option("--inputs", multiple=True, metavar="NAME...", help="Cut the model at these tensors."),
+            click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors."),
             click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors."),
             click.option(
                 "--check/--no-check",
@@ -104,7 +104,7 @@ def converting(command: F) -> F:
                 help="Compare both models; --check also fails where one of them cannot be run.  [default: compare]",
             ),
             click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
-            click.option("-v", "--verbose", is_flag=True, help="Say more."),
+            click.option("-v", "--verbose", is_flag=True, help="Print more."),
         )
     ):
         command = option(command)

@@ -1,4 +1,4 @@
-"""Show what a conversion is doing, where it takes long enough to be wondered about."""
+"""A progress line for conversions that take more than a second."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-PATIENCE = 1.0  # seconds before anything is shown
+DELAY = 1.0  # seconds before anything is shown
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Give a function that is told each step; it shows on stderr after a second, where that is a terminal."""
+    """Yield a function to call with the name of each step, which is shown after `DELAY` if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda step: None
         return
     shown = _Shown()
-    timer = threading.Timer(PATIENCE, shown.start)
+    timer = threading.Timer(DELAY, shown.start)
     timer.daemon = True
     timer.start()
     try:

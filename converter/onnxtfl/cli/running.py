@@ -1,4 +1,4 @@
-"""From a command line to an exit code: errors become one line on stderr, never a traceback."""
+"""Run a command line and return its exit code: errors become one line on stderr, never a traceback."""
 
 from __future__ import annotations
 
@@ -26,22 +26,20 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
 
 
 def exit_code(command: click.Command, words: list[str]) -> int:
-    """Run ``command`` and return its exit code; what went wrong stands on stderr in one line."""
+    """Run ``command`` and return its exit code; an error is one line on stderr."""
     try:
-        with command.make_context(
-            command.name, list(words)
-        ) as context:  # click's own main() writes more than our one line
+        with command.make_context(command.name, list(words)) as context:  # click's main() prints several lines
             result = command.invoke(context)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        tell(f"{error.format_message()} (see {command.name} --help)")
+        print_error(f"{error.format_message()} (see {command.name} --help)")
         return 2
     except KeyboardInterrupt:
-        tell("interrupted")
+        print_error("interrupted")
         return 130
     except BrokenPipeError:
-        with suppress(OSError, ValueError):  # nobody reads on: keep the interpreter from saying so at exit
+        with suppress(OSError, ValueError):  # the reader is gone: avoid the interpreter's message at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -55,16 +53,16 @@ def _failed(error: Exception, verbose: bool) -> int:
     if os.environ.get("ONNXTFL_DEBUG") or (verbose and isinstance(error, InternalError)):
         _show_traceback(error)
     if isinstance(error, OnnxtflError):
-        tell(str(error))
+        print_error(str(error))
         return error.exit_code
     if isinstance(error, MemoryError):
-        tell("out of memory")
+        print_error("out of memory")
     elif isinstance(error, RecursionError):
-        tell("the model is nested too deeply")
+        print_error("the model is nested too deeply")
     elif isinstance(error, OSError) and error.strerror:
-        tell(one_line(f"{error.filename or 'a file'}: {error.strerror}"))
+        print_error(one_line(f"{error.filename or 'a file'}: {error.strerror}"))
     else:
-        tell(one_line(f"internal error: {type(error).__name__}: {error}; please report it (-v shows where)"))
+        print_error(one_line(f"internal error: {type(error).__name__}: {error}; please report it (-v shows where)"))
         if verbose:
             _show_traceback(error)
     return 1
@@ -76,7 +74,7 @@ def _show_traceback(error: Exception) -> None:
     traceback.print_exception(error)
 
 
-def tell(message: str) -> None:
+def print_error(message: str) -> None:
     """Write one error line to stderr."""
     with suppress(OSError, ValueError):
         encoding = sys.stderr.encoding or "utf-8"
@@ -85,7 +83,7 @@ def tell(message: str) -> None:
 
 
 def spread_lists(words: list[str]) -> list[str]:
-    """Turn ``--inputs a b`` into ``--inputs a --inputs b``, which is what click knows; a list ends at an option."""
+    """Return ``--inputs a b`` as ``--inputs a --inputs b``, which click accepts; a list ends at the next option."""
     spread: list[str] = []
     current = ""
     for k, word in enumerate(words):
@@ -94,7 +92,7 @@ def spread_lists(words: list[str]) -> list[str]:
         if word in LISTS:
             current = word
             if k + 1 == len(words) or words[k + 1].startswith("-"):
-                spread.append(word)  # click will say that its value is missing
+                spread.append(word)  # click reports the missing value
             continue
         if word.startswith("-"):
             current = ""
@@ -104,7 +102,7 @@ def spread_lists(words: list[str]) -> list[str]:
 
 @contextmanager
 def _terminated_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM unwind like Ctrl-C, so that no temporary file stays."""
+    """Handle SIGTERM like Ctrl-C, so that temporary files are removed."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

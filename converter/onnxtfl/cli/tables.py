@@ -1,4 +1,4 @@
-"""The tables at the end: what a conversion did and what a check found."""
+"""The tables that the commands print: the report of a conversion and of a check."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from onnxtfl import CheckReport, Conversion, ConversionReport, OutputCheck, TensorReport
 
-MANY = 8  # operators to name before the rest is summed up
+MANY = 8  # operators that are named; the rest is one count
 STYLES = {"passed": "green", "failed": "red", "not checked": "yellow"}
 
 
 class Row(NamedTuple):
-    """A line of a table: a title ("" under the one above) and a text, shown in ``style`` on a terminal."""
+    """A line of a table: title ("": that of the line above), text, and its style on a terminal."""
 
     title: str
     text: str
@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 def show_conversion(model: str, output: str, conversion: Conversion, verbose: bool) -> None:
-    """Print what a conversion did; ``output`` is where it was to be written."""
+    """Print the report of a conversion; ``output``: the path asked for."""
     report = conversion.report
     rows = [Row("model", f"{model} -> {output}" if conversion.path else f"{model} (nothing written)")]
     rows += _titled("inputs", [_tensor(spec) for spec in report.inputs])
@@ -41,7 +41,7 @@ def show_conversion(model: str, output: str, conversion: Conversion, verbose: bo
 
 
 def show_check(a: str, b: str, report: CheckReport, verbose: bool) -> None:
-    """Print what a check found."""
+    """Print the report of a check."""
     _print([Row("models", f"{a} and {b}"), *_check_rows(report, verbose)])
 
 
@@ -68,7 +68,7 @@ def _output(out: OutputCheck) -> str:
 
 
 def _print(rows: list[Row]) -> None:
-    """Print to stdout: in colour and wrapped on a terminal, else plain, one line for each row."""
+    """Print to stdout: in colour and wrapped on a terminal, else without styles, one line for each row."""
     if not sys.stdout.isatty():
         width = max(len(row.title) for row in rows)
         sys.stdout.writelines(_printable(f"{row.title:{width}}  {row.text}") + "\n" for row in rows)
@@ -86,10 +86,10 @@ def _print(rows: list[Row]) -> None:
 
 
 def _printable(line: str) -> str:
-    """Return a line without what a file could put into it to steer a terminal, or what stdout cannot encode."""
+    """Return ``line`` without control characters (a file's names may hold some) and what stdout cannot encode."""
     encoding = sys.stdout.encoding or "utf-8"
-    plain = "".join(char if char.isprintable() else "?" for char in line)
-    return plain.encode(encoding, "backslashreplace").decode(encoding)
+    printable = "".join(char if char.isprintable() else "?" for char in line)
+    return printable.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _titled(title: str, lines: Iterable[str]) -> list[Row]:
@@ -105,7 +105,7 @@ def _shape(shape: Iterable[object]) -> str:
 
 
 def _ops(counts: Mapping[str, int], verbose: bool) -> str:
-    """Return the sum and the most frequent operators."""
+    """Return the number of nodes and the most frequent operators."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     named = ranked if verbose else ranked[:MANY]
     rest = sum(count for _, count in ranked[len(named) :])

@@ -1,4 +1,4 @@
-"""A model file as graphs: what runs, what is called from it, and what the file says beside."""
+"""A model file: its graphs, functions, signatures, resources and metadata."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ FunctionKey = tuple[str, str, str]
 
 
 class Function(Protocol):
-    """An op that the file defines by others (an ONNX model-local function)."""
+    """An op whose body the file defines (an ONNX model-local function)."""
 
     @property
     def callees(self) -> Mapping[FunctionKey, int]:
-        """The ops that the body calls, and how often."""
+        """The number of nodes in the body by op."""
         ...
 
     def body(self, call: Node) -> Graph:
-        """The graph that `call` means: its attributes bound, one input for each operand (absent ones too)."""
+        """The body with the attributes of `call` bound and one input for each of its operands (absent ones too)."""
         ...
 
 
@@ -40,10 +40,10 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """State beside the graphs, found by name: a variable or a lookup table.
+    """State that several graphs share, found by name: a variable or a lookup table.
 
-    `initial`: the value of a variable, keys and values of a table; None where the file does not set it before run time.
-    `dtypes`: of the keys and the values of a table, empty for a variable.
+    `initial`: the value of a variable, or the keys and values of a table; None where the file does not set it.
+    `dtypes`: element types of a table's keys and values, empty for a variable.
     """
 
     kind: Literal["variable", "table"]
@@ -54,7 +54,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who wrote the file, in its own words (ONNX ModelProto; TFLite has none of it)."""
+    """The producer fields of an ONNX ModelProto; TFLite has none."""
 
     name: str = ""
     version: str = ""
@@ -65,13 +65,13 @@ class Producer:
 
 @dataclass
 class Model:
-    """A model: `main` is what runs by default.
+    """A model; `main` is the graph that runs by default.
 
-    `format`: of the file that it was read from, None where it was not read. `functions`: ops that the file defines.
-    `subgraphs`: other graphs of the file that no node of `main` holds. `signatures`: all entry points, in the order of
-    the file. `resources`: variables and tables that nodes find by name. `description`: the file's documentation.
-    `properties`: named text (ONNX) or bytes (TFLite) that the file carries along. `opsets`: versions by ONNX domain.
-    `dim_names`: symbol -> the name that the file has for it, where that is no symbol's name.
+    `format`: file format that it was read from, None for a model made in memory. `functions`: ops that the file
+    defines. `subgraphs`: other graphs of the file that are no region of `main`. `signatures`: all entry points, in file
+    order. `resources`: variables and tables that nodes refer to by name. `description`: the file's documentation.
+    `properties`: metadata by name, text (ONNX) or bytes (TFLite). `opsets`: version by ONNX domain. `dim_names`: the
+    file's name of a dimension by symbol, where the two differ.
     """
 
     main: Graph

@@ -1,6 +1,6 @@
-"""The record of a conversion: which tensor of the source each target tensor is, and what made each target op.
+"""The record of a conversion: the source tensor of each target tensor, and the origin of each target op.
 
-From it come per-layer checks, names and reports. It can be written as JSON and read back.
+Per-layer checks and reports use it. It can be written as JSON and read back.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from onnxtfl.ir.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """`target` holds `source`, reshaped to `shape` (None: its own) and then transposed by `permutation` (None: not).
+    """target = transpose(reshape(source, `shape`), `permutation`); None: no reshape, no transpose.
 
-    Axis i of the target is axis permutation[i] of the (reshaped) source. Sizes that are not known are their symbols'
-    names. `quantization`: how the target stores the values, in the text form; None for plain values.
+    Axis i of the target is axis permutation[i] of the reshaped source. Symbolic sizes are strings. `quantization`:
+    that of the target in the text form, None where it is not quantized.
     """
 
     source: str
@@ -32,10 +32,10 @@ class TensorEntry:
 
 @dataclass(frozen=True, slots=True)
 class OpEntry:
-    """The target op that makes the tensor `target`.
+    """The target op that produces the tensor `target`.
 
-    `sources`: the nodes of the source whose work it does (their names, or those of their first results). `made_by`: the
-    rules and passes that made it, in order.
+    `sources`: the source nodes that it replaces (their names, or those of their first results). `made_by`: the rules
+    and passes that created it, in order.
     """
 
     target: str
@@ -52,12 +52,12 @@ class Record:
     ops: tuple[OpEntry, ...] = field(default_factory=tuple)
 
     def to_json(self) -> str:
-        """The record as JSON; fields that say nothing are left out."""
+        """The record as JSON; fields with their default value are left out."""
 
-        def plain(entry: TensorEntry | OpEntry) -> dict[str, Any]:
+        def fields(entry: TensorEntry | OpEntry) -> dict[str, Any]:
             return {key: value for key, value in asdict(entry).items() if value not in (None, ())}
 
-        return json.dumps({"tensors": [plain(t) for t in self.tensors], "ops": [plain(o) for o in self.ops]})
+        return json.dumps({"tensors": [fields(t) for t in self.tensors], "ops": [fields(o) for o in self.ops]})
 
     @classmethod
     def from_json(cls, text: str) -> Record:
@@ -71,7 +71,7 @@ class Record:
 
 
 def record_of(graph: Graph, names: Mapping[Value, str]) -> Record:
-    """The record of a converted graph whose values were written under `names`; others are left out."""
+    """The record of a converted graph; `names`: the written name of each value, others are left out."""
     tensors = [entry for value in _values(graph) if value in names for entry in _entries(value, names[value])]
     ops = [_op_entry(node, names) for node in graph.walk()]
     return Record(tuple(dict.fromkeys(tensors)), tuple(ops))

@@ -1,10 +1,10 @@
-"""Calls of functions that the model defines, replaced by the functions' bodies.
+"""Inlining of calls of the model's own functions.
 
 ::
 
     %y = onnx.F@1@local(%x)     ->     %f_t = onnx.Exp@13(%x); %y = onnx.Neg@13(%f_t)
 
-Values and nodes of a body are named after the call, the nearest one last: "call/node".
+Values and nodes of a body get the name of the call as prefix: "call/node", "outer/inner/node".
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from onnxtfl.ir.graph import Graph, Node, Origin
 from onnxtfl.ir.model import Function, FunctionKey, Model
 
 MOST_NODES = 1 << 18
-"""Nodes that all calls together may become: functions that call each other grow exponentially."""
+"""Largest number of nodes after inlining: nested calls can grow exponentially."""
 
 
 def inline_functions(model: Model) -> None:
     """Inline every call, nested ones and those in regions too.
 
-    Raises InvalidModelError where a function calls itself or more than `MOST_NODES` nodes would come out.
+    Raises InvalidModelError for recursion and where the result would have more than `MOST_NODES` nodes.
     """
     if not model.functions:
         return
@@ -33,14 +33,14 @@ def inline_functions(model: Model) -> None:
         if (key := _key(node)) in model.functions:
             total += sizes.of(key)
             if total > MOST_NODES:
-                message = f"the function {key[1]!r} calls itself, or makes too many nodes"
+                message = f"the function {key[1]!r} is recursive, or its calls expand to over {MOST_NODES} nodes"
                 raise InvalidModelError(message, node=node.name)
     for graph in model.graphs():
         _inline_calls(graph, model.functions)
 
 
 class _Sizes:
-    """How many nodes each function makes, all that it calls inlined; infinite where it calls itself."""
+    """Number of nodes of each function with all its calls inlined; infinite for recursion."""
 
     def __init__(self, functions: Mapping[FunctionKey, Function]) -> None:
         self._functions = functions

@@ -1,7 +1,7 @@
-"""The pass manager: runs passes in order over a graph and its regions, verifies between them, and measures them.
+"""The pass manager: runs passes in order over a graph and its regions, verifies after each, and measures them.
 
-A pass is a function that rewrites one graph in place and leaves the regions of its nodes alone: visiting them is done
-here, the graph first. A group runs its passes in turn, once or until none of them changes anything.
+A pass is a function that rewrites one graph in place without the regions of its nodes; the pass manager visits these
+after the graph. A group runs its passes in order, once or to a fixed point.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.verify import verify
 
 Rewrite = Callable[[Graph], "bool | None"]
-"""Rewrites a graph in place; returns whether it changed anything that other passes of its group should see."""
+"""Rewrites a graph in place; returns whether other passes of its group have to run again."""
 Fact = Literal["neutral", "legal", "laid out", "lowered"]
-"""What holds of a graph: all ops are neutral; the target accepts each; layouts are chosen; all are the target's ops."""
+"""Properties of a graph: all ops are neutral; the target accepts each; layouts are assigned; all are target ops."""
 Observer = Callable[[str], None]
 
 
@@ -26,7 +26,7 @@ Observer = Callable[[str], None]
 class Pass:
     """A pass: `run` rewrites the main graph, `on_region` each region (None: the same).
 
-    `needs`: facts that have to hold before. `establishes`: those that hold afterwards. `breaks`: those that may not.
+    `needs`: facts that must hold before. `establishes`: those that hold after it. `breaks`: those that may not.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Pass:
 
     @staticmethod
     def idle(graph: Graph) -> None:
-        """Do nothing: `on_region` of a pass that leaves regions alone, or visits them itself."""
+        """Do nothing: `on_region` of a pass for the main graph only, or one that visits regions itself."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Passes that run in turn: once, or (`rounds` > 1) until a round changes nothing.
+    """Passes that run in order: once, or (`rounds` > 1) until a round changes nothing.
 
-    A fixed point that is not reached within `rounds` is an InternalError.
+    Raises InternalError where `rounds` do not reach the fixed point.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PassTiming:
-    """What one run of a pass took, its regions included: seconds, and nodes afterwards (those of regions too)."""
+    """Seconds of one run of a pass over graph and regions, and the number of nodes after it, regions included."""
 
     name: str
     seconds: float
@@ -66,10 +66,10 @@ class PassTiming:
 
 
 class PassManager:
-    """Runs `passes` in order; InternalError where one needs a fact that those before it do not establish.
+    """Runs `passes` in order; InternalError where one needs a fact that no earlier pass establishes.
 
-    `observe` is called with the name of each pass before it runs. With `check` the verifier runs after each of them,
-    also after each of a group.
+    `given`: facts that hold at the start. `observe` is called with the name of each pass before it runs. With `check`
+    the verifier runs after each pass, also after each one of a group.
     """
 
     def __init__(
@@ -129,5 +129,5 @@ def _check_facts(passes: Sequence[Pass | Group], given: frozenset[Fact]) -> None
     facts = set(given)
     for step in passes:
         if missing := step.needs - facts:
-            raise InternalError(step.name, RuntimeError(f"it needs a graph that is {', '.join(sorted(missing))}"))
+            raise InternalError(step.name, RuntimeError(f"the pass needs a graph that is {', '.join(sorted(missing))}"))
         facts = (facts - step.breaks) | step.establishes

@@ -1,4 +1,4 @@
-"""The kinds of attributes: their numbers, the fields of AttributeProto that hold them, lists and their items."""
+"""The kinds of attributes (AttributeProto.AttributeType): their fields in AttributeProto, lists and their items."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LISTS: dict[int, int] = {
     _A.SPARSE_TENSOR: _A.SPARSE_TENSORS,
     _A.TYPE_PROTO: _A.TYPE_PROTOS,
 }
-"""Kind of the list of a kind."""
+"""Kind of an item -> kind of its list."""
 KINDS: dict[int, str] = {
     _A.FLOAT: "a float",
     _A.INT: "an int",
@@ -47,13 +47,13 @@ KINDS: dict[int, str] = {
     _A.SPARSE_TENSORS: "sparse tensors",
     _A.TYPE_PROTOS: "types",
 }
-"""Kinds in words."""
+"""Kinds as error messages print them."""
 ITEMS: dict[int, int] = {many: one for one, many in LISTS.items()}
-"""Kind of the items of a list."""
+"""Kind of a list -> kind of its items."""
 
 
 def attribute_kind(attribute: AttributeProto) -> int:
-    """The kind of `attribute`; old files leave it out, then the field that is set tells. 0 where none is."""
+    """The kind of `attribute`; in old files without one, that of the field that is set, 0 where none is."""
     if attribute.type:
         return int(attribute.type)
     for kind, name in FIELDS.items():

@@ -1,4 +1,4 @@
-"""Values, types and tensors of the graph as protobuf messages."""
+"""Types, tensors and attribute values of the graph as protobuf messages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
 
 NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 LONGEST_DIM = 80
-"""Letters of a size that is written out as it is computed; longer ones get a name."""
+"""Most characters of a symbolic size that is written as a formula; longer ones get a name."""
 _A = AttributeProto
 _TYPES = (TensorType, SequenceType, OptionalType)
 
 
 class TypeWriter:
-    """Writes types; symbols get the names that the source file gave them, those without a name are numbered."""
+    """Writes types; symbols have the names of the source file, unnamed dimensions are numbered."""
 
     def __init__(self, dim_names: Mapping[str, str]) -> None:
         self.dim_names = dim_names
@@ -40,7 +40,7 @@ class TypeWriter:
         return bytes(info.SerializeToString())
 
     def fill(self, proto: TypeProto, type_: Type, where: str) -> None:
-        """Say `type_` in `proto`; UnsupportedError for kinds that ONNX lacks."""
+        """Set `proto` to `type_`; UnsupportedError for types that ONNX lacks."""
         if isinstance(type_, TensorType):
             proto.tensor_type.elem_type = type_number(type_.storage, where)
             if type_.shape is not None:
@@ -52,31 +52,32 @@ class TypeWriter:
         elif isinstance(type_, OptionalType):
             self.fill(proto.optional_type.elem_type, type_.element, where)
         else:
-            raise UnsupportedError("ONNX has no such type", node=where, type_=type_)
+            raise UnsupportedError("ONNX has no equivalent of this type", node=where, type_=type_)
 
     def _fill_dim(self, proto: Any, dim: Dim) -> None:
         if isinstance(dim, int):
             proto.dim_value = dim
         else:
-            plain = str(dim)
-            if len(plain) > LONGEST_DIM:
-                proto.dim_param = self._named(plain)
+            formula = str(dim)
+            if len(formula) > LONGEST_DIM:
+                proto.dim_param = self._named(formula)
             else:
-                proto.dim_param = self.dim_names.get(plain) or dim_text(dim, self._named)
+                proto.dim_param = self.dim_names.get(formula) or dim_text(dim, self._named)
 
     def _named(self, unnamed: object) -> str:
         return self._numbered.setdefault(str(unnamed), f"unk_{len(self._numbered)}")
 
 
 def type_number(dtype: DType, where: str) -> int:
-    """The number of `dtype` in onnx.proto; UnsupportedError where the installed onnx has none."""
+    """TensorProto.DataType of `dtype`; UnsupportedError where the installed onnx has none."""
     if dtype not in NUMBERS:
-        raise UnsupportedError(f"the installed onnx has no element type {dtype.value}", node=where)
+        hint = "install a newer onnx"
+        raise UnsupportedError(f"the installed onnx has no element type {dtype.value}", node=where, hint=hint)
     return int(NUMBERS[dtype])
 
 
 def tensor_message(name: str, data: TensorData, external: Mapping[str, str] | None = None) -> Message:
-    """A TensorProto, its numbers as raw data; `external`: where they stand instead."""
+    """A TensorProto with raw data; `external`: its external_data entries, in place of the data."""
     proto = TensorProto(dims=data.shape, data_type=type_number(data.dtype, name), name=name)
     if external is not None:
         proto.data_location = TensorProto.EXTERNAL
@@ -104,7 +105,7 @@ def _encoded(text: object) -> bytes:
 
 @functools.cache
 def schema(op: str, version: int, domain: str) -> Any:
-    """What ONNX defines of an op; None where it defines none."""
+    """The OpSchema of an op; None where ONNX does not define it."""
     try:
         return defs.get_schema(op, version, domain)
     except defs.SchemaError:
@@ -112,26 +113,26 @@ def schema(op: str, version: int, domain: str) -> Any:
 
 
 class AttributeWriter:
-    """Writes attributes, where the value leaves it open in the type that ONNX defines for them."""
+    """Writes attributes; where a value fits several attribute types, in the one that ONNX defines."""
 
     def __init__(self, types: TypeWriter) -> None:
         self.types = types
 
     def message(self, op: tuple[str, int, str], name: str, value: Any, graph: Callable[[Graph], Message]) -> Message:
-        """An AttributeProto; `graph` writes subgraphs. UnsupportedError for a value that no attribute can have."""
+        """An AttributeProto; `graph` writes subgraphs. UnsupportedError for values without an attribute type."""
         kind = _defined_kind(op, name, value)
         proto = AttributeProto(name=name, type=kind)
         try:
-            plain = self._fill(proto, kind, value)
+            is_filled = self._fill(proto, kind, value)
         except (TypeError, ValueError) as error:
             raise UnsupportedError(f"the attribute {name!r} cannot be {value!r}", op=op[0]) from error
         message = Message(proto.SerializeToString())
-        for item in () if plain else value if kind in ITEMS else (value,):
+        for item in () if is_filled else value if kind in ITEMS else (value,):
             message.field(_FIELD_NUMBERS[kind], _nested(ITEMS.get(kind, kind), item, graph))
         return message
 
     def _fill(self, proto: AttributeProto, kind: int, value: Any) -> bool:
-        """Put a plain value into `proto`; False for tensors and graphs, which are streamed."""
+        """Set `proto` to `value`; False for tensors and graphs, which are streamed."""
         if kind == _A.FLOAT:
             proto.f = float(value)
         elif kind == _A.INT:
@@ -164,16 +165,21 @@ _FIELD_NUMBERS = {kind: _A.DESCRIPTOR.fields_by_name[FIELDS[kind]].number for ki
 
 
 def _defined_kind(op: tuple[str, int, str], name: str, value: Any) -> int:
-    """The attribute type of `value`; an int may be meant as a float, a dense tensor as a sparse one, () as any list."""
+    """The attribute type of `value`; where ONNX defines so, ints are floats, tensors sparse, () any list."""
     kind, definition = _kind(value, op[0], name), schema(*op)
     if definition is None or name not in definition.attributes:
         return kind
     defined = int(definition.attributes[name].type.value)
-    open_ = kind == _A.INTS and len(value) == 0 and defined in ITEMS
-    return defined if open_ or (kind, defined) in _MEANT else kind
+    is_empty_list = kind == _A.INTS and len(value) == 0 and defined in ITEMS
+    return defined if is_empty_list or (kind, defined) in _CONVERTIBLE else kind
 
 
-_MEANT = ((_A.INT, _A.FLOAT), (_A.INTS, _A.FLOATS), (_A.TENSOR, _A.SPARSE_TENSOR), (_A.TENSORS, _A.SPARSE_TENSORS))
+_CONVERTIBLE = (
+    (_A.INT, _A.FLOAT),
+    (_A.INTS, _A.FLOATS),
+    (_A.TENSOR, _A.SPARSE_TENSOR),
+    (_A.TENSORS, _A.SPARSE_TENSORS),
+)
 
 
 def _kind(value: Any, op: str, name: str) -> int:

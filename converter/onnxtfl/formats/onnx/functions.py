@@ -1,6 +1,6 @@
-"""Ops that ONNX defines by others: their bodies, as graphs.
+"""The function bodies of ONNX ops, as graphs.
 
-Source: the function bodies in onnx.defs, fixed ones and those that depend on attributes and operand types.
+Source: onnx.defs, both fixed bodies and context-dependent ones (by attributes and operand types).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _DOMAIN = "onnxtfl.functions"
 
 
 def body(node: Node) -> Graph | None:
-    """The graph of `onnx` ops that defines `node`, its inputs and outputs those of the node; None where ONNX has none.
+    """The graph of `onnx` ops that defines `node`, with its operands as inputs; None where ONNX has none.
 
-    Absent operands have an input too, which nothing reads. Operands have to have types where the body depends on them.
+    Absent operands have an unused input. Context-dependent bodies need the types of the operands.
     """
     name = node.op.name.partition(".")[2]
     definition = schema(name, node.op.version, node.op.domain)
@@ -70,7 +70,7 @@ def _call(node: Node, name: str) -> NodeProto:
 
 
 def _no_graph(graph: Graph) -> Any:
-    raise UnsupportedError("a function over subgraphs cannot be expanded")
+    raise UnsupportedError("a function whose call has subgraphs cannot be expanded")
 
 
 def _type(type_: Type | None) -> TypeProto:
@@ -82,7 +82,7 @@ def _type(type_: Type | None) -> TypeProto:
 
 @functools.cache
 def defined(name: str, version: int, domain: str) -> bool:
-    """Whether ONNX defines the op by others."""
+    """Whether ONNX defines the op by a function body."""
     known = schema(name, version, domain)
     return known is not None and bool(known.has_function or known.has_context_dependent_function)
 

@@ -1,4 +1,4 @@
-"""Graphs as GraphProto messages: unique names, captures by name, weights collected for the main graph."""
+"""Graphs as GraphProto messages: unique names, captured values by name, weights collected for the main graph."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from onnxtfl.ir.graph import Graph, Node, Value
 _PREFIX = "onnx."
 
 
-class Names:
-    """Names, each given once; a taken one gets the next free number."""
+class UniqueNames:
+    """Makes names unique by appending numbers."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
     def unique(self, wanted: str) -> str:
-        """`wanted`, or with a number behind it."""
+        """`wanted`, with a number appended where it is used already."""
         name = wanted
         while name in self._next:
             name = f"{wanted}_{self._next[wanted]}"
@@ -33,9 +33,9 @@ class Names:
 
 
 class GraphWriter:
-    """Writes one model's graphs.
+    """Writes the graphs of one model.
 
-    `weights`: the constants met, by name; `names`: of all values; `domains`: newest op version of each domain.
+    `weights`: the constants met, by name; `names`: the name of each value; `domains`: newest op version by domain.
     """
 
     def __init__(self, dim_names: Mapping[str, str]) -> None:
@@ -45,11 +45,11 @@ class GraphWriter:
         self._attributes = AttributeWriter(self._types)
         self.names: dict[Value, str] = {}
         self._by_key: dict[Hashable, str] = {}
-        self._unique = Names()
-        self._node_names = Names()
+        self._unique = UniqueNames()
+        self._node_names = UniqueNames()
 
     def main(self, graph: Graph) -> Message:
-        """The main graph without initializers. Inputs and outputs get their names first, so that nobody takes them."""
+        """The main graph without initializers. Inputs and outputs are named first, so that they keep their names."""
         for value in [*graph.inputs, *graph.outputs]:
             if value not in self.names:
                 self.names[value] = self._unique.unique(self._wanted(value, "value"))
@@ -68,7 +68,7 @@ class GraphWriter:
         return message
 
     def _subgraph(self, captured: Sequence[Value], graph: Graph) -> Message:
-        """A subgraph; its last inputs are the captured values under the names that they have outside."""
+        """A subgraph; its last inputs are the captured values, which keep their names of the outer graph."""
         own = graph.inputs[: len(graph.inputs) - len(captured)]
         for inner, outer in zip(graph.inputs[len(own) :], captured, strict=True):
             self.names[inner] = self._name(outer)
@@ -80,7 +80,7 @@ class GraphWriter:
         outputs: dict[str, Value] = {}
         for value in graph.outputs:
             name = self._name(value)
-            if value.producer is None or name in outputs:  # an outer value cannot be an output, one value not two
+            if value.producer is None or name in outputs:  # ONNX: an output is a result of the subgraph, listed once
                 copy = self._unique.unique(name)
                 identity = NodeProto(
                     op_type="Identity", name=self._node_names.unique("Identity"), input=[name], output=[copy]
@@ -114,13 +114,13 @@ class GraphWriter:
     def _op(self, node: Node) -> tuple[str, int, str]:
         """Name, version and domain of the op of `node`."""
         if node.op.dialect != "onnx":
-            raise UnsupportedError("is no ONNX op", node=node.name, op=node.op.name)
+            raise UnsupportedError("not an ONNX op", node=node.name, op=node.op.name)
         domain = node.op.domain
         self.domains[domain] = max(self.domains.get(domain, 1), node.op.version)
         return node.op.name.removeprefix(_PREFIX), node.op.version, domain
 
     def _result(self, node: Node, index: int, op: tuple[str, int, str]) -> str:
-        """The name of a result; "" for one that nobody takes, where ONNX lets it be left out."""
+        """The name of a result; "" for an unused one that ONNX marks optional."""
         value = node.results[index]
         if value.name is None and not value.uses and value not in self.names:
             definition = schema(*op)
@@ -141,7 +141,7 @@ class GraphWriter:
         return value.name or next((origin.tensor for origin in value.origins if origin.shape is None), "") or hint
 
     def _weight(self, value: Value, data: TensorData) -> str:
-        key = _same(data)
+        key = _key(data)
         if key not in self._by_key:
             self._add_weight(self._unique.unique(self._wanted(value, "constant")), data)
         self.names[value] = self._by_key[key]
@@ -149,16 +149,16 @@ class GraphWriter:
 
     def _add_weight(self, name: str, data: TensorData) -> None:
         self.weights[name] = data
-        self._by_key.setdefault(_same(data), name)
+        self._by_key.setdefault(_key(data), name)
 
 
-def _same(data: TensorData) -> Hashable:
-    """Equal for tensors that are one initializer: the bytes, and what they mean."""
+def _key(data: TensorData) -> Hashable:
+    """Equal for tensors that share an initializer: same bytes, dtype and shape."""
     return data.key, data.dtype, data.shape
 
 
 def _stripped(names: list[str]) -> list[str]:
-    """`names` without empty ones at the end."""
+    """`names` without trailing empty ones."""
     while names and not names[-1]:
         names.pop()
     return names

@@ -1,4 +1,4 @@
-"""GraphProto, and the bodies of model-local functions, as graphs of `onnx` ops as in the file; subgraphs are closed."""
+"""Graphs of `onnx` ops from GraphProto and from the bodies of model-local functions; subgraphs are closed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, attribute_kind
-from onnxtfl.formats.onnx.names import all_nodes, free_names, graphs_of, has_graphs, in_order, label
-from onnxtfl.formats.onnx.signatures import check_form
+from onnxtfl.formats.onnx.names import all_nodes, display_name, free_names, graphs_of, has_graphs, topological_order
+from onnxtfl.formats.onnx.signatures import check_signature
 from onnxtfl.formats.onnx.since import OpsetImports, normal_domain, since_version
 from onnxtfl.formats.onnx.strings import decoded, name_of, text_of
 from onnxtfl.formats.onnx.tensors import Tensors
@@ -26,9 +26,9 @@ from onnxtfl.ir.types import Type
 
 @dataclass
 class _Scope:
-    """Where nodes are added: the graph, its names so far (None: an absent operand of a function), and the context.
+    """The graph that nodes are added to, its values by name (None: an absent operand of a function), and the context.
 
-    `arguments`: the attributes of a call, in the body of a function (None outside).
+    `arguments`: the attributes of the call in the body of a function, None outside of one.
     """
 
     graph: Graph
@@ -38,11 +38,11 @@ class _Scope:
     types: dict[str, Type | None] = field(default_factory=dict)
 
     def define(self, name: str, value: Value | None) -> None:
-        """Give `value` its name; InvalidModelError where it is taken."""
+        """Enter `value` under its name; InvalidModelError where the name is used already."""
         if not name:
             raise InvalidModelError(f"a value of graph {self.graph.name!r} has no name")
         if name_of(name) in self.values:
-            raise InvalidModelError(f"the name {name!r} is given to two values of graph {self.graph.name!r}")
+            raise InvalidModelError(f"two values of graph {self.graph.name!r} have the name {name!r}")
         self.values[name] = value
 
     def value(self, name: str, user: str) -> Value | None:
@@ -50,7 +50,7 @@ class _Scope:
         if not name:
             return None
         if name not in self.values:
-            raise InvalidModelError(f"{user} takes {name!r}, which nothing makes")
+            raise InvalidModelError(f"{user} uses {name!r}, which no node produces")
         return self.values[name]
 
 
@@ -75,7 +75,7 @@ class GraphReader:
         captured: Mapping[str, Value | None] | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Graph:
-        """`proto` as a graph. `captured`: values of the outer graph, which become inputs (constants: constants)."""
+        """`proto` as a graph. `captured`: values of the outer graph, which become inputs (constants stay constants)."""
         graph = Graph(text_of(proto.name) or "main")
         scope = _Scope(graph, imports, arguments=arguments)
         scope.types = {info.name: self.types.of(info, "output") for info in proto.output}
@@ -106,13 +106,13 @@ class GraphReader:
         return value
 
     def _nodes(self, scope: _Scope, nodes: Sequence[NodeProto]) -> None:
-        for node in in_order(nodes, scope.values):
+        for node in topological_order(nodes, scope.values):
             self._node(scope, node)
 
     def _node(self, scope: _Scope, proto: NodeProto) -> None:
-        name, op, domain = label(proto), name_of(proto.op_type), normal_domain(proto.domain)
+        name, op, domain = display_name(proto), name_of(proto.op_type), normal_domain(proto.domain)
         if not op or not op.isprintable():
-            raise InvalidModelError(f"a node has no proper op type: {op!r}", node=name)
+            raise InvalidModelError(f"invalid op type {op!r}", node=name)
         operands = [scope.value(n, f"node {name!r}") for n in proto.input]
         captured = self._captured_by(scope, proto)
         attributes = dict(self._attributes(scope, proto, captured))
@@ -122,7 +122,7 @@ class GraphReader:
         since = scope.imports.since(op, domain, name)
         overload = name_of(proto.overload)
         if (domain, op, overload) not in self.functions:
-            check_form(proto, since, domain, name)
+            check_signature(proto, since, domain, name)
         called = f"{op}:{overload}" if overload else op
         node = Node(foreign("onnx", called, since, domain), [*operands, *outer], attributes)
         node.name = text_of(proto.name) or None
@@ -138,7 +138,7 @@ class GraphReader:
         names: dict[str, None] = {}
         for graph in graphs_of(proto):
             names |= free_names(graph)
-        return {n: scope.value(n, f"a subgraph of node {label(proto)!r}") for n in names}
+        return {n: scope.value(n, f"a subgraph of node {display_name(proto)!r}") for n in names}
 
     def _attributes(
         self, scope: _Scope, proto: NodeProto, captured: Mapping[str, Value | None]
@@ -146,17 +146,18 @@ class GraphReader:
         seen: set[str] = set()
         for attribute in proto.attribute:
             if name_of(attribute.name) in seen:
-                raise InvalidModelError(f"the attribute {attribute.name!r} stands twice", node=label(proto))
+                raise InvalidModelError(f"the attribute {attribute.name!r} occurs twice", node=display_name(proto))
             seen.add(attribute.name)
             if not attribute.ref_attr_name:
-                yield attribute.name, self._attribute(scope, attribute, label(proto), captured)
+                yield attribute.name, self._attribute(scope, attribute, display_name(proto), captured)
             elif scope.arguments is None:
-                raise InvalidModelError("an attribute refers to a function's, but stands in none", node=label(proto))
+                message = f"the attribute {attribute.name!r} refers to one of a function, outside of a function"
+                raise InvalidModelError(message, node=display_name(proto))
             elif attribute.ref_attr_name in scope.arguments:
                 yield attribute.name, scope.arguments[attribute.ref_attr_name]
 
     def _attribute(self, scope: _Scope, proto: AttributeProto, node: str, captured: Mapping[str, Value | None]) -> Any:
-        """The value of `proto` in Python; see `read` for the types."""
+        """The value of `proto`; `read` lists the types."""
         kind, where = attribute_kind(proto), f"attribute {text_of(proto.name)!r} of node {node!r}"
         if kind not in FIELDS:
             raise InvalidModelError(f"{where} has no value")
@@ -181,16 +182,16 @@ class GraphReader:
         return self._subgraph(scope, content, captured)
 
     def _subgraph(self, scope: _Scope, proto: GraphProto, captured: Mapping[str, Value | None]) -> Graph:
-        """A closed subgraph. Every capture of the node is an input of each of its subgraphs, used there or not."""
+        """A closed subgraph; each captured value of the node is an input of all its subgraphs, used or not."""
         return self.graph(proto, scope.imports, captured, scope.arguments)
 
     def body(self, function: FunctionProto, imports: OpsetImports, call: Node) -> Graph:
-        """The body of `function` as `call` means it: each output is the result of a node of its own."""
+        """The body of `function` for `call`; no two outputs are the same value, none is an input or a constant."""
         name = call.name or call.op.name
         if len(call.operands) > len(function.input) or len(call.results) > len(function.output):
             raise InvalidModelError(f"more operands or results than the function {function.name!r} has", node=name)
         if "captures" in call.attributes:
-            raise UnsupportedError("a graph is passed to a function", node=name, op=function.name)
+            raise UnsupportedError("a graph as an attribute of a function call", node=name, op=function.name)
         scope = _Scope(Graph(text_of(function.name)), imports)
         defaults = {a.name: self._attribute(scope, a, name, {}) for a in function.attribute_proto}
         scope.arguments = defaults | call.attributes
@@ -216,16 +217,16 @@ class LocalFunction:
 
     @property
     def callees(self) -> Mapping[FunctionKey, int]:
-        """The ops that the body calls, those in subgraphs too, and how often."""
+        """The number of nodes in the body by op, those in subgraphs too."""
         return Counter(_key(n.domain, n.op_type, n.overload) for n in all_nodes(self._proto.node))
 
     def body(self, call: Node) -> Graph:
-        """The graph that `call` means; InvalidModelError where the call does not fit the function."""
+        """The body for `call`; InvalidModelError where its operands or results do not fit the function."""
         return self._reader.body(self._proto, self._imports, call)
 
 
 def _own(scope: _Scope, value: Value) -> Value:
-    """`value`, or a copy where it is an input, a constant, or an output already."""
+    """`value`, or an Identity of it where it is an input, a constant, or an output already."""
     if value.producer is not None and value not in scope.graph.outputs:
         return value
     opset = scope.imports.versions.get("", 1)
@@ -244,7 +245,7 @@ def opset_versions(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     for entry in imports:
         domain, version = normal_domain(entry.domain), int(entry.version)
         if version < 1 or versions.setdefault(domain, version) != version:
-            raise InvalidModelError(f"the opset version {version} of domain {domain or 'ai.onnx'!r} makes no sense")
+            raise InvalidModelError(f"invalid or second opset version {version} of domain {domain or 'ai.onnx'!r}")
     return versions
 
 
@@ -255,7 +256,7 @@ def _constant(data: TensorData, name: str) -> Value:
 
 
 def _captured(graph: Graph, name: str, outer: Value | None) -> Value | None:
-    """How a subgraph sees a value of the outer graph: constants as constants, others as inputs."""
+    """A value of the outer graph in a subgraph: constants are constants, others are inputs."""
     if outer is None:
         return None
     if outer.data is not None:

@@ -1,4 +1,4 @@
-"""Serialized messages whose big payloads are not there yet: lengths are known, bytes are streamed when written."""
+"""Protobuf messages under construction: tensors are referenced, and streamed when the message is written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxtfl.ir.data import TensorData
 
 
 class Message:
-    """A protobuf message in the making; nested messages and tensors go in without being copied together."""
+    """A protobuf message under construction; `size` counts its bytes, those of tensors included."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.parts: list[bytearray | TensorData] = []
@@ -18,7 +18,7 @@ class Message:
         self.raw(content)
 
     def raw(self, content: bytes | bytearray) -> Message:
-        """Append fields that are serialized already."""
+        """Append serialized fields."""
         if not self.parts or isinstance(self.parts[-1], TensorData):
             self.parts.append(bytearray())
         self.parts[-1] += content  # type: ignore[operator]
@@ -26,7 +26,7 @@ class Message:
         return self
 
     def field(self, number: int, content: Message | bytes) -> Message:
-        """Append a field of wire type "length-delimited"."""
+        """Append a field of wire type LEN."""
         length = content.size if isinstance(content, Message) else len(content)
         self.raw(encode_varint(number << 3 | BYTES) + encode_varint(length))
         return self.raw(content) if isinstance(content, bytes) else self.extend(content)
@@ -42,14 +42,14 @@ class Message:
         return self
 
     def data(self, number: int, content: TensorData) -> Message:
-        """Append the packed bytes of a tensor as a field."""
+        """Append the packed bytes of a tensor as a field of wire type LEN."""
         self.raw(encode_varint(number << 3 | BYTES) + encode_varint(content.nbytes))
         self.parts.append(content)
         self.size += content.nbytes
         return self
 
     def write(self, out: BinaryIO) -> None:
-        """Stream the message; InvalidModelError where a source file has changed meanwhile."""
+        """Stream the message; InvalidModelError where a source file has changed since it was read."""
         for part in self.parts:
             if isinstance(part, TensorData):
                 stream(part, out)
@@ -58,10 +58,10 @@ class Message:
 
 
 def stream(data: TensorData, out: BinaryIO) -> None:
-    """Write the packed bytes of `data` piece by piece."""
+    """Write the packed bytes of `data` in chunks."""
     written = 0
     for chunk in data.chunks():
         out.write(chunk.data)
         written += chunk.nbytes
     if written != data.nbytes:
-        raise ValueError(f"a tensor of {data.nbytes} bytes gave {written}")
+        raise ValueError(f"{written} bytes were read of a tensor of {data.nbytes}")

@@ -1,4 +1,4 @@
-"""Names in a list of nodes: which they need, in which order they can run, which a subgraph takes from outside."""
+"""Value names in a list of nodes: uses and definitions, topological order, free names of subgraphs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.strings import text_of
 
 
-def label(node: NodeProto) -> str:
-    """What to call `node` in a message: its name, else its first output's."""
+def display_name(node: NodeProto) -> str:
+    """The name of `node` in error messages: its own, else that of its first output, else its op type."""
     return text_of(node.name or next((name for name in node.output if name), "") or node.op_type)
 
 
 def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
-    """The graphs among the attributes of `node`."""
+    """The graph attributes of `node`."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -33,7 +33,7 @@ def all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
 
 
 def has_graphs(node: NodeProto) -> bool:
-    """Whether there are graphs among the attributes of `node`."""
+    """Whether `node` has graph attributes."""
     return any(True for _ in graphs_of(node))
 
 
@@ -48,17 +48,17 @@ def free_names(graph: GraphProto) -> dict[str, None]:
 
 
 def needed_names(node: NodeProto) -> dict[str, None]:
-    """The names that have to be there before `node` can run."""
+    """The names that `node` uses, free names of its subgraphs included."""
     needed = dict.fromkeys(name for name in node.input if name)
     for graph in graphs_of(node):
         needed |= free_names(graph)
     return needed
 
 
-def in_order(nodes: Sequence[NodeProto], known: Container[str] = ()) -> list[NodeProto]:
-    """`nodes`, each behind what it needs, in the order of the file where that will do; InvalidModelError on a cycle.
+def topological_order(nodes: Sequence[NodeProto], known: Container[str] = ()) -> list[NodeProto]:
+    """`nodes`, each after those whose results it uses, else in file order; InvalidModelError on a cycle.
 
-    The values `known` are there before.
+    `known`: names of values that are defined before the nodes.
     """
     producers = {name: i for i, node in enumerate(nodes) for name in node.output if name and name not in known}
     needs = [{producers[name] for name in needed_names(node) if name in producers} for node in nodes]
@@ -68,7 +68,7 @@ def in_order(nodes: Sequence[NodeProto], known: Container[str] = ()) -> list[Nod
 
 
 def _sorted(nodes: Sequence[NodeProto], needs: Sequence[set[int]]) -> list[NodeProto]:
-    """Kahn's algorithm; of the nodes that can run, the one that stands first in the file goes first."""
+    """Kahn's algorithm; of the nodes that are ready, the first in file order comes next."""
     users: list[list[int]] = [[] for _ in nodes]
     for i, need in enumerate(needs):
         for j in need:
@@ -85,12 +85,12 @@ def _sorted(nodes: Sequence[NodeProto], needs: Sequence[set[int]]) -> list[NodeP
                 heapq.heappush(ready, user)
     if len(order) != len(nodes):
         i = _on_cycle(needs, next(i for i, count in enumerate(missing) if count), missing)
-        raise InvalidModelError("the graph has a cycle", node=label(nodes[i]), op=nodes[i].op_type)
+        raise InvalidModelError("the graph has a cycle", node=display_name(nodes[i]), op=nodes[i].op_type)
     return order
 
 
 def _on_cycle(needs: Sequence[set[int]], start: int, missing: Sequence[int]) -> int:
-    """A node that stands on a cycle: reached by going from a node that waits to one that it waits for."""
+    """The index of a node on a cycle: the walk from `start` along unmet needs ends in one."""
     seen: set[int] = set()
     while start not in seen:
         seen.add(start)

@@ -1,7 +1,7 @@
-"""Numbers of a TensorProto that stay in the file: stretches of packed, tagged, fixed-width or varint elements.
+"""Values of a TensorProto that stay in the file: byte ranges of packed or tagged, fixed-width or varint elements.
 
-Which field holds which element type: onnx.proto, TensorProto. A stretch of fixed-width elements that are not tagged
-one by one is plain memory and becomes `FileData`; everything else is decoded piecewise, each time it is asked for.
+Source: onnx.proto, TensorProto (which field holds which element type). A range of packed fixed-width elements becomes
+`FileData`; everything else is decoded in chunks on each access.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INT64 = TensorProto.INT64_DATA_FIELD_NUMBER
 _DOUBLE = TensorProto.DOUBLE_DATA_FIELD_NUMBER
 _UINT64 = TensorProto.UINT64_DATA_FIELD_NUMBER
 WIRES = {_FLOAT: FIXED32, _INT32: VARINT, _INT64: VARINT, RAW: BYTES, _DOUBLE: FIXED64, _UINT64: VARINT}
-"""The fields that hold numbers, and the wire type of one element there."""
+"""The fields that hold values, and the wire type of their elements."""
 WIDTHS = {FIXED32: 4, FIXED64: 8}
 _CHUNK = 1 << 20
 _FIELDS = {
@@ -36,11 +36,11 @@ _FIELDS = {
     DType.INT64: _INT64,
 }
 NUMBERS = {_FLOAT: np.float32, _DOUBLE: np.float64, _INT32: np.int32, _INT64: np.int64, _UINT64: np.uint64}
-"""What the numbers of a field are."""
+"""NumPy type of the elements of a field."""
 
 
 class Piece(NamedTuple):
-    """A stretch of a tensor's payload: field number, place in the file, whether each element has a tag of its own."""
+    """A byte range of a tensor's payload: field number, [start, stop), whether each element has its own tag."""
 
     field: int
     start: int
@@ -49,12 +49,12 @@ class Piece(NamedTuple):
 
 
 def field_of(dtype: DType) -> int:
-    """The number of the field that holds elements of `dtype` where they are not raw."""
+    """The number of the field that holds elements of `dtype` (other than raw_data)."""
     return int(_FIELDS.get(dtype, _INT32))
 
 
 def elements(numbers: Array, dtype: DType) -> Array:
-    """The packed bytes (uint8) of elements of `dtype` from the numbers that their field holds."""
+    """The packed bytes (uint8) of elements of `dtype`; `numbers`: the contents of their field."""
     if dtype.bits <= 16 and dtype is not DType.BOOL:
         numbers = numbers.astype(np.uint16 if dtype.bits == 16 else np.uint8)
     elif dtype is DType.BOOL:
@@ -65,9 +65,9 @@ def elements(numbers: Array, dtype: DType) -> Array:
 
 
 def stored_data(file: SourceFile, pieces: Sequence[Piece], dtype: DType, shape: tuple[int, ...]) -> TensorData:
-    """The tensor whose payload is `pieces`; ValueError where it has not the size that `shape` takes."""
+    """The tensor whose payload is `pieces`; ValueError where their size is not that of `shape`."""
     raw = [p for p in pieces if p.field == RAW]
-    kept = raw[-1:] or [p for p in pieces if p.field == field_of(dtype)]  # raw_data comes first, the last one counts
+    kept = raw[-1:] or [p for p in pieces if p.field == field_of(dtype)]  # raw_data has precedence, the last one wins
     data: TensorData
     if len(kept) == 1 and not kept[0].tagged and WIRES[kept[0].field] != VARINT:
         data, length = FileData(file, kept[0].start, dtype, shape), kept[0].stop - kept[0].start
@@ -75,12 +75,12 @@ def stored_data(file: SourceFile, pieces: Sequence[Piece], dtype: DType, shape: 
         data = encoded = EncodedData(file, kept, dtype, shape)
         length = encoded.encoded_bytes()
     if length != data.nbytes:
-        raise ValueError(f"holds {length} bytes, its shape takes {data.nbytes}")
+        raise ValueError(f"has {length} bytes, its shape needs {data.nbytes}")
     return data
 
 
 class EncodedData(TensorData):
-    """Numbers that are varints, or tagged one by one, or lie in several pieces."""
+    """Values that are varints, have a tag each, or are in several pieces."""
 
     def __init__(self, file: SourceFile, pieces: Sequence[Piece], dtype: DType, shape: tuple[int, ...]) -> None:
         self.file, self.pieces, self.dtype, self.shape = file, tuple(pieces), dtype, shape
@@ -105,7 +105,7 @@ class EncodedData(TensorData):
                 yield elements(numbers, self.dtype)
 
     def encoded_bytes(self) -> int:
-        """How many bytes `chunks` will give, without decoding."""
+        """The number of bytes that `chunks` yields, without decoding."""
         width = min(np.dtype(NUMBERS[field_of(self.dtype)]).itemsize, max(1, self.dtype.bits // 8))
         return sum(self._count(p) for p in self.pieces) * width
 
@@ -127,7 +127,7 @@ class EncodedData(TensorData):
             for values in _varints(self.file, piece.start, piece.stop, 1 + piece.tagged):
                 yield values[piece.tagged :: 1 + piece.tagged].astype(NUMBERS[piece.field])
         except ValueError as error:
-            raise InvalidModelError(f"{self.file.path}: garbled: a tensor at byte {piece.start}: {error}") from error
+            raise InvalidModelError(f"{self.file.path}: malformed tensor at byte {piece.start}: {error}") from error
 
     def _fixed(self, piece: Piece, width: int) -> Iterator[Array]:
         size = width + piece.tagged
@@ -160,7 +160,7 @@ def _varints(file: SourceFile, start: int, stop: int, group: int) -> Iterator[Ar
 
 
 def run_end(file: SourceFile, start: int, stop: int, tag: int, wire: int) -> int:
-    """Where the run of elements ends that begins at `start` and has the one-byte `tag` in front of each."""
+    """The end of the run of elements from `start` of which each begins with the one-byte `tag`."""
     position = start
     while position < stop:
         size = min(_CHUNK // 40 * 40, stop - position)

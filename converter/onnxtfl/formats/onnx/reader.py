@@ -1,4 +1,4 @@
-"""ONNX files as graphs of foreign ops: what stands in the file, nothing interpreted, weights left where they are."""
+"""Reads an ONNX file as a Model of `onnx` ops exactly as they are in the file; weights are left in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxtfl.formats.onnx.graphs import GraphReader, opset_versions
 from onnxtfl.formats.onnx.since import OpsetImports
 from onnxtfl.formats.onnx.strings import text_of
 from onnxtfl.formats.onnx.tensors import Tensors
-from onnxtfl.formats.onnx.wire import Cuts, reduced_model
+from onnxtfl.formats.onnx.wire import DetachedPayloads, reduced_model
 from onnxtfl.ir.data import SourceBytes, SourceFile
 from onnxtfl.ir.model import Model, Producer
 
@@ -29,28 +29,28 @@ _OTHER_FORMATS = (
 def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Model:
     """The model in `source` (a path, the bytes of a file, or a message), its graphs made of `onnx` ops.
 
-    Nodes are `foreign("onnx", op_type, since_version, domain)`: the since-version that the model's opset means; the
-    opset itself where ONNX defines no such op, 1 in domains that are not imported. Attributes are int, float, str
-    (bytes where not UTF-8), TensorData, Type, Graph, and tuples of these. A subgraph sees nothing of the outer graph:
-    what it captures are operands of its node, after the node's own, and inputs of each subgraph of the node, after
+    Nodes are `foreign("onnx", op_type, since_version, domain)` with the since-version for the model's opset; the opset
+    itself where ONNX does not define the op, 1 in domains that are not imported. Attributes are int, float, str
+    (bytes where not UTF-8), TensorData, Type, Graph, and tuples of these. A subgraph uses no value of the outer graph:
+    its captured values are operands of the node, after the node's own, and inputs of each subgraph of the node, after
     its own; the attribute `captures` counts them. Captured constants are constants of the subgraph instead.
     Initializers are constants, also those that are listed as inputs with a default. Calls of the model's own functions
-    are nodes of their domain, an overload after a colon (`onnxtfl.passes.inline` puts the bodies in their place).
-    Types of inputs and outputs are the declared ones; all other results have none yet.
+    are nodes of their domain, an overload after a colon (`onnxtfl.passes.inline` inlines them). Inputs and outputs
+    have the declared types; all other results have none.
 
-    Weights of more than a kilobyte stay in the file (or in the bytes) and are read when asked for, so the file has to
-    stay as it is until the model is written.
+    Weights of more than a kilobyte stay in the file (or in the bytes) and are read on access: the file must not change
+    until the model is written.
 
-    Raises InvalidModelError for anything that is not a good model, UnsupportedError for element types and kinds of
-    values that the graph does not know. Source: onnx.proto and IR.md of the ONNX specification.
+    Raises InvalidModelError for invalid models, UnsupportedError for element types and kinds of values that the IR
+    lacks. Source: onnx.proto and IR.md of the ONNX specification.
     """
     name = str(source) if isinstance(source, (str, os.PathLike)) else "model"
     try:
         return _read(source)
     except RecursionError as error:
-        raise InvalidModelError(f"{name}: graphs are nested too deep") from error
+        raise InvalidModelError(f"{name}: graphs are nested too deeply") from error
     except UnicodeDecodeError as error:
-        raise InvalidModelError(f"{name}: garbled: a name is not UTF-8") from error
+        raise InvalidModelError(f"{name}: malformed: a name is not UTF-8") from error
     except MemoryError as error:
         raise InvalidModelError(f"{name}: does not fit into memory") from error
     except OnnxtflError as error:
@@ -60,36 +60,36 @@ def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Model
 
 
 def _read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Model:
-    cuts: Cuts | None = None
+    detached: DetachedPayloads | None = None
     path: Path | None = None
     if isinstance(source, ModelProto):
         model = source
     elif isinstance(source, (bytes, bytearray, memoryview)):
-        model, cuts = _parsed(SourceBytes(source, "model"))
+        model, detached = _parsed(SourceBytes(source, "model"))
     else:
         path = Path(source)
         if path.exists() and not path.is_file():
             raise InvalidModelError(f"{path}: not a regular file")
-        model, cuts = _parsed(SourceFile(path))
-    return _model(model, Tensors(cuts, ExternalFiles(path)))
+        model, detached = _parsed(SourceFile(path))
+    return _model(model, Tensors(detached, ExternalFiles(path)))
 
 
-def _parsed(source: SourceFile) -> tuple[ModelProto, Cuts]:
+def _parsed(source: SourceFile) -> tuple[ModelProto, DetachedPayloads]:
     head = source.read(0, min(32, source.size))
     if not head:
         raise InvalidModelError(f"{source.path}: the file is empty")
-    for place, magic, what in _OTHER_FORMATS:
-        if head[place:].startswith(magic):
+    for offset, magic, what in _OTHER_FORMATS:
+        if head[offset:].startswith(magic):
             raise InvalidModelError(f"{source.path}: {what}, not an ONNX model")
     return reduced_model(source)
 
 
 def _model(model: ModelProto, tensors: Tensors) -> Model:
     if not model.HasField("graph") or not model.graph.output:
-        raise InvalidModelError("not an ONNX model: there is no graph with outputs in it")
+        raise InvalidModelError("not an ONNX model: it has no graph with outputs")
     versions = opset_versions(model.opset_import)
     if not versions and model.ir_version < 3:
-        versions = {"": 1}  # files from before opsets were counted
+        versions = {"": 1}  # files older than opset_import
     reader = GraphReader(model, tensors)
     graph = reader.graph(model.graph, OpsetImports(versions))
     for value in graph.inputs:

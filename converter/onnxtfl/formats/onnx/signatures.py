@@ -1,4 +1,4 @@
-"""What ONNX defines of an op's form: how many operands and results it has, and the kinds of its attributes."""
+"""The signatures of ONNX ops: number of operands and results, kinds of attributes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from onnxtfl.formats.onnx.encode import schema
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The least and most operands, which of them may not be absent, the most results, attributes with their kinds, and
-    those that have to be given.
-    """
+    """Numbers of operands and results, the operands that must be present, kinds of attributes, and required ones."""
 
-    least: int
-    needed: tuple[int, ...]
-    most: int
-    results: int
+    min_operands: int
+    required_operands: tuple[int, ...]
+    max_operands: int
+    max_results: int
     kinds: dict[str, int]
     required: frozenset[str]
 
@@ -39,32 +37,32 @@ def signature(op: str, version: int, domain: str) -> Signature | None:
     return Signature(known.min_input, needed, known.max_input, known.max_output, kinds, required)
 
 
-def check_form(proto: NodeProto, version: int, domain: str, name: str) -> None:
-    """InvalidModelError where the node `name` has not the form that its op's version has.
+def check_signature(proto: NodeProto, version: int, domain: str, name: str) -> None:
+    """Raise InvalidModelError where the node `name` violates the signature of its op's version.
 
-    Attributes that the op does not know are let be: they cannot mean anything.
+    Attributes that the op does not define are ignored.
     """
     op = str(proto.op_type)
     known = signature(op, version, domain)
-    wrong = None if known is None else _misfit(proto, known)
-    if wrong is not None:
-        raise InvalidModelError(wrong, node=name, op=op, version=version)
+    violation = None if known is None else _violation(proto, known)
+    if violation is not None:
+        raise InvalidModelError(violation, node=name, op=op, version=version)
 
 
-def _misfit(proto: NodeProto, known: Signature) -> str | None:
-    given = max((i for i, n in enumerate(proto.input, 1) if n), default=0)
-    if not known.least <= len(proto.input) or given > known.most:
-        wanted = f"{known.least}" if known.least == known.most else f"{known.least} to {known.most}"
-        return f"{len(proto.input)} operands where it has {wanted}"
-    if absent := [i for i in known.needed if i < len(proto.input) and not proto.input[i]]:
+def _violation(proto: NodeProto, known: Signature) -> str | None:
+    present = max((i for i, n in enumerate(proto.input, 1) if n), default=0)
+    if not known.min_operands <= len(proto.input) or present > known.max_operands:
+        least, most = known.min_operands, known.max_operands
+        return f"{len(proto.input)} operands, the op has {least if least == most else f'{least} to {most}'}"
+    if absent := [i for i in known.required_operands if i < len(proto.input) and not proto.input[i]]:
         return f"operand {absent[0]} is absent"
-    if max((i for i, n in enumerate(proto.output, 1) if n), default=0) > known.results:
-        return f"{len(proto.output)} results where it has at most {known.results}"
+    if max((i for i, n in enumerate(proto.output, 1) if n), default=0) > known.max_results:
+        return f"{len(proto.output)} results, the op has at most {known.max_results}"
     missing = known.required - {attribute.name for attribute in proto.attribute}
     if missing:
         return f"the attribute {min(missing)!r} is missing"
     for attribute in proto.attribute:
-        kind, wants = attribute_kind(attribute), known.kinds.get(attribute.name)
-        if wants is not None and kind != wants and not attribute.ref_attr_name:
-            return f"the attribute {attribute.name!r} is {KINDS.get(kind, kind)}, not {KINDS.get(wants, wants)}"
+        kind, defined = attribute_kind(attribute), known.kinds.get(attribute.name)
+        if defined is not None and kind != defined and not attribute.ref_attr_name:
+            return f"the attribute {attribute.name!r} is {KINDS.get(kind, kind)}, not {KINDS.get(defined, defined)}"
     return None

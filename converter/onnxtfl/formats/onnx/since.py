@@ -1,4 +1,4 @@
-"""The since-version of an op: the version of its definition that a model's opset means."""
+"""The since-version of an op: the version of its definition that is valid in the model's opset."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _LATEST = (1 << 31) - 1
 
 
 def normal_domain(domain: str | bytes) -> str:
-    """ONNX's own domain has two names."""
+    """`domain`, "" for ONNX's default domain, which has two names."""
     return "" if domain == "ai.onnx" else name_of(domain)
 
 
 @functools.cache
 def since_version(op: str, opset: int, domain: str) -> int:
-    """The newest definition of `op` not above `opset`; `opset` itself where ONNX defines none."""
+    """The version of the newest definition of `op` up to `opset`; `opset` itself where ONNX defines none."""
     try:
         return int(defs.get_schema(op, min(opset, _LATEST), domain).since_version)
     except defs.SchemaError:

@@ -1,4 +1,4 @@
-"""TensorProto as TensorData, for tensors that are whole, cut out of the message, external, or sparse."""
+"""TensorProto as TensorData: payloads in the message, left in the file, external, or sparse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.payload import NUMBERS, elements, field_of, stored_data
 from onnxtfl.formats.onnx.strings import decoded
-from onnxtfl.formats.onnx.wire import Cuts, tensor_pieces
+from onnxtfl.formats.onnx.wire import DetachedPayloads, tensor_pieces
 from onnxtfl.ir.data import Array, ArrayData, SourceBytes, TensorData, unpack
 from onnxtfl.ir.types import DType, TensorType
 
@@ -21,21 +21,21 @@ DTYPES = {
     for name, dtype in [(d.name, d) for d in DType] + [("FLOAT", DType.FLOAT32), ("DOUBLE", DType.FLOAT64)]
     if hasattr(TensorProto, name)
 }
-"""Element types by their number in TensorProto.DataType (an older onnx lacks the newest)."""
+"""TensorProto.DataType -> element type, for those that the installed onnx has."""
 _LARGEST = 1 << 62
 _BY_ELEMENT = 4096
 _LARGEST_DENSE = 1 << 30
 
 
 class Tensors:
-    """Reads the tensors of one model; `cuts` is None for a model that came as a message."""
+    """Reads the tensors of one model; `detached` is None for a model that is a ModelProto."""
 
-    def __init__(self, cuts: Cuts | None, external: ExternalFiles) -> None:
-        self.cuts = cuts
+    def __init__(self, detached: DetachedPayloads | None, external: ExternalFiles) -> None:
+        self.detached = detached
         self.external = external
 
     def read(self, tensor: TensorProto, name: str | None = None) -> TensorData:
-        """The numbers of `tensor`; InvalidModelError where they do not fit its shape."""
+        """The values of `tensor`; InvalidModelError where they do not fit its shape."""
         name = name or tensor.name
         dtype = element_type(tensor.data_type, f"tensor {name!r}")
         shape = static_shape(tensor.dims, dtype, f"tensor {name!r}")
@@ -51,9 +51,9 @@ class Tensors:
     def _stored(self, tensor: TensorProto, dtype: DType, shape: tuple[int, ...]) -> TensorData:
         if dtype is DType.STRING:
             return _strings(tensor, shape)
-        pieces = self.cuts.of(tensor) if self.cuts else None
-        if pieces is not None and self.cuts is not None:
-            return stored_data(self.cuts.source, pieces, dtype, shape)
+        pieces = self.detached.of(tensor) if self.detached else None
+        if pieces is not None and self.detached is not None:
+            return stored_data(self.detached.source, pieces, dtype, shape)
         if tensor.HasField("raw_data") and (tensor.raw_data or not math.prod(shape)):
             return _from_bytes(np.frombuffer(tensor.raw_data, np.uint8), dtype, shape)
         if tensor.ByteSize() > _BY_ELEMENT:
@@ -64,12 +64,12 @@ class Tensors:
         return _from_bytes(elements(np.asarray(numbers, NUMBERS[field]), dtype), dtype, shape)
 
     def dense(self, sparse: SparseTensorProto) -> TensorData:
-        """The numbers of a sparse tensor, zeros written out; InvalidModelError where indices lie outside."""
+        """The values of a sparse tensor as a dense one; InvalidModelError where indices are out of range."""
         name = sparse.values.name
         values, indices = self.read(sparse.values, name), self.read(sparse.indices, name).numpy()
         shape = static_shape(sparse.dims, values.dtype, f"sparse tensor {name!r}")
         if math.prod(shape) * values.dtype.bits > _LARGEST_DENSE * 8:
-            raise UnsupportedError(f"sparse tensor {name!r} of shape {list(shape)} is too large to be written out")
+            raise UnsupportedError(f"sparse tensor {name!r} of shape {list(shape)} is too large to be made dense")
         try:
             flat = _flat_indices(indices, shape, values.size)
         except ValueError as error:
@@ -80,33 +80,33 @@ class Tensors:
 
 
 def element_type(number: int, where: str) -> DType:
-    """The element type with this number in onnx.proto."""
+    """The element type of this TensorProto.DataType; InvalidModelError or UnsupportedError where there is none."""
     dtype = DTYPES.get(number)
     if dtype is None:
         if number in TensorProto.DataType.values() and number:
             raise UnsupportedError(f"{where} has elements of type {TensorProto.DataType.Name(number)}")
-        raise InvalidModelError(f"{where} has no known element type (number {number})")
+        raise InvalidModelError(f"{where} has an unknown element type (number {number})")
     return dtype
 
 
 def static_shape(dims: Iterable[int], dtype: DType, where: str) -> tuple[int, ...]:
-    """`dims` as a shape; InvalidModelError for negative or absurd ones."""
+    """`dims` as a shape; InvalidModelError for negative sizes and for over 2**62 bits."""
     shape = tuple(int(d) for d in dims)
     if any(d < 0 for d in shape) or math.prod(d for d in shape if d) * max(dtype.bits, 8) > _LARGEST:
-        raise InvalidModelError(f"{where} has an impossible shape: {list(shape)}")
+        raise InvalidModelError(f"{where} has the invalid shape {list(shape)}")
     return shape
 
 
 def _from_bytes(packed: Array, dtype: DType, shape: tuple[int, ...]) -> ArrayData:
     needed = (math.prod(shape) * dtype.bits + 7) // 8
     if len(packed) != needed:
-        raise ValueError(f"holds {len(packed)} bytes, its shape takes {needed}")
+        raise ValueError(f"has {len(packed)} bytes, its shape needs {needed}")
     return ArrayData(unpack(packed, dtype, shape), dtype)
 
 
 def _strings(tensor: TensorProto, shape: tuple[int, ...]) -> ArrayData:
     if len(tensor.string_data) != math.prod(shape):
-        raise ValueError(f"holds {len(tensor.string_data)} strings, its shape takes {math.prod(shape)}")
+        raise ValueError(f"has {len(tensor.string_data)} strings, its shape needs {math.prod(shape)}")
     array = np.empty(len(tensor.string_data), object)
     array[:] = [decoded(s) for s in tensor.string_data]
     return ArrayData(array.reshape(shape), DType.STRING)
@@ -116,11 +116,11 @@ def _flat_indices(indices: Array, shape: tuple[int, ...], count: int) -> Array:
     """Positions in C order from linear indices [count] or coordinates [count, rank]."""
     coordinates = indices.shape == (count, len(shape))
     if indices.dtype.kind != "i" or not (coordinates or indices.shape == (count,)):
-        raise ValueError(f"{indices.shape} indices for {count} values")
+        raise ValueError(f"indices of shape {list(indices.shape)} for {count} values")
     if coordinates:
         if (indices < 0).any() or (indices >= np.asarray(shape)).any():
-            raise ValueError("an index lies outside")
+            raise ValueError("an index is out of range")
         return np.asarray(np.ravel_multi_index(tuple(indices.T), shape))
     if (indices < 0).any() or (indices >= math.prod(shape)).any():
-        raise ValueError("an index lies outside")
+        raise ValueError("an index is out of range")
     return indices

@@ -1,4 +1,4 @@
-"""TypeProto and its dimensions as types of the graph."""
+"""TypeProto as types of the IR, named dimensions as symbols."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NOT_A_NAME = re.compile(r"[\W\d_]*|None|unk(nown)?")
 
 
 class ValueTypes:
-    """Reads the types of one model; `names` maps the dimension names of the file to the symbols that stand for them."""
+    """Reads the types of one model; `names`: dimension name in the file -> symbol."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
 
     def of(self, info: ValueInfoProto, where: str) -> Type | None:
-        """The type of a graph's input or output; None where it is not given."""
+        """The type of a graph's input or output; None where the file has none."""
         return self.read(info.type, f"{where} {info.name!r}") if info.HasField("type") else None
 
     def read(self, proto: TypeProto, where: str) -> Type | None:
@@ -39,9 +39,9 @@ class ValueTypes:
         if kind in ("sequence_type", "optional_type"):
             element = self.read(content.elem_type, where)
             if element is None:
-                raise InvalidModelError(f"{where} is a {kind[:8]} of nothing")
+                raise InvalidModelError(f"{where} is a {kind[:8]} without an element type")
             return SequenceType(element) if kind == "sequence_type" else OptionalType(element)
-        raise UnsupportedError(f"{where} is a {kind.removesuffix('_type')}")
+        raise UnsupportedError(f"{where} has the type {kind.removesuffix('_type')}, which cannot be converted")
 
     def _shape(self, proto: TensorShapeProto, dtype: DType, where: str) -> Shape:
         dims = tuple(self._dim(d) for d in proto.dim)
@@ -49,21 +49,21 @@ class ValueTypes:
         return dims
 
     def _dim(self, dim: TensorShapeProto.Dimension) -> Dim:
-        """An int, the symbol of that name, or a new one. -1 means unknown, as in ONNX Runtime."""
+        """An int, the symbol of the dimension's name, or a fresh one. -1 is unknown, as in ONNX Runtime."""
         if dim.HasField("dim_value") and dim.dim_value != -1:
             return int(dim.dim_value)
         name = name_of(dim.dim_param) if dim.HasField("dim_param") else ""
         return fresh() if _NOT_A_NAME.fullmatch(name) else self.symbol(name)
 
     def symbol(self, name: str) -> SymDim:
-        """The symbol for the dimension `name`: an identifier, which the text form can print."""
+        """The symbol for the dimension `name`, an identifier, as the text form needs."""
         if name not in self.names:
             wanted = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "n"
             wanted = f"_{wanted}" if wanted[0].isdigit() or keyword.iskeyword(wanted) else wanted
             unique, count = wanted, 1
-            while unique in self._taken:
+            while unique in self._used:
                 count += 1
                 unique = f"{wanted}_{count}"
-            self._taken.add(unique)
+            self._used.add(unique)
             self.names[name] = unique
         return symbol(self.names[name])

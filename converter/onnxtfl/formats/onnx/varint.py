@@ -1,4 +1,4 @@
-"""Varints: protobuf's integers of one to ten bytes, seven bits each, low bits first, by whole arrays.
+"""Varints: protobuf's integers of one to ten bytes, seven bits each, low bits first; decoded as whole arrays.
 
 Source: https://protobuf.dev/programming-guides/encoding (Base 128 Varints).
 """
@@ -24,7 +24,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def split_varints(buffer: Array) -> tuple[Array, Array]:
-    """Where each whole varint of the uint8 `buffer` starts and stops; an unfinished last one is left out."""
+    """The start and stop of each complete varint of the uint8 `buffer`."""
     stops = np.flatnonzero(buffer < 0x80) + 1
     starts = np.empty_like(stops)
     if len(stops):
@@ -33,12 +33,12 @@ def split_varints(buffer: Array) -> tuple[Array, Array]:
 
 
 def count_varints(buffer: Array) -> int:
-    """How many varints end in the uint8 `buffer`."""
+    """The number of varints that end in the uint8 `buffer`."""
     return int(np.count_nonzero(buffer < 0x80))
 
 
 def decode_varints(buffer: Array) -> tuple[Array, int]:
-    """The whole varints of the uint8 `buffer` as uint64, and how many bytes they take; ValueError for a longer one."""
+    """The complete varints of the uint8 `buffer` as uint64, and their bytes; ValueError for over ten bytes in one."""
     starts, stops = split_varints(buffer)
     if not len(stops):
         if len(buffer) >= LONGEST:

@@ -1,9 +1,10 @@
-"""Walks a serialized model and leaves big tensor payloads where they lie.
+"""Parses a serialized model and leaves large tensor payloads in the file.
 
 The protobuf classes copy every byte of a message into memory. So the walker reads the wire format itself
-(https://protobuf.dev/programming-guides/encoding), follows the fields that lead to a TensorProto (field numbers:
-onnx.proto), cuts payloads of more than a kilobyte out, and gives the small rest to the official classes. A cut tensor
-carries in `segment`, a field that nobody writes, the index of its cuts and a random number that no file can guess.
+(https://protobuf.dev/programming-guides/encoding), visits the fields that contain a TensorProto (field numbers:
+onnx.proto), leaves out payloads of more than a kilobyte, and passes the small rest to the protobuf classes. The field
+`segment` (else unused) of a tensor without its payload holds the payload's index and a random number as a mark, which
+a file cannot predict.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ SMALL = 1024
 _WINDOW = 1 << 16
 _MAX_DEPTH = 100
 _MAX_PIECES = 1 << 16
+_MALFORMED = "not an ONNX model, or truncated or corrupt"
 
 
 class Field(NamedTuple):
-    """A field of a message: number, wire type, where its tag, its value, and what follows it begin."""
+    """A field of a message: number, wire type, start of its tag, [start, stop) of its value."""
 
     number: int
     wire: int
@@ -39,7 +41,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """A message on the way to tensors: which of its fields are such messages, and which are of no use here."""
+    """A message type that may contain tensors: its fields of such types, and the fields to drop."""
 
     name: str
     children: dict[int, Kind] = field(default_factory=dict)
@@ -56,8 +58,8 @@ _GRAPH.children[1] = _NODE
 MODEL = Kind("ModelProto", {7: _GRAPH, 25: _FUNCTION}, frozenset({20}))  # 20: training_info
 
 
-class Cuts:
-    """The payloads that were cut out of a model, by the mark that their tensor carries."""
+class DetachedPayloads:
+    """The payloads that were left out of a model, by the mark of their tensor."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
@@ -65,47 +67,47 @@ class Cuts:
         self.pieces: list[tuple[Piece, ...]] = []
 
     def add(self, pieces: tuple[Piece, ...]) -> bytes:
-        """Remember `pieces`; the `segment` field, serialized, that says so."""
+        """Add `pieces`; returns the serialized `segment` field that marks their tensor."""
         segment = TensorProto.Segment(begin=len(self.pieces), end=self.mark)
         self.pieces.append(pieces)
         return TensorProto(segment=segment).SerializeToString()  # type: ignore[no-any-return]
 
     def of(self, tensor: TensorProto) -> tuple[Piece, ...] | None:
-        """What was cut out of `tensor`; None where it is whole."""
+        """The payload of `tensor` that was left out; None where it is in the message."""
         marked = tensor.HasField("segment") and tensor.segment.end == self.mark
         return self.pieces[int(tensor.segment.begin)] if marked else None
 
 
-def reduced_model(source: SourceFile) -> tuple[ModelProto, Cuts]:
-    """The model in `source` without its big payloads, and where those lie; InvalidModelError for anything else."""
+def reduced_model(source: SourceFile) -> tuple[ModelProto, DetachedPayloads]:
+    """The model in `source` without its large payloads, and these; InvalidModelError where it cannot be parsed."""
     from google.protobuf.message import DecodeError
 
-    cuts = Cuts(source)
-    content = Walker(source, cuts).reduced(MODEL, 0, source.size)
+    detached = DetachedPayloads(source)
+    content = Walker(source, detached).reduced(MODEL, 0, source.size)
     try:
-        return ModelProto.FromString(bytes(content)), cuts
+        return ModelProto.FromString(bytes(content)), detached
     except DecodeError as error:
-        raise InvalidModelError(f"{source.path}: not an ONNX model, or cut or garbled: {error}") from error
+        raise InvalidModelError(f"{source.path}: {_MALFORMED}: {error}") from error
 
 
 def tensor_pieces(source: SourceFile) -> list[Piece]:
-    """Where the payload of the TensorProto lies that is the whole of `source`."""
-    return Walker(source, Cuts(source)).split_tensor(0, source.size)[1]
+    """The payload of the TensorProto that is all of `source`."""
+    return Walker(source, DetachedPayloads(source)).split_tensor(0, source.size)[1]
 
 
 class Walker:
-    """Reads the wire format of `source` by position, through a small window."""
+    """Reads the wire format of `source` by position, through a buffer of 64 KB."""
 
-    def __init__(self, source: SourceFile, cuts: Cuts) -> None:
+    def __init__(self, source: SourceFile, detached: DetachedPayloads) -> None:
         self.source = source
-        self.cuts = cuts
+        self.detached = detached
         self._window = b""
         self._base = 0
 
     def reduced(self, kind: Kind, start: int, stop: int, depth: int = 0) -> bytearray:
-        """The message of `kind` at [start, stop) with big payloads cut out."""
+        """The message of `kind` at [start, stop) without its large payloads."""
         if depth > _MAX_DEPTH:
-            raise InvalidModelError(f"{self.source.path}: messages are nested too deep (at byte {start})")
+            raise InvalidModelError(f"{self.source.path}: messages are nested too deeply (at byte {start})")
         if kind is TENSOR:
             return self._reduced_tensor(start, stop)
         result, copied = bytearray(), start
@@ -141,16 +143,13 @@ class Walker:
         elif wire in WIDTHS:
             end = start + WIDTHS[wire]
         else:
-            raise self._garbled(kind, position, "is of no known wire type")
+            raise self._malformed(kind, position, "has an unknown wire type")
         if end > stop:
-            raise self._garbled(kind, position, "goes on behind its end")
+            raise self._malformed(kind, position, "extends past the end of the message")
         return Field(tag >> 3, wire, position, start, end)
 
-    def _garbled(self, kind: Kind, position: int, what: str) -> InvalidModelError:
-        return InvalidModelError(
-            f"{self.source.path}: not an ONNX model, or cut or garbled: "
-            f"a field of {kind.name} at byte {position} {what}"
-        )
+    def _malformed(self, kind: Kind, position: int, what: str) -> InvalidModelError:
+        return InvalidModelError(f"{self.source.path}: {_MALFORMED}: a field of {kind.name} at byte {position} {what}")
 
     def _varint(self, position: int, stop: int) -> tuple[int, int]:
         offset = position - self._base
@@ -162,7 +161,7 @@ class Walker:
             shift += 7
             if byte < 0x80:
                 return value & 0xFFFFFFFFFFFFFFFF, position + shift // 7
-        raise InvalidModelError(f"{self.source.path}: not an ONNX model, or cut or garbled (at byte {position})")
+        raise InvalidModelError(f"{self.source.path}: {_MALFORMED}: no varint at byte {position}")
 
     def _move(self, position: int) -> int:
         self._base = position
@@ -177,16 +176,16 @@ class Walker:
             target += self.source.read(start, stop - start)
 
     def _reduced_tensor(self, start: int, stop: int) -> bytearray:
-        """A tensor without its payload; the whole of it where that is small."""
+        """A tensor without its payload; the whole tensor where the payload is small."""
         kept, pieces = self.split_tensor(start, stop)
         if sum(p.stop - p.start for p in pieces) > SMALL:
-            return kept + self.cuts.add(tuple(pieces))
+            return kept + self.detached.add(tuple(pieces))
         whole = bytearray()
         self._copy(whole, start, stop)
         return whole
 
     def split_tensor(self, start: int, stop: int) -> tuple[bytearray, list[Piece]]:
-        """The TensorProto at [start, stop): its other fields, and where its payload lies."""
+        """The TensorProto at [start, stop): its other fields, and the pieces of its payload."""
         kept, pieces, position = bytearray(), list[Piece](), start
         while position < stop:
             item = self._field(position, stop, TENSOR)
@@ -197,17 +196,18 @@ class Walker:
                 pieces.append(piece)
             position = item.stop if piece is None else piece.stop
             if len(pieces) > _MAX_PIECES:
-                raise InvalidModelError(f"{self.source.path}: the tensor at byte {start} lies in too many pieces")
+                message = f"the payload of the tensor at byte {start} has over {_MAX_PIECES} pieces"
+                raise InvalidModelError(f"{self.source.path}: {message}")
         return kept, pieces
 
     def _piece(self, item: Field, stop: int) -> Piece | None:
-        """The stretch of payload that begins with `item`; None where it is another field."""
+        """The piece of payload that begins with `item`; None where it is another field."""
         wire = WIRES.get(item.number)
         if wire is None or item.wire not in (BYTES, wire):
             return None
         if item.wire == BYTES:
             return Piece(item.number, item.start, item.stop)
         if item.start - item.tag != 1:
-            raise InvalidModelError(f"{self.source.path}: garbled: a long tag at byte {item.tag}")
+            raise InvalidModelError(f"{self.source.path}: malformed: a tag of several bytes at byte {item.tag}")
         end = run_end(self.source, item.tag, stop, item.number << 3 | wire, wire)
         return Piece(item.number, item.tag, max(end, item.stop), tagged=True)

@@ -1,4 +1,4 @@
-"""Models of `onnx` ops as ONNX files. Weights are streamed; past 2 GB they go into a file beside the model."""
+"""Writes Models of `onnx` ops as ONNX files; weights are streamed, past 2 GB to a second file (external data)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxtfl.ir.graph import Value
 from onnxtfl.ir.model import Model
 
 LIMIT = (1 << 31) - 1
-"""Protobuf reads no message of more bytes than this."""
+"""Largest message, in bytes, that protobuf reads."""
 _PAGE = 4096
 _INLINE = 16 << 10
 _MIN_IR = 4
@@ -32,38 +32,41 @@ def write(
     external: str | os.PathLike[str] | None = None,
     limit: int = LIMIT,
 ) -> dict[Value, str]:
-    """Write `model`, whose nodes are all `onnx` ops, to `out`, a binary file; the same model gives the same bytes.
+    """Write `model`, whose nodes are all `onnx` ops, to a binary file; returns the name of each value.
 
-    `opset`: of ONNX's own domain, or by domain; None: as the model was read.
-    `external`: the file for weights of 16 KB and more, used (and made) only where the model would have more than
-    `limit` bytes; it has to lie beside the model, which names it without directory. Returns the names of the values.
+    `opset`: version of ONNX's default domain, or versions by domain; None: those of the model that was read.
+    `external`: path for weights of 16 KB and more, written only where the model would have more than `limit` bytes;
+    it must be in the directory of the model, which refers to it by file name.
 
-    Names of inputs, outputs and values are kept; values without one, or with one that is taken, get new ones. Equal
-    weights (by `TensorData.key`) are stored once. The inputs of subgraphs that stand for captures are left out, and
-    their values have the outer names. Raises UnsupportedError for what ONNX cannot say, OutputError where the model
-    is larger than `limit` and `external` is not given.
+    Names of values are kept; missing and duplicate ones are replaced by unique ones. Equal weights (by
+    `TensorData.key`) are stored once, equal models have equal bytes. Subgraphs refer to captured values by their outer
+    names. Raises UnsupportedError for what ONNX cannot express, OutputError where the model is larger than `limit` and
+    `external` is None.
     """
     graph = model.main
     if graph.states:
-        raise UnsupportedError("ONNX has no state that lives from run to run", node=graph.states[0].input.name)
+        raise UnsupportedError("ONNX has no state that is kept between runs", node=graph.states[0].input.name)
     writer = GraphWriter(model.dim_names)
     body = writer.main(graph)
     versions = _versions(model, opset, writer.domains)
     message = _model(model, versions, body, [tensor_message(name, data) for name, data in writer.weights.items()])
     if message.size > limit:
         if external is None:
-            raise OutputError(f"the model has {message.size} bytes, more than an ONNX file can", hint="write to a path")
+            text = f"the model has {message.size} bytes, an ONNX file can have {limit}"
+            raise OutputError(text, hint="pass a path, so that the weights can be written to a second file")
         initializers, placed = _external(writer.weights, Path(external).name)
         message = _model(model, versions, body, initializers)
         if message.size > limit:
-            raise UnsupportedError(f"the attributes alone make the model {message.size} bytes large")
+            raise UnsupportedError(
+                f"the model has {message.size} bytes without its weights, at most {limit} are possible"
+            )
         _write_external(Path(external), placed)
     message.write(out)
     return writer.names
 
 
 def _versions(model: Model, opset: int | Mapping[str, int] | None, used: Mapping[str, int]) -> dict[str, int]:
-    """The opsets to import: those of the domains in use, ONNX's own always."""
+    """The opsets to import: those of the domains in use, and always the default domain."""
     read = model.opsets
     given = {"": opset} if isinstance(opset, int) else dict(read if opset is None else opset)
     if "" not in given:
@@ -72,14 +75,14 @@ def _versions(model: Model, opset: int | Mapping[str, int] | None, used: Mapping
 
 
 def _ir_version(versions: Mapping[str, int]) -> int:
-    """The lowest that has all these opsets, and initializers that are no inputs."""
+    """The lowest IR version with all these opsets, and with initializers that are not inputs."""
     known: Mapping[tuple[str, int], int] = helper.OP_SET_ID_VERSION_MAP
     unknown = IR_VERSION if versions[""] > defs.onnx_opset_version() else _MIN_IR
     return max(_MIN_IR, *(known.get((domain or "ai.onnx", v), unknown) for domain, v in versions.items()))
 
 
 def _model(model: Model, versions: Mapping[str, int], body: Message, initializers: Iterable[Message]) -> Message:
-    """The whole model: small fields, then the graph with its weights last."""
+    """The ModelProto: small fields first, then the graph, its weights last."""
     proto = ModelProto(ir_version=_ir_version(versions), producer_name="onnxtfl")
     for domain, version in versions.items():
         proto.opset_import.add(domain=domain, version=version)
@@ -96,7 +99,7 @@ def _model(model: Model, versions: Mapping[str, int], body: Message, initializer
 
 
 def _external(weights: Mapping[str, TensorData], location: str) -> tuple[list[Message], list[tuple[int, TensorData]]]:
-    """Initializers whose large numbers stand in the file `location`, and where there each of those begins."""
+    """Initializers, those of 16 KB and more external in the file `location`, and (offset, data) of these."""
     messages, placed, end = [], list[tuple[int, TensorData]](), 0
     for name, data in weights.items():
         if data.nbytes < _INLINE:
@@ -111,7 +114,7 @@ def _external(weights: Mapping[str, TensorData], location: str) -> tuple[list[Me
 
 
 def _write_external(path: Path, placed: Iterable[tuple[int, TensorData]]) -> None:
-    """Write the weights to `path`, which is not touched before all of them are written."""
+    """Write the weights to `path`; the file is replaced when all of them are written."""
     part = path.with_name(path.name + ".part")
     try:
         with open(part, "wb") as file:

@@ -1,4 +1,4 @@
-"""The constants of a TFLite file: buffers inside the FlatBuffer, or by position and size behind it."""
+"""The constants of a TFLite file: buffers in the FlatBuffer, or after it, by offset and size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxtfl.ir.data import ArrayData, FileData, TensorData
 from onnxtfl.ir.types import DType
 
 _SMALL = 1024
-"""Constants up to this many bytes are read at once; opening each later would cost more than they do."""
+"""Constants of up to this many bytes are read immediately, which is cheaper than a separate access."""
 
 
 class Buffers:
@@ -27,20 +27,20 @@ class Buffers:
         self._spans = [self._span(table) for table in tables]
 
     def span(self, number: int) -> Span | None:
-        """Where buffer `number` lies; None where it is empty."""
+        """The bytes of buffer `number`; None where it is empty."""
         if not 0 <= number < len(self._spans):
-            self._source.fail(f"garbled: there is no buffer {number}")
+            self._source.fail(f"malformed: there is no buffer {number}")
         return self._spans[number]
 
     def raw(self, number: int) -> TensorData:
-        """All bytes of a buffer."""
+        """All bytes of a buffer as a uint8 tensor."""
         span = self.span(number) or Span(0, 0)
         return self._data(span, DType.UINT8, (span.length,))
 
     def constant(self, tensor: Mapping[str, Any], dtype: DType, shape: tuple[int, ...], name: str) -> TensorData | None:
-        """The numbers of a tensor, None where it has none; InvalidModelError where their count is not the shape's."""
+        """The values of a constant, None for other tensors; InvalidModelError where they do not fit `shape`."""
         if tensor["external_buffer"]:
-            raise UnsupportedError("the numbers of this tensor lie in another file", node=name)
+            raise UnsupportedError("the values of this tensor are in another file", node=name)
         span = self.span(tensor["buffer"])
         if span is None:
             return None
@@ -49,7 +49,7 @@ class Buffers:
         if tensor["sparsity"]:
             return SparseData(self.raw(tensor["buffer"]), dtype, shape, tensor["sparsity"], name)
         if (math.prod(shape) * dtype.bits + 7) // 8 != span.length:
-            raise InvalidModelError(f"{span.length} bytes for {dtype.value} of shape {list(shape)}", node=name)
+            raise InvalidModelError(f"{span.length} bytes for {dtype.value} elements of shape {list(shape)}", node=name)
         return self._data(span, dtype, shape)
 
     def _data(self, span: Span, dtype: DType, shape: tuple[int, ...]) -> TensorData:

@@ -1,4 +1,4 @@
-"""Ops that a .tflite file defines by others: composites, whose decomposition is a subgraph of the file."""
+"""Composite ops (STABLEHLO_COMPOSITE), whose decomposition is a subgraph of the file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _FIELD = "decomposition_subgraph_index"
 
 
 def body(node: Node) -> Graph | None:
-    """The graph of ``tfl`` ops that a composite stands for; None for other ops."""
+    """The decomposition of a composite, a graph of ``tfl`` ops; None for other ops."""
     found = node.attributes.get(_FIELD)
     return found if isinstance(found, Graph) else None

@@ -1,9 +1,9 @@
 """Writes FlatBuffers front to back: a table, then what it refers to.
 
-Format: https://flatbuffers.dev/internals. References point forward only, so a table is packed at once and its
-references are filled in as the children are written; three times as fast as the general builder, which writes back to
-front a field at a time. Vectors of numbers, and tables of scalars only, come last, equal ones once: a deep network has
-few shapes and few options (0.92 of the size of 10,000 nodes).
+Format: https://flatbuffers.dev/internals. References point forward only, so a table is packed in one call and its
+references are filled in when the children are written; three times as fast as the general builder, which writes back to
+front a field at a time. Vectors of scalars, and tables of scalars only, come last, equal ones once: a deep network has
+few different shapes and options (92 % of the size for 10,000 nodes).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
-    """A vector of bytes that the caller puts behind the tables: `content` is handed back with the field's place."""
+class Deferred:
+    """A vector of bytes that the caller writes after the tables: `Encoder.deferred` returns it with its reference."""
 
     content: Any
 
 
 class _Leaf(NamedTuple):
-    """What refers to nothing: a vector with its count, or a table without the word that points to its vtable."""
+    """An object without references: a vector with its count, or a table (its first word, the vtable's, is unset)."""
 
     align: int
     content: bytes
@@ -38,34 +38,34 @@ class _Leaf(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How a table lies in memory when certain fields are present: its scalars are packed, its references are zero."""
+    """The memory layout of a table for a set of present fields; references are packed as zero."""
 
     packer: struct.Struct
     vtable: bytes
     align: int
     scalars: tuple[str, ...]
     references: tuple[tuple[Field, int], ...]
-    """Each with its place in the table, in the order of the slots."""
+    """(field, offset in the table), in the order of the slots."""
 
     def packed(self, vtable: int, present: Values) -> bytes:
-        """The table whose vtable lies `vtable` bytes before it."""
+        """The table whose vtable is `vtable` bytes before it."""
         return self.packer.pack(vtable, *(present[name] for name in self.scalars))
 
 
 class Encoder:
     """Collects one FlatBuffer in `out`.
 
-    Values of a table are a mapping: numbers (or the names of an enum) for scalars, str for strings, sequences of
-    numbers or bytes for vectors, a mapping for a table, a list of these for a vector of tables, and (member's table,
-    mapping) for a union. What is absent or None, or a scalar equal to its default, is left out.
+    The values of a table are a mapping: numbers (or names of an enum) for scalars, str for strings, sequences of
+    numbers or bytes for vectors, a mapping for a table, a list of mappings for a vector of tables, and (member table,
+    mapping) for a union. Fields that are absent, None or equal to their default are left out.
     """
 
     def __init__(self) -> None:
         self.out = bytearray()
-        self.later: list[tuple[int, Any]] = []
-        """Place of the reference to fill in, and the content that it shall refer to."""
+        self.deferred: list[tuple[int, Any]] = []
+        """(position of the reference to set, content)."""
         self._shared: dict[_Leaf, list[int]] = {}
-        """What is written at the end, and the places of the references to it."""
+        """Objects that are written last -> positions of the references to them."""
         self._vtables: dict[bytes, int] = {}
         self._layouts: dict[tuple[str, ...], _Layout] = {}
 
@@ -73,14 +73,14 @@ class Encoder:
         """Write the whole buffer."""
         self.out += struct.pack("<I4s", 0, identifier)
         struct.pack_into("<I", self.out, 0, self.table(table, values))
-        for leaf, places in self._shared.items():
+        for leaf, references in self._shared.items():
             target = self._leaf(leaf)
-            for place in places:
-                self.refer(place, target)
+            for reference in references:
+                self.refer(reference, target)
 
-    def refer(self, place: int, target: int) -> None:
-        """Let the reference at `place` point to `target`."""
-        struct.pack_into("<I", self.out, place, target - place)
+    def refer(self, position: int, target: int) -> None:
+        """Set the reference at `position` to `target`."""
+        struct.pack_into("<I", self.out, position, target - position)
 
     def _pad(self, align: int) -> None:
         gap = -len(self.out) % align
@@ -88,17 +88,17 @@ class Encoder:
             self.out += bytes(gap)
 
     def table(self, table: Table, values: Values) -> int:
-        """Write a table and all below it; its place."""
+        """Write a table and all that it refers to; returns its position."""
         present = _present(table, values)
         layout = self._layout(table, present)
         position = self._open(layout.vtable, layout.align)
         self.out += layout.packed(position - self._vtables[layout.vtable], present)
-        for field, place in layout.references:
-            self._child(field, present[field.name], position + place)
+        for field, offset in layout.references:
+            self._child(field, present[field.name], position + offset)
         return position
 
     def _open(self, vtable: bytes, align: int) -> int:
-        """Write the vtable unless an equal one is there; the place where the table begins."""
+        """Write the vtable unless an equal one is written; returns the position of the table to write next."""
         if vtable not in self._vtables:
             self._pad(2)
             self._vtables[vtable] = len(self.out)
@@ -113,29 +113,29 @@ class Encoder:
             layout = self._layouts[key] = _lay_out([table.by_name[name] for name in present])
         return layout
 
-    def _child(self, field: Field, value: Any, place: int) -> None:
-        if isinstance(value, Later):
-            self.later.append((place, value.content))
+    def _child(self, field: Field, value: Any, reference: int) -> None:
+        if isinstance(value, Deferred):
+            self.deferred.append((reference, value.content))
         elif field.kind == "vector":
-            self._share(_vector(field, value), place)
+            self._share(_vector(field, value), reference)
         elif field.kind == "tables":
-            self.refer(place, self._tables(schema.table(field.target), value))
+            self.refer(reference, self._tables(schema.table(field.target), value))
         elif field.kind == "string":
-            self.refer(place, self._string(value))
+            self.refer(reference, self._string(value))
         else:
             table, values = value if field.kind == "union" else (schema.table(field.target), value)
             present = _present(table, values)
             layout = self._layout(table, present)
             if layout.references:
-                self.refer(place, self.table(table, values))
+                self.refer(reference, self.table(table, values))
             else:
-                self._share(_Leaf(layout.align, layout.packed(0, present), layout.vtable), place)
+                self._share(_Leaf(layout.align, layout.packed(0, present), layout.vtable), reference)
 
-    def _share(self, leaf: _Leaf, place: int) -> None:
-        self._shared.setdefault(leaf, []).append(place)
+    def _share(self, leaf: _Leaf, reference: int) -> None:
+        self._shared.setdefault(leaf, []).append(reference)
 
     def _leaf(self, leaf: _Leaf) -> int:
-        """Write a leaf; its place."""
+        """Write a leaf; returns its position."""
         if leaf.vtable:
             position = self._open(leaf.vtable, leaf.align)
             self.out += struct.pack("<i", position - self._vtables[leaf.vtable]) + leaf.content[4:]
@@ -149,8 +149,7 @@ class Encoder:
         position = len(self.out)
         self.out += struct.pack("<I", len(items)) + bytes(4 * len(items))
         for i, values in enumerate(items):
-            place = position + 4 + 4 * i
-            self.refer(place, self.table(table, values))
+            self.refer(position + 4 + 4 * i, self.table(table, values))
         return position
 
     def _string(self, text: str) -> int:
@@ -161,7 +160,7 @@ class Encoder:
 
 
 def _vector(field: Field, value: Any) -> _Leaf:
-    """A vector of numbers or bytes, its count in front."""
+    """A vector of scalars or bytes: its count, then its elements."""
     if isinstance(value, (bytes, bytearray)):
         return _Leaf(field.align, struct.pack("<I", len(value)) + value)
     if isinstance(value, np.ndarray):
@@ -171,7 +170,7 @@ def _vector(field: Field, value: Any) -> _Leaf:
 
 
 def _present(table: Table, values: Values) -> dict[str, Any]:
-    """The values to write: those that are there and not the default, enums as numbers."""
+    """The values to write: those that are not None and not the default, enums as numbers."""
     present = {}
     fields = table.by_name
     for name, value in values.items():
@@ -179,7 +178,7 @@ def _present(table: Table, values: Values) -> dict[str, Any]:
             continue
         field = fields[name]
         if field.kind == "scalar":
-            value = field.number(value)  # noqa: PLW2901 - the same value, as the file has it
+            value = field.number(value)  # noqa: PLW2901 - the same value as it is stored
             if value == field.default:
                 continue
         present[name] = value
@@ -187,18 +186,18 @@ def _present(table: Table, values: Values) -> dict[str, Any]:
 
 
 def _lay_out(fields: Sequence[Field]) -> _Layout:
-    """Large fields first behind the word that points to the vtable, so that little is lost to alignment."""
+    """The layout with the largest fields first (after the word that points to the vtable), to save padding."""
     sized = [(SIZES[f.code] if f.kind == "scalar" else 4, f) for f in fields]
     order = [pair for size in (8, 4, 2, 1) for pair in sized if pair[0] == size]
-    place, pattern, places = 4, "<i", {}
+    end, pattern, offsets = 4, "<i", {}
     for size, field in order:
-        gap = -place % size
+        gap = -end % size
         pattern += "x" * gap + (field.code if field.kind == "scalar" else "4x")
-        places[field.slot] = place + gap
-        place += gap + size
-    slots = [places.get(slot, 0) for slot in range(1 + max(places, default=-1))]
-    vtable = struct.pack(f"<HH{len(slots)}H", 4 + 2 * len(slots), place, *slots)
+        offsets[field.slot] = end + gap
+        end += gap + size
+    slots = [offsets.get(slot, 0) for slot in range(1 + max(offsets, default=-1))]
+    vtable = struct.pack(f"<HH{len(slots)}H", 4 + 2 * len(slots), end, *slots)
     scalars = tuple(f.name for _, f in order if f.kind == "scalar")
     references = sorted((f.slot, f) for f in fields if f.kind != "scalar")
     align = max([4, *(size for size, _ in order)])
-    return _Layout(struct.Struct(pattern), vtable, align, scalars, tuple((f, places[slot]) for slot, f in references))
+    return _Layout(struct.Struct(pattern), vtable, align, scalars, tuple((f, offsets[slot]) for slot, f in references))

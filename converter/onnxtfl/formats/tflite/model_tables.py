@@ -1,4 +1,4 @@
-"""From graphs of `tfl` ops to the contents of the format's tables, all but the constants' bytes."""
+"""Models of `tfl` ops as the values of the format's tables, without the bytes of the constants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Values
-from onnxtfl.formats.tflite.names import Fresh, Names
+from onnxtfl.formats.tflite.names import TensorNames, UniqueNames
 from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -22,11 +22,11 @@ DESCRIPTION = "onnxtfl"
 SIGNATURE = "serving_default"
 CUSTOM = "custom:"
 LAST_SHORT_CODE = 127
-"""Builtin codes from here on do not fit the older one-byte field, which then holds this."""
+"""The value of `deprecated_builtin_code` (one byte) for all larger builtin codes (schema.fbs)."""
 
 
 def model_tables(model: Model) -> tuple[dict[str, Any], list[Content | None], dict[Value, str]]:
-    """The values of the Model table without `buffers`; what each buffer holds (None: nothing); names of tensors."""
+    """The values of the Model table without `buffers`, the content of each buffer (None: empty), names of tensors."""
     tables = _Model()
     for graph in model.graphs():
         tables.graph_number(graph)
@@ -43,7 +43,7 @@ def model_tables(model: Model) -> tuple[dict[str, Any], list[Content | None], di
 
 
 class _Model:
-    """What the subgraphs of a model share: op codes, buffers, and their own numbers."""
+    """The tables that the subgraphs of a model share: op codes, buffers; and the indices of the subgraphs."""
 
     def __init__(self) -> None:
         self.codes: list[Values] = []
@@ -54,21 +54,21 @@ class _Model:
         self._graph_numbers: dict[Graph, int] = {}
 
     def graph_number(self, graph: Graph) -> int:
-        """The number of a subgraph, which is taken up when it is first met."""
+        """The index of a subgraph, which is added on its first use."""
         if graph not in self._graph_numbers:
             self._graph_numbers[graph] = len(self.subgraphs)
             self.subgraphs.append(_Subgraph(self, graph))
         return self._graph_numbers[graph]
 
     def all_subgraphs(self) -> Iterator[_Subgraph]:
-        """Each subgraph, those that are met on the way too."""
+        """Each subgraph, also those that are added during the iteration."""
         done = 0
         while done < len(self.subgraphs):
             yield self.subgraphs[done]
             done += 1
 
     def code_number(self, name: str, version: int) -> int:
-        """The number of an op code."""
+        """The index of an op code, which is added on its first use."""
         key = (name, version)
         if key not in self._code_numbers:
             self._code_numbers[key] = len(self.codes)
@@ -76,7 +76,7 @@ class _Model:
         return self._code_numbers[key]
 
     def buffer_number(self, data: TensorData) -> int:
-        """The number of the buffer with these numbers; equal constants share one."""
+        """The index of the buffer with this content; equal constants share one."""
         if data.key not in self._buffer_numbers:
             is_text = data.dtype is DType.STRING
             content = encode_strings(data.numpy().reshape(-1).tolist()) if is_text else data
@@ -84,7 +84,7 @@ class _Model:
         return self._buffer_numbers[data.key]
 
     def metadata(self, properties: Mapping[str, str | Content]) -> list[Values]:
-        """The named byte strings that the model carries along."""
+        """The Metadata tables."""
         contents = {k: v.encode() if isinstance(v, str) else v for k, v in properties.items()}
         return [{"name": name, "buffer": self._add(content)} for name, content in contents.items()]
 
@@ -115,7 +115,7 @@ class _Subgraph:
         self.model = model
         self.graph = graph
         self.tensors: list[dict[str, Any]] = []
-        self.names = Names(graph)
+        self.names = TensorNames(graph)
         self._numbers: dict[Value, int] = {}
         self._constants: dict[Hashable, int] = {}
         self._states = {state.input: state for state in graph.states}
@@ -133,14 +133,14 @@ class _Subgraph:
         }
 
     def number(self, value: Value) -> int:
-        """The number of the tensor that holds `value`."""
+        """The index of the tensor for `value`."""
         found = self._numbers.get(value)
         if found is None:
             found = self._numbers[value] = self._constant(value) if value.is_constant else self._add(value)
         return found
 
     def _constant(self, value: Value) -> int:
-        """Constants without a name are one tensor where they are equal."""
+        """The tensor of a constant; equal constants without a name share one."""
         assert value.data is not None
         if value.name is not None:
             return self._add(value)
@@ -153,9 +153,8 @@ class _Subgraph:
         tensor = _tensor(value.type, self.names.of(value))
         if value.data is not None:
             if isinstance(value.type, TensorType) and value.data.dtype is not value.type.storage:
-                raise InvalidModelError(
-                    f"constant of {value.data.dtype.value} where {value.type.storage.value} is stored", node=value.name
-                )
+                dtypes = f"{value.data.dtype.value} elements for a tensor of {value.type.storage.value}"
+                raise InvalidModelError(f"a constant has {dtypes}", node=value.name)
             tensor["buffer"] = self.model.buffer_number(value.data)
         if value in self._states:
             tensor["is_variable"] = True
@@ -166,12 +165,12 @@ class _Subgraph:
     def _check_initial(self, value: Value) -> None:
         initial = self._states[value].initial
         if initial is not None and np.any(initial.numpy()):
-            raise InvalidModelError("a TFLite variable can only begin as zeros", node=value.name)
+            raise InvalidModelError("the initial value of a TFLite variable can only be zero", node=value.name)
 
     def _operator(self, node: Node) -> Values:
         name = node.op.name.removeprefix("tfl.")
         if node.op.dialect != "tfl":
-            raise InvalidModelError("not an op of TFLite", node=node.name, op=node.op.name)
+            raise InvalidModelError("not a TFLite op", node=node.name, op=node.op.name)
         values = {
             "opcode_index": self.model.code_number(name, node.op.version),
             "inputs": [-1 if value is None else self.number(value) for value in node.operands],
@@ -180,7 +179,7 @@ class _Subgraph:
         return values | self._options(name, node)
 
     def _outputs(self, node: Node) -> list[Value]:
-        """The results but those that an op writes into a variable among its operands."""
+        """The results without those that an op writes to a variable among its operands."""
         written = {s.output: s.input for s in self.graph.states if s.output is not s.input} if self._states else {}
         for value in node.results:
             if value in written and written[value] in node.operands:
@@ -201,13 +200,13 @@ class _Subgraph:
                 {key: self._attribute(table, key, value, node) for key, value in attributes.items()},
             )
         elif attributes:
-            raise InvalidModelError(f"no option {next(iter(attributes))!r}", node=node.name, op=node.op.name)
+            raise InvalidModelError(f"unknown option {next(iter(attributes))!r}", node=node.name, op=node.op.name)
         return values
 
     def _attribute(self, table: schema.Table, key: str, value: Any, node: Node) -> Any:
         field = table.by_name.get(key)
         if field is None or (isinstance(value, str) and field.enum and value not in field.enum):
-            what = f"no option {key!r}" if field is None else f"option {key} cannot be {value!r}"
+            what = f"unknown option {key!r}" if field is None else f"the option {key!r} cannot be {value!r}"
             raise InvalidModelError(what, node=node.name, op=node.op.name)
         if not field.is_graph or not value:
             return value
@@ -224,12 +223,12 @@ _OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates
 
 
 def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
-    """A Tensor without contents; unknown dimensions are 1 in `shape` and -1 in `shape_signature`."""
+    """A Tensor table without buffer; unknown dimensions are 1 in `shape` and -1 in `shape_signature`."""
     if isinstance(type_, ResourceType):
         kind = "VARIANT" if type_.kind == "variant" else "RESOURCE"
         return {"shape": (), "type": kind, "name": name}
     if not isinstance(type_, TensorType):
-        raise InvalidModelError(f"TFLite has no {type_}", node=name)
+        raise InvalidModelError("TFLite has no equivalent of this type", node=name, type_=type_)
     shape = type_.shape
     values: dict[str, Any] = {
         "shape": shape or (),
@@ -241,7 +240,7 @@ def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
         values["shape"] = tuple(d if isinstance(d, int) else 1 for d in shape)
         values["shape_signature"] = tuple(d if isinstance(d, int) else -1 for d in shape)
     if values["shape"] and max(values["shape"]) >= 1 << 31:
-        raise InvalidModelError("TFLite's dimensions have 32 bits", node=name, type_=type_)
+        raise InvalidModelError("a dimension does not fit into 32 bits", node=name, type_=type_)
     if type_.quantization is not None:
         values["quantization"] = quantization_table(type_.quantization)
     return values
@@ -250,7 +249,7 @@ def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
 def _type_name(type_: TensorType, name: str) -> str:
     found = type_name(type_.storage)
     if found not in schema.enums()["TensorType"][1]:
-        raise InvalidModelError(f"TFLite has no element type {type_.storage.value}", node=name)
+        raise InvalidModelError(f"TFLite has no element type {type_.storage.value}", node=name, type_=type_)
     return found
 
 
@@ -259,14 +258,14 @@ def _op_code(name: str, version: int) -> Values:
         code, custom = schema.builtin_code("CUSTOM"), name.removeprefix(CUSTOM)
         return {"deprecated_builtin_code": code, "builtin_code": code, "custom_code": custom, "version": version}
     if name not in schema.builtin_ops():
-        raise InvalidModelError("TFLite has no such op", op=name)
+        raise InvalidModelError("not a TFLite op", op=name)
     code = schema.builtin_code(name)
     return {"deprecated_builtin_code": min(code, LAST_SHORT_CODE), "builtin_code": code, "version": version}
 
 
 def default_signature(graph: Graph) -> Signature:
-    """`serving_default`: the names of inputs and outputs as the source has them."""
-    names, unique = Names(graph), Fresh()
+    """`serving_default` of `graph`, with the names of its inputs and outputs."""
+    names, unique = TensorNames(graph), UniqueNames()
     outputs = graph.output_names or [names.of(value) for value in graph.outputs]
     return Signature(
         SIGNATURE,

@@ -1,4 +1,4 @@
-"""Names for the tensors of a subgraph: those that the values have, kept unique, and readable fresh ones."""
+"""Names of the tensors of a subgraph: those of the values, made unique."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterable
 from onnxtfl.ir.graph import Graph, Value
 
 
-class Fresh:
-    """Makes names unique."""
+class UniqueNames:
+    """Makes names unique by appending numbers."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
         self._next: dict[str, int] = {}
 
     def fresh(self, base: str) -> str:
-        """`base`, or with a number behind it where that is taken."""
+        """`base`, with a number appended where it is used already."""
         name = base
-        while name in self._taken:
+        while name in self._used:
             self._next[base] = self._next.get(base, 0) + 1
             name = f"{base}_{self._next[base]}"
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
 
-class Names(Fresh):
-    """Gives each value of a graph its name; inputs and outputs have the first choice."""
+class TensorNames(UniqueNames):
+    """The unique name of each value of a graph; inputs and outputs are named first, so that they keep theirs."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Names(Fresh):
         self._reserve(graph.outputs, "output")
 
     def of(self, value: Value) -> str:
-        """The name of `value`, always the same."""
+        """The name of `value`, the same on each call."""
         if value not in self.all:
             self.all[value] = self.fresh(value.name or _hint(value))
         return self.all[value]

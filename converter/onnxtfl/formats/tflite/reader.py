@@ -1,4 +1,4 @@
-"""Reads a .tflite file as graphs of `tfl` ops exactly as they are in the file; weights are left in it."""
+"""Reads a .tflite file as a Model of `tfl` ops exactly as they are in the file; weights are left in it."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _OTHER_FORMATS = (
     (0, b"PK\x03\x04", "a ZIP archive"),
     (0, b"\x89HDF", "an HDF5 file"),
     (0, b"version https://git-lfs", "a Git LFS pointer, in place of the file that it points to"),
-    (0, b"\x08", "perhaps an ONNX model"),
+    (0, b"\x08", "probably an ONNX model"),
 )
 
 
 def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Model:
-    """The model in `source` (a path, or a file's bytes), its graphs made of `tfl` ops.
+    """The model in `source` (a path, or the bytes of a file), its graphs made of `tfl` ops.
 
     Nodes are `foreign("tfl", "CONV_2D", version)`, custom ops "custom:NAME". Attributes are the fields of the op's
-    options table, the format's defaults filled in: enums by name, vectors as tuples (None where absent), a Graph in
-    place of a subgraph's number; and of the operator `custom_options` (bytes), `mutating_variable_inputs` (bools) and
-    `intermediates` (a TensorType or None each), where the file has them. Absent operands are None. A tensor with
-    scales is a float32 tensor with quantization. Variables are states whose input and output are the same value: the
-    ops that take it write it. A subgraph that is used twice is two graphs.
+    options table with the format's defaults: enums by name, vectors as tuples (None where absent), Graphs for indices
+    of subgraphs; and the operator's `custom_options` (bytes), `mutating_variable_inputs` (bools) and `intermediates`
+    (a TensorType or None each), where the file has them. Absent operands are None. A tensor with scales is a float32
+    tensor with quantization. Variables are states whose input and output are the same value: the ops that have it as
+    an operand write it. A subgraph with two uses is two graphs.
 
-    Inputs and outputs are called as the signature calls them where the file has one. `Model.subgraphs` are those that
-    no op of another one names, entry points of signatures first. Weights are left in the file, which has to stay as it
-    is until the model is written.
+    Inputs and outputs have their names of the signature where the file has one. `Model.subgraphs` are those that no op
+    refers to, entry points of signatures first. Weights are left in the file, which must not change until the model is
+    written.
 
-    Raises InvalidModelError for anything that is not a good model, UnsupportedError for what the graph cannot hold.
-    Source: schema.fbs of LiteRT, its interpreter_builder.cc for what a reader makes of it.
+    Raises InvalidModelError for invalid models, UnsupportedError for what the IR lacks. Source: schema.fbs and
+    interpreter_builder.cc of LiteRT.
     """
     opened = Source(source)
     try:
@@ -60,18 +60,18 @@ def _read(source: Source) -> Model:
     if not head:
         source.fail("the file is empty")
     if head[4:8] != IDENTIFIER:
-        kinds = [what for place, magic, what in _OTHER_FORMATS if head[place:].startswith(magic)]
-        source.fail(", ".join([*kinds[:1], "not a TFLite model: it does not begin with its identifier"]))
+        kinds = [what for offset, magic, what in _OTHER_FORMATS if head[offset:].startswith(magic)]
+        source.fail(", ".join([*kinds[:1], "not a TFLite model: the identifier TFL3 is missing"]))
     model = Decoder(source).root(schema.table("Model"))
     if model["version"] != _VERSION:
-        source.fail(f"version {model['version']} of the format is not known, only {_VERSION}")
+        source.fail(f"unknown schema version {model['version']}, only {_VERSION} can be read")
     if not model["subgraphs"]:
-        source.fail("there is no subgraph in it")
+        source.fail("the model has no subgraph")
     return _ModelReader(source, model).read()
 
 
 class _ModelReader:
-    """What the subgraphs of a model share."""
+    """Reads the graphs of a model; holds what its subgraphs share."""
 
     def __init__(self, source: Source, model: Decoded) -> None:
         self.model = model
@@ -79,16 +79,16 @@ class _ModelReader:
         self.buffers = Buffers(source, model["buffers"] or ())
         self.codes = [self._code(code) for code in model["operator_codes"] or ()]
         subgraphs: Sequence[Decoded] = model["subgraphs"]
-        self.ranks_are_told = any(t["has_rank"] for s in subgraphs for t in s["tensors"] or ())
-        self._left = 1000 + 8 * sum(len(s["operators"] or ()) + 1 for s in subgraphs)
+        self.has_rank_flags = any(t["has_rank"] for s in subgraphs for t in s["tensors"] or ())
+        self._nodes_left = 1000 + 8 * sum(len(s["operators"] or ()) + 1 for s in subgraphs)
 
     def read(self) -> Model:
-        """All graphs, the one that the interpreter runs first."""
+        """The model; subgraph 0, which the interpreter runs, is its main graph."""
         table = self.model
         entries = [s["subgraph_index"] for s in table["signature_defs"] or ()]
-        named = {n for subgraph in table["subgraphs"] for n in _callees(subgraph)}
-        alone = [n for n in range(len(table["subgraphs"])) if n not in named]
-        graphs = {n: self.graph(n, (), self._signature(n)) for n in dict.fromkeys([0, *entries, *alone])}
+        called = {n for subgraph in table["subgraphs"] for n in _callees(subgraph)}
+        uncalled = [n for n in range(len(table["subgraphs"])) if n not in called]
+        graphs = {n: self.graph(n, (), self._signature(n)) for n in dict.fromkeys([0, *entries, *uncalled])}
         main, *others = graphs.values()
         return Model(
             main,
@@ -101,38 +101,38 @@ class _ModelReader:
         )
 
     def graph(self, number: int, callers: tuple[int, ...], signature: Mapping[str, Any] | None = None) -> Graph:
-        """Subgraph `number`, which the subgraphs `callers` came to."""
+        """Subgraph `number`; `callers`: the subgraphs on the path to this use, outermost first."""
         subgraphs = self.model["subgraphs"]
         if not 0 <= number < len(subgraphs):
-            self.source.fail(f"garbled: there is no subgraph {number}")
+            self.source.fail(f"malformed: there is no subgraph {number}")
         if number in callers or len(callers) >= MAX_DEPTH:
-            raise InvalidModelError(f"subgraph {number} calls itself, or calls are nested too deep")
-        self._left -= 1 + len(subgraphs[number]["operators"] or ())
-        if self._left < 0:
-            raise UnsupportedError("its subgraphs are used too often, a graph of each use would be too large")
+            raise InvalidModelError(f"subgraph {number} is recursive, or over {MAX_DEPTH} calls are nested")
+        self._nodes_left -= 1 + len(subgraphs[number]["operators"] or ())
+        if self._nodes_left < 0:
+            raise UnsupportedError("its subgraphs have too many uses: one graph for each would be too large")
         return SubgraphReader(self, subgraphs[number], (*callers, number), signature).graph()
 
     def _code(self, code: Decoded) -> tuple[str, int]:
-        """Name and version; the old field of one byte and the new one, whichever is larger, tell the op."""
+        """Name and version of an op; its code is the larger one of the two fields (schema_utils.cc)."""
         number = max(code["deprecated_builtin_code"], _number(code["builtin_code"]))
         if not 0 <= number < len(schema.builtin_ops()):
-            raise UnsupportedError(f"unknown builtin op {number}", hint="the file is newer than this program")
+            raise UnsupportedError(f"unknown builtin op {number}", hint="a newer onnxtfl may know it")
         name = schema.builtin_ops()[number]
         if name == "CUSTOM":
             name = f"custom:{code['custom_code'] or ''}"
             if not name.isprintable():
-                self.source.fail("garbled: a custom op has a name that cannot be printed")
+                self.source.fail("malformed: the name of a custom op is not printable")
         return name, code["version"]
 
     def _signature(self, number: int) -> Decoded | None:
-        """The signature that names the inputs and outputs of subgraph `number`."""
+        """The signature of subgraph `number` (`serving_default` where it has several); None without one."""
         found = [s for s in self.model["signature_defs"] or () if s["subgraph_index"] == number]
         found.sort(key=lambda s: s["signature_key"] != SIGNATURE)
         return found[0] if found else None
 
 
 def _callees(subgraph: Decoded) -> Iterator[int]:
-    """The numbers of the subgraphs that operators of this one name."""
+    """The indices of the subgraphs that operators of this one refer to."""
     for operator in subgraph["operators"] or ():
         for union in schema.OPTION_UNIONS:
             table, values = operator[union] or (None, {})
@@ -154,5 +154,5 @@ def _read_signature(table: Decoded, graphs: Mapping[int, Graph], subgraphs: Sequ
 
 
 def _number(builtin_code: Any) -> int:
-    """The number of a decoded op code, which is a name where it is known."""
+    """The number of a decoded op code (a name where it is known)."""
     return schema.builtin_code(builtin_code) if isinstance(builtin_code, str) else int(builtin_code)

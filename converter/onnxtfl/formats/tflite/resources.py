@@ -1,7 +1,7 @@
-"""The variables and lookup tables that a .tflite file's ops find by name, with the contents that the file sets once.
+"""The variables and lookup tables of a .tflite file, with the constants that initialization subgraphs store.
 
-Source: LiteRT kernels var_handle.cc (a variable is known by container and shared name) and hashtable.cc (a table by its
-number); initialization subgraphs are those that CALL_ONCE names.
+Source: LiteRT kernels var_handle.cc (a variable is identified by container and shared name), hashtable.cc (a table by
+its id) and call_once.cc (initialization subgraphs).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onnxtfl.ir.model import Resource
 
 
 def resources_of(graphs: Iterable[Graph]) -> list[Resource]:
-    """The resources that nodes of `graphs` and their regions name, each once, in order."""
+    """The resources of the nodes in `graphs` and their regions, without duplicates, in order."""
     found: dict[str, Resource] = {}
     for graph in graphs:
         for node in graph.walk():
@@ -31,7 +31,7 @@ def resources_of(graphs: Iterable[Graph]) -> list[Resource]:
 
 
 def resource_name(handle: Value | None) -> str | None:
-    """The name of the resource that `handle` refers to; None where it is not the result of the op that names it."""
+    """The name of the resource of `handle`; None where it is not the result of VAR_HANDLE or HASHTABLE."""
     resource = _resource(handle.producer) if handle is not None and handle.producer is not None else None
     return resource.name if resource is not None else None
 
@@ -47,7 +47,7 @@ def _resource(node: Node) -> Resource | None:
 
 
 def _initialize(call: Node, found: dict[str, Resource]) -> None:
-    """Take constants that the initialization subgraphs of `call` store."""
+    """Set the initial values of the resources to which the subgraphs of `call` store constants."""
     for node in (node for region in call.regions for node in region.walk()):
         if node.op.name in ("tfl.ASSIGN_VARIABLE", "tfl.HASHTABLE_IMPORT"):
             name, contents = resource_name(node.operand(0)), list(_constants(node.operands[1:]))

@@ -1,6 +1,6 @@
-"""The tables, enums and unions of the TFLite format, with the numbers that the file uses for them.
+"""The tables, enums and unions of the TFLite format, with their slots and numbers.
 
-Read from ``schemas/tflite_format.txt``: importing the `tflite` package instead takes 0.1 s for its 188 modules, and it
+Read from ``schemas/tflite_format.txt``: importing the package `tflite` instead takes 0.1 s for its 188 modules, and it
 lacks the newer types, ops and fields. A test compares both.
 """
 
@@ -24,8 +24,8 @@ SIZES = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8,
 class Field:
     """One field of a table.
 
-    `code`: the struct code of a scalar or of a vector's elements. `enum`: its names where the numbers are those of an
-    enum. `target`: the table or union that it refers to. `is_graph`: the number is that of a subgraph.
+    `code`: struct code of a scalar or of a vector's elements. `enum`: the names of an enum's values. `target`: the
+    table or union that it refers to. `is_graph`: it holds the index of a subgraph.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Field:
     is_graph: bool = False
 
     def number(self, value: Any) -> Any:
-        """The number for `value`, which may be an enum's name; ValueError for a name that the enum lacks."""
+        """`value` as a number; ValueError for a str that is no name of the enum."""
         if self.enum and isinstance(value, str):
             return self.enum.index(value)
         return value
@@ -47,7 +47,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Table:
-    """One table: its name and the fields that are in use."""
+    """A table: its name and its fields without deprecated ones."""
 
     name: str
     fields: tuple[Field, ...]
@@ -60,7 +60,7 @@ class Table:
 
 @functools.cache
 def enums() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Name of each enum -> its struct code and its names in the order of their numbers."""
+    """Enum -> (struct code, names in the order of their numbers)."""
     found = {"BuiltinOperator": ("i", builtin_ops())}
     for head, *names in _lines("enums"):
         name, _, base = head.partition(":")
@@ -70,7 +70,7 @@ def enums() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 @functools.cache
 def unions() -> dict[str, tuple[str, ...]]:
-    """Name of each union -> its member tables; the first has number 1."""
+    """Union -> its member tables; the first has number 1."""
     return {name: tuple(members) for name, *members in _lines("unions")}
 
 
@@ -81,19 +81,19 @@ def tables() -> tuple[str, ...]:
 
 @functools.cache
 def table(name: str) -> Table:
-    """The table `name`; KeyError where the format has none."""
+    """The table `name`; KeyError for an unknown one."""
     return Table(name, tuple(_fields(_table_texts()[name])))
 
 
 @functools.cache
 def builtin_ops() -> tuple[str, ...]:
-    """The names of the builtin ops in the order of their codes."""
+    """The names of the builtin ops, indexed by code."""
     return tuple(_options())
 
 
 @functools.cache
 def builtin_code(op: str) -> int:
-    """The code of the builtin op; ValueError where there is none of that name."""
+    """The code of a builtin op; ValueError for an unknown name."""
     return builtin_ops().index(op)
 
 
@@ -110,7 +110,7 @@ OPTION_UNIONS = ("builtin_options", "builtin_options_2")
 
 @functools.cache
 def options_union(name: str) -> tuple[str, int]:
-    """The field of an Operator that holds the options table `name`, and its number in that union."""
+    """The field of an Operator that holds the options table `name`, and the table's number in that union."""
     field = OPTION_UNIONS[name not in unions()["BuiltinOptions"]]
     members = unions()[table("Operator").by_name[field].target]
     return field, members.index(name) + 1
@@ -118,7 +118,7 @@ def options_union(name: str) -> tuple[str, int]:
 
 @functools.cache
 def defaults(of: Table) -> dict[str, Any]:
-    """The values of a table that has nothing in it; an enum's as its name."""
+    """The values of an empty table, enums by name."""
     return {f.name: f.enum[f.default] if f.enum and f.kind == "scalar" else f.default for f in of.fields}
 
 
@@ -146,7 +146,7 @@ def _sections() -> dict[str, str]:
 
 
 def _fields(words: list[str]) -> list[Field]:
-    """The fields of a table; a union takes two slots, the first for the number of its member."""
+    """The fields of a table; a union has two slots, the first for the number of its member."""
     fields, slot = [], 0
     for word in words:
         name, _, rest = word.partition(":")

@@ -1,4 +1,4 @@
-"""Random access to a .tflite file or its bytes, every access checked, tables read a page at a time."""
+"""Bounds-checked random access to a .tflite file or its bytes, read in pages of 64 KB."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_PAGES = 128
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bytes that stay where they are in the source."""
+    """A byte range of the source."""
 
     offset: int
     length: int
 
 
 class Source:
-    """Where a model is read from: pages of it are kept for a while, weights are not read at all."""
+    """The file or bytes of a model, with a cache of up to `MAX_PAGES` pages; weights are not read through it."""
 
     def __init__(self, model: str | os.PathLike[str] | bytes | bytearray | memoryview) -> None:
         if isinstance(model, (bytes, bytearray, memoryview)):
@@ -34,33 +34,33 @@ class Source:
             self.file = SourceFile(model)
         self.size = self.file.size
         self._pages: dict[int, bytes] = {}
-        self._start, self._page = 0, b""  # the page that was used last
+        self._start, self._page = 0, b""  # the page of the last access
 
     def fail(self, message: str) -> NoReturn:
         """Raise InvalidModelError naming the source."""
         raise InvalidModelError(f"{self.file.path}: {message}")
 
     def check(self, offset: int, length: int) -> None:
-        """Make sure that the source holds these bytes; InvalidModelError where it does not."""
+        """Raise InvalidModelError where the byte range is not in the source."""
         if offset < 0 or offset + length > self.size:
-            self.fail(f"cut off or garbled: {length} bytes wanted at {offset}, the file has {self.size}")
+            self.fail(f"truncated or corrupt: {length} bytes expected at byte {offset}, the file has {self.size}")
 
     def read(self, offset: int, length: int) -> bytes:
-        """These bytes; InvalidModelError where the source ends before."""
-        page, place = self.view(offset, length)
-        return page[place : place + length]
+        """The bytes of the range; InvalidModelError where it is not in the source."""
+        page, start = self.view(offset, length)
+        return page[start : start + length]
 
     def view(self, offset: int, length: int) -> tuple[bytes, int]:
-        """Some bytes of the source, and the place in them where the bytes asked for begin."""
-        place = offset - self._start
-        if place >= 0 and place + length <= len(self._page):
-            return self._page, place
+        """A part of the source that contains the byte range, and the start of the range in it."""
+        start = offset - self._start
+        if start >= 0 and start + length <= len(self._page):
+            return self._page, start
         self.check(offset, length)
-        number, place = divmod(offset, PAGE)
-        if place + length > PAGE:
+        number, start = divmod(offset, PAGE)
+        if start + length > PAGE:
             return self.file.read(offset, length), 0
         self._start, self._page = number * PAGE, self._load(number)
-        return self._page, place
+        return self._page, start
 
     def _load(self, number: int) -> bytes:
         if number not in self._pages:

@@ -1,8 +1,8 @@
-"""Sparse constants, made dense when they are read.
+"""Sparse constants, expanded to dense ones on access.
 
-Source: schema.fbs (SparsityParameters), LiteRT's sparsity_format_converter.cc. The stored numbers are the leaves of a
-tree whose levels are the dimensions in traversal order, those of the inner blocks last: a dense level has every index,
-a compressed one those that `array_indices` lists between two entries of `array_segments`.
+Source: schema.fbs (SparsityParameters), LiteRT's sparsity_format_converter.cc. The stored elements are the leaves of a
+tree whose levels are the dimensions in traversal order, then those of the blocks: a dense level has every index, a
+compressed one (CSR) the slices of `array_indices` between consecutive entries of `array_segments`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _LIMIT = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One dimension of the tree: `size` of a dense one, else segments and indices."""
+    """One dimension: `size` of a dense one, segments and indices of a compressed one."""
 
     size: int
     segments: Array | None
     indices: Array | None
 
     def expand(self, count: int, limit: int) -> tuple[Array, Array]:
-        """For `count` parents: the parent of each child, and its index; ValueError where that makes no sense."""
+        """The parent of each child of `count` parents, and its index; ValueError where the level is malformed."""
         if self.segments is None or self.indices is None:
             if self.size < 0 or count * self.size > limit:
                 raise ValueError("a dense level is larger than the tensor")
@@ -38,12 +38,12 @@ class _Level:
         counts = np.diff(self.segments)
         is_whole = len(self.segments) == count + 1 and self.segments[0] == 0 and self.segments[-1] == len(self.indices)
         if not is_whole or (counts < 0).any():
-            raise ValueError("the segments do not fit the level before or the indices")
+            raise ValueError("the segments do not fit the parent level or the indices")
         return np.repeat(np.arange(count), counts), self.indices
 
 
 class SparseData(TensorData):
-    """A constant stored sparsely: `stored` are the bytes of its numbers, `table` its SparsityParameters."""
+    """A sparse constant; `stored`: the bytes of its elements, `table`: its SparsityParameters."""
 
     def __init__(
         self, stored: TensorData, dtype: DType, shape: tuple[int, ...], table: Mapping[str, Any], name: str
@@ -54,14 +54,14 @@ class SparseData(TensorData):
         self._levels = [_level(metadata) for metadata in table["dim_metadata"] or ()]
         rank, blocks = len(shape), len(self._block_map)
         if self.nbytes > _LIMIT or dtype is DType.STRING:
-            raise UnsupportedError("a sparse tensor this large, or of strings", node=name)
+            raise UnsupportedError("a sparse tensor of over 2 GB, or of strings", node=name)
         if (
             sorted(self._order[:rank]) != list(range(rank))
             or sorted(self._order[rank:]) != list(range(rank, rank + blocks))
             or len(self._levels) != rank + blocks
             or not set(self._block_map) <= set(range(rank))
         ):
-            raise self._garbled("its levels are not those of the shape")
+            raise self._malformed("its levels do not fit its shape")
 
     @property
     def key(self) -> Hashable:
@@ -70,11 +70,11 @@ class SparseData(TensorData):
     def numpy(self) -> Array:
         dense = np.zeros(self.shape, self.dtype.numpy)
         try:
-            places = self._places()
-            stored = unpack(self.stored.numpy(), self.dtype, (len(places[0]) if places else 1,))
-            dense[tuple(places)] = stored
+            indices = self._indices()
+            stored = unpack(self.stored.numpy(), self.dtype, (len(indices[0]) if indices else 1,))
+            dense[tuple(indices)] = stored
         except (ValueError, IndexError) as error:
-            raise self._garbled(str(error)) from error
+            raise self._malformed(str(error)) from error
         return dense
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
@@ -83,8 +83,8 @@ class SparseData(TensorData):
     def chunks(self) -> Iterator[Array]:
         return ArrayData(self.numpy(), self.dtype).chunks()
 
-    def _places(self) -> list[Array]:
-        """For each dense dimension the index of each stored number."""
+    def _indices(self) -> list[Array]:
+        """The indices of the stored elements: one array for each dimension of the dense tensor."""
         rank, count = len(self.shape), 1
         indices: dict[int, Array] = {}
         for number, level in zip(self._order, self._levels, strict=True):
@@ -100,8 +100,8 @@ class SparseData(TensorData):
     def _block_size(self, number: int) -> int:
         return self._levels[self._order.index(number)].size
 
-    def _garbled(self, why: str) -> InvalidModelError:
-        return InvalidModelError(f"garbled sparse tensor: {why}", node=self.name)
+    def _malformed(self, why: str) -> InvalidModelError:
+        return InvalidModelError(f"malformed sparse tensor: {why}", node=self.name)
 
 
 def _level(metadata: Mapping[str, Any]) -> _Level:

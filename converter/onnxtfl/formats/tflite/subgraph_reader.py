@@ -1,4 +1,4 @@
-"""From the decoded tables of one subgraph to a graph."""
+"""Reads one subgraph from its decoded tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
-from onnxtfl.formats.tflite.names import Fresh
+from onnxtfl.formats.tflite.names import UniqueNames
 from onnxtfl.formats.tflite.types import read_shape, read_type
 from onnxtfl.ir.data import ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, Node, Origin, State, Value, constant
@@ -21,19 +21,20 @@ _OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates
 
 
 class Model(Protocol):
-    """What a subgraph needs of its model."""
+    """What `SubgraphReader` needs of the model."""
 
     buffers: Buffers
     codes: list[tuple[str, int]]
-    ranks_are_told: bool
+    has_rank_flags: bool
+    """Whether the file sets `has_rank`; older files do not."""
 
     def graph(self, number: int, callers: tuple[int, ...]) -> Graph:
-        """Another subgraph."""
+        """The graph of another subgraph."""
         ...
 
 
 class SubgraphReader:
-    """Reads one subgraph; `callers` end with its own number."""
+    """Reads one subgraph; `callers`: indices of the subgraphs on the path to it, its own last."""
 
     def __init__(
         self, model: Model, table: Mapping[str, Any], callers: tuple[int, ...], signature: Mapping[str, Any] | None
@@ -44,13 +45,13 @@ class SubgraphReader:
         self.tensors: list[Mapping[str, Any]] = table["tensors"] or []
         self.result = Graph(table["name"] or ("main" if callers == (0,) else f"subgraph_{callers[-1]}"))
         self._values: dict[int, Value] = {}
-        self._symbols = Fresh()
-        self._names = Fresh()
+        self._symbols = UniqueNames()
+        self._names = UniqueNames()
         self._input_names = _signature_names(signature, "inputs")
         self._output_names = _signature_names(signature, "outputs")
 
     def graph(self) -> Graph:
-        """The graph; InvalidModelError where it is not a good one."""
+        """The graph; InvalidModelError where the subgraph is invalid."""
         inputs, outputs = self.table["inputs"] or (), self.table["outputs"] or ()
         self._reserve_names(inputs, outputs)
         for number in inputs:
@@ -58,12 +59,12 @@ class SubgraphReader:
         for operator in self.table["operators"] or ():
             self._add_node(operator)
         self.result.outputs = [self._operand(number, "output of the graph") for number in outputs]
-        unique = Fresh()
+        unique = UniqueNames()
         self.result.output_names = [unique.fresh(self._output_name(number)) for number in outputs]
         return self.result
 
     def _reserve_names(self, inputs: Iterable[int], outputs: Iterable[int]) -> None:
-        """Inputs, then outputs, have the first choice of names."""
+        """Name inputs, then outputs, before other tensors, so that they keep their names."""
         self._chosen: dict[int, str] = {}
         for number in inputs:
             self._choose(number, self._input_names.get(number, [""])[0])
@@ -77,13 +78,13 @@ class SubgraphReader:
         return self._chosen[number]
 
     def _output_name(self, number: int) -> str:
-        """The signature's name, each time another where a tensor is listed as several outputs."""
+        """The signature's name; for a tensor that is several outputs the next one on each call."""
         names = self._output_names.get(number)
         return names.pop(0) if names else self._chosen[number]
 
     def _tensor(self, number: int) -> Mapping[str, Any]:
         if not 0 <= number < len(self.tensors):
-            raise InvalidModelError(f"garbled: there is no tensor {number} in {self.result.name!r}")
+            raise InvalidModelError(f"malformed: there is no tensor {number} in {self.result.name!r}")
         return self.tensors[number]
 
     def _type(self, number: int, is_input: bool = False) -> Type:
@@ -100,8 +101,8 @@ class SubgraphReader:
         return type_
 
     def _is_scalar(self, tensor: Mapping[str, Any], is_input: bool) -> bool:
-        """Whether no dimensions mean rank 0: older files do not say, and leave those of unknown rank empty too."""
-        return self.model.buffers.span(tensor["buffer"]) is not None or (is_input and not self.model.ranks_are_told)
+        """Whether an empty shape is rank 0; in older files it may be an unknown rank too."""
+        return self.model.buffers.span(tensor["buffer"]) is not None or (is_input and not self.model.has_rank_flags)
 
     def _named(self, number: int, type_: Type | None) -> Value:
         value = Value(type_, self._choose(number, ""))
@@ -110,13 +111,13 @@ class SubgraphReader:
 
     def _add_input(self, number: int) -> None:
         if number in self._values:
-            raise InvalidModelError("listed twice as an input", node=self._chosen[number])
+            raise InvalidModelError("a tensor is two inputs of the graph", node=self._chosen[number])
         value = self._named(number, self._type(number, is_input=True))
         self._values[number] = value
         self.result.inputs.append(value)
 
     def _operand(self, number: int, what: str) -> Value:
-        """The value of a tensor: what was read or made before, else a constant or a variable."""
+        """The value of a tensor: an input or the result of an earlier node, else a constant or a variable."""
         if number not in self._values:
             self._values[number] = self._source(number, what)
         return self._values[number]
@@ -126,19 +127,19 @@ class SubgraphReader:
         data = self._data(tensor, type_, number)
         if data is not None:
             if tensor["is_variable"]:
-                raise InvalidModelError("a variable with initial numbers", node=self._choose(number, ""))
+                raise InvalidModelError("a variable with an initial value", node=self._choose(number, ""))
             value = constant(data)
             value.type, value.name = type_, self._choose(number, "")
             value.origin = Origin(tensor["name"] or value.name)
             return value
         value = self._named(number, type_)
         if not tensor["is_variable"]:
-            raise InvalidModelError(f"{what} is never written", node=value.name)
+            raise InvalidModelError(f"no node before produces the {what}", node=value.name)
         self.result.states.append(State(value, value))
         return value
 
     def _data(self, tensor: Mapping[str, Any], type_: Type, number: int) -> TensorData | None:
-        """The numbers of a constant, which may also be a tensor without elements that nobody writes."""
+        """The values of a constant, also of a tensor without elements and without producer."""
         if not isinstance(type_, TensorType) or type_.shape is None or not type_.is_static:
             return None
         shape = tuple(int(d) for d in type_.shape if isinstance(d, int))
@@ -150,7 +151,7 @@ class SubgraphReader:
     def _add_node(self, operator: Mapping[str, Any]) -> None:
         index = operator["opcode_index"]
         if index >= len(self.model.codes):
-            raise InvalidModelError(f"garbled: there is no op code {index}")
+            raise InvalidModelError(f"malformed: there is no op code {index}")
         name, version = self.model.codes[index]
         inputs = [None if n == -1 else self._operand(n, f"operand of {name}") for n in operator["inputs"] or ()]
         node = Node(foreign("tfl", name, version), inputs, self._attributes(name, operator))
@@ -161,7 +162,9 @@ class SubgraphReader:
     def _add_result(self, node: Node, number: int) -> None:
         if number in self._values:
             name = self._choose(number, "")
-            raise InvalidModelError("written twice, or written after it is read", node=name, op=node.op.name)
+            raise InvalidModelError(
+                "a tensor is written twice, or read before it is written", node=name, op=node.op.name
+            )
         named = self._named(number, self._type(number))
         value = self._values[number] = node.add_result(named.type, named.name)
         value.origin = named.origin
@@ -177,7 +180,7 @@ class SubgraphReader:
         return attributes
 
     def _options(self, table: schema.Table, operator: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of the options table; its defaults where the file has another table or none, as runtimes do."""
+        """The fields of the options table; its defaults where the file has another table or none, as in runtimes."""
         field, _ = schema.options_union(table.name)
         member, found = operator[field] or (None, None)
         values = found if member is table and found is not None else schema.defaults(table)
@@ -190,7 +193,7 @@ class SubgraphReader:
 
 
 def _signature_names(signature: Mapping[str, Any] | None, side: str) -> dict[int, list[str]]:
-    """Tensor -> its names in a signature."""
+    """Tensor -> its names on one side ("inputs", "outputs") of a signature."""
     names: dict[int, list[str]] = {}
     for entry in (signature or {}).get(side) or ():
         names.setdefault(entry["tensor_index"], []).append(entry["name"] or "")

@@ -1,4 +1,4 @@
-"""Element types, shapes, quantization and strings as TFLite files hold them."""
+"""Element types, shapes, quantization and strings in the encoding of TFLite."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _DTYPES = {d.value.upper(): d for d in DType} | _SPECIAL
 
 
 def type_name(dtype: DType) -> str:
-    """The name of an element type in the format's TensorType."""
+    """The name of an element type in the enum TensorType."""
     return _NAMES.get(dtype) or dtype.value.upper()
 
 
 def dtype_named(name: str) -> DType:
-    """The element type of that name in the format; InvalidModelError where there is none."""
+    """The element type by its name in the enum TensorType; InvalidModelError where there is none."""
     if name not in _DTYPES:
         raise InvalidModelError(f"unknown element type {name}")
     return _DTYPES[name]
 
 
 def quantization_table(quantization: Quantization) -> dict[str, Any]:
-    """The values of a QuantizationParameters table; InvalidModelError for what it cannot say."""
+    """The values of a QuantizationParameters table; InvalidModelError for blockwise quantization."""
     if quantization.block is not None:
-        raise InvalidModelError("quantization in blocks cannot be written to TFLite", type_=quantization)
+        raise InvalidModelError("TFLite has no blockwise quantization", type_=quantization)
     return {
         "scale": quantization.scales,
         "zero_point": quantization.zero_points,
@@ -44,7 +44,7 @@ def quantization_table(quantization: Quantization) -> dict[str, Any]:
 
 
 def read_type(tensor: Mapping[str, Any], name: str, shape: Shape | None) -> Type:
-    """The type of a decoded Tensor with that shape; InvalidModelError where it makes no sense."""
+    """The type of a decoded Tensor table with this shape; InvalidModelError where it is malformed."""
     kind = tensor["type"]
     if kind in _KINDS:
         return ResourceType(_KINDS[kind])
@@ -58,11 +58,11 @@ def read_type(tensor: Mapping[str, Any], name: str, shape: Shape | None) -> Type
 def _read_quantization(
     table: Mapping[str, Any] | None, dtype: DType, shape: Shape | None, name: str
 ) -> Quantization | None:
-    """The parameters where there are scales and the numbers are integers; ranges alone mean nothing at run time."""
+    """The parameters of an integer tensor with scales, else None: runtimes ignore a table with min and max only."""
     if table is None or not dtype.is_integer or not (table["scale"] or table["details"]):
         return None
     if table["details"]:
-        raise UnsupportedError(f"quantization by {table['details'][0].name} is not known", node=name)
+        raise UnsupportedError(f"the quantization has unknown details, {table['details'][0].name}", node=name)
     scales, zero_points, axis = table["scale"], table["zero_point"] or (0,), table["quantized_dimension"]
     if len(zero_points) == 1:
         zero_points = zero_points * len(scales)
@@ -76,7 +76,7 @@ def _read_quantization(
 
 
 def read_shape(tensor: Mapping[str, Any], name: str, fresh: Callable[[str], str]) -> Shape:
-    """The dimensions of a decoded Tensor, unknown ones as symbols that `fresh` makes unique."""
+    """The shape of a decoded Tensor table, unknown sizes as symbols that `fresh` makes unique."""
     shape, signature = tensor["shape"] or (), tensor["shape_signature"] or ()
     if len(signature) != len(shape):
         signature = shape
@@ -84,14 +84,14 @@ def read_shape(tensor: Mapping[str, Any], name: str, fresh: Callable[[str], str]
     def dim(axis: int) -> Dim:
         size = signature[axis]
         if size < -1:
-            raise InvalidModelError(f"size {size} of axis {axis}", node=name)
+            raise InvalidModelError(f"invalid size {size} of axis {axis}", node=name)
         return symbol(fresh(f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}_d{axis}")) if size == -1 else int(size)
 
     return tuple(dim(axis) for axis in range(len(shape)))
 
 
 def encode_strings(strings: Iterable[object]) -> bytes:
-    """A string tensor's buffer: count, offset of each string and of the end, characters.
+    """The buffer of a string tensor: count, offset of each string and of the end, characters.
 
     Source: LiteRT's tflite/string_util.h.
     """
@@ -103,13 +103,13 @@ def encode_strings(strings: Iterable[object]) -> bytes:
 
 
 def decode_strings(raw: bytes, name: str) -> list[str | bytes]:
-    """The strings in such a buffer (bytes where they are not UTF-8); InvalidModelError where it is garbled."""
+    """The strings in the buffer of a string tensor (bytes where not UTF-8); InvalidModelError where malformed."""
     count = struct.unpack_from("<i", raw)[0] if len(raw) >= 4 else -1
     if count < 0 or 4 * (count + 2) > len(raw):
-        raise InvalidModelError("garbled string tensor", node=name)
+        raise InvalidModelError("malformed string tensor", node=name)
     offsets = struct.unpack_from(f"<{count + 1}i", raw, 4)
     if any(not 0 <= a <= b <= len(raw) for a, b in itertools.pairwise(offsets)):
-        raise InvalidModelError("garbled string tensor", node=name)
+        raise InvalidModelError("malformed string tensor", node=name)
     return [_text(raw[a:b]) for a, b in itertools.pairwise(offsets)]
 
 
