@@ -24,34 +24,28 @@ def truth(b: Builder, x: Value) -> Value:
 
 @lower_tfl(ops.NonZero)
 def _to_tfl_where(node: Node) -> Form | None:
-    return Form("WHERE", (node.operand(0),)) if node.attr("rows") else None
+    """WHERE takes booleans, and has a row for each."""
+    x, columns = node.operand(0), node.result.tensor_type
+    if x.dtype is not DType.BOOL:
+        return None
+    rows = columns.with_shape(None if columns.shape is None else columns.shape[::-1])
+    return Form("WHERE", (x,), types=(rows,), finish=lambda b, found: [b(ops.Transpose, *found, permutation=(1, 0))])
 
 
 @lower_onnx(ops.NonZero)
-def _to_onnx_nonzero(node: Node, opset: int) -> Form | None:
-    return None if node.attr("rows") else Form("NonZero", (node.operand(0),))
+def _to_onnx_nonzero(node: Node, opset: int) -> Form:
+    return Form("NonZero", (node.operand(0),))
 
 
 @decompose(ops.NonZero, "tfl")
-def _nonzero_in_rows(b: Builder, node: Node) -> Value | None:
-    """WHERE takes booleans, and gives a row for each."""
+def _nonzero_of_booleans(b: Builder, node: Node) -> Value | None:
     x = node.operand(0)
-    if node.attr("rows"):
-        return None if x.dtype is DType.BOOL else b(ops.NonZero, truth(b, x), rows=True)
-    return b(ops.Transpose, b(ops.NonZero, truth(b, x), rows=True), permutation=(1, 0))
-
-
-@decompose(ops.NonZero, "onnx")
-def _nonzero_in_columns(b: Builder, node: Node) -> Value | None:
-    """NonZero gives a column for each."""
-    if not node.attr("rows"):
-        return None
-    return b(ops.Transpose, b(ops.NonZero, node.operand(0)), permutation=(1, 0))
+    return None if x.dtype is DType.BOOL else b(ops.NonZero, truth(b, x))
 
 
 @lift_tfl("WHERE")
 def _where(b: Builder, node: Node) -> Value:
-    return b(ops.NonZero, truth(b, node.operand(0)), rows=True)
+    return b(ops.Transpose, b(ops.NonZero, truth(b, node.operand(0))), permutation=(1, 0))
 
 
 @lift_onnx("Compress", since=(9, 11, 28))

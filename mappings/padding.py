@@ -100,13 +100,20 @@ def _rows_of_axes_at_run_time(b: Builder, pads: Value, axes: Value, rank: int) -
 
 @lower_onnx(ops.Pad)
 def _to_onnx_pad(node: Node, opset: int) -> Form | None:
-    rows, mode = node.operand(1), node.attr("mode")
-    flat = node.attr("flat")
-    if not (rows.is_constant or flat) or mode == "symmetric" or (mode == "wrap" and opset < 19):
+    rows, mode, value = node.operand(1), node.attr("mode"), node.optional(2)
+    if mode == "symmetric" or (mode == "wrap" and opset < 19):
         return None
-    pads = rows if flat else np.asarray(rows.numpy(), np.int64).T.reshape(-1)
-    value = node.optional(2)
+    pads: Array | Computed = np.asarray(rows.numpy(), np.int64).T.reshape(-1) if rows.is_constant else _flat(node)
     return Form("Pad", (node.operand(0), pads, *(() if value is None else (value,))), {"mode": mode})
+
+
+def _flat(node: Node) -> Computed:
+    """All befores, then all afters, where they are known only at run time."""
+
+    def flat(b: Builder) -> Value:
+        return b(ops.Reshape, b(ops.Transpose, as_int64(b, node.operand(1)), permutation=(1, 0)), [-1])
+
+    return Computed(tensor("int64", 2 * node.operand(0).rank), flat)
 
 
 # --- TFLite ----------------------------------------------------------------------------------------------------------
@@ -116,7 +123,7 @@ def _to_onnx_pad(node: Node, opset: int) -> Form | None:
 def _to_tfl_pad(node: Node) -> Form | None:
     rows, value, mode = node.operand(1), node.optional(2), node.attr("mode")
     known = static_ints(rows)
-    if node.attr("flat") or (known is not None and min(known, default=0) < 0):
+    if known is not None and min(known, default=0) < 0:
         return None
     padding = narrow(rows)
     if mode in ("reflect", "symmetric"):
@@ -157,25 +164,6 @@ def _from_tfl_mirror_pad(b: Builder, node: Node) -> Value:
 
 
 # --- in other ops ----------------------------------------------------------------------------------------------------
-
-
-@decompose(ops.Pad, "onnx", "operands")
-def _flat_padding(b: Builder, node: Node) -> Value | None:
-    """Padding known only at run time, as ONNX takes it."""
-    rows, value = node.operand(1), node.optional(2)
-    if rows.is_constant or node.attr("flat") or node.attr("mode") == "symmetric":
-        return None
-    flat = b(ops.Reshape, b(ops.Transpose, as_int64(b, rows), permutation=(1, 0)), [-1])
-    return b(ops.Pad, node.operand(0), flat, value, mode=node.attr("mode"), flat=True)
-
-
-@decompose(ops.Pad, order="elements")
-def _rows_of_padding(b: Builder, node: Node) -> Value | None:
-    """Flat padding as a row for each axis."""
-    if not node.attr("flat"):
-        return None
-    rows = b(ops.Transpose, b(ops.Reshape, node.operand(1), [2, -1]), permutation=(1, 0))
-    return b(ops.Pad, node.operand(0), rows, node.optional(2), mode=node.attr("mode"))
 
 
 @decompose(ops.Pad, order="operands")

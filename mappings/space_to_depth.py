@@ -141,7 +141,8 @@ def _space_to_batch(b: Builder, node: Node) -> Value:
     x, blocks, padding = node.operand(0), node.attr("blocks"), static_ints(node.operand(1))
     n = len(blocks)
     if padding is None:
-        x = b(ops.Pad, x, b(ops.Concatenate, *_ends(b, node.operand(1), n, x.rank), axis=0), flat=True)
+        ends = (reshape(b, end, (x.rank, 1)) for end in _ends(b, node.operand(1), n, x.rank))
+        x = b(ops.Pad, x, b(ops.Concatenate, *ends, axis=1))
     elif any(padding):
         rows = np.zeros((x.rank, 2), np.int64)
         rows[1 : n + 1] = np.asarray(padding).reshape(-1, 2)

@@ -11,6 +11,7 @@ result would have the operand's size. Groups and dilation they do not know."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,6 @@ def _conv_transpose(b: Builder, node: Node) -> Value:
         **first(rank),
         "window_strides": strides,
         "rhs_dilation": dilations,
-        "output_padding": grow,
         "padding": _cropping(node, window, grow, x),
         "feature_group_count": node.attr("group", 1),
     }
@@ -40,7 +40,7 @@ def _conv_transpose(b: Builder, node: Node) -> Value:
 
 
 def _cropping(node: Node, window: Window, grow: Sequence[int], x: Value) -> tuple[int, ...]:
-    """The padding of an ONNX ConvTranspose: given, or what output_shape or auto_pad leave.
+    """The padding of an ONNX ConvTranspose: given, or what output_shape or auto_pad leave; `grow` off its ends.
 
     Source: ONNX ConvTranspose-11: total = stride * (size - 1) + output_padding + span - output_shape; of an odd total
     SAME_UPPER cuts more behind, everything else more in front. ONNX Runtime reads version 1, whose text says the
@@ -50,13 +50,14 @@ def _cropping(node: Node, window: Window, grow: Sequence[int], x: Value) -> tupl
     rank, auto_pad = window.rank, node.attr("auto_pad", "NOTSET") or "NOTSET"
     wanted = tuple(node.attr("output_shape", ()))[-rank:]
     if not wanted and auto_pad in ("NOTSET", "VALID"):
-        given = tuple(node.attr("pads", ()))
-        return given if given and auto_pad == "NOTSET" else (0,) * (2 * rank)
+        given = tuple(node.attr("pads", ())) if auto_pad == "NOTSET" else ()
+        given = given or (0,) * (2 * rank)
+        return (*given[:rank], *(p - g for p, g in zip(given[rank:], grow, strict=True)))
     totals = [_total(window, grow, i, x.shape[2 + i], wanted[i] if wanted else None) for i in range(rank)]
     totals = totals if wanted else [max(t, 0) for t in totals]
     small = [max(t, 0) // 2 for t in totals]
     before = small if auto_pad == "SAME_UPPER" else [max(t, 0) - s for t, s in zip(totals, small, strict=True)]
-    return (*before, *(t - f for t, f in zip(totals, before, strict=True)))
+    return (*before, *(t - f - g for t, f, g in zip(totals, before, grow, strict=True)))
 
 
 def _total(window: Window, grow: Sequence[int], i: int, size: Dim, wanted: int | None) -> int:
@@ -75,7 +76,7 @@ def _tfl_padding(node: Node) -> str | None:
     """
     window, _ = sized_window(node)
     spare = [window.span[i] - window.strides[i] for i in range(window.rank)]
-    rest = [s + g - p for s, g, p in zip(spare, node.attr("output_padding"), _total_padding(window), strict=True)]
+    rest = [spare[i] - window.before[i] - window.after[i] for i in range(window.rank)]
     axes = range(window.rank)
     if all(window.before[i] == 0 and 0 <= rest[i] - spare[i] < window.strides[i] for i in axes):
         return "VALID"
@@ -83,26 +84,28 @@ def _tfl_padding(node: Node) -> str | None:
     return "SAME" if same else None
 
 
-def _total_padding(window: Window) -> list[int]:
-    return [a + z for a, z in zip(window.before, window.after, strict=True)]
-
-
 @lower_tfl(ops.ConvTranspose)
 def _transpose_conv(node: Node) -> Form | None:
     rank = len(node.attr("input_spatial_dimensions"))
     if rank not in (2, 3) or node.attr("feature_group_count") > 1 or any(d > 1 for d in node.attr("rhs_dilation")):
         return None
-    padding, shape = _tfl_padding(node), node.result.shape
-    sizes = [d for d in shape if isinstance(d, int)]
-    if padding is None or (len(sizes) < len(shape) and node.optional(3) is None):
+    padding = _tfl_padding(node)
+    if padding is None:
         return None
-    target: Operand = int32(sizes) if len(sizes) == len(shape) else node.optional(3)
     options = {"padding": padding, **tfl_strides(sized_window(node)[0]), "fused_activation_function": "NONE"}
     bias = node.optional(2)
-    operands = (target, node.operand(1), node.operand(0), *([] if bias is None else [bias]))
+    operands = (_result_shape(node), node.operand(1), node.operand(0), *([] if bias is None else [bias]))
     if rank == 2:
         return Form("TRANSPOSE_CONV", operands, options)
     return Form("CONV_3D_TRANSPOSE", operands, {**options, **{f"dilation_{a}_factor": 1 for a in "dhw"}})
+
+
+def _result_shape(node: Node) -> Array | Computed:
+    shape = node.result.shape
+    sizes = [d for d in shape if isinstance(d, int)]
+    if len(sizes) == len(shape):
+        return int32(sizes)
+    return Computed(tensor("int32", len(shape)), lambda b: as_int32(b, dim_vector(b, shape, node.operand(0))))
 
 
 @lift_tfl("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
@@ -125,21 +128,18 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
         padding[i] = max(0, total) // 2 if same else 0
         padding[rank + i] = total - padding[i]
     numbers = last(2, 3, 0, (1, 2)) if rank == 2 else last(3, 4, 3, (0, 1, 2))
-    grow = tuple(max(0, -p) for p in padding[rank:])
-    cut = (*padding[:rank], *(max(0, p) for p in padding[rank:]))
-    attributes = {"window_strides": window.strides, "rhs_dilation": window.dilations, "padding": cut}
-    return activated(
-        b, b(ops.ConvTranspose, x, kernel, node.optional(3), **numbers, **attributes, output_padding=grow), node
-    )
+    attributes = {"window_strides": window.strides, "rhs_dilation": window.dilations, "padding": tuple(padding)}
+    return activated(b, b(ops.ConvTranspose, x, kernel, node.optional(3), **numbers, **attributes), node)
 
 
 @lower_onnx(ops.ConvTranspose)
 def _onnx_conv_transpose(node: Node, opset: int) -> Form | None:
-    """ONNX Runtime wants the output padding under the stride."""
+    """Negative padding at the ends is output padding, which ONNX Runtime wants under the stride."""
     window, _ = sized_window(node)
-    grow = node.attr("output_padding")
-    if any(p < 0 for p in window.padding) or any(g >= s for g, s in zip(grow, window.strides, strict=True)):
+    grow = tuple(max(0, -p) for p in window.after)
+    if any(p < 0 for p in window.before) or any(g >= s for g, s in zip(grow, window.strides, strict=True)):
         return None
+    window = replace(window, padding=tuple(max(0, p) for p in window.padding))
     operands = tuple(v for v in node.operands[:3] if v is not None)
     attributes = {**onnx_attributes(window), "output_padding": grow, "group": node.attr("feature_group_count")}
     return Form("ConvTranspose", operands, attributes)
@@ -147,7 +147,7 @@ def _onnx_conv_transpose(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.ConvTranspose, "tfl")
 def _conv_transpose_for_tfl(b: Builder, node: Node) -> Value | None:
-    """One step nearer to kernels: a unit axis, no groups, no dilation, SAME or VALID, the shape as operand."""
+    """One step nearer to kernels: a unit axis, no groups, no dilation, SAME or VALID."""
     window, _ = sized_window(node)
     if window.rank == 1:
         return as_2d(b, node)
@@ -155,14 +155,7 @@ def _conv_transpose_for_tfl(b: Builder, node: Node) -> Value | None:
         return _as_grouped_conv(b, node, window)
     if any(d > 1 for d in window.dilations):
         return b(ops.ConvTranspose, node.operand(0), _dilated(b, node), *node.operands[2:], **_undilated(node))
-    if _tfl_padding(node) is None:
-        return crop_apart(b, node, window)
-    return _with_shape(b, node) if node.optional(3) is None else None
-
-
-def _with_shape(b: Builder, node: Node) -> Value:
-    shape = as_int32(b, dim_vector(b, node.result.shape, node.operand(0)))
-    return b(ops.ConvTranspose, *node.operands[:2], node.optional(2), shape, **node.attributes)
+    return crop_apart(b, node, window) if _tfl_padding(node) is None else None
 
 
 def _undilated(node: Node) -> dict[str, Any]:
@@ -185,21 +178,20 @@ def _conv_transpose_for_onnx(b: Builder, node: Node) -> Value:
 def crop_apart(b: Builder, node: Node, window: Window) -> Value:
     """::
 
-    %y = ConvTranspose(%x, %k, %b) padding p, output_padding g
+    %y = ConvTranspose(%x, %k, %b) padding p
       ->
     %y = Add(Pad(Slice(ConvTranspose(%x, %k))), %b)     (without a Pad the bias stays where it was)
     """
     dims, rank = node.attr("output_spatial_dimensions"), window.rank
-    ends = [g - p for g, p in zip(node.attr("output_padding"), window.after, strict=True)]
-    grow = [min(max(e, 0), s - 1) for e, s in zip(ends, window.strides, strict=True)]
-    missing = [*(max(0, -p) for p in window.before), *(max(0, e) - g for e, g in zip(ends, grow, strict=True))]
+    grow = [min(max(-p, 0), s - 1) for p, s in zip(window.after, window.strides, strict=True)]
+    missing = [*(max(0, -p) for p in window.before), *(max(0, -p) - g for p, g in zip(window.after, grow, strict=True))]
     bias = node.optional(2)
-    attributes = {**attributes_of(node), "padding": (0,) * (2 * rank), "output_padding": tuple(grow)}
+    attributes = {**attributes_of(node), "padding": (*(0,) * rank, *(-g for g in grow))}
     full = b(ops.ConvTranspose, node.operand(0), node.operand(1), None if any(missing) else bias, **attributes)
     starts, limits = [0] * full.rank, [np.iinfo(np.int32).max] * full.rank
     for i, axis in enumerate(dims):
         starts[axis] = max(0, window.before[i])
-        limits[axis] = ends[i] if ends[i] < 0 else limits[axis]
+        limits[axis] = -window.after[i] if window.after[i] > 0 else limits[axis]
     cut = b(ops.Slice, full, starts, limits, [1] * full.rank)
     if not any(missing):
         return cut
@@ -223,9 +215,8 @@ def _as_grouped_conv(b: Builder, node: Node, window: Window) -> Value:
     into, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
     spatial = attributes["kernel_spatial_dimensions"]
     kernel = _regrouped(b, b(ops.Reverse, node.operand(1), dimensions=tuple(spatial)), into, out, spatial, groups)
-    grow = attributes["output_padding"]
     before = [window.span[i] - 1 - window.before[i] for i in range(window.rank)]
-    after = [window.span[i] - window.strides[i] + grow[i] - window.after[i] for i in range(window.rank)]
+    after = [window.span[i] - window.strides[i] - window.after[i] for i in range(window.rank)]
     kept = {k: v for k, v in attributes.items() if k in ops.Conv.defaults and not k.startswith("kernel_")}
     numbers = {
         "window_strides": (1,) * window.rank,

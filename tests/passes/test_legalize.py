@@ -5,7 +5,9 @@ import pytest
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text_parse import parse_graph
-from onnxtfl.rewriting.legalize import legalize
+from onnxtfl.ir.verify import verify
+from onnxtfl.rewriting.legalize import Target, legalize
+from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts, transformed
 
@@ -62,3 +64,35 @@ def test_it_is_idempotent() -> None:
     before = list(graph.nodes)
     legalize(graph, TARGET)
     assert list(graph.nodes) == before
+
+
+def written(graph: Graph, target: Target) -> list[str]:
+    """The ops after late legalization; the ones of the target are those that it spells in another way."""
+    legalize(graph, target)
+    assert all(node.op.dialect == "neutral" for node in graph.nodes)
+    legalize(graph, target, late=True)
+    verify(graph, "after")
+    return [node.op.name for node in graph.nodes]
+
+
+def test_rows_of_indices_are_transposed_after_layout() -> None:
+    graph = parse_graph("graph main(%x: tensor<2x3xbool>) -> (%y) {\n %y = NonZero(%x)\n}")
+    assert written(graph, TARGET) == ["tfl.WHERE", "Transpose"]
+    assert graph.outputs[0].shape[0] == 2
+
+
+def test_the_shape_that_a_kernel_wants_is_computed_after_layout() -> None:
+    spatial = ", ".join(f"{side}_spatial_dimensions = [1, 2]" for side in ("input", "kernel", "output"))
+    last = "input_feature_dimension = 3, output_feature_dimension = 3"
+    kernel = "kernel_input_feature_dimension = 3, kernel_output_feature_dimension = 0"
+    window = "window_strides = [2, 2], padding = [0, 0, 0, 0], rhs_dilation = [1, 1]"
+    text = f"""graph main(%x: tensor<1x[n]x4x3xfloat32>, %k: tensor<5x2x2x3xfloat32>) -> (%y) {{
+      %y = ConvTranspose(%x, %k) {{{spatial}, {last}, {kernel}, {window}}}
+    }}"""
+    names = written(parse_graph(text), TARGET)
+    assert names[0] == "Shape" and names[-1] == "tfl.TRANSPOSE_CONV"
+
+
+def test_padding_known_at_run_time_is_flat_in_onnx() -> None:
+    text = "graph main(%x: tensor<2x3xfloat32>, %p: tensor<2x2xint64>) -> (%y) {\n %y = Pad(%x, %p)\n}"
+    assert written(parse_graph(text), OnnxTarget()) == ["Transpose", "Reshape", "onnx.Pad"]

@@ -122,13 +122,13 @@ _CONVS = [
     ((1, 2, 7, 8), (3, 2, 3, 3), conv(2, auto_pad="SAME_UPPER", window_strides=(2, 2))),
 ]
 _TRANSPOSED = [
-    ((2, 4, 9), (4, 3, 3), conv(1, window_strides=(2,), padding=(1, 0), output_padding=(0,))),
-    ((2, 4, 5, 6), (4, 3, 3, 3), conv(2, window_strides=(2, 3), padding=(1, 0, 0, 1), output_padding=(1, 0))),
-    ((2, 4, 5, 6), (4, 3, 3, 2), conv(2, rhs_dilation=(2, 3), output_padding=(0, 0))),
-    ((2, 4, 5, 6), (4, 3, 4, 4), conv(2, feature_group_count=2, window_strides=(2, 2), output_padding=(1, 1))),
-    ((2, 4, 5, 6), (4, 1, 3, 3), conv(2, feature_group_count=4, padding=(1, 1, 1, 1), output_padding=(0, 0))),
-    ((2, 3, 4, 3, 5), (3, 2, 2, 3, 2), conv(3, window_strides=(1, 2, 2), output_padding=(0, 1, 0))),
-    ((2, 4, 5, 6), (4, 3, 3, 3), conv(2, padding=(0, 0, -2, 1), output_padding=(0, 0))),
+    ((2, 4, 9), (4, 3, 3), conv(1, window_strides=(2,), padding=(1, 0))),
+    ((2, 4, 5, 6), (4, 3, 3, 3), conv(2, window_strides=(2, 3), padding=(1, 0, -1, 1))),
+    ((2, 4, 5, 6), (4, 3, 3, 2), conv(2, rhs_dilation=(2, 3))),
+    ((2, 4, 5, 6), (4, 3, 4, 4), conv(2, feature_group_count=2, window_strides=(2, 2), padding=(0, 0, -1, -1))),
+    ((2, 4, 5, 6), (4, 1, 3, 3), conv(2, feature_group_count=4, padding=(1, 1, 1, 1))),
+    ((2, 3, 4, 3, 5), (3, 2, 2, 3, 2), conv(3, window_strides=(1, 2, 2), padding=(0, 0, 0, 0, -1, 0))),
+    ((2, 4, 5, 6), (4, 3, 3, 3), conv(2, padding=(0, 0, -2, 1))),
 ]
 _ALL = [(ops.Conv, *each) for each in _CONVS] + [(ops.ConvTranspose, *each) for each in _TRANSPOSED]
 

@@ -194,7 +194,7 @@ def _slice(b: Builder, node: Node) -> Value | None:
 def _pad(b: Builder, node: Node) -> Value | None:
     """Unit axes may not grow."""
     move, amounts = _through(b, node, node.operands[:1]), static_ints(node.operand(1))
-    if move is None or amounts is None or node.attr("flat"):
+    if move is None or amounts is None:
         return None
     pairs = np.asarray(amounts).reshape(-1, 2)
     if any(pairs[i].any() for i in range(len(pairs)) if i not in move.place):

@@ -17,6 +17,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
+from onnxtfl.rewriting.emit import emit
 from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules
 from onnxtfl.rewriting.registry import Target as TargetName
 
@@ -54,6 +55,10 @@ class Target(Protocol):
         """The form of `node` that is written; None where the target accepts none."""
         ...
 
+    def version(self, node: Node, form: Form) -> int:
+        """The lowest version of the target's op that means `form`."""
+        ...
+
 
 MAX_STEPS_PER_NODE = 400
 
@@ -61,7 +66,8 @@ MAX_STEPS_PER_NODE = 400
 def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
     """Rewrite `graph` until `target` accepts every neutral node; UnsupportedError names the one that it never does.
 
-    `late`: layout is done, so the decompositions that waited for it run too.
+    `late`: layout is done, so the decompositions that waited for it run too, and ops with operands or results that the
+    target spells in another way are written, with the neutral ops that compute these.
     """
     work = [node for node in graph.nodes if node.op.dialect == "neutral"]
     budget = MAX_STEPS_PER_NODE * (len(work) + 10)
@@ -80,7 +86,10 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
 def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
     """The nodes that stand for `node` where the target does not take it."""
     try:
-        legal = target.accepted(node) is not None if late else acceptable(node, target)
+        form = target.accepted(node)
+        if late and form is not None and not form.renames:
+            return _spell(graph, node, form, target)
+        legal = form is not None or (not late and _late_rule(node, target) is not None)
         return [] if legal else _rewrite(graph, node, target)
     except OnnxtflError as error:
         error.node = error.node or label(node)
@@ -99,6 +108,12 @@ def acceptable(node: Node, target: Target) -> bool:
 def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
     late = rules().late.get(node.op, {}).get(target.name)
     return late.func if late is not None and late.when(node) else None
+
+
+def _spell(graph: Graph, node: Node, form: Form, target: Target) -> list[Node]:
+    builder = Builder(graph, node)
+    graph.replace(node, emit(builder, node, form, target.name, target.version(node, form)))
+    return [made for made in builder.created if made.op.dialect == "neutral"]
 
 
 def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:

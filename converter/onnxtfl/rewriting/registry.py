@@ -38,6 +38,7 @@ from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.fused_activation import activated
 
 Lifted = Value | Sequence[Value]
@@ -65,20 +66,36 @@ class RuleError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """An operand that a target spells in another way than the neutral op, computed with neutral ops after layout."""
+
+    type: TensorType
+    compute: Callable[[Builder], Value]
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
-    """A neutral node as one op of a target: only a renaming.
+    """A neutral node as one op of a target: a renaming, but for operands and results that the target spells otherwise.
 
     `op`: name in the target ("CONV_2D", "Conv"). `operands` in the target's order (arrays become constants).
     `attributes`: ONNX attributes, or the fields of the TFLite options table (snake_case as in the schema; enums by
-    name: ``padding="SAME"``). `results`: which of the node's results the target's op gives, in the target's order
-    (None: all). `domain`: ONNX domain.
+    name: ``padding="SAME"``). `results`: which of the node's results the target's op has, in the target's order
+    (None: all). `domain`: ONNX domain. `types`: the types of the op's results where they are not the node's; then
+    `finish` makes the node's results of them.
     """
 
     op: str
-    operands: tuple[Operand, ...]
+    operands: tuple[Operand | Computed, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[int, ...] | None = None
     domain: str = ""
+    types: tuple[TensorType, ...] | None = None
+    finish: Callable[[Builder, Sequence[Value]], Sequence[Value]] | None = None
+
+    @property
+    def renames(self) -> bool:
+        """Whether nothing but the target's op is written."""
+        return self.finish is None and not any(isinstance(operand, Computed) for operand in self.operands)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from onnxtfl.rewriting.fused_activation import activated
 from onnxtfl.rewriting.regions import copied, hand_in, truth_of
 from onnxtfl.rewriting.registry import (
     ANY_VERSION,
+    Computed,
     Form,
     Inlined,
     append_operand,

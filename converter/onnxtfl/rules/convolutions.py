@@ -85,8 +85,6 @@ def as_2d(b: Builder, node: Node) -> Value:
         wide[name] = (1, *attributes[name])
     low, high = attributes["padding"]
     wide["padding"] = (0, low, 0, high)
-    if "output_padding" in attributes:
-        wide["output_padding"] = (0, *attributes["output_padding"])
     x = with_unit_axis(b, node.operand(0), attributes["input_spatial_dimensions"][0])
     kernel = with_unit_axis(b, node.operand(1), attributes["kernel_spatial_dimensions"][0])
     result = b(node.op, x, kernel, node.optional(2), **{**attributes, **wide})

@@ -11,8 +11,9 @@ import numpy as np
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.types import Type
 from onnxtfl.ir.verify import VerifyError, verify
-from onnxtfl.rewriting.registry import Form
+from onnxtfl.rewriting.registry import Computed, Form
 from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.targets.refusal import Refusal
 
@@ -82,11 +83,13 @@ class Target(ABC):
 def _key(node: Node, form: Form) -> Hashable:
     """What a target's tables distinguish: op, attributes, types, and which operands are constant."""
     operands = tuple(_operand_key(v) for v in form.operands)
-    results = tuple(r.type for r in node.results)
+    results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
     return form.op, form.domain, operands, results, form.results, repr(form.attributes)
 
 
-def _operand_key(operand: Operand) -> Hashable:
+def _operand_key(operand: Operand | Computed) -> Hashable:
+    if isinstance(operand, Computed):
+        return operand.type, False
     if isinstance(operand, Value):
         return operand.type, operand.data is not None
     if operand is None:
@@ -99,7 +102,9 @@ def _array_key(array: Array) -> Hashable:
 
 
 def results_of(node: Node, form: Form) -> list[Value]:
-    """The node's results in the order of the form's."""
+    """The node's results in the order of the form's, or values of the types that the form says."""
+    if form.types is not None:
+        return [Value(type_) for type_ in form.types]
     return list(node.results) if form.results is None else [node.results[i] for i in form.results]
 
 
@@ -108,7 +113,9 @@ def operands_of(form: Form) -> list[Value | None]:
     return [_as_value(operand) for operand in form.operands]
 
 
-def _as_value(operand: Operand) -> Value | None:
+def _as_value(operand: Operand | Computed) -> Value | None:
+    if isinstance(operand, Computed):
+        return Value(operand.type)
     if operand is None or isinstance(operand, Value):
         return operand
     if isinstance(operand, TensorData):

@@ -40,7 +40,7 @@ shape, creation
     Shape(x; axes, dtype) -> sizes of all axes, or of `axes` in that order   Range(start, limit, delta)
 slicing, padding, reversal
     Slice(x, starts, limits, strides)   full rank, NumPy meaning
-    Pad(x, padding [rank, 2], value?; mode = constant edge reflect symmetric wrap, flat)   flat: padding as ONNX has it
+    Pad(x, padding [rank, 2], value?; mode = constant edge reflect symmetric wrap)
     Reverse(x; dimensions)   ReverseSequence(x, lengths; seq_axis, batch_axis)
 space_to_depth
     DepthToSpace SpaceToDepth(x; block_size, mode = DCR CRD, depth_dim, space_dims)
@@ -48,7 +48,7 @@ matrices
     Trilu(x, k?; upper)
 gathering, indexing, sorting (indices in [0, n): negative ones are resolved when lifting)
     Gather(x, indices; axis, batch_dims)  GatherND(x, indices; batch_dims)  GatherElements(x, indices; axis)
-    NonZero(x; rows) -> int64 [rank, n], or [n, rank]  OneHot(indices, depth, on, off; axis)
+    NonZero(x) -> int64 [rank, n]  OneHot(indices, depth, on, off; axis)
     TopK(x, k; axis, largest, sorted, dtype) -> values, indices
     Unique(x; axis, sorted, dtype) -> values, indices, inverse, counts
 scattering, segments (kind = none add mul max min)
@@ -58,7 +58,7 @@ contraction
     DotGeneral(lhs, rhs; {lhs,rhs}_batching_dimensions, {lhs,rhs}_contracting_dimensions, output_permutation)
 convolution, transposed_convolution (dimension numbers input_*, kernel_*, output_*; window tuples by spatial axis)
     Conv(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count, auto_pad)
-    ConvTranspose(input, kernel, bias?, output_shape?; the same, output_padding)
+    ConvTranspose(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count)
 identity
     Copy(x)
 control (attributes are graphs, which take all captures or values as inputs)

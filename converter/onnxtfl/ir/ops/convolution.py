@@ -108,10 +108,8 @@ def _relabeled(node: Node, order: Sequence[int], kernel: Permutation | None) -> 
 def _relabeled_as(
     node: Node, moved: tuple[Permutation | None, ...], result: Permutation | None, changed: dict[str, Any]
 ) -> Relabeled:
-    """Bias and result shape stay, but that the entries of the shape follow the result."""
     operands = (*moved, *[None] * (len(node.operands) - 2))
-    vectors = {3: result} if result is not None and len(operands) > 3 else {}
-    return Relabeled(operands, (result and unless_identity(result),), changed, vectors)
+    return Relabeled(operands, (result and unless_identity(result),), changed)
 
 
 def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tuple[Any, ...]:

@@ -24,21 +24,20 @@ class NonZero(Op):
     """
 
     operands = (Operand("input"),)
-    defaults = {"rows": False}
     core = True
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
         rank, count = rank_of(node.operand(0).type), fresh()
         axes: Dim = fresh() if rank is None else rank
-        return [TensorType(DType.INT64, (count, axes) if node.attr("rows") else (axes, count))]
+        return [TensorType(DType.INT64, (axes, count))]
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
         assert operands[0] is not None
         x = operands[0]
         places = np.asarray(np.nonzero(x), np.int64) if x.ndim else np.zeros((0, int(bool(x))), np.int64)
-        return places.T if attributes["rows"] else places
+        return places
 
 
 class OneHot(Op):

@@ -13,6 +13,8 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops.reshape import Reshape
+from onnxtfl.ir.ops.transpose import Transpose
 from onnxtfl.ir.permutations import with_vectors
 from onnxtfl.ir.shapes import entry_of, same_type
 from onnxtfl.ir.types import Type
@@ -28,7 +30,8 @@ class DynamicPad(Derived):
     @classmethod
     def expand(cls, b: Builder, node: Node) -> list[Value]:
         mode = cls.modes[node.attr("mode")]
-        return [b(Pad, node.operand(0), node.operand(1), node.optional(2), mode=mode, flat=True)]
+        rows = b(Transpose, b(Reshape, node.operand(1), [2, -1]), permutation=(1, 0))
+        return [b(Pad, node.operand(0), rows, node.optional(2), mode=mode)]
 
 
 class Pad(Op):
@@ -36,12 +39,12 @@ class Pad(Op):
 
     mode "constant" fills with `value` (rank 0; 0 where absent), "edge" repeats the border, "reflect" mirrors without
     it, "symmetric" with it, "wrap" goes on at the other end (all three as often as needed, as NumPy does); what is
-    cut off is cut off first. With `flat`, padding is a vector: all befores, then all afters.
-    Source: neutral-ops 3.86, 3.43 (DynamicPad is the flat one); wrap from ONNX Pad-19.
+    cut off is cut off first.
+    Source: neutral-ops 3.86; wrap from ONNX Pad-19.
     """
 
     operands = (Operand("input"), Operand("padding", INDICES), Operand("value", optional=True))
-    defaults = {"mode": "constant", "flat": False}
+    defaults = {"mode": "constant"}
     core = True
     follows_values = True
     modes = ("constant", "edge", "reflect", "symmetric", "wrap")
@@ -54,13 +57,11 @@ class Pad(Op):
         if x.shape is None:
             return [same_type(x, None)]
         rank = len(x.shape)
-        flat = node.attr("flat")
-        if padding.tensor_type.is_static and padding.shape != ((2 * rank,) if flat else (rank, 2)):
+        if padding.tensor_type.is_static and padding.shape != (rank, 2):
             raise ValueError(f"padding of {padding.type} for rank {rank}")
         dims: list[Dim] = []
         for i, d in enumerate(x.shape):
-            places = (i, rank + i) if flat else (2 * i, 2 * i + 1)
-            before, after = (entry_of(padding, place) for place in places)
+            before, after = (entry_of(padding, place) for place in (2 * i, 2 * i + 1))
             dims.append(fresh() if before is None or after is None else d + before + after)
         if any(isinstance(d, int) and d < 0 for d in dims):
             raise ValueError(f"padding cuts more than there is of {x.shape}")
@@ -70,8 +71,7 @@ class Pad(Op):
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
         x, padding = operands[0], operands[1]
         assert x is not None and padding is not None
-        pairs = padding.reshape(2, -1).T if attributes.get("flat") else padding
-        rows = [(int(a), int(b)) for a, b in pairs]
+        rows = [(int(a), int(b)) for a, b in padding]
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(rows, x.shape, strict=True))]
         rows = [(max(a, 0), max(b, 0)) for a, b in rows]
         if attributes["mode"] != "constant":
@@ -83,11 +83,7 @@ class Pad(Op):
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
         if index > 0:
             return None
-        relabeled = with_vectors(permutation, 1, operands=len(node.operands))
-        if not node.attr("flat"):
-            return relabeled
-        both = (*permutation, *(p + len(permutation) for p in permutation))
-        return Relabeled(relabeled.operands, relabeled.results, {}, {1: both})
+        return with_vectors(permutation, 1, operands=len(node.operands))
 
 
 def _filled(x: Array, rows: Sequence[tuple[int, int]], value: Array | None) -> Array:

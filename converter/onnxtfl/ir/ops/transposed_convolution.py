@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import INDICES, REQUIRED, Attributes, Operand, Permutation
+from onnxtfl.ir.op import Attributes, Permutation
 from onnxtfl.ir.ops.convolution import (
     DEFAULTS,
     Convolution,
@@ -21,25 +21,22 @@ from onnxtfl.ir.ops.convolution import (
     placed,
     spatial_sizes,
 )
-from onnxtfl.ir.spatial import LARGEST_WINDOW, Window, pad_spatial
+from onnxtfl.ir.spatial import Window, pad_spatial
 
 
 class ConvTranspose(Convolution):
     """The gradient of a convolution: each input element adds its multiple of the kernel to the output.
 
-    The full result has size stride * (n - 1) + span; `padding` crops it, `output_padding` grows its end. The kernel's
+    The full result has size stride * (n - 1) + span; `padding` crops it, negative padding makes it larger. The kernel's
     input feature axis meets the input's features; with groups, group g of it serves group g of the output.
-    `output_shape`, where present, is the result's shape as a vector, for kernels that want to be told it at run time.
     Source: ONNX ConvTranspose-11 (added: the spec says it as a Conv with lhs_dilation).
     """
 
     core = True
-    operands = (*Convolution.operands, Operand("output_shape", INDICES, optional=True))
     defaults: ClassVar[Attributes] = {
         **DEFAULTS,
         "kernel_input_feature_dimension": 0,
         "kernel_output_feature_dimension": 1,
-        "output_padding": REQUIRED,
     }
 
     @classmethod
@@ -48,10 +45,7 @@ class ConvTranspose(Convolution):
         depth, has = w[attributes["kernel_input_feature_dimension"]], x[attributes["input_feature_dimension"]]
         if isinstance(depth, int) and isinstance(has, int) and depth != has:
             raise ValueError(f"{has} input features, kernel for {depth}")
-        grow = attributes["output_padding"]
-        if len(grow) != len(attributes["output_spatial_dimensions"]) or any(not 0 <= g < LARGEST_WINDOW for g in grow):
-            raise ValueError(f"output_padding {tuple(grow)}")
-        sizes = transposed_sizes(attributes, spatial_sizes(attributes, "input", x), conv_window(attributes, w))
+        sizes = transposed_sizes(spatial_sizes(attributes, "input", x), conv_window(attributes, w))
         return placed(attributes, x[attributes["input_batch_dimension"]], features, sizes)
 
     @classmethod
@@ -77,14 +71,12 @@ class ConvTranspose(Convolution):
             for g in range(groups):
                 part = slice(g * depth, (g + 1) * depth)
                 result[g][place] += np.tensordot(rows[:, part], image[:, part], ((1,), (1,)))
-        ends = [g - p for g, p in zip(attributes["output_padding"], window.after, strict=True)]
-        return finish(attributes, pad_spatial(result, [*(-p for p in window.before), *ends], 0), bias, x.dtype)
+        return finish(attributes, pad_spatial(result, [-p for p in window.padding], 0), bias, x.dtype)
 
 
-def transposed_sizes(attributes: Attributes, sizes: Sequence[Dim], window: Window) -> tuple[Dim, ...]:
+def transposed_sizes(sizes: Sequence[Dim], window: Window) -> tuple[Dim, ...]:
     """Spatial sizes of a ConvTranspose's result."""
-    grow = attributes["output_padding"]
     return tuple(
-        window.strides[i] * (size - 1) + window.span[i] + grow[i] - window.before[i] - window.after[i]
+        window.strides[i] * (size - 1) + window.span[i] - window.before[i] - window.after[i]
         for i, size in enumerate(sizes)
     )

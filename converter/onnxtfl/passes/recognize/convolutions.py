@@ -41,7 +41,7 @@ def conv_over_fewer(b: Builder, node: Node) -> Value | None:
     """Leave out a spatial axis of size 1 that the kernel does not cross."""
     attributes, x, kernel = attributes_of(node), node.operand(0), node.operand(1)
     dims = {side: attributes[f"{side}_spatial_dimensions"] for side in _SIDES}
-    if len(dims["input"]) < 2 or not _pays(node) or node.optional(3) is not None:
+    if len(dims["input"]) < 2 or not _pays(node):
         return None
     tensors = dict(zip(_SIDES, (x, kernel, node.result), strict=True))
     for i in range(len(dims["input"])):
@@ -54,8 +54,6 @@ def conv_over_fewer(b: Builder, node: Node) -> Value | None:
 def _conv_without(b: Builder, node: Node, attributes: dict[str, Any], i: int) -> Value:
     changed = {name: _without(attributes[name], i) for name in ("window_strides", "rhs_dilation")}
     changed["padding"] = _unpaired(attributes["padding"], i)
-    if "output_padding" in attributes:
-        changed["output_padding"] = _without(attributes["output_padding"], i)
     gone = {side: attributes[f"{side}_spatial_dimensions"][i] for side in _SIDES}
     for side in _SIDES:
         changed[f"{side}_spatial_dimensions"] = _without(attributes[f"{side}_spatial_dimensions"], i)
@@ -113,7 +111,7 @@ def pad_into_pool(b: Builder, node: Node) -> Value | None:
     """What is padded counts in the mean of an average, and is never the greatest."""
     pad, dims = made_by(node.operand(0), ops.Pad), node.attr("dims")
     amounts = static_ints(pad.operand(1)) if pad is not None else None
-    if pad is None or amounts is None or pad.attr("mode") != "constant" or pad.attr("flat") or len(node.results) > 1:
+    if pad is None or amounts is None or pad.attr("mode") != "constant" or len(node.results) > 1:
         return None
     if any(node.attr("padding")) or node.attr("auto_pad") != "NOTSET" or node.attr("ceil_mode"):
         return None
