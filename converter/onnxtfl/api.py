@@ -299,28 +299,27 @@ def peak_memory() -> int | None:
 
 def _as_file(model: Any, name: str, stack: ExitStack) -> Path:
     """Return the path of ``model``; a model in memory is written to a file that exists while ``stack`` is open."""
+    from onnxtfl.checking.part import save, temporary_directory
+    from onnxtfl.formats.files import sniff
+
+
     if isinstance(model, str | os.PathLike):
         return Path(model)
-    import tempfile
-
-    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onnxtfl-", ignore_cleanup_errors=True)))
+    directory = temporary_directory(stack)
     if isinstance(model, bytes | bytearray | memoryview):
-        data = bytes(model)
-        path = directory / (name + (".tflite" if data[4:8] == b"TFL3" else ".onnx"))
-        path.write_bytes(data)
+        path = directory / f"{name}.{sniff(model)}"
+        path.write_bytes(model)
         return path
-    from onnxtfl.checking.part import save_onnx
-
-    return save_onnx(model, directory / f"{name}.onnx")
+    return save(model, directory / f"{name}.onnx")
 
 
 def _check_formats(job: _Job) -> None:
     """Raise InvalidModelError for a model of the other format, UsageError where the result would replace the source."""
-    if isinstance(job.model, bytes | bytearray | memoryview):
-        found, name = ("tflite" if bytes(job.model[4:8]) == b"TFL3" else "onnx"), "the model"
-    elif isinstance(job.model, str | os.PathLike):
-        from onnxtfl.runtimes.describe import sniff
+    from onnxtfl.formats.files import sniff
 
+    if isinstance(job.model, bytes | bytearray | memoryview):
+        found, name = sniff(job.model), "the model"
+    elif isinstance(job.model, str | os.PathLike):
         found, name = sniff(job.model), os.fspath(job.model)
         if job.path is not None and os.path.exists(job.path) and os.path.samefile(job.model, job.path):
             raise UsageError(f"{os.fspath(job.path)} is the source itself", hint="write the result to another file")

@@ -18,13 +18,13 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError
+from onnxtfl.formats import files
 from onnxtfl.formats.onnx import functions
 from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.tflite import composites
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import writer as tflite_writer
-from onnxtfl.ir.data import SourceFile
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.record import Record, record_of
@@ -43,7 +43,7 @@ from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.passes.vectors import CONVERSIONS, VECTORS
 from onnxtfl.rewriting.legalize import acceptable, legalize
-from onnxtfl.rewriting.lift import lift, op_name
+from onnxtfl.rewriting.lift import lift, lift_where_possible, op_name
 from onnxtfl.rewriting.lower import lower
 from onnxtfl.rewriting.pass_manager import Fact, Group, Pass, PassManager, PassTiming
 from onnxtfl.rewriting.patterns import Patterns
@@ -122,6 +122,13 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
     return [*_LIFT, *(_tflite_first(options) if is_tflite else [RECOGNIZE]), *_common(target, options)] + (
         _tflite_last(target) if isinstance(target, TfliteTarget) else []
     )
+
+
+def lifted_where_possible(model: Model) -> Graph:
+    """The main graph of `model`, functions inlined; ops that cannot be lifted stay as they are in the file."""
+    inline_functions(model)
+    lift_where_possible(model.main, body)
+    return model.main
 
 
 def body(node: Node) -> Graph | None:
@@ -247,22 +254,13 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
 
     `stage`: "file", "lifted", or the name of a pass; UsageError for another one.
     """
-    is_tflite = _is_tflite(model)
-    target: Target = OnnxTarget(options.opset) if is_tflite else TfliteTarget(options.min_runtime)
+    target: Target = OnnxTarget(options.opset) if files.sniff(model) == "tflite" else TfliteTarget(options.min_runtime)
     names = ["file", "lifted", *dict.fromkeys(step.name for step in passes_for(target, options))]
     if stage not in names:
         raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are {', '.join(names)}")
     with _Conversion.of(options, target) as conversion:
-        source = tflite_reader.read(model) if is_tflite else onnx_reader.read(model)
+        source = files.read(model)
         return source.main if stage == "file" else conversion.run(source, "remove dead" if stage == "lifted" else stage)
-
-
-def _is_tflite(model: str | os.PathLike[str] | bytes) -> bool:
-    """Whether this is a FlatBuffer with TFLite's identifier."""
-    if isinstance(model, bytes):
-        return model[4:8] == b"TFL3"
-    with SourceFile(model) as file:
-        return file.size >= 8 and file.read(4, 4) == b"TFL3"
 
 
 def _describe(value: Value) -> tuple[str, str, tuple[str, ...]]:

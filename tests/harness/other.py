@@ -23,6 +23,7 @@ def run_tflite_on(runtime: str, model: bytes, inputs: Sequence[Array] | Mapping[
         return run_tflite(model, inputs)
     from onnxtfl.errors import OnnxtflError
     from onnxtfl.runtimes import RunOptions
+    from tests.harness.named import run_named
 
     name, _, kernels = runtime.partition(":")
     adapter, worker = _worker(name)
@@ -32,7 +33,7 @@ def run_tflite_on(runtime: str, model: bytes, inputs: Sequence[Array] | Mapping[
         path.write_bytes(model)
         try:
             options = RunOptions(kernels=kernels or "default", time_limit=60.0)
-            return list(adapter.run(path, named, options, worker=worker).items())
+            return list(run_named(adapter, path, named, options, worker).items())
         except OnnxtflError as error:
             raise RuntimeError(str(error)) from error
 

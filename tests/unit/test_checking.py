@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,10 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from onnxtfl.checking import Settings, check, check_models
+from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.match import MismatchError, match, permutations
-from onnxtfl.checking.part import prepare_source
 from onnxtfl.errors import InvalidModelError, UsageError
-from onnxtfl.runtimes import LITERT, RunError, Runtime, TensorInfo, Worker, describe
-from onnxtfl.runtimes.describe import open_tflite
+from onnxtfl.runtimes import RunError, Runtime, Worker
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_model, tflite_scale
 
@@ -292,49 +290,6 @@ def test_matching() -> None:
         match(a, infos(("a", (1, 2))), "input", "auto")
     with pytest.raises(MismatchError):
         match(infos(("a", (1, 2))), infos(("a", (5, 6))), "input", "auto")
-
-
-def test_the_part_that_was_cut_out(tmp_path: Path) -> None:
-    chain = onnx_model(
-        [
-            helper.make_node("Relu", ["x"], ["a"]),
-            helper.make_node("Mul", ["a", "c"], ["b"]),
-            helper.make_node("Neg", ["b"], ["y"]),
-        ],
-        [("x", FLOAT, [2, 3])],
-        [("y", FLOAT, [2, 3])],
-        {"c": np.array(2, np.float32)},
-    )
-    path = saved(chain, tmp_path / "a.onnx")
-    with ExitStack() as stack:
-        assert prepare_source(path, stack, None, None, {}) == path
-        part = prepare_source(path, stack, ["a"], ["b"], {})
-        assert check_models(part, saved(tflite_scale(names=("a", "b")), tmp_path / "b.tflite")).ok
-        wider = prepare_source(path, stack, None, None, {"x": (5, 3)})
-        assert check_models(wider, wider).inputs[0].shape == (5, 3)
-    assert not part.exists()
-
-
-@pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORPUS} (ONNXTFL_CORPUS)")
-def test_the_part_that_was_cut_out_of_a_tflite(tmp_path: Path) -> None:
-    """The second half, fed with what the first gives, gives what the whole gives."""
-    whole = CORPUS / "tflite" / "tflite2onnx" / "reshape-conv.float32.tflite"
-    (x,), (y,) = describe(whole).inputs, describe(whole).outputs
-    with open_tflite(whole) as model:
-        graph = model.Subgraphs(0)
-        middle = graph.Tensors(graph.Operators(0).Outputs(0)).Name().decode()
-    with ExitStack() as stack:
-        first = prepare_source(whole, stack, [x.name], [middle], {})
-        second = prepare_source(whole, stack, [middle], [y.name], {})
-        value = np.random.default_rng(0).standard_normal(x.shape).astype(np.float32)
-        between = LITERT.run(first, [value])
-        np.testing.assert_array_equal(LITERT.run(second, between)[y.name], LITERT.run(whole, [value])[y.name])
-        scaled = saved(tflite_scale(names=("a", "b")), tmp_path / "m.tflite")
-        wider = prepare_source(scaled, stack, None, None, {"a": (5, 3)})
-        report = check_models(wider, saved(onnx_scale(shape=(5, 3)), tmp_path / "b.onnx"), ONCE)
-        assert (report.ok, report.inputs[0].name, report.inputs[0].shape) == (True, "a", (5, 3))
-        nothing = prepare_source(scaled, stack, ["a"], ["a"], {})
-        assert [info.name for info in describe(nothing).outputs] == ["a"]
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORPUS} (ONNXTFL_CORPUS)")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from onnxtfl.checking.compare import Expectation, compare, dequantize, quantize
-from onnxtfl.runtimes.describe import Quantization
+from onnxtfl.ir.quantization import Quantization
 
 A = np.array([[1.0, -2.0], [0.0, 100.0]], np.float32)
 NAN, INF = np.nan, np.inf
@@ -113,7 +113,7 @@ def test_a_grid_allows_one_step_on_99_percent() -> None:
 
 
 def test_quantized_integers_allow_one_unit_on_99_percent() -> None:
-    q = Quantization((0.5,), (3,))
+    q = Quantization("int8", (0.5,), (3,))
     a = np.arange(100, dtype=np.int8)
     assert judged(a, a + np.int8(1), quantization_a=q).ok
     assert not judged(a, a + np.int8(2), quantization_a=q).ok
@@ -121,14 +121,14 @@ def test_quantized_integers_allow_one_unit_on_99_percent() -> None:
 
 
 def test_one_side_quantized_the_other_float() -> None:
-    q = Quantization((0.5,), (3,))
+    q = Quantization("int8", (0.5,), (3,))
     real = np.float32([0.0, 0.5, -1.0])
     assert quantize(real, q, "int8").tolist() == [3, 4, 1]
     assert dequantize(np.int8([3, 4, 1]), q).tolist() == real.tolist()
     assert judged(real, np.int8([3, 4, 1]), quantization_b=q).ok
     assert judged(np.int8([3, 4, 1]), real, quantization_a=q).ok
     assert not judged(real, np.int8([3, 9, 1]), quantization_b=q).ok
-    along = Quantization((0.5, 1.0), (0, 0), 1)
+    along = Quantization("int8", (0.5, 1.0), (0, 0), 1)
     assert dequantize(np.int8([[2, 2]]), along).tolist() == [[1.0, 2.0]]
 
 

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from onnxtfl.errors import InvalidModelError, UsageError
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME, TFLITE_RUNTIME, RunError, RunOptions, Worker, process
-from onnxtfl.runtimes.describe import Quantization, describe, sniff
+from tests.harness.named import run_named
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_model, tflite_scale
 
@@ -30,29 +29,27 @@ def identity(type_: int, shape: tuple[int, ...] = (2, 2)):
     return onnx_model([helper.make_node("Identity", ["x"], ["y"])], [("x", type_, shape)], [("y", type_, shape)])
 
 
-def test_onnx_by_name_and_by_position(tmp_path: Path) -> None:
+def test_onnxruntime(tmp_path: Path) -> None:
     path = saved(onnx_scale(), tmp_path / "m.onnx")
-    np.testing.assert_array_equal(ONNXRUNTIME.run(path, {"x": X})["y"], 2 * X)
-    np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X])["y"], 2 * X)
+    np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X])[0], 2 * X)
 
 
 @pytest.mark.parametrize("kernels", ["default", "builtin", "reference"])
-def test_litert_takes_signature_names(tmp_path: Path, kernels: str) -> None:
-    path = saved(tflite_scale(names=("given", "doubled")), tmp_path / "m.tflite")
-    np.testing.assert_array_equal(LITERT.run(path, {"given": X}, RunOptions(kernels=kernels))["doubled"], 2 * X)
+def test_litert(tmp_path: Path, kernels: str) -> None:
+    path = saved(tflite_scale(), tmp_path / "m.tflite")
+    np.testing.assert_array_equal(LITERT.run(path, [X], RunOptions(kernels=kernels))[0], 2 * X)
 
 
 @needs_tflite_runtime
 @pytest.mark.parametrize("kernels", ["default", "builtin", "reference"])
 def test_tflite_runtime(tmp_path: Path, kernels: str) -> None:
     path = saved(tflite_scale(), tmp_path / "m.tflite")
-    np.testing.assert_array_equal(TFLITE_RUNTIME.run(path, [X], RunOptions(kernels=kernels))["y"], 2 * X)
+    np.testing.assert_array_equal(TFLITE_RUNTIME.run(path, [X], RunOptions(kernels=kernels))[0], 2 * X)
 
 
 def test_litert_resizes_open_dimensions(tmp_path: Path) -> None:
     path = saved(tflite_scale(shape=(1, 3), open_shape=(-1, 3)), tmp_path / "m.tflite")
-    assert describe(path).inputs[0].shape == (None, 3)
-    assert LITERT.run(path, [np.ones((5, 3), np.float32)])["y"].shape == (5, 3)
+    assert LITERT.run(path, [np.ones((5, 3), np.float32)])[0].shape == (5, 3)
 
 
 @pytest.mark.parametrize(
@@ -69,16 +66,16 @@ def test_litert_resizes_open_dimensions(tmp_path: Path) -> None:
     ids=lambda value: value.dtype.name if isinstance(value, np.ndarray) else "",
 )
 def test_types_there_and_back(tmp_path: Path, type_: int, value: np.ndarray) -> None:
-    result = ONNXRUNTIME.run(saved(identity(type_), tmp_path / "m.onnx"), [value])["y"]
+    result = ONNXRUNTIME.run(saved(identity(type_), tmp_path / "m.onnx"), [value])[0]
     assert result.dtype == value.dtype
     assert result.tolist() == value.tolist()
 
 
 def test_scalars_keep_their_rank(tmp_path: Path) -> None:
     path = saved(identity(TensorProto.FLOAT, ()), tmp_path / "m.onnx")
-    assert ONNXRUNTIME.run(path, [np.float32(3)])["y"].shape == ()
+    assert ONNXRUNTIME.run(path, [np.float32(3)])[0].shape == ()
     path = saved(tflite_model("NEG", [("x", (), None)], ("y", ())), tmp_path / "m.tflite")
-    assert LITERT.run(path, [np.float32(3)])["y"] == np.float32(-3)
+    assert LITERT.run(path, [np.float32(3)])[0] == np.float32(-3)
 
 
 def test_sequences(tmp_path: Path) -> None:
@@ -87,8 +84,8 @@ def test_sequences(tmp_path: Path) -> None:
     sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
     model.graph.output[0].type.CopyFrom(sequence)
     outputs = ONNXRUNTIME.run(saved(model, tmp_path / "m.onnx"), [np.ones((2, 2), np.float32)])
-    assert isinstance(outputs["y"], list)
-    np.testing.assert_array_equal(outputs["y"][0], np.ones((2, 2)))
+    assert isinstance(outputs[0], list)
+    np.testing.assert_array_equal(outputs[0][0], np.ones((2, 2)))
 
 
 def test_what_a_runtime_refuses(tmp_path: Path) -> None:
@@ -109,11 +106,11 @@ def test_what_a_runtime_refuses(tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_wrong_inputs_are_usage_errors(tmp_path: Path) -> None:
-    path = saved(onnx_scale(), tmp_path / "m.onnx")
-    for inputs in ([], [X, X], {"z": X}, {}):
-        with pytest.raises(UsageError):
-            ONNXRUNTIME.run(path, inputs)
+@pytest.mark.parametrize("inputs", [[], [X, X]])
+def test_another_number_of_inputs(tmp_path: Path, inputs: list[np.ndarray]) -> None:
+    for runtime, model in ((ONNXRUNTIME, onnx_scale()), (LITERT, tflite_scale())):
+        with pytest.raises(RunError, match="1 inputs"):
+            runtime.run(saved(model, tmp_path / "m"), inputs)
 
 
 def worker_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Worker:
@@ -141,7 +138,7 @@ def test_a_crash_is_a_result_and_the_next_run_works(
             ONNXRUNTIME.run(path, [X], worker=worker)
         assert error.value.kind == "crash"
         assert telling in str(error.value)
-        np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X], worker=worker)["y"], 2 * X)
+        np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X], worker=worker)[0], 2 * X)
 
 
 def test_a_hang_is_a_result_and_the_next_run_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,14 +149,14 @@ def test_a_hang_is_a_result_and_the_next_run_works(tmp_path: Path, monkeypatch: 
             ONNXRUNTIME.run(path, [X], RunOptions(time_limit=0.3), worker=worker)
         assert error.value.kind == "timeout"
         assert time.monotonic() - started < 10
-        np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X], worker=worker)["y"], 2 * X)
+        np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X], worker=worker)[0], 2 * X)
 
 
 def test_what_the_child_prints_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('hello')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     path = saved(onnx_scale(), tmp_path / "m.onnx")
-    np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X])["y"], 2 * X)
+    np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X])[0], 2 * X)
 
 
 def test_a_worker_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -193,67 +190,11 @@ def test_versions_are_known_without_importing() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_describe_onnx(tmp_path: Path) -> None:
-    model = onnx_scale(shape=("batch", 3))
-    model.graph.input.append(helper.make_tensor_value_info("factor", TensorProto.FLOAT, []))  # has an initializer
-    model.graph.input.append(helper.make_tensor_value_info("open", TensorProto.INT64, [0, None]))
-    info = describe(saved(model, tmp_path / "m.onnx"))
-    assert [(i.name, i.dtype, i.shape) for i in info.inputs] == [
-        ("x", "float32", ("batch", 3)),
-        ("open", "int64", (None, None)),
-    ]
-    assert info.format == "onnx"
-
-
-def test_describe_tflite(tmp_path: Path) -> None:
-    info = describe(saved(tflite_scale(names=("a", "b")), tmp_path / "m.tflite"))
-    assert [(i.name, i.tensor, i.dtype, i.shape) for i in info.inputs] == [("a", "x", "float32", (2, 3))]
-    assert info.outputs[0].name == "b"
-    info = describe(saved(tflite_scale(signature=False), tmp_path / "m.tflite"))
-    assert info.outputs[0].name == "y"
-
-
-def test_garbage(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    good = {".onnx": onnx_scale().SerializeToString(), ".tflite": tflite_scale()}
-    for suffix, data in good.items():
-        path = tmp_path / f"m{suffix}"
-        for cut in range(0, len(data), 7):
-            path.write_bytes(data[:cut])
-            _described_or_invalid(path)
-        for _ in range(100):
-            garbled = bytearray(data)
-            for at in random.integers(8, len(data), 3):
-                garbled[at] = int(random.integers(0, 256))
-            path.write_bytes(garbled)
-            _described_or_invalid(path)
-    with pytest.raises(InvalidModelError, match="no-such"):
-        describe(tmp_path / "no-such.onnx")
-    with pytest.raises(InvalidModelError, match="empty"):
-        sniff(saved(b"", tmp_path / "m.onnx"))
-    with pytest.raises(InvalidModelError, match="TFL3"):
-        sniff(saved(b"something else", tmp_path / "m.tflite"))
-
-
-def _described_or_invalid(path: Path) -> None:
-    try:
-        describe(path)
-    except InvalidModelError as error:
-        assert "\n" not in str(error)
-
-
-@needs_corpus
-def test_quantization_is_described() -> None:
-    info = describe(CORPUS / "tflite" / "coral" / "mobilenet_v1_0.25_128_quant.tflite")
-    assert info.inputs[0].dtype == "uint8"
-    assert info.inputs[0].quantization == Quantization((0.0078125,), (128,))
-
-
 @needs_corpus
 @pytest.mark.parametrize("name", ["bert_tiny", "int_math_hash_embed", "nonzero_masking", "if_script"])
 def test_corpus_outputs(name: str) -> None:
     arrays = np.load(CORPUS / "onnx" / name / "io.npz")
     inputs = {key[3:]: arrays[key] for key in arrays if key.startswith("in_")}
-    outputs = ONNXRUNTIME.run(CORPUS / "onnx" / name / "model.onnx", inputs)
+    outputs = run_named(ONNXRUNTIME, CORPUS / "onnx" / name / "model.onnx", inputs)
     for key, value in outputs.items():
         np.testing.assert_allclose(value, arrays[f"out_{key}"], rtol=1e-3, atol=1e-4)

@@ -21,8 +21,9 @@ from onnxtfl.formats.tflite.writer import write
 from onnxtfl.ir.data import FileData, TensorData
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import DType, ResourceType
-from onnxtfl.runtimes import LITERT, RunError, RunOptions, Worker, describe
+from onnxtfl.runtimes import LITERT, RunError, RunOptions, Worker
 from tests.models.tflite_files import samples_of
+from tests.unit.tiny_models import tflite_scale
 
 CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))
 OPS = CORPUS / "tflite-ops.zip"
@@ -128,7 +129,7 @@ def test_what_was_read_and_written_runs_the_same(name: str, litert: Worker, tmp_
 
 
 @needs_corpus
-def test_weights_stay_in_the_file_and_names_are_those_of_the_signature() -> None:
+def test_weights_stay_in_the_file() -> None:
     path = max(FILES, key=lambda p: p.stat().st_size)
     graph = read(path)
     weights = [
@@ -136,9 +137,13 @@ def test_weights_stay_in_the_file_and_names_are_those_of_the_signature() -> None
     ]
     assert weights
     assert all(isinstance(v.data, FileData) for v in weights)
-    info = describe(path)
-    assert [v.name for v in graph.inputs] == [t.name for t in info.inputs]
-    assert graph.output_names == [t.name for t in info.outputs]
+
+
+def test_names_are_those_of_the_signature() -> None:
+    graph = read(tflite_scale(names=("a", "b")))
+    assert ([v.name for v in graph.inputs], graph.output_names) == (["a"], ["b"])
+    graph = read(tflite_scale(signature=False))
+    assert ([v.name for v in graph.inputs], graph.output_names) == (["x"], ["y"])
 
 
 @needs_corpus

@@ -22,6 +22,7 @@ from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, SequenceType, TensorType, tensor
 from onnxtfl.runtimes import LITERT, TFLITE_RUNTIME, RunOptions, Runtime
+from tests.harness.named import run_named
 
 NO_FUSED = {"fused_activation_function": "NONE"}
 X = np.arange(4, dtype=np.float32).reshape(1, 4)
@@ -46,7 +47,7 @@ def written(graph: Graph, **options: Any) -> bytes:
 
 def run(runtime: Runtime, graph: Graph, path: Path, inputs: Sequence[Any], **options: Any) -> dict[str, Any]:
     (path / "m.tflite").write_bytes(written(graph, **options))
-    return runtime.run(path / "m.tflite", list(inputs), RunOptions(time_limit=60))
+    return run_named(runtime, path / "m.tflite", list(inputs), RunOptions(time_limit=60))
 
 
 def op(builder: Builder, name: str, operands: Sequence[Any], *types: Any, version: int = 1, **attributes: Any) -> Any:

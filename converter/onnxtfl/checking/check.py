@@ -8,17 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from onnxtfl.checking.compare import Expectation, compare, quantize
-from onnxtfl.checking.facts import Facts, Range
+from onnxtfl.checking.describe import ModelInfo, TensorInfo, describe
+from onnxtfl.checking.facts import Facts, Range, analyze
 from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
 from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
-from onnxtfl.checking.ties import flips, tensor_inside
-from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError
-from onnxtfl.runtimes import ModelInfo, RunError, RunOptions, Runtime, TensorInfo, Worker, describe, runtime_for
-from onnxtfl.runtimes.describe import describe_onnx, load_onnx, sniff
+from onnxtfl.checking.ties import flips
+from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
+from onnxtfl.formats import files
+from onnxtfl.runtimes import RunError, RunOptions, Worker, runtime_for
 
 PathLike = str | os.PathLike[str]
 # A converted model that its runtime rejects for one of these reasons may still be good; for others it is not.
@@ -56,7 +58,10 @@ def check_models(
     started = time.perf_counter()
     settings = settings or Settings()
     with ExitStack() as stack:
-        report = _Check(a, b, settings, stack).report(inputs)
+        try:
+            report = _Check(a, b, settings, stack).report(inputs)
+        except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
+            report = CheckReport("not checked", str(error))
     seconds = time.perf_counter() - started
     return replace(report, rtol=settings.rtol, atol=settings.atol, seed=settings.seed, seconds=seconds)
 
@@ -67,19 +72,16 @@ class _Side:
 
     info: ModelInfo
     facts: Facts
-    runtime: Runtime | None = None
     worker: Worker | None = None
 
     @classmethod
-    def read(cls, path: PathLike) -> _Side:
-        if sniff(path) == "onnx":
-            from onnxtfl.checking.facts_onnx import onnx_facts
+    def read(cls, path: PathLike, worker: Worker | None) -> _Side:
+        """Read the graph; weights stay in the file. Raises `InvalidModelError` and `UnsupportedError`."""
+        from onnxtfl.pipeline import lifted_where_possible  # imported while the workers import their runtimes
 
-            model = load_onnx(path)
-            return cls(describe_onnx(path, model), onnx_facts(model))
-        from onnxtfl.checking.facts_tflite import tflite_facts
-
-        return cls(describe(path), tflite_facts(path))
+        model = files.read(path)
+        info = describe(Path(path), model)  # before the graph is changed
+        return cls(info, analyze(lifted_where_possible(model)), worker)
 
     def run(self, values: Sequence[Any], settings: Settings, kernels: str) -> list[Any]:
         assert self.worker is not None
@@ -94,12 +96,11 @@ class _Check:
         self.problem = ""
         self.fed: list[Any] = []
         workers = [self._start(path, stack) for path in (a, b)]  # their imports run while the graphs are read
-        self.a, self.b = _Side.read(a), _Side.read(b)
-        self.a.worker, self.b.worker = workers
+        self.a, self.b = _Side.read(a, workers[0]), _Side.read(b, workers[1])
 
     def _start(self, path: PathLike, stack: ExitStack) -> Worker | None:
         try:
-            runtime = runtime_for(sniff(path))
+            runtime = runtime_for(files.sniff(path))
             worker = stack.enter_context(runtime.worker())
             worker.start()
         except RuntimeUnavailableError as error:
@@ -272,10 +273,12 @@ class _Check:
         selection = self.a.facts.selections.get(a.name)
         if selection is None or expected.dtype != got.dtype or expected.dtype.kind not in "iu":
             return result
+        from onnxtfl.checking.part import tensor_inside
+
         assert self.a.worker is not None
         options = RunOptions(self.settings.threads, self.settings.kernels[0], self.settings.time_limit)
         try:
-            data = tensor_inside(self.a.info, selection.data, self.a.worker, self.fed, options)
+            data = tensor_inside(self.a.info.path, selection.data, self.a.worker, self.fed, options)
         except OnnxtflError:
             return result
         count = flips(data, selection, expected, got, self.settings.rtol, self.settings.atol)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.report import OutputCheck
-from onnxtfl.runtimes.describe import Quantization
+from onnxtfl.ir.quantization import Quantization
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -85,10 +85,10 @@ def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, s
 
 def dequantize(array: Array, quantization: Quantization) -> Array:
     """Return the real values of quantized integers, as float64."""
-    scale, zero_point = np.array(quantization.scale), np.array(quantization.zero_point)
+    scale, zero_point = np.array(quantization.scales), np.array(quantization.zero_points)
     if scale.size > 1:
         shape = [1] * array.ndim
-        shape[quantization.axis] = -1
+        shape[quantization.axis or 0] = -1
         scale, zero_point = scale.reshape(shape), zero_point.reshape(shape)
     return np.asarray((array.astype(np.float64) - zero_point) * scale)
 
@@ -96,7 +96,7 @@ def dequantize(array: Array, quantization: Quantization) -> Array:
 def quantize(array: Array, quantization: Quantization, dtype: str) -> Array:
     """Return the integers of type ``dtype`` nearest to real values, per tensor."""
     limits = np.iinfo(dtype)
-    stored = np.rint(array.astype(np.float64) / quantization.scale[0]) + quantization.zero_point[0]
+    stored = np.rint(array.astype(np.float64) / quantization.scales[0]) + quantization.zero_points[0]
     return np.asarray(np.clip(stored, limits.min, limits.max), dtype=dtype)
 
 
@@ -141,7 +141,7 @@ def _step(a: Array, expect: Expectation) -> float | None:
         return 1.0 if expect.quantization_a or expect.quantization_b else None
     if expect.step is not None:
         return expect.step
-    scales = [q.scale for q in (expect.quantization_a, expect.quantization_b) if q is not None]
+    scales = [q.scales for q in (expect.quantization_a, expect.quantization_b) if q is not None]
     return max(scales[0]) if scales else None
 
 

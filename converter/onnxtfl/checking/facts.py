@@ -1,89 +1,76 @@
-"""What the inputs of a model are for, read from its graph, so that a check can feed it values that make sense.
+"""What the inputs of a model are for, read from its neutral graph, so that a check can feed it values that make sense.
 
 An integer input that selects rows of a table gets row numbers, a mask gets 0 and 1, an input of a logarithm is
-positive. The walk is the same for both formats; `facts_onnx` and `facts_tflite` build the view and hold the tables.
+positive. An op without a conversion is of the file's own dialect in the graph: nothing is known of its operands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from onnxtfl.runtimes.describe import Dim
+from onnxtfl.ir import ops
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.op import ANY, Effect, Op
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ANY_DIM = -1000
+Affine = tuple[float, float]
+SMALL = 64
+"""Elements of a constant that is looked at."""
 DEFAULT_ROWS = 2
 
+DOMAINS: Mapping[tuple[type[Op], str], tuple[float, float]] = {
+    (ops.Log, "input"): (0.1, 2),
+    (ops.Sqrt, "input"): (0, 2),
+    (ops.Rsqrt, "input"): (0.1, 2),
+    (ops.Acos, "input"): (-0.9, 0.9),
+    (ops.Asin, "input"): (-0.9, 0.9),
+    (ops.Acosh, "input"): (1, 3),
+    (ops.Atanh, "input"): (-0.9, 0.9),
+    (ops.BatchNormInference, "variance"): (0.5, 1.5),
+    (ops.Range, "start"): (0, 1),
+    (ops.Range, "limit"): (2, 6),
+    (ops.Range, "delta"): (1, 2),
+    (ops.Trilu, "k"): (0, 1),
+    (ops.TopK, "k"): (1, 2),
+    (ops.OneHot, "indices"): (0, 4),
+    (ops.OneHot, "depth"): (4, 7),
+    (ops.Tile, "multiples"): (1, 3),
+    (ops.Pad, "padding"): (0, 2),
+    (ops.Resize, "scales"): (1, 3),
+    (ops.BroadcastTo, "shape"): (1, 2),
+    (ops.Reshape, "shape"): (1, 2),
+    (ops.Slice, "starts"): (0, 1),
+    (ops.Slice, "limits"): (2**30, 2**30 + 1),
+    (ops.Slice, "strides"): (1, 2),
+}
+"""[low, high) of values that make sense for an operand, by op and operand name."""
+AXES = frozenset({"axis", "axes"})
+"""Operands of these names, of any op, hold axis numbers; axis 0 always exists."""
 
-@dataclass(frozen=True)
-class Op:
-    """One node of the view: ``kind`` is the format's name of the operator; operands are value names, "" is absent."""
-
-    kind: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Indexer:
-    """An operator whose operand ``index`` selects along an axis of operand ``data``.
-
-    ``axis``: the axis, `ANY_DIM` for all of them, or the name of the attribute that holds it.
-    """
-
-    index: int
-    data: int
-    axis: int | str = 0
-
-
-@dataclass(frozen=True)
-class Selector:
-    """An operator whose result number ``result`` holds positions along an axis of its first operand.
-
-    ``axis``: the name of the attribute and its default, or the position of a constant operand.
-    """
-
-    result: int
-    axis: tuple[str, int] | int
-
-
-@dataclass(frozen=True)
-class Tables:
-    """What a format's operators do with an operand's values, by operator kind.
-
-    ``carriers``: operands whose elements appear unchanged in the first result. ``indexers``: see `Indexer`.
-    ``ranges``: (kind, operand) -> [low, high) that makes sense there. ``compares``: operators that compare two
-    operands. ``masks``: (kind, operand) that is taken as true or false. ``affine``: names of (add, sub, mul).
-    ``random``: operators whose results are drawn. ``selectors``: see `Selector`. ``keepers``: operators that change
-    type or shape of their first operand, and neither the order nor the values of its elements.
-    """
-
-    carriers: Mapping[str, tuple[int, ...]]
-    indexers: Mapping[str, tuple[Indexer, ...]]
-    ranges: Mapping[tuple[str, int], tuple[float, float]]
-    compares: frozenset[str]
-    masks: frozenset[tuple[str, int]]
-    affine: tuple[str, str, str]
-    random: frozenset[str]
-    selectors: Mapping[str, Selector]
-    keepers: frozenset[str]
+ROWS = frozenset({ops.Gather, ops.GatherElements, ops.ScatterElements})
+"""Ops whose operand "indices" selects along the attribute "axis" of the first operand."""
+POINTS = frozenset({ops.GatherND, ops.ScatterND})
+"""Ops whose operand "indices" selects along several axes of the first operand."""
+POSITIONS = {ops.ArgMax: 0, ops.ArgMin: 0, ops.TopK: 1}
+"""Ops with a result, of this number, that holds positions along the attribute "axis" of the first operand."""
+MOVING = frozenset({ops.Copy, ops.Reshape, ops.Squeeze, ops.Unsqueeze, ops.Transpose})
+"""Ops whose result has all elements of their first operand and no others."""
+SAME_ELEMENTS = MOVING - {ops.Transpose} | {ops.Convert}
+"""Ops that change type or shape of their first operand, and neither the order nor the values of its elements."""
+BOUNDING = frozenset({ops.FloorMod, ops.Max, ops.Min, ops.Clamp})
+"""Ops that bring their first operand (the smaller or larger of two) into bounds and leave what is inside as it is."""
+COMPUTE_WITH_ANY = frozenset({ops.Compare, ops.Shape, ops.Size, ops.NonZero, ops.BitcastConvert})
+"""What takes elements of every type, strings too, can only move them; these ops are the exceptions."""
 
 
-@dataclass(frozen=True)
-class View:
-    """A graph as the walk needs it: nodes, ``shape`` of a value (None: unknown) and ``constant`` (None: not known)."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    ops: tuple[Op, ...]
-    shape: Callable[[str], tuple[Dim, ...] | None]
-    constant: Callable[[str], Array | None]
-    tables: Tables
+EQUALITY = frozenset({"EQ", "NE"})
 
 
 @dataclass(frozen=True)
@@ -117,116 +104,173 @@ class Facts:
     selections: Mapping[str, Selection] = field(default_factory=dict)
 
 
-def analyze(view: View) -> Facts:
-    """Return what the graph says about its inputs and outputs."""
-    uses = _uses(view)
-    found = {name: _input_range(view, uses, name) for name in view.inputs}
-    ranges = {name: known for name, known in found.items() if known is not None}
-    return Facts(ranges, _drawn(view), selections=_selections(view))
+def analyze(graph: Graph) -> Facts:
+    """Return what a neutral graph says about its inputs and outputs."""
+    ranges = {value.name or "": _input_range(value) for value in graph.inputs}
+    drawn = _drawn(graph)
+    steps, selections = {}, {}
+    for name, value in zip(graph.output_names, graph.outputs, strict=True):
+        if (step := _step(value)) is not None:
+            steps[name] = step
+        if (selection := _selection(value)) is not None:
+            selections[name] = selection
+    outputs = zip(graph.output_names, graph.outputs, strict=True)
+    return Facts(
+        {name: known for name, known in ranges.items() if known is not None},
+        frozenset(name for name, value in outputs if value in drawn),
+        steps,
+        selections,
+    )
 
 
-def _uses(view: View) -> dict[str, list[tuple[Op, int]]]:
-    uses: dict[str, list[tuple[Op, int]]] = {}
-    for op in view.ops:
-        for position, name in enumerate(op.inputs):
-            if name:
-                uses.setdefault(name, []).append((op, position))
-    return uses
+def _input_range(value: Value) -> Range | None:
+    """Follow an input through ops that carry its elements, and join what its users say.
 
-
-def _input_range(view: View, uses: Mapping[str, list[tuple[Op, int]]], name: str) -> Range | None:
-    """Follow an input through operators that carry its elements, and join what its users say.
-
-    On the way ``value = scale * input + offset`` is kept, so that ``Gather(table, ids + 2)`` is understood.
+    On the way ``value = scale * input + offset`` is kept, so that ``Gather(table, ids + 2)`` is understood. Where ways
+    meet, as in ``Select(ids < 0, ids + rows, ids)``, the elements as they are count.
     """
     found: list[Range] = []
-    seen = {name}
-    pending = [(name, 1.0, 0.0)]
+    seen = {value}
+    pending: deque[tuple[Value, Affine]] = deque([(value, (1.0, 0.0))])
     while pending:
-        value, scale, offset = pending.pop()
-        for op, position in uses.get(value, ()):
-            known = _use_range(view, op, position)
-            if known is not None:
-                found.append(_through(known, scale, offset))
-            step = _next(view, op, position, scale, offset)
-            if step is not None and op.outputs and op.outputs[0] not in seen:
-                seen.update(op.outputs)
-                pending.extend((out, *step) for out in op.outputs)
+        value, affine = pending.popleft()
+        for node, index in value.uses:
+            known = _use_range(node, index)
+            if known is not None and (before := _through(known, *affine)) is not None:
+                found.append(before)
+            for carried, step in _carried(node, index, affine):
+                if carried not in seen:
+                    seen.add(carried)
+                    (pending.appendleft if step == affine else pending.append)((carried, step))
     return _join(found)
 
 
-def _use_range(view: View, op: Op, position: int) -> Range | None:
-    tables = view.tables
-    for indexer in tables.indexers.get(op.kind, ()):
-        if indexer.index == position:
-            return Range("index", 0, _rows(view, op, indexer))
-    if (op.kind, position) in tables.ranges:
-        return Range("range", *tables.ranges[op.kind, position])
-    if (op.kind, position) in tables.masks or _is_flag_test(view, op, position):
+def _use_range(node: Node, index: int) -> Range | None:
+    """Return which values make sense for operand ``index`` of a node."""
+    name = _operand_name(node, index)
+    if name == "indices" and node.op in ROWS | POINTS:
+        return Range("index", 0, _rows(node))
+    if name in AXES:
+        return Range("range", 0, 1)
+    if node.op is ops.BroadcastTo and index == 1 and _is_single(node.operand(0).tensor_type):
+        return Range("range", 1, 4)
+    if (node.op, name) in DOMAINS:
+        return Range("range", *DOMAINS[node.op, name])
+    if _is_flag(node, index):
         return Range("mask", 0, 2)
-    return _expected_scalar(view, op, position)
+    return _expected(node, index)
 
 
-def _expected_scalar(view: View, op: Op, position: int) -> Range | None:
-    """Return the number that a scalar is compared with: a sampling rate, a mode."""
-    if op.kind not in view.tables.compares or len(op.inputs) != 2:
+def _operand_name(node: Node, index: int) -> str:
+    return node.op.operands[index].name if index < len(node.op.operands) else ""
+
+
+def _rows(node: Node) -> int:
+    """Return how many rows the operand has that is indexed; few where it is not known."""
+    shape = _indexed_shape(node)
+    if node.op in ROWS:
+        axis = node.attr("axis")
+        picked = shape[axis : axis + 1 or None]
+    else:
+        first, depth = node.attr("batch_dims", 0), node.operand(1).tensor_type.shape or (len(shape),)
+        picked = shape[first : first + depth[-1]] if isinstance(depth[-1], int) else shape
+    return min((size for size in picked if isinstance(size, int)), default=DEFAULT_ROWS)
+
+
+def _indexed_shape(node: Node) -> tuple[Any, ...]:
+    data, shape = node.operands[0], node.optional(3)
+    if data is not None and isinstance(data.type, TensorType):
+        return data.type.shape or ()
+    return () if shape is None or shape.known is None else tuple(shape.known.reshape(-1).tolist())
+
+
+def _is_flag(node: Node, index: int) -> bool:
+    """Tell whether the node asks if a value is 0: converts it to bool, compares it with 0 or 1, or computes 1 - it."""
+    if node.op is ops.Convert:
+        return node.attr("dtype") is DType.BOOL
+    if node.op not in (ops.Compare, ops.Sub) or _is_single(type_ := node.operand(index).tensor_type):
+        return False
+    number = _scalar(node.operands[1 - index])
+    if node.op is ops.Sub:
+        return index == 1 and number == 1
+    return number in (0, 1) and (type_.dtype.is_integer or node.attr("comparison_direction") in EQUALITY)
+
+
+def _expected(node: Node, index: int) -> Range | None:
+    """Return the integer that a single element is to equal: a sampling rate, a mode."""
+    if node.op is not ops.Compare or node.attr("comparison_direction") not in EQUALITY:
         return None
-    shape, other = view.shape(op.inputs[position]), view.constant(op.inputs[1 - position])
-    if shape not in ((), (1,)) or other is None or other.size != 1 or other.dtype.kind not in "iu":
+    number = _scalar(node.operands[1 - index])
+    if not isinstance(number, int) or not _is_single(node.operand(index).tensor_type):
         return None
-    number = int(other.reshape(-1)[0])
     return Range("value", number, number + 1)
 
 
-def _rows(view: View, op: Op, indexer: Indexer) -> int:
-    """Return how many rows the operand has that is indexed; few where it is not known."""
-    shape = view.shape(op.inputs[indexer.data]) if indexer.data < len(op.inputs) else None
-    axis = op.attributes.get(indexer.axis, 0) if isinstance(indexer.axis, str) else indexer.axis
-    if shape is None or not shape:
-        return DEFAULT_ROWS
-    picked = shape if axis == ANY_DIM else shape[axis : axis + 1 or None] if -len(shape) <= axis < len(shape) else ()
-    sizes = [size for size in picked if isinstance(size, int)]
-    return min(sizes) if sizes else DEFAULT_ROWS
+def _is_single(type_: TensorType) -> bool:
+    return type_.shape in ((), (1,))
 
 
-def _is_flag_test(view: View, op: Op, position: int) -> bool:
-    """Tell whether the operator compares the value with 0 or 1, or computes ``1 - value``."""
-    if len(op.inputs) != 2:
-        return False
-    other = view.constant(op.inputs[1 - position])
-    if other is None or other.size != 1:
-        return False
-    number = other.reshape(-1)[0]
-    if op.kind in view.tables.compares:
-        return bool(number in (0, 1))
-    return op.kind == view.tables.affine[1] and position == 1 and bool(number == 1)
-
-
-def _next(view: View, op: Op, position: int, scale: float, offset: float) -> tuple[float, float] | None:
-    """Return scale and offset of the operator's result, None where it does not carry the value on."""
-    if position in view.tables.carriers.get(op.kind, ()):
-        return scale, offset
-    if op.kind not in view.tables.affine or len(op.inputs) != 2:
+def _scalar(value: Value | None) -> int | float | None:
+    """Return the element of a constant of one element."""
+    if value is None:
         return None
-    other = view.constant(op.inputs[1 - position])
-    if other is None or other.size != 1 or other.dtype.kind not in "iu":
+    array = value.known if value.data is None else value.numpy() if value.data.size == 1 else None
+    if array is None or array.size != 1:
         return None
-    number = float(other.reshape(-1)[0])
-    add, sub, _ = view.tables.affine
-    if op.kind == add:
+    number = array.reshape(-1)[0]
+    return number.item() if isinstance(number, np.generic) else number if isinstance(number, int) else None
+
+
+def _carried(node: Node, index: int, affine: Affine) -> Iterator[tuple[Value, Affine]]:
+    """Yield the values that have the elements of operand ``index``, or integers computed from them; how is kept."""
+    behind = len(node.operands) - index  # regions take the last operands, of ops without a conversion captures only
+    for region in node.subgraphs() if behind <= node.attr("captures", behind) else ():
+        if behind <= len(region.inputs):
+            yield region.inputs[-behind], affine
+    moved = _moved(node, index)
+    yield from ((result, affine) for result in moved)
+    if not moved and (computed := _computed(node, index, *affine)) is not None:
+        yield node.result, computed
+
+
+def _moved(node: Node, index: int) -> list[Value]:
+    """Return the results that hold elements of operand ``index`` unchanged."""
+    if node.op in BOUNDING:
+        return node.results if index == 0 or node.op in (ops.Max, ops.Min) else []
+    if node.op is ops.Convert:
+        return [] if node.attr("dtype") is DType.BOOL else node.results
+    if node.op.dialect != "neutral" or node.op in COMPUTE_WITH_ANY or any(True for _ in node.subgraphs()):
+        return []
+    declared = node.op.operands[min(index, len(node.op.operands) - 1)]
+    dtype = _dtype(node.operand(index))
+    return [value for value in node.results if declared.dtypes is ANY and _dtype(value) is dtype]
+
+
+def _dtype(value: Value) -> DType | None:
+    return value.type.dtype if isinstance(value.type, TensorType) else None
+
+
+def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | None:
+    """Return scale and offset of what an op computes with an integer constant; None for other ops."""
+    if node.op not in (ops.Add, ops.Sub, ops.Mul):
+        return None
+    number = _scalar(node.operands[1 - index])
+    if not isinstance(number, int):
+        return None
+    if node.op is ops.Add:
         return scale, offset + number
-    if op.kind == sub:
-        return (scale, offset - number) if position == 0 else None
+    if node.op is ops.Sub:
+        return (scale, offset - number) if index == 0 else None
     return (scale * number, offset * number) if number > 0 else None
 
 
-def _through(known: Range, scale: float, offset: float) -> Range:
-    """Return the range of the input where ``scale * input + offset`` has to lie in ``known``."""
+def _through(known: Range, scale: float, offset: float) -> Range | None:
+    """Return the range of the input where ``scale * input + offset`` lies in ``known``; None where no input does."""
     if (scale, offset) == (1.0, 0.0) or known.kind == "mask":
         return known
-    low = np.ceil((known.low - offset) / scale)
-    high = np.floor((known.high - 1 - offset) / scale) + 1
-    return Range(known.kind, float(max(low, 0)), float(max(high, low + 1)))
+    low = max(0.0, float(np.ceil((known.low - offset) / scale)))
+    high = float(np.floor((known.high - 1 - offset) / scale) + 1)
+    return Range(known.kind, low, high) if low < high else None
 
 
 def _join(found: list[Range]) -> Range | None:
@@ -235,40 +279,45 @@ def _join(found: list[Range]) -> Range | None:
         mine = [known for known in found if known.kind == kind]
         if mine:
             low, high = max(known.low for known in mine), min(known.high for known in mine)
-            return Range(kind, low, high) if low < high else mine[0]
+            return Range(kind, low, high) if low < high else min(mine, key=lambda known: known.high)
     return None
 
 
-def _drawn(view: View) -> frozenset[str]:
-    """Return the outputs that random numbers reach. Nodes stand in order in both formats."""
-    drawn: set[str] = set()
-    for op in view.ops:
-        if op.kind in view.tables.random or op.attributes.get("draws") or any(name in drawn for name in op.inputs):
-            drawn.update(op.outputs)
-    return frozenset(name for name in view.outputs if name in drawn)
+def _drawn(graph: Graph) -> set[Value]:
+    """Return the values that random numbers reach."""
+    drawn: set[Value] = set()
+    for node in graph.nodes:
+        if node.op.effect_of(node) is Effect.RANDOM or any(value in drawn for value in node.operands):
+            drawn.update(node.results)
+    return drawn
 
 
-def _selections(view: View) -> dict[str, Selection]:
-    """Return the outputs that are positions chosen by an operator, reshaped or cast at most."""
-    producers = {name: op for op in view.ops for name in op.outputs if name}
-    found = {}
-    for output in view.outputs:
-        name, op = output, producers.get(output)
-        for _ in range(len(view.ops)):  # a garbled graph may be cyclic
-            if op is None or op.kind not in view.tables.keepers or not op.inputs:
-                break
-            name, op = op.inputs[0], producers.get(op.inputs[0])
-        selector = view.tables.selectors.get(op.kind) if op is not None else None
-        if op is None or selector is None or op.outputs.index(name) != selector.result:
-            continue
-        axis = _axis(view, op, selector)
-        if axis is not None:
-            found[output] = Selection(op.inputs[0], axis)
-    return found
+def _step(value: Value) -> float | None:
+    """Return the grid of real numbers that a quantized tensor was made into, and moved at most."""
+    while _quantization(value) is None and (node := value.producer) is not None:
+        source = node.optional(0)
+        if node.op is ops.DequantizeLinear:
+            return _scalar(node.operands[1])
+        quantization = _quantization(source)
+        if quantization is not None and node.op.dialect != "neutral" and len(node.operands) == 1:
+            return quantization.scales[0] if len(quantization.scales) == 1 else None
+        if node.op not in MOVING or source is None:
+            return None
+        value = source
+    return None
 
 
-def _axis(view: View, op: Op, selector: Selector) -> int | None:
-    if isinstance(selector.axis, tuple):
-        return int(op.attributes.get(*selector.axis))
-    value = view.constant(op.inputs[selector.axis])
-    return int(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
+def _quantization(value: Value | None) -> Quantization | None:
+    return value.type.quantization if value is not None and isinstance(value.type, TensorType) else None
+
+
+def _selection(value: Value) -> Selection | None:
+    """Return what a value holds positions of, reshaped or converted at most."""
+    node = value.producer
+    while node is not None and node.op in SAME_ELEMENTS:
+        value = node.operand(0)
+        node = value.producer
+    if node is None or POSITIONS.get(node.op) != value.index:
+        return None
+    data = node.operand(0).name
+    return None if data is None else Selection(data, node.attr("axis"))

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.checking.compare import quantize
+from onnxtfl.checking.describe import Dim, TensorInfo
 from onnxtfl.checking.facts import Range
 from onnxtfl.errors import UsageError
-from onnxtfl.runtimes.describe import Dim, TensorInfo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -72,9 +73,7 @@ def make_input(info: TensorInfo, shape: tuple[int, ...], known: Range | None, se
     if info.dtype == "bool" or (known is not None and known.kind == "mask"):
         return mask(random, shape).astype(dtype), "0 or 1"
     if known is not None:
-        return _within(random, shape, known, info.dtype).astype(
-            dtype
-        ), f"{known.kind} in [{known.low:g}, {known.high:g})"
+        return _within(random, shape, known, info).astype(dtype), f"{known.kind} in [{known.low:g}, {known.high:g})"
     if info.dtype.startswith(("int", "uint")):
         low, high = _integer_span(info)
         return random.integers(low, high, shape).astype(dtype), f"integers in [{low}, {high})"
@@ -110,8 +109,11 @@ def _by_name(info: TensorInfo) -> Range | None:
     return Range("mask", 0, 2) if "mask" in info.name.lower() and info.dtype != "string" else None
 
 
-def _within(random: np.random.Generator, shape: tuple[int, ...], known: Range, dtype: str) -> Array:
-    if known.kind == "index" or not dtype.startswith(("float", "bfloat")):
+def _within(random: np.random.Generator, shape: tuple[int, ...], known: Range, info: TensorInfo) -> Array:
+    """Return values in ``known``; those of a quantized input are quantized."""
+    if known.kind == "range" and info.quantization is not None:
+        return quantize(random.uniform(known.low, known.high, shape), info.quantization, info.dtype)
+    if known.kind == "index" or not info.dtype.startswith(("float", "bfloat")):
         low = int(np.ceil(known.low))
         return np.asarray(random.integers(low, max(int(known.high), low + 1), shape))
     return np.asarray(random.uniform(known.low, known.high, shape))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from onnxtfl.runtimes.describe import Dim, TensorInfo
+from onnxtfl.checking.describe import Dim, TensorInfo
 
 Layout = Literal["auto", "source", "channels-last"]
 Permutation = tuple[int, ...]

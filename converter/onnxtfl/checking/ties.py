@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.checking.facts import Selection
-from onnxtfl.checking.part import prepare_source
-from onnxtfl.runtimes import ModelInfo, RunOptions, Worker
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def tensor_inside(info: ModelInfo, name: str, worker: Worker, values: list[Any], options: RunOptions) -> Array:
-    """Return what the tensor ``name`` inside a model holds when it runs on ``values``. Raises `RunError`."""
-    with ExitStack() as stack:
-        part = prepare_source(info.path, stack, [spec.name for spec in info.inputs], [name], {})
-        return np.asarray(worker.run(part, values, options)[0])
 
 
 def flips(data: Array, selection: Selection, a: Array, b: Array, rtol: float, atol: float) -> int | None:

@@ -37,18 +37,21 @@ def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
         value.type = value.type.with_shape(tuple(d if w == -1 else w for d, w in zip(old, shape, strict=True)))
 
 
-def cut(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None, expand: Expand) -> list[str] | None:
+def cut(
+    graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None, expand: Expand | None = None
+) -> list[str] | None:
     """Keep only what lies between the tensors named; returns the new outputs' names, None where they stay.
 
-    The type of a tensor that becomes an input is the file's where it says one, else it is found by lifting what
-    stands before. UsageError for names that do not exist.
+    The type of a tensor that becomes an input is the file's where it declares one, else it is found by lifting what
+    comes before, given `expand`. UsageError for names that do not exist.
     """
     if outputs:
         found = _named(graph, outputs)
         graph.outputs = [found[name] for name in outputs]
         remove_unreached(graph, set(_named(graph, inputs).values()) if inputs else set())
     if inputs:
-        _infer_up_to(graph, inputs, expand)
+        if expand is not None:
+            _infer_up_to(graph, inputs, expand)
         _cut_inputs(graph, inputs)
         remove_unreached(graph, set())
     return list(outputs) if outputs else None

@@ -25,12 +25,46 @@ def lift(graph: Graph, expand: Expand) -> None:
             lift_node(graph, node, expand)
 
 
-def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
-    """Replace one node of a file's dialect by neutral ones: by its rule, else by its definition."""
+def lift_where_possible(graph: Graph, expand: Expand) -> None:
+    """Lift what can be lifted; a node that cannot stays as it is in the file, its regions are lifted likewise.
+
+    The result is to be looked at, not to be converted: quantized tensors count as the real values they stand for.
+    """
+    node = graph.first
+    while node is not None:
+        before, following = node.previous, node.next
+        if node.op.dialect != "neutral" and not _is_lifted(graph, node, expand):
+            if node.graph is graph:
+                for region in node.subgraphs():
+                    lift_where_possible(region, expand)
+            else:  # its body took its place, and not all of that could be lifted
+                following = before.next if before is not None else graph.first
+        node = following
+
+
+def _is_lifted(graph: Graph, node: Node, expand: Expand) -> bool:
+    """Whether `node` could be lifted; where it could not, nothing is left of the attempt."""
+    before = node.previous
+    try:
+        lift_node(graph, node, expand, quantized=True)
+    except Exception:  # whatever is wrong with this node, the others may be fine
+        while node.graph is graph and (made := node.previous) is not before and made is not None:
+            if any(result.uses for result in made.results):
+                break
+            graph.remove(made)
+        return False
+    return True
+
+
+def lift_node(graph: Graph, node: Node, expand: Expand, quantized: bool = False) -> None:
+    """Replace one node of a file's dialect by neutral ones: by its rule, else by its definition.
+
+    `quantized`: whether every op may have quantized operands.
+    """
     name = op_name(node)
     node.sources = node.sources or (node.name or next((r.name for r in node.results if r.name), name),)
     try:
-        rule = _onnx_rule(graph, node) if node.op.dialect == "onnx" else _tfl_rule(node)
+        rule = _onnx_rule(graph, node) if node.op.dialect == "onnx" else _tfl_rule(node, quantized)
         body = expand(node) if rule is None else None
         if rule is not None:
             _lift_by_rule(graph, node, rule, expand)
@@ -99,9 +133,9 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     return rule
 
 
-def _tfl_rule(node: Node) -> LiftRule | None:
+def _tfl_rule(node: Node, quantized: bool) -> LiftRule | None:
     name = node.op.name.partition(".")[2]
-    if name not in rules().quantized:
+    if not quantized and name not in rules().quantized:
         for value in (*node.operands, *node.results):
             if value is not None and isinstance(value.type, TensorType) and value.type.quantization is not None:
                 raise UnsupportedError("quantized tensors are not converted yet", type_=value.type)

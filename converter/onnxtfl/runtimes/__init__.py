@@ -1,7 +1,6 @@
 """Running models: ONNX Runtime, LiteRT and tflite-runtime, each in a child process with a time limit."""
 
 from onnxtfl.runtimes.adapters import LITERT, ONNXRUNTIME, RUNTIMES, TFLITE_RUNTIME, Runtime, runtime_for
-from onnxtfl.runtimes.describe import ModelInfo, TensorInfo, describe
 from onnxtfl.runtimes.process import RunError, RunOptions, Worker
 
 __all__ = [
@@ -9,12 +8,9 @@ __all__ = [
     "ONNXRUNTIME",
     "RUNTIMES",
     "TFLITE_RUNTIME",
-    "ModelInfo",
     "RunError",
     "RunOptions",
     "Runtime",
-    "TensorInfo",
     "Worker",
-    "describe",
     "runtime_for",
 ]

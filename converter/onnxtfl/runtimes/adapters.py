@@ -7,11 +7,10 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from onnxtfl.errors import RuntimeUnavailableError, UsageError
-from onnxtfl.runtimes.describe import describe
+from onnxtfl.errors import RuntimeUnavailableError
 from onnxtfl.runtimes.process import RunError, RunOptions, Value, Worker
 
 TFLITE_RUNTIME_PYTHON = "ONNXTFL_TFLITE_RUNTIME_PYTHON"
@@ -46,39 +45,20 @@ class Runtime:
     def run(
         self,
         model: str | os.PathLike[str],
-        inputs: Mapping[str, Value] | Sequence[Value],
+        inputs: Sequence[Value],
         options: RunOptions | None = None,
         *,
         worker: Worker | None = None,
-    ) -> dict[str, Value]:
-        """Run ``model`` once in a child process and return its outputs by name, in its own order.
+    ) -> list[Value]:
+        """Run ``model`` once in a child process; ``inputs`` and the outputs are in the model's own order.
 
-        ``inputs``: arrays by name (signature names of a .tflite that has them), or in the model's order; inputs of
-        other sizes than the file says resize the model where the runtime can. ``worker``: run in this process.
-        Raises `InvalidModelError`, `UsageError` for inputs that the model does not have, and `RunError`.
+        Inputs of other sizes than the file declares resize the model where the runtime can. ``worker``: run in this
+        process. Raises `RunError`.
         """
-        info = describe(model)
-        values = ordered([spec.name for spec in info.inputs], inputs)
         if worker is not None:
-            outputs = worker.run(model, values, options or RunOptions())
-        else:
-            with self.worker() as own:
-                outputs = own.run(model, values, options or RunOptions())
-        return dict(zip((spec.name for spec in info.outputs), outputs, strict=True))
-
-
-def ordered(names: Sequence[str], inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
-    """Return ``inputs`` in the order of ``names``. Raises `UsageError` where they do not fit."""
-    if not isinstance(inputs, Mapping):
-        values = list(inputs)
-        if len(values) != len(names):
-            raise UsageError(f"the model has {len(names)} inputs, {len(values)} were given")
-        return values
-    missing = [name for name in names if name not in inputs]
-    unknown = [name for name in inputs if name not in names]
-    if missing or unknown:
-        raise UsageError(f"inputs do not fit the model: missing {missing}, unknown {unknown}", hint=f"it has {names}")
-    return [inputs[name] for name in names]
+            return worker.run(model, inputs, options or RunOptions())
+        with self.worker() as own:
+            return own.run(model, inputs, options or RunOptions())
 
 
 def tflite_runtime_python() -> str:

@@ -33,14 +33,15 @@ class UniqueNames:
 
 
 class GraphWriter:
-    """Writes the graphs of one model.
+    """Writes the graphs of one model. `hints`: whether to declare the types of inner values, as far as they are known.
 
     `weights`: the constants met, by name; `names`: the name of each value; `domains`: newest op version by domain.
     """
 
-    def __init__(self, dim_names: Mapping[str, str]) -> None:
+    def __init__(self, dim_names: Mapping[str, str], hints: bool = False) -> None:
         self.weights: dict[str, TensorData] = {}
         self.domains: dict[str, int] = {}
+        self._hints = hints
         self._types = TypeWriter(dim_names)
         self._attributes = AttributeWriter(self._types)
         self.names: dict[Value, str] = {}
@@ -55,10 +56,20 @@ class GraphWriter:
                 self.names[value] = self._unique.unique(self._wanted(value, "value"))
                 if value.data is not None:
                     self._add_weight(self.names[value], value.data)
+        message = self._nodes(graph)
+        return self._boundary(message, graph.inputs, [(self.names[v], v) for v in graph.outputs])
+
+    def _nodes(self, graph: Graph) -> Message:
+        """The graph without its boundary."""
         message = Message(GraphProto(name=graph.name).SerializeToString())
+        outputs = set(graph.outputs)
         for node in graph.nodes:
             message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
-        return self._boundary(message, graph.inputs, [(self.names[v], v) for v in graph.outputs])
+            for value in node.results if self._hints else ():
+                if value.type is not None and value not in outputs:
+                    info = self._types.value_info(self._name(value), value.type)
+                    message.field(GraphProto.VALUE_INFO_FIELD_NUMBER, info)
+        return message
 
     def _boundary(self, message: Message, inputs: Sequence[Value], outputs: Sequence[tuple[str, Value]]) -> Message:
         for value in inputs:
@@ -74,9 +85,7 @@ class GraphWriter:
             self.names[inner] = self._name(outer)
         for value in own:
             self._name(value)
-        message = Message(GraphProto(name=graph.name).SerializeToString())
-        for node in graph.nodes:
-            message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
+        message = self._nodes(graph)
         outputs: dict[str, Value] = {}
         for value in graph.outputs:
             name = self._name(value)

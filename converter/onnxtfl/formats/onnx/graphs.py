@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto
 
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, attribute_kind
 from onnxtfl.formats.onnx.names import all_nodes, display_name, free_names, graphs_of, has_graphs, topological_order
 from onnxtfl.formats.onnx.signatures import check_signature
@@ -78,7 +78,8 @@ class GraphReader:
         """`proto` as a graph. `captured`: values of the outer graph, which become inputs (constants stay constants)."""
         graph = Graph(text_of(proto.name) or "main")
         scope = _Scope(graph, imports, arguments=arguments)
-        scope.types = {info.name: self.types.of(info, "output") for info in proto.output}
+        scope.types = {info.name: self._hint(info) for info in proto.value_info}
+        scope.types |= {info.name: self.types.of(info, "output") for info in proto.output}
         self._initializers(scope, proto)
         for info in proto.input:
             given = scope.values.get(info.name)
@@ -91,6 +92,13 @@ class GraphReader:
             graph.outputs.append(self._output(scope, info.name))
             graph.output_names.append(info.name)
         return graph
+
+    def _hint(self, info: ValueInfoProto) -> Type | None:
+        """What the file says of a value inside, which no runtime holds it to."""
+        try:
+            return self.types.of(info, "value")
+        except OnnxtflError:
+            return None
 
     def _initializers(self, scope: _Scope, proto: GraphProto) -> None:
         named = [(tensor.name, self.tensors.read(tensor)) for tensor in proto.initializer]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 from onnx import SparseTensorProto, TensorProto
@@ -44,9 +45,12 @@ class Tensors:
                 raise InvalidModelError(f"tensor {name!r}: strings cannot be external")
             return self.external.data(tensor, dtype, shape)
         try:
-            return self._stored(tensor, dtype, shape)
+            data = self._stored(tensor, dtype, shape)
         except ValueError as error:
             raise InvalidModelError(f"tensor {name!r}: {error}", type_=TensorType(dtype, shape)) from error
+        if self.cuts is None and data.nbytes > _BY_ELEMENT:
+            return MessageData(partial(self._stored, tensor, dtype, shape), dtype, shape)
+        return data
 
     def _stored(self, tensor: TensorProto, dtype: DType, shape: tuple[int, ...]) -> TensorData:
         if dtype is DType.STRING:
@@ -77,6 +81,26 @@ class Tensors:
         dense = np.zeros(math.prod(shape), values.dtype.numpy)
         dense[flat] = values.numpy().reshape(-1)
         return ArrayData(dense.reshape(shape), values.dtype)
+
+
+class MessageData(TensorData):
+    """The numbers of a tensor of a message in memory, copied out of it (by `load`) when they are asked for."""
+
+    def __init__(self, load: Callable[[], TensorData], dtype: DType, shape: tuple[int, ...]) -> None:
+        self._load, self.dtype, self.shape = load, dtype, shape
+
+    @property
+    def key(self) -> Hashable:
+        return ("message", id(self._load), self.dtype, self.size)
+
+    def numpy(self) -> Array:
+        return self._load().numpy()
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        return self._load().slab(axis, start, stop)
+
+    def chunks(self) -> Iterator[Array]:
+        return self._load().chunks()
 
 
 def element_type(number: int, where: str) -> DType:

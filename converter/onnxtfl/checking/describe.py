@@ -1,0 +1,65 @@
+"""What goes into a model and what comes out: its graph's inputs and outputs as a check needs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnxtfl.ir.dims import SymDim, Unknown, symbols
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.model import FormatName, Model
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import TensorType, Type
+
+Dim = int | str | None
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output: name, dtype (NumPy's name for it, or "string", "bfloat16", "sequence", ...) and shape.
+
+    A dimension is a size, the name of a symbol, or None; ``shape`` is None where even the rank is unknown.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...] | None
+    quantization: Quantization | None = None
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model file: its format, and its inputs and outputs in its own order."""
+
+    path: Path
+    format: FormatName
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+
+
+def describe(path: Path, model: Model) -> ModelInfo:
+    """Return what the main graph of the model in the file ``path`` takes and returns, as the file declares it."""
+    graph, format_ = model.main, model.format or "onnx"
+    inputs = tuple(_tensor(value.name or "", value.type, format_) for value in graph.inputs)
+    outputs = zip(output_names(graph), graph.outputs, strict=True)
+    return ModelInfo(path, format_, inputs, tuple(_tensor(name, value.type, format_) for name, value in outputs))
+
+
+def output_names(graph: Graph) -> list[str]:
+    """Return the names of the outputs."""
+    return graph.output_names or [value.name or "" for value in graph.outputs]
+
+
+def _tensor(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:
+    if not isinstance(type_, TensorType):
+        return TensorInfo(name, type(type_).__name__.removesuffix("Type").lower() if type_ else "undefined", None)
+    shape = None if type_.shape is None else tuple(_dim(dim, format_) for dim in type_.shape)
+    return TensorInfo(name, type_.storage.value, shape, type_.quantization)
+
+
+def _dim(dim: int | SymDim, format_: FormatName) -> Dim:
+    """Return a dimension; a size of 0 is how some ONNX exporters say "unknown"."""
+    if isinstance(dim, int):
+        return dim if dim > 0 or format_ == "tflite" else None
+    named = format_ == "onnx" and not any(isinstance(symbol, Unknown) for symbol in symbols(dim))
+    return str(dim) if named else None

@@ -1,0 +1,30 @@
+"""Run a model with inputs and outputs by name: a runtime knows positions only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onnxtfl.checking.describe import ModelInfo, describe
+from onnxtfl.formats import files
+from onnxtfl.runtimes import RunOptions, Runtime, Worker
+
+
+def described(path: Path) -> ModelInfo:
+    """What the model in a file takes and returns."""
+    return describe(path, files.read(path))
+
+
+def run_named(
+    runtime: Runtime,
+    path: Path,
+    inputs: Mapping[str, Any] | Sequence[Any],
+    options: RunOptions | None = None,
+    worker: Worker | None = None,
+) -> dict[str, Any]:
+    """The outputs of the model in a file by name; `inputs` by name or in its order."""
+    info = described(path)
+    values = [inputs[spec.name] for spec in info.inputs] if isinstance(inputs, Mapping) else inputs
+    outputs = runtime.run(path, values, options, worker=worker)
+    return dict(zip((spec.name for spec in info.outputs), outputs, strict=True))

@@ -1,0 +1,68 @@
+"""What is read from a file and written back, nothing converted, computes the same, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxtfl.checking.describe import describe
+from onnxtfl.checking.facts import Facts, analyze
+from onnxtfl.checking.inputs import make_input, open_shapes
+from onnxtfl.formats import files
+from onnxtfl.passes.inline import inline_functions
+from onnxtfl.pipeline import lifted_where_possible
+from onnxtfl.runtimes import LITERT, ONNXRUNTIME, RunError, RunOptions, Worker
+from tests.models.corpus import CORPUS
+
+pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORPUS} (ONNXTFL_CORPUS)")
+
+MODELS = sorted([*CORPUS.glob("*/**/*.onnx"), *CORPUS.glob("*/**/*.tflite")])
+OPTIONS = RunOptions(kernels="builtin", time_limit=60)
+"""Without optimizers: ONNX Runtime's folds no weights that the file lists as inputs with a default."""
+INVALID = {"add_quantized", "add_quantized_int8"}
+"""Their uint8 ADD writes a float32 tensor that has scales, which no interpreter but TFLite Micro's takes."""
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[dict[str, Worker]]:
+    with ONNXRUNTIME.worker() as onnx, LITERT.worker() as litert:
+        yield {"onnx": onnx, "tflite": litert}
+
+
+def inputs_of(path: Path, facts: Facts) -> Iterator[list[Any]]:
+    specs = describe(path, files.read(path)).inputs
+    for shapes in open_shapes(specs, {}):
+        yield [
+            make_input(spec, shape, facts.ranges.get(spec.name), (0, k))[0]
+            for k, (spec, shape) in enumerate(zip(specs, shapes, strict=True))
+        ]
+
+
+def first_run(worker: Worker, path: Path) -> tuple[list[Any], list[Any]]:
+    """Inputs on which the model runs, and its outputs."""
+    for inputs in inputs_of(path, analyze(lifted_where_possible(files.read(path)))):
+        try:
+            return inputs, worker.run(path, inputs, OPTIONS)
+        except RunError as error:
+            reason = str(error)
+    pytest.skip(f"the runtime does not run the file itself: {reason}")
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: str(path.relative_to(CORPUS)))
+def test_the_same_outputs(path: Path, workers: dict[str, Worker], tmp_path: Path) -> None:
+    if path.stem in INVALID:
+        pytest.skip("an invalid file")
+    model = files.read(path)
+    before = describe(path, model)
+    inline_functions(model)
+    written = files.write(model, tmp_path / path.name)
+    after = describe(path, files.read(written))
+    assert after == before
+    worker = workers[before.format]
+    inputs, expected = first_run(worker, path)
+    for a, b in zip(expected, worker.run(written, inputs, OPTIONS), strict=True):
+        np.testing.assert_array_equal(a, b)
