@@ -28,9 +28,9 @@ _KNOWS = {
     "mappings": {"rules"},
     "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
     "op_tables": {"formats", "rewriting", "targets"},
-    "checking": {"ir", "runtimes", "pipeline"},
+    "checking": {"ir", "formats", "passes", "runtimes", "pipeline"},
     "output": set(),
-    "api": {"ir", "pipeline", "op_tables", "checking", "runtimes", "output"},
+    "api": {"ir", "formats", "pipeline", "op_tables", "checking", "output"},
     "cli": {_API},
     _API: {"api", "checking"},
 }

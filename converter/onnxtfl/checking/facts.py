@@ -224,7 +224,7 @@ def _scalar(value: Value | None) -> int | float | None:
 def _carried(node: Node, index: int, affine: Affine) -> Iterator[tuple[Value, Affine]]:
     """Yield the values that have the elements of operand ``index``, or integers computed from them; how is kept."""
     behind = len(node.operands) - index  # regions take the last operands, of ops without a conversion captures only
-    for region in node.subgraphs() if behind <= node.attr("captures", behind) else ():
+    for region in node.regions if behind <= node.attr("captures", behind) else ():
         if behind <= len(region.inputs):
             yield region.inputs[-behind], affine
     moved = _moved(node, index)
@@ -239,7 +239,7 @@ def _moved(node: Node, index: int) -> list[Value]:
         return node.results if index == 0 or node.op in (ops.Max, ops.Min) else []
     if node.op is ops.Convert:
         return [] if node.attr("dtype") is DType.BOOL else node.results
-    if node.op.dialect != "neutral" or node.op in COMPUTE_WITH_ANY or any(True for _ in node.subgraphs()):
+    if node.op.dialect != "neutral" or node.op in COMPUTE_WITH_ANY or node.regions:
         return []
     declared = node.op.operands[min(index, len(node.op.operands) - 1)]
     dtype = _dtype(node.operand(index))

@@ -35,7 +35,7 @@ def lift_where_possible(graph: Graph, expand: Expand) -> None:
         before, following = node.previous, node.next
         if node.op.dialect != "neutral" and not _is_lifted(graph, node, expand):
             if node.graph is graph:
-                for region in node.subgraphs():
+                for region in node.regions:
                     lift_where_possible(region, expand)
             else:  # its body took its place, and not all of that could be lifted
                 following = before.next if before is not None else graph.first
