@@ -302,7 +302,6 @@ def _as_file(model: Any, name: str, stack: ExitStack) -> Path:
     from onnxtfl.checking.part import save, temporary_directory
     from onnxtfl.formats.files import sniff
 
-
     if isinstance(model, str | os.PathLike):
         return Path(model)
     directory = temporary_directory(stack)

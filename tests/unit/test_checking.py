@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
+from onnxtfl import onnx_to_tflite
 from onnxtfl.checking import Settings, check, check_models
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.match import MismatchError, match, permutations
@@ -256,6 +259,39 @@ def test_bad_files(tmp_path: Path) -> None:
             check_models(good, bad)
         with pytest.raises(InvalidModelError):
             check_models(bad, good)
+
+
+def test_kinds_of_values_that_no_reader_knows_are_not_checked(tmp_path: Path) -> None:
+    strange = onnx_scale()
+    strange.graph.output[0].type.map_type.key_type = INT64
+    strange.graph.output[0].type.map_type.value_type.tensor_type.elem_type = FLOAT
+    report = compared(tmp_path, onnx_scale(), strange)
+    assert report.status == "not checked"
+    assert "is a map" in report.reason
+
+
+PEAK = """
+import sys
+import onnxtfl
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmHWM"))
+before = peak()
+print(onnxtfl.check(*sys.argv[1:]).status, peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the peak memory of a process")
+def test_a_check_holds_no_weights(tmp_path: Path) -> None:
+    weights = {"w": np.zeros((8192, 4096), np.float32)}  # 134 MB
+    spec = [("x", FLOAT, [1, 8192])], [("y", FLOAT, [1, 4096])]
+    model = onnx_model([helper.make_node("MatMul", ["x", "w"], ["y"])], *spec, weights)
+    a, b = saved(model, tmp_path / "a.onnx"), tmp_path / "b.tflite"
+    onnx_to_tflite(a, b, check=False)
+    done = subprocess.run([sys.executable, "-c", PEAK, a, b], capture_output=True, text=True, check=True)
+    status, megabytes = done.stdout.split()
+    assert status == "passed"
+    assert int(megabytes) < 100
 
 
 def test_sequences_are_not_checked(tmp_path: Path) -> None:

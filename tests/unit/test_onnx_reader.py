@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.onnx import read as read_model
 from onnxtfl.formats.onnx import write
+from onnxtfl.formats.onnx.tensors import MessageData
 from onnxtfl.formats.onnx.varint import decode_varints, encode_varint
 from onnxtfl.ir.data import ArrayData, FileData
 from onnxtfl.ir.dims import symbol
@@ -566,7 +567,30 @@ def test_function_bomb() -> None:
         read(parser.parse_model(text))
 
 
+def test_types_of_values_inside_are_what_the_file_declares() -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["y"])]
+    spec = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]), helper.make_tensor_value_info("y", 1, [2])
+    declared = helper.make_tensor_value_info("a", TensorProto.FLOAT, ["n"])
+    graph = helper.make_graph(nodes, "g", [spec[0]], [spec[1]], value_info=[declared])
+    assert [str(v.type) for n in read(helper.make_model(graph)).nodes for v in n.results] == [
+        "tensor<[n]xfloat32>",
+        "tensor<2xfloat32>",
+    ]
+    graph.value_info[0].type.tensor_type.elem_type = 0  # no one holds a file to it
+    assert [v.type for n in read(helper.make_model(graph)).nodes for v in n.results][0] is None
+
+
 # Memory
+
+
+def test_weights_of_a_message_are_copied_when_they_are_asked_for() -> None:
+    weight = np.arange(6000, dtype=np.float32).reshape(60, 100)
+    for tensor in (numpy_helper.from_array(weight, "w"), helper.make_tensor("w", 1, weight.shape, weight.reshape(-1))):
+        data = read(with_tensor(tensor)).outputs[0].data
+        assert isinstance(data, MessageData)
+        np.testing.assert_array_equal(data.numpy(), weight)
+        np.testing.assert_array_equal(data.transpose((1, 0)).slab(0, 3, 5), weight.T[3:5])
+        assert b"".join(bytes(chunk) for chunk in data.chunks()) == weight.tobytes()
 
 
 _MEASURE = """

@@ -48,7 +48,7 @@ class Tensors:
             data = self._stored(tensor, dtype, shape)
         except ValueError as error:
             raise InvalidModelError(f"tensor {name!r}: {error}", type_=TensorType(dtype, shape)) from error
-        if self.cuts is None and data.nbytes > _BY_ELEMENT:
+        if self.detached is None and data.nbytes > _BY_ELEMENT:
             return MessageData(partial(self._stored, tensor, dtype, shape), dtype, shape)
         return data
 
@@ -84,7 +84,7 @@ class Tensors:
 
 
 class MessageData(TensorData):
-    """The numbers of a tensor of a message in memory, copied out of it (by `load`) when they are asked for."""
+    """The values of a tensor of a message in memory, copied out of it (by `load`) on access."""
 
     def __init__(self, load: Callable[[], TensorData], dtype: DType, shape: tuple[int, ...]) -> None:
         self._load, self.dtype, self.shape = load, dtype, shape
