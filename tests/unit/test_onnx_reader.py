@@ -577,7 +577,7 @@ def test_types_of_values_inside_are_what_the_file_declares() -> None:
         "tensor<2xfloat32>",
     ]
     graph.value_info[0].type.tensor_type.elem_type = 0  # no one holds a file to it
-    assert [v.type for n in read(helper.make_model(graph)).nodes for v in n.results][0] is None
+    assert next(read(helper.make_model(graph)).nodes).results[0].type is None
 
 
 # Memory
