@@ -1,4 +1,4 @@
-"""Every conversion that a test makes, in its own process or in a worker, is verified after each pass."""
+"""Makes every conversion of the tests, also in worker processes, run the verifier after each pass."""
 
 import os
 

@@ -24,7 +24,7 @@ from tests.conformance import ratchet
 from tests.conformance.cases import MODES, Case, load_cases
 from tests.conformance.run_case import TIMEOUT, Result, result_of
 from tests.conformance.tflite_cases import TfliteCase, load_tflite_cases
-from tests.harness.other import DEFAULT
+from tests.harness.runtimes import DEFAULT
 from tests.harness.workers import run_all
 
 _UNUSUAL = frozenset({8, 16, 17, 18, 19, 20})
@@ -132,7 +132,7 @@ def _settle(mode: str, cases: list[AnyCase], results: Results, options: argparse
     """Compare with the list, or rewrite it."""
     known = ratchet.load(mode)
     failing = {name: result.reason for name, result in results.items() if not result.passed}
-    new = ratchet.grown(known, failing)
+    new = ratchet.unlisted(known, failing)
     repaired = sorted(name for name in known.known if name in results and results[name].passed)
     if not options.update:
         _print_list("pass now, but are listed (--update)", repaired)

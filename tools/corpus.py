@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.harness.other import DEFAULT
+from tests.harness.runtimes import DEFAULT
 from tests.harness.workers import Outcome, run_all
 from tests.models import corpus
 from tests.models.corpus import Job, Report
@@ -41,7 +41,7 @@ def main() -> int:
             reports.append(_report(job, outcome))
         _print(reports[-1], options)
     _totals(reports)
-    return int(not all(report.good for report in reports))
+    return int(not all(report.passed for report in reports))
 
 
 def _options() -> argparse.Namespace:
@@ -92,7 +92,7 @@ def _there(report: Report) -> str:
     size = f"{report.size_ratio:.2f}" if not math.isnan(report.size_ratio) else "-"
     return (
         f"{name:30.30} {ok:4} {_number(report.largest_error):>6} {report.seconds:5.1f} {report.peak_memory >> 20:5} "
-        f"{report.ops.total():4} {report.ops['TRANSPOSE']:6} {'all' if report.whole_in_delegate else '-':3} {size:>5}"
+        f"{report.ops.total():4} {report.ops['TRANSPOSE']:6} {'all' if report.fully_delegated else '-':3} {size:>5}"
     )
 
 
@@ -110,7 +110,7 @@ def _number(value: float) -> str:
 def _totals(reports: Iterable[Report]) -> None:
     found = list(reports)
     there = sum(not report.error for report in found)
-    back = sum(report.good and not math.isnan(report.back_largest_error) for report in found)
+    back = sum(report.passed and not math.isnan(report.back_largest_error) for report in found)
     lean = sum(report.nodes_ratio <= 1.1 for report in found)
     transposes = sum(report.ops["TRANSPOSE"] for report in found)
     print(f"\n{len(found)} models: {there} there, {back} back, {lean} with <= 1.1 x the nodes; {transposes} TRANSPOSE")

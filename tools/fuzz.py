@@ -30,14 +30,14 @@ def main() -> int:
         for trial, outcome in run_all(_JOB, trials, TIMEOUT, options.jobs):
             verdict = _verdict(outcome)
             counts[verdict.kind] += 1
-            if verdict.kind not in ("good", "skipped") and _failed(counts) <= options.show:
+            if verdict.kind not in ("passed", "skipped") and _failed(counts) <= options.show:
                 _show(*((trial, verdict) if options.no_shrink else _shrunk(shrinker, trial, verdict)))
     print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()))
     return int(_failed(counts) > 0)
 
 
 def _failed(counts: Counter[str]) -> int:
-    return counts.total() - counts["good"] - counts["skipped"]
+    return counts.total() - counts["passed"] - counts["skipped"]
 
 
 def _options() -> argparse.Namespace:

@@ -1,6 +1,6 @@
-"""The ONNX project's own op tests (onnx.backend.test of the installed onnx package) as plain data.
+"""The op tests of the ONNX project (onnx.backend.test of the installed package) as models and arrays.
 
-Kept in a file below build/ once made, since making them takes ten seconds.
+They are cached in build/, since generating them takes ten seconds.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _CACHE_FORMAT = 3
 class Case:
     """One op test.
 
-    ``ops``: op types of the top-level nodes, the first being what the case is about. ``data_sets``: (inputs, outputs)
-    pairs, in the order of the model's inputs and outputs. ``random``: only dtypes and shapes can be compared.
-    ``types``: the ONNX element types of the inputs and outputs.
+    ``ops``: op types of the top-level nodes, the op under test first. ``data_sets``: (inputs, outputs) pairs, in the
+    order of the model's inputs and outputs. ``random``: only dtypes and shapes can be compared. ``types``: the ONNX
+    element types of the inputs and outputs.
     """
 
     name: str
@@ -50,20 +50,22 @@ class Case:
 
 
 def load_cases(mode: str = "plain") -> list[Case]:
-    """All cases whose inputs and outputs are tensors, by name; mode "frozen": those with at least two inputs, all
-    but the first of them made initializers (as exporters write them)."""
+    """All cases whose inputs and outputs are tensors, sorted by name.
+
+    Mode "frozen": those with several inputs, all but the first of them as initializers (as exporters write them).
+    """
     cases = _cached()
     return cases if mode == "plain" else [freeze(case) for case in cases if len(case.data_sets[0][0]) > 1]
 
 
 def freeze(case: Case) -> Case:
-    """Make every input but the first an initializer, with the values of the first data set."""
+    """``case`` with every input but the first as an initializer, with the values of the first data set."""
     model = onnx.load_from_string(case.model)
     graph = model.graph
     known = {tensor.name for tensor in graph.initializer}
-    given = [value for value in graph.input if value.name not in known]
+    dynamic = [value for value in graph.input if value.name not in known]
     inputs, outputs = case.data_sets[0]
-    for value, array in list(zip(given, inputs, strict=True))[1:]:
+    for value, array in list(zip(dynamic, inputs, strict=True))[1:]:
         graph.initializer.append(numpy_helper.from_array(array, value.name))
         if model.ir_version >= 4:
             graph.input.remove(value)
@@ -75,7 +77,7 @@ def _cached() -> list[Case]:
     with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError):
         cases: list[Case] = pickle.loads(path.read_bytes())
         return cases
-    cases = sorted(_made(), key=lambda case: case.name)
+    cases = sorted(_generated(), key=lambda case: case.name)
     with contextlib.suppress(OSError):
         _write(path, pickle.dumps(cases))
     return cases
@@ -89,7 +91,7 @@ def _write(path: Path, data: bytes) -> None:
     Path(temporary).replace(path)
 
 
-def _made() -> Iterable[Case]:
+def _generated() -> Iterable[Case]:
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
@@ -141,7 +143,7 @@ def _is_random(model: onnx.ModelProto, data_sets: Sequence[tuple[Sequence[Array]
 
 
 def _drops(model: onnx.ModelProto, node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
-    """A Dropout in training with a ratio that is not 0."""
+    """Whether a Dropout is in training mode with a ratio other than 0."""
     values = dict(zip([value.name for value in model.graph.input], inputs, strict=False))
     values |= {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     training = len(node.input) > 2 and bool(values[node.input[2]])

@@ -1,4 +1,4 @@
-"""The ratchet lists: the cases that do not pass yet, each with its reason, in TOML."""
+"""The ratchet lists, in TOML: the cases that do not pass yet, each with its reason."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _HEADER = """\
 # Written by `python tools/conformance.py --update`.
 """
 _TITLES = {
-    "plain": "ONNX's op tests, as they stand, that do not pass yet.",
-    "frozen": "ONNX's op tests with every input but the first made an initializer, that do not pass yet.",
-    "tflite": "The corpus' .tflite models of one op that do not become right ONNX yet.",
+    "plain": "ONNX's op tests, unchanged, that do not pass yet.",
+    "frozen": "ONNX's op tests with every input but the first as an initializer that do not pass yet.",
+    "tflite": "The corpus' .tflite models of one op that do not convert to correct ONNX yet.",
 }
 _FILES = {"plain": "onnx_ops.toml", "frozen": "onnx_ops_frozen.toml", "tflite": "tflite_ops.toml"}
 
 
 @dataclass
 class Ratchet:
-    """``known``: reason by case name. ``onnx_version``: the onnx package whose cases were run."""
+    """A list. ``known``: reason by case name. ``onnx_version``: version of the onnx package that has the cases."""
 
     mode: str
     onnx_version: str = onnx.__version__
@@ -34,17 +34,17 @@ class Ratchet:
 
     @property
     def path(self) -> Path:
-        """The file the list is kept in."""
+        """The file of the list."""
         return _FOLDER / _FILES[self.mode]
 
     @property
-    def fits(self) -> bool:
-        """True where the installed onnx is the one that the list was made with."""
+    def is_current(self) -> bool:
+        """Whether the list was made with the installed version of onnx."""
         return self.onnx_version == str(onnx.__version__)
 
 
 def load(mode: str) -> Ratchet:
-    """The list of a mode ("plain", "frozen" or "tflite"); an empty one where there is no file yet."""
+    """The list of a mode ("plain", "frozen" or "tflite"), empty where its file does not exist."""
     ratchet = Ratchet(mode)
     if not ratchet.path.exists():
         return ratchet
@@ -75,6 +75,6 @@ def by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def grown(old: Ratchet, failing: Iterable[str]) -> list[str]:
-    """The failing cases that the list does not have."""
+def unlisted(old: Ratchet, failing: Iterable[str]) -> list[str]:
+    """The failing cases that are not in the list."""
     return sorted(set(failing) - set(old.known))

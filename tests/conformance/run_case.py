@@ -1,4 +1,4 @@
-"""What a worker does with one op test: convert it, run it in LiteRT, compare with the outputs that ship with it."""
+"""Runs one op test in a worker process: convert it, run it in LiteRT, compare with its expected outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conformance.cases import Case
 from tests.harness.child import stage
 from tests.harness.compare import difference
 from tests.harness.litert import Array, narrow
-from tests.harness.other import DEFAULT, run_tflite_on
+from tests.harness.runtimes import DEFAULT, run_tflite_on
 from tests.harness.workers import ROOT, Outcome, Worker
 
 TIMEOUT = 60.0
@@ -20,8 +20,11 @@ _BFLOAT16_RTOL = 2.0**-6
 
 @dataclass(frozen=True)
 class Result:
-    """``reason``: "" for a pass, else the kind of failure in a few words, the same for failures of one kind.
-    ``message``: the whole message. ``detail``: a traceback where there is one."""
+    """Outcome of a case.
+
+    ``reason``: kind of failure, equal for failures of one kind; "" for a pass. ``message``: the whole message.
+    ``detail``: the traceback of an exception.
+    """
 
     reason: str = ""
     message: str = ""
@@ -29,7 +32,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """True where the model converts and gives the right numbers."""
+        """Whether the model converts and its outputs are correct."""
         return not self.reason
 
 
@@ -39,7 +42,7 @@ def run_case(worker: Worker, case: Case) -> Result:
 
 
 def result_of(outcome: Outcome) -> Result:
-    """The result of a case whose job ended with ``outcome``."""
+    """The result for the outcome of a worker's job."""
     if outcome.kind == "done":
         result: Result = outcome.value
         return result
@@ -47,12 +50,12 @@ def result_of(outcome: Outcome) -> Result:
 
 
 def attempt_on(job: tuple[Case, str]) -> Result:
-    """As `attempt`, on another runtime (see `tests.harness.other`)."""
+    """As `attempt`, on another runtime (see `tests.harness.runtimes`)."""
     return attempt(*job)
 
 
 def attempt(case: Case, runtime: str = DEFAULT) -> Result:
-    """Convert and run a case; in the child."""
+    """Convert and run a case, in the worker process."""
     stage("convert")
     try:
         model = _convert(case.model)
@@ -80,18 +83,18 @@ def _convert(model: bytes) -> bytes:
 
 
 def conversion_failure(error: Exception) -> Result:
-    """The result of a case whose conversion raised `error`."""
+    """The result for an exception of the conversion."""
     from onnxtfl.errors import OnnxtflError
 
     if isinstance(error, OnnxtflError):
         op = f" ({error.op})" if error.op else ""
-        return Result(f"{type(error).__name__}{op}: {brief(error.message)}", str(error))
+        return Result(f"{type(error).__name__}{op}: {generalized(error.message)}", str(error))
     where = _innermost(error)
     return Result(f"BUG {type(error).__name__} in {where}", f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def _innermost(error: Exception) -> str:
-    """The function of the project in which an exception that should not have come out was raised."""
+    """The innermost function of the project in the traceback of ``error``."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _ours(frame.filename)]
     if not frames:
         return "the harness"
@@ -100,12 +103,12 @@ def _innermost(error: Exception) -> str:
 
 def _ours(filename: str) -> bool:
     path = Path(filename)
-    return any(path.is_relative_to(ROOT / room) for room in ("converter", "mappings", "schemas"))
+    return any(path.is_relative_to(ROOT / folder) for folder in ("converter", "mappings", "schemas"))
 
 
 def _run_failure(error: Exception) -> Result:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return Result("run: refused: " + brief(lines[-1]), " | ".join(lines))
+    return Result("run: refused: " + generalized(lines[-1]), " | ".join(lines))
 
 
 def _compare(case: Case, actual: list[Array], expected: tuple[Array, ...]) -> str:
@@ -130,8 +133,8 @@ def _interface_difference(actual: Array, expected: Array) -> str:
     return f"wrong interface: {actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"
 
 
-def brief(message: str, limit: int = 90) -> str:
-    """A message without what differs from case to case (quoted names, numbers, brackets), to group by."""
+def generalized(message: str, limit: int = 90) -> str:
+    """``message`` without the details of a case (quoted names, numbers, brackets), to group by."""
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "_", message)
     text = re.sub(r"\[[^\]]*\]|\([^)]*\)", "", text)
     text = re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "N", text)

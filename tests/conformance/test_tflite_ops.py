@@ -1,4 +1,4 @@
-"""The corpus' .tflite models of one op, to ONNX, against the ratchet list."""
+"""The corpus' .tflite models of one op converted to ONNX, against the ratchet list."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.mark.skipif(not _CASES, reason=f"there is no {ARCHIVE}")
-def test_the_archive_is_whole() -> None:
+def test_the_archive_is_complete() -> None:
     assert len(_CASES) == 509
 
 
 @pytest.mark.parametrize("case", _CASES)
 def test_tflite_op(worker: Worker, case: TfliteCase) -> None:
-    if not _LIST.fits:
+    if not _LIST.is_current:
         pytest.skip(f"the list was made with onnx {_LIST.onnx_version}, another one is installed")
     result = result_of(worker.run("tests.conformance.tflite_cases:attempt_to_onnx", (case, ""), TIMEOUT))
     if case.name not in _LIST.known:
         assert result.passed, f"{result.reason}\n{result.message}\n{result.detail}"
     elif result.passed:
-        pytest.fail("passes now: take it off tflite_ops.toml (python tools/conformance.py --mode tflite --update)")
+        pytest.fail("passes now: remove it from tflite_ops.toml (python tools/conformance.py --mode tflite --update)")
     elif not result.reason.startswith("UnsupportedError"):
-        pytest.fail(f"is listed, but no longer refused in so many words: {result.reason}\n{result.message}")
+        pytest.fail(f"listed, but not an UnsupportedError: {result.reason}\n{result.message}")
     else:
         pytest.xfail(result.reason)

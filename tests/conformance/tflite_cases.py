@@ -1,6 +1,6 @@
-"""The corpus' small .tflite models, one op each, to ONNX: read, converted, run in ONNX Runtime, compared.
+"""The corpus' small .tflite models of one op each: converted to ONNX, run in ONNX Runtime, compared.
 
-In tflite-ops.zip of the corpus: CASE/model.tflite, CASE/io.npz (in_K, out_K in LiteRT's order), CASE/case.json.
+tflite-ops.zip of the corpus has CASE/model.tflite, CASE/io.npz (in_K, out_K in LiteRT's order), CASE/case.json.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.run_case import Result, brief, conversion_failure
+from tests.conformance.run_case import Result, conversion_failure, generalized
 from tests.harness.child import stage
 from tests.harness.compare import largest_error
 from tests.harness.litert import Array, run_onnx
 from tests.models.corpus import CORPUS
 
 ARCHIVE = CORPUS / "tflite-ops.zip"
-_QUANTIZED_FIT = 0.99
+_QUANTIZED_SHARE = 0.99
+"""Of the elements of a quantized output that may differ by at most one unit."""
 
 
 @dataclass(frozen=True)
 class TfliteCase:
     """One model. ``quantization``: "none", or how it is quantized. ``random``: only dtypes and shapes can be compared.
 
-    ``quantized_outputs``: which outputs hold quantized numbers, which may be off by one unit here and there.
+    ``quantized_outputs``: for each output whether it is quantized (its elements may differ by one unit).
     """
 
     name: str
@@ -43,7 +44,7 @@ class TfliteCase:
 
 
 def load_tflite_cases() -> list[TfliteCase]:
-    """All cases, by name; none where the corpus is absent."""
+    """All cases, sorted by name; none without the corpus."""
     if not ARCHIVE.exists():
         return []
     with zipfile.ZipFile(ARCHIVE) as archive:
@@ -66,7 +67,7 @@ def _count(arrays: Any, side: str) -> int:
 
 
 def attempt_to_onnx(job: tuple[TfliteCase, str]) -> Result:
-    """Convert and run a case; in the child."""
+    """Convert and run a case, in the worker process."""
     case, _ = job
     stage("convert")
     try:
@@ -77,7 +78,7 @@ def attempt_to_onnx(job: tuple[TfliteCase, str]) -> Result:
     try:
         actual = _run(model, case.inputs)
     except Exception as error:
-        return Result("run: refused: " + brief(str(error).splitlines()[0]), str(error))
+        return Result("run: refused: " + generalized(str(error).splitlines()[0]), str(error))
     return _compared(case, actual)
 
 
@@ -112,11 +113,11 @@ def _compared(case: TfliteCase, actual: Sequence[Array]) -> Result:
             continue
         error = largest_error(got, want)
         if not error <= 1:
-            return Result("run: wrong numbers", f"{error:.3g} times what is allowed (output {i})")
+            return Result("run: wrong values", f"{error:.3g} times the tolerance (output {i})")
     return Result()
 
 
 def _near(got: Array, want: Array) -> bool:
-    """Within one unit of the last place on nearly all elements."""
-    off = np.abs(got.astype(np.int64) - want.astype(np.int64))
-    return bool(off.size == 0 or np.mean(off <= 1) >= _QUANTIZED_FIT)
+    """Whether nearly all elements are equal or differ by one unit."""
+    error = np.abs(got.astype(np.int64) - want.astype(np.int64))
+    return bool(error.size == 0 or np.mean(error <= 1) >= _QUANTIZED_SHARE)

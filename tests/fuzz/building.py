@@ -1,4 +1,4 @@
-"""A random graph that grows step by step: its nodes, and the type of each value as ONNX's own inference gives it."""
+"""A builder of random graphs: nodes are added one by one, types come from ONNX's shape inference."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from onnx import TensorProto, helper, numpy_helper, shape_inference
 Shape = tuple[int, ...]
 FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
 LARGEST = 4096
-"""Elements that a value may have."""
+"""Most elements of a value."""
 
 
 class Builder:
-    """``types`` holds dtype and shape of each value, ``open`` those that nobody has read yet.
+    """A graph under construction. ``types``: dtype and shape of each value. ``unused``: values without uses.
 
-    ``symbols``: (input, axis) -> the name of a dimension that is only known at run time. The shapes tracked here are
-    those of one run; steps that would write the size of such an axis into the model may make it fail for others.
+    ``symbols``: (input, axis) -> the name of a dynamic dimension. The shapes in ``types`` are those of one run; a step
+    must not write the size of such an axis into the model.
     """
 
     def __init__(self, seed: int, opset: int = 17) -> None:
@@ -32,10 +32,10 @@ class Builder:
         self.extra: list[str] = []
         self.symbols: dict[tuple[str, int], str] = {}
         self.types: dict[str, tuple[int, Shape]] = {}
-        self.open: dict[str, None] = {}
+        self.unused: dict[str, None] = {}
 
     def input(self, shape: Shape, dtype: int = FLOAT) -> str:
-        """Declare a model input."""
+        """Add a model input."""
         name = f"in{len(self.inputs)}"
         self.inputs.append(name)
         self.types[name] = dtype, shape
@@ -46,7 +46,7 @@ class Builder:
         return self.types[name][1]
 
     def weight(self, *shape: int, scale: float = 1.0) -> str:
-        """Random numbers as an initializer."""
+        """An initializer with random values."""
         return self.constant((self.random.standard_normal(shape) * scale).astype(np.float32))
 
     def constant(self, value: Any, dtype: Any = None) -> str:
@@ -56,15 +56,15 @@ class Builder:
         return name
 
     def ints(self, *values: int) -> str:
-        """A vector of int64."""
+        """An initializer, an int64 vector."""
         return self.constant(list(values), np.int64)
 
     def add(
         self, op: str, inputs: Sequence[str], outputs: int = 1, shape: Shape | None = None, **attributes: Any
     ) -> str:
-        """Add a node; returns the name of its first result, "" where the operands do not fit or it gets too large.
+        """Add a node; returns the name of its first result, "" where the operands do not fit or a result is too large.
 
-        ``shape``: of the result, in the first operand's element type, for what ONNX's inference does not know.
+        ``shape``: the shape of the result, which has the first operand's dtype, where ONNX's inference cannot find it.
         """
         results = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
         node = helper.make_node(op, inputs, results, f"n{len(self.nodes)}", **attributes)
@@ -73,18 +73,18 @@ class Builder:
             return ""
         self.nodes.append(node)
         for name in inputs:
-            self.open.pop(name, None)
+            self.unused.pop(name, None)
         self.types |= types
-        self.open |= dict.fromkeys(results)
+        self.unused |= dict.fromkeys(results)
         return results[0]
 
     def _inferred(self, node: onnx.NodeProto) -> dict[str, tuple[int, Shape]]:
         try:
             schema = onnx.defs.get_schema(node.op_type, self.opset)
-            given = {n: self._proto(n) for n in node.input if n}
+            types = {n: self._proto(n) for n in node.input if n}
             data = {n: self.weights[n] for n in node.input if n in self.weights}
             imports = [helper.make_opsetid("", self.opset)]
-            found = shape_inference.infer_node_outputs(schema, node, given, data, opset_imports=imports)
+            found = shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=imports)
         except Exception:
             return {}
         return {n: t for n in node.output if n in found and (t := _static(found[n])) is not None}
@@ -99,28 +99,28 @@ class Builder:
         return int(self.random.integers(limit))
 
     def choose(self, options: Sequence[Any]) -> Any:
-        """One of the options."""
+        """A random one of the options."""
         return options[self.below(len(options))]
 
     def values(self, *ranks: int, dtype: int = FLOAT) -> Iterator[str]:
-        """The values of one of these ranks (any if none is given) and this element type."""
+        """The values of one of these ranks (without ranks: of any) and this element type."""
         for name, (kind, shape) in self.types.items():
             if kind == dtype and (not ranks or len(shape) in ranks):
                 yield name
 
     def pick(self, *ranks: int, dtype: int = FLOAT) -> str:
-        """One of `values`, the newest ones more likely; "" where there is none."""
+        """A random one of `values`, newer ones more likely; "" where there is none."""
         fitting = list(self.values(*ranks, dtype=dtype))
         return fitting[max(self.below(len(fitting)) for _ in range(3))] if fitting else ""
 
     def fixed(self, shape: Sequence[int], axis: int) -> int:
-        """What a Reshape writes for an axis that keeps its size: 0 where some sizes are open, so that others fit."""
+        """The element of a Reshape's shape for an axis that keeps its size: 0 where some sizes are dynamic."""
         return 0 if self.symbols else shape[axis]
 
     def model(self) -> onnx.ModelProto:
-        """The model; its outputs are the values that nobody reads, and ``extra``."""
+        """The model; its outputs are the unused values and ``extra``."""
         inputs = [helper.make_tensor_value_info(n, self.types[n][0], self._declared(n)) for n in self.inputs]
-        outputs = [self._output(n) for n in [*self.open, *self.extra]]
+        outputs = [self._output(n) for n in [*self.unused, *self.extra]]
         graph = helper.make_graph(self.nodes, "random", inputs, outputs, list(self.weights.values()))
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
 

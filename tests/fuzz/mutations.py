@@ -1,4 +1,4 @@
-"""Models that parse, but make no sense, or another sense: valid ones with a few things changed at random."""
+"""Random mutations of valid models: the results parse, but most of them are invalid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Random = np.random.Generator
 
 
 def mutated(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
-    """`model` with one to three things changed."""
+    """A copy of `model` with one to three mutations."""
     random = np.random.default_rng(seed)
     result = onnx.ModelProto()
     result.CopyFrom(model)
@@ -50,7 +50,7 @@ def _node(model: onnx.ModelProto, random: Random) -> onnx.NodeProto | None:
 
 
 def change_attribute(model: onnx.ModelProto, random: Random) -> None:
-    """Another value of the same kind."""
+    """Change an attribute to another value of the same kind."""
     node = _node(model, random)
     if node is not None and node.attribute:
         _change_value(_choose(random, node.attribute), random)
@@ -86,7 +86,7 @@ def _change_list(values: Any, options: Sequence[Any], random: Random) -> None:
 
 
 def set_attribute(model: onnx.ModelProto, random: Random) -> None:
-    """An attribute that the op has, with any value of its kind; or of another kind, or gone."""
+    """Set an attribute that the op defines to any value of its kind or of another one, or remove it."""
     node = _node(model, random)
     if node is None:
         return
@@ -113,7 +113,7 @@ def _random_attribute(name: str, kind: int, random: Random) -> AttributeProto:
 
 
 def change_input_shape(model: onnx.ModelProto, random: Random) -> None:
-    """Another size, an open one, another rank, or none."""
+    """Change the shape of an input: another size, a dynamic one, another rank, or no shape."""
     value = _choose(random, model.graph.input) if model.graph.input else None
     if value is None or not value.type.HasField("tensor_type"):
         return
@@ -134,14 +134,14 @@ def change_input_shape(model: onnx.ModelProto, random: Random) -> None:
 
 
 def change_input_type(model: onnx.ModelProto, random: Random) -> None:
-    """Another element type."""
+    """Change the element type of an input."""
     tensors = [v.type.tensor_type for v in model.graph.input if v.type.HasField("tensor_type")]
     if tensors:
         _choose(random, tensors).elem_type = _choose(random, _TYPES)
 
 
 def change_operands(model: onnx.ModelProto, random: Random) -> None:
-    """One more, one less, an absent one, two exchanged, another value."""
+    """Change the operands of a node: one more, one less, an absent one, the reverse order, another value."""
     node = _node(model, random)
     if node is None:
         return
@@ -158,7 +158,7 @@ def change_operands(model: onnx.ModelProto, random: Random) -> None:
 
 
 def change_constant(model: onnx.ModelProto, random: Random) -> None:
-    """Other numbers, another shape, another type."""
+    """Change the values, the shape or the type of an initializer."""
     if model.graph.initializer:
         _change_tensor(_choose(random, model.graph.initializer), random)
 
@@ -187,13 +187,13 @@ def _change_tensor(tensor: TensorProto, random: Random) -> None:
 
 
 def change_opset(model: onnx.ModelProto, random: Random) -> None:
-    """An older or a newer one."""
+    """Change the opset to an older or a newer one."""
     if model.opset_import:
         model.opset_import[0].version = int(random.integers(1, 26))
 
 
 def change_op(model: onnx.ModelProto, random: Random) -> None:
-    """Another op with the same operands and attributes."""
+    """Change the op of a node, with the same operands and attributes."""
     node = _node(model, random)
     if node is not None:
         node.op_type = _choose(random, _ops())
@@ -204,7 +204,7 @@ def _ops() -> list[str]:
 
 
 def change_results(model: onnx.ModelProto, random: Random) -> None:
-    """One more, one less; or an output of a subgraph gone or doubled."""
+    """Change the results of a node: one more, one less; or remove or duplicate an output of a subgraph."""
     node = _node(model, random)
     graph = _choose(random, list(_graphs(model.graph)))
     kind = int(random.integers(4))

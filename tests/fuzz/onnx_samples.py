@@ -1,4 +1,4 @@
-"""Small ONNX models that together have everything that a file can hold: for the reader's and the writer's tests."""
+"""Small ONNX models that together use most of the format, for the tests of reader and writer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from onnxtfl.ir.types import DType
 
-_NUMBERS = np.random.default_rng(7)
+_RANDOM = np.random.default_rng(7)
 FUNCTIONS = """
 <ir_version: 10, opset_import: ["" : 21, "local" : 1]>
 main (float[N, 4] x) => (float[N, 4] y, float[N, 4] same) {
@@ -68,7 +68,7 @@ main (seq(float[N]) s, optional(float[M]) o, float[?, 2, "batch size", 3] f) => 
 
 
 def with_weights() -> onnx.ModelProto:
-    """A tensor of every element type, small and large, in every field that can hold it; all are outputs."""
+    """A tensor of every element type, small and large, in every field for the type; all are outputs."""
     tensors = []
     for dtype in DType:
         number = getattr(TensorProto, _PROTO_NAMES.get(dtype.name, dtype.name))
@@ -84,22 +84,20 @@ _PROTO_NAMES = {"FLOAT32": "FLOAT", "FLOAT64": "DOUBLE"}
 
 
 def random_array(dtype: DType, size: int) -> Any:
-    """Numbers of the whole range of a type, negative ones too."""
+    """Values of the whole range of a type, negative ones too."""
     if dtype is DType.STRING:
         return np.asarray([f"text {i} ü" for i in range(size)], object)
     if dtype.is_complex:
-        return (_NUMBERS.standard_normal(size) + 1j * _NUMBERS.standard_normal(size)).astype(dtype.numpy)
+        return (_RANDOM.standard_normal(size) + 1j * _RANDOM.standard_normal(size)).astype(dtype.numpy)
     if dtype.is_float:
-        return _NUMBERS.standard_normal(size).astype(dtype.numpy)
+        return _RANDOM.standard_normal(size).astype(dtype.numpy)
     low = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
     high = (1 << (dtype.bits - dtype.is_signed)) - 1
-    return _NUMBERS.integers(low, high, size, np.uint64 if dtype is DType.UINT64 else np.int64, True).astype(
-        dtype.numpy
-    )
+    return _RANDOM.integers(low, high, size, np.uint64 if dtype is DType.UINT64 else np.int64, True).astype(dtype.numpy)
 
 
 def _stored(name: str, array: Any, dtype: DType, number: int) -> list[onnx.TensorProto]:
-    """The tensor as raw data and in the field of its type."""
+    """The tensor twice: as raw data and in the field of its type."""
     if dtype is DType.STRING:
         return [helper.make_tensor(name, number, array.shape, [s.encode() for s in array])]
     shape = (2, len(array) // 2)

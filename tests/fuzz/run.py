@@ -1,4 +1,4 @@
-"""What a worker does with a random model: convert it, run both, compare; there and, where asked for, back."""
+"""Tests a random model in a worker process: convert it, run both, compare; optionally convert the result back."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from tests.harness.litert import Array, run_onnx, run_tflite
 TIMEOUT = 60.0
 _NOISE = 1e-6
 _TINY = 1e-7
-"""What nobody would see, of numbers that are 0 otherwise."""
-_MOST_SHRINKING = 200
+"""Absolute error that always passes."""
+_MAX_TRIES = 200
+"""Of a reduction."""
 Inputs = dict[str, Array]
 
-os.environ.setdefault("ONNXTFL_VERIFY", "1")  # the verifier runs between all passes
+os.environ.setdefault("ONNXTFL_VERIFY", "1")  # the verifier runs after each pass
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A seed, the number of steps, and whether the result is converted back as well."""
+    """A seed, the number of steps, whether the result is converted back as well, and its layout."""
 
     seed: int
     size: int = 12
@@ -38,10 +39,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``kind``: "good", "refused" (a clean error), "wrong" (numbers, shapes), "bug" (any other exception), or "skipped"
-    where ONNX Runtime does not run the model.
+    """The result of a trial.
 
-    ``model``: the text of the model, cut to what is above the first output that is wrong.
+    ``kind``: "passed", "refused" (an OnnxtflError), "wrong" (values, shapes), "bug" (any other exception), or "skipped"
+    where ONNX Runtime cannot run the model. ``model``: the text of the part of the model that computes the first wrong
+    output.
     """
 
     kind: str
@@ -51,7 +53,7 @@ class Verdict:
 
 
 def attempt(trial: Trial) -> Verdict:
-    """Try a random model; in the child."""
+    """Test a random model, in the worker process."""
     graph = random_graph(trial.seed, trial.size)
     model = graph.model()
     sizes = {name: graph.types[name][1] for name in graph.inputs}
@@ -63,9 +65,9 @@ def attempt(trial: Trial) -> Verdict:
 
 
 def shrunk(trial: Trial) -> Verdict:
-    """The verdict on a small model that fails in the same way; in the child."""
+    """The verdict on a small model that fails in the same way, in the worker process."""
     first = attempt(trial)
-    if first.kind in ("good", "skipped"):
+    if first.kind in ("passed", "skipped"):
         return first
     for size in range(1, trial.size):
         if _same_failure(found := attempt(replace(trial, size=size)), first):
@@ -77,7 +79,7 @@ def shrunk(trial: Trial) -> Verdict:
 
 
 def judge(model: onnx.ModelProto, feeds: Sequence[Inputs], trial: Trial) -> Verdict:
-    """Convert and compare. A model that ONNX Runtime does not run on all the inputs is skipped."""
+    """Convert and compare; models that ONNX Runtime cannot run on all the inputs are skipped."""
     import onnxtfl
     from onnxtfl.errors import InternalError, OnnxtflError
 
@@ -94,8 +96,8 @@ def judge(model: onnx.ModelProto, feeds: Sequence[Inputs], trial: Trial) -> Verd
     try:
         data = onnxtfl.onnx_to_tflite(model, check=False, io_layout=trial.io_layout).data
         assert isinstance(data, bytes)
-        wrong = _there(model, data, runs, trial)
-        return wrong or (_back(model, data, runs) if trial.back else Verdict("good"))
+        wrong = _check_tflite(model, data, runs, trial)
+        return wrong or (_check_back(model, data, runs) if trial.back else Verdict("passed"))
     except OnnxtflError as error:
         kind = "bug" if isinstance(error, InternalError) else "refused"
         return Verdict(kind, str(error), _text(model), traceback.format_exc())
@@ -103,52 +105,50 @@ def judge(model: onnx.ModelProto, feeds: Sequence[Inputs], trial: Trial) -> Verd
         return Verdict("bug", f"{type(error).__name__}: {error}", _text(model), traceback.format_exc())
 
 
-def _there(
+def _check_tflite(
     model: onnx.ModelProto, data: bytes, runs: Sequence[tuple[Inputs, dict[str, Array]]], trial: Trial
 ) -> Verdict | None:
     for inputs, expected in runs:
         for kernels in ("default", "builtin"):
             stage(f"run {kernels}")
-            moved = trial.io_layout != "source"
-            fed = _moved_inputs(data, inputs) if moved else inputs
+            channels_last = trial.io_layout != "source"
+            fed = _to_channels_last(data, inputs) if channels_last else inputs
             if fed is None:
                 return None
             try:
                 actual = dict(run_tflite(data, fed, kernels=kernels))
             except (RuntimeError, ValueError) as error:
                 return Verdict("bug", f"LiteRT {kernels}: {str(error)[:300]}", _text(model))
-            if moved:
-                actual = {n: _moved_back(a, expected[n]) for n, a in actual.items() if n in expected}
+            if channels_last:
+                actual = {n: _to_channels_first(a, expected[n]) for n, a in actual.items() if n in expected}
             if wrong := _difference(model, inputs, actual, expected):
-                return Verdict("wrong", f"{kernels}: {wrong[1]}", _above(model, wrong[0]))
+                return Verdict("wrong", f"{kernels}: {wrong[1]}", _ancestors(model, wrong[0]))
     return None
 
 
-def _moved_inputs(data: bytes, inputs: Inputs) -> Inputs | None:
-    """The inputs as a channels-last model takes them; None where the shapes leave that open."""
+def _to_channels_last(data: bytes, inputs: Inputs) -> Inputs | None:
+    """The inputs of a channels-last model; None where its shapes do not tell which ones are transposed."""
     from ai_edge_litert.interpreter import Interpreter
 
     details = Interpreter(model_content=data).get_signature_runner("serving_default").get_input_details()
     fed = {}
     for name, array in inputs.items():
-        turned = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
+        last = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
         wanted = tuple(details[name]["shape_signature"])
-        fits = [a for a in (array, turned) if all(w in (-1, s) for w, s in zip(wanted, a.shape, strict=True))]
-        if not fits or (
-            len(fits) == 2 and turned is not array and not np.array_equal(array.squeeze(), turned.squeeze())
-        ):
+        fits = [a for a in (array, last) if all(w in (-1, s) for w, s in zip(wanted, a.shape, strict=True))]
+        if not fits or (len(fits) == 2 and last is not array and not np.array_equal(array.squeeze(), last.squeeze())):
             return None
         fed[name] = np.ascontiguousarray(fits[0])
     return fed
 
 
-def _moved_back(actual: Array, expected: Array) -> Array:
-    turned = np.moveaxis(actual, -1, 1) if actual.ndim > 2 else actual
-    fits = [a for a in (actual, turned) if a.shape == expected.shape]
+def _to_channels_first(actual: Array, expected: Array) -> Array:
+    first = np.moveaxis(actual, -1, 1) if actual.ndim > 2 else actual
+    fits = [a for a in (actual, first) if a.shape == expected.shape]
     return min(fits or [actual], key=lambda a: largest_error(a, expected))
 
 
-def _back(model: onnx.ModelProto, data: bytes, runs: Sequence[tuple[Inputs, dict[str, Array]]]) -> Verdict:
+def _check_back(model: onnx.ModelProto, data: bytes, runs: Sequence[tuple[Inputs, dict[str, Array]]]) -> Verdict:
     import onnxtfl
 
     stage("convert back")
@@ -157,49 +157,49 @@ def _back(model: onnx.ModelProto, data: bytes, runs: Sequence[tuple[Inputs, dict
     onnx.checker.check_model(onnx.load_from_string(result), full_check=True)
     for inputs, expected in runs:
         stage("run back")
-        taken = {v.name for v in onnx.load_from_string(result).graph.input}
-        actual = run_onnx(result, {name: array for name, array in inputs.items() if name in taken})
+        names = {v.name for v in onnx.load_from_string(result).graph.input}
+        actual = run_onnx(result, {name: array for name, array in inputs.items() if name in names})
         if wrong := _difference(model, inputs, actual, expected):
-            return Verdict("wrong", "back: " + wrong[1], _above(model, wrong[0]))
-    return Verdict("good")
+            return Verdict("wrong", "back: " + wrong[1], _ancestors(model, wrong[0]))
+    return Verdict("passed")
 
 
 def _difference(
     model: onnx.ModelProto, inputs: Inputs, actual: dict[str, Array], expected: dict[str, Array]
 ) -> tuple[str, str] | None:
-    """Name and description of the first output that is wrong, by more than a tiny change of the inputs makes it."""
+    """Name and description of the first output whose error is larger than the effect of noise on the inputs."""
     for name, wanted in expected.items():
         if name not in actual:
             return name, f"output {name} is missing"
         error = largest_error(actual[name], wanted)
         if not error <= 1 and not _is_noise(model, inputs, name, actual[name], wanted):
             shapes = f"{list(actual[name].shape)} and {list(wanted.shape)}"
-            return name, f"output {name} is off by {error:.3g} times what is allowed; shapes {shapes}"
+            return name, f"output {name} has an error of {error:.3g} times the tolerance; shapes {shapes}"
     return None
 
 
 def _is_noise(model: onnx.ModelProto, inputs: Inputs, name: str, actual: Array, expected: Array) -> bool:
     if actual.shape != expected.shape or not is_float(expected.dtype) or not np.isfinite(actual).all():
         return False
-    swing = np.zeros(expected.shape)
+    effect = np.zeros(expected.shape)
     for seed in range(4):
         random = np.random.default_rng(seed)
-        near = {n: _nudged(random, a) for n, a in inputs.items()}
-        swing = np.maximum(swing, np.abs(run_onnx(model.SerializeToString(), near)[name] - expected))
-    return bool(np.abs(actual - expected).max() <= 20 * swing.max() + _TINY)
+        noisy = {n: _with_noise(random, a) for n, a in inputs.items()}
+        effect = np.maximum(effect, np.abs(run_onnx(model.SerializeToString(), noisy)[name] - expected))
+    return bool(np.abs(actual - expected).max() <= 20 * effect.max() + _TINY)
 
 
-def _nudged(random: np.random.Generator, array: Array) -> Array:
+def _with_noise(random: np.random.Generator, array: Array) -> Array:
     if array.dtype.kind != "f":
         return array
     return (array * (1 + _NOISE * random.standard_normal(array.shape))).astype(array.dtype)
 
 
 def _reduced(model: onnx.ModelProto, feeds: Inputs, trial: Trial, first: Verdict) -> Verdict:
-    """Leave out nodes at the front (their results become inputs) and outputs while it still fails in the same way."""
+    """Remove nodes (their results become inputs) and outputs while the model still fails in the same way."""
     best, tries = (model, feeds, first), 0
     progress = True
-    while progress and tries < _MOST_SHRINKING:
+    while progress and tries < _MAX_TRIES:
         progress = False
         for smaller, fed in _smaller(best[0], best[1]):
             tries += 1
@@ -280,10 +280,10 @@ def _inputs(model: onnx.ModelProto, sizes: dict[str, tuple[int, ...]], seed: int
 
 def _text(model: onnx.ModelProto) -> str:
     names = [v.name for v in model.graph.output]
-    return "\n".join([_above(model, *names), f"-> {', '.join(names)}"])
+    return "\n".join([_ancestors(model, *names), f"-> {', '.join(names)}"])
 
 
-def _above(model: onnx.ModelProto, *outputs: str) -> str:
+def _ancestors(model: onnx.ModelProto, *outputs: str) -> str:
     """The text of the nodes that ``outputs`` depend on."""
     wanted, kept = set(outputs), []
     for node in reversed(model.graph.node):

@@ -1,4 +1,4 @@
-"""Steps of random graphs: element by element, reductions, products, normalizations."""
+"""Steps of random graphs: elementwise ops, reductions, matrix products, normalizations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _newer_unary(b: Builder) -> None:
 
 
 def _positive(b: Builder) -> None:
-    """What needs numbers above 0, or not too large."""
+    """Ops that need values above 0, or not too large."""
     x = b.pick()
     if y := b.add("Sigmoid", [x]):
         y = b.add("Add", [y, b.constant(0.25, np.float32)])
@@ -61,12 +61,12 @@ def _softmax(b: Builder) -> None:
 def _with_constant(b: Builder) -> None:
     x = b.pick()
     shape = b.shape(x)
-    kept = [size if b.below(2) else 1 for size in shape][b.below(len(shape) + 1) :]
-    if b.symbols and len(kept) == len(shape):
-        kept[:1] = [1]
+    constant = [size if b.below(2) else 1 for size in shape][b.below(len(shape) + 1) :]
+    if b.symbols and len(constant) == len(shape):
+        constant[:1] = [1]
     if not b.below(5):
-        kept = [b.choose([1, 2]), *kept]
-    pair = [x, b.weight(*kept)]
+        constant = [b.choose([1, 2]), *constant]
+    pair = [x, b.weight(*constant)]
     b.add(b.choose(_BINARY), pair if b.below(2) else pair[::-1])
 
 
@@ -121,7 +121,7 @@ def _cast(b: Builder) -> None:
 
 
 def _arg(b: Builder) -> None:
-    x = b.choose(b.inputs)  # where two elements are nearly equal, rounding decides
+    x = b.choose(b.inputs)  # of computed values, elements that are nearly equal would depend on rounding
     if b.types[x][0] == FLOAT and b.shape(x):
         axis = b.below(len(b.shape(x)))
         b.add(b.choose(["ArgMax", "ArgMin"]), [x], axis=axis, keepdims=b.below(2))
@@ -130,10 +130,10 @@ def _arg(b: Builder) -> None:
 def _matmul(b: Builder) -> None:
     x = b.pick(1, 2, 3, 4, 5)
     if x:
-        size, after = b.shape(x)[-1], b.choose([2, 5])
-        y = b.add("MatMul", [x, b.weight(size, after, scale=size**-0.5)])
+        size, columns = b.shape(x)[-1], b.choose([2, 5])
+        y = b.add("MatMul", [x, b.weight(size, columns, scale=size**-0.5)])
         if y and b.below(2):
-            y = b.add("Add", [y, b.weight(after)])
+            y = b.add("Add", [y, b.weight(columns)])
         if y and not b.below(3):
             b.add("Relu", [y])
 
@@ -150,8 +150,8 @@ def _attention(b: Builder) -> None:
     x = b.pick(3, 4)
     if x:
         rank = len(b.shape(x))
-        turned = b.add("Transpose", [x], perm=[*range(rank - 2), rank - 1, rank - 2])
-        if turned and (scores := b.add("MatMul", [x, turned])):
+        transposed = b.add("Transpose", [x], perm=[*range(rank - 2), rank - 1, rank - 2])
+        if transposed and (scores := b.add("MatMul", [x, transposed])):
             weights = b.add("Softmax", [b.add("Tanh", [scores])], axis=-1)
             b.add("MatMul", [weights, x])
 
@@ -159,11 +159,11 @@ def _attention(b: Builder) -> None:
 def _gemm(b: Builder) -> None:
     x = b.pick(2)
     if x:
-        turn_a, turn_b = b.below(2), b.below(2)
-        size, after = b.shape(x)[1 - turn_a], b.choose([3, 8])
-        weight = b.weight(*((after, size) if turn_b else (size, after)), scale=size**-0.5)
-        bias = [b.weight(*b.choose([(after,), (1,), (1, after)]))] if b.below(2) else []
-        b.add("Gemm", [x, weight, *bias], transA=turn_a, transB=turn_b, alpha=b.choose([1.0, 0.5]), beta=0.75)
+        trans_a, trans_b = b.below(2), b.below(2)
+        size, columns = b.shape(x)[1 - trans_a], b.choose([3, 8])
+        weight = b.weight(*((columns, size) if trans_b else (size, columns)), scale=size**-0.5)
+        bias = [b.weight(*b.choose([(columns,), (1,), (1, columns)]))] if b.below(2) else []
+        b.add("Gemm", [x, weight, *bias], transA=trans_a, transB=trans_b, alpha=b.choose([1.0, 0.5]), beta=0.75)
 
 
 def _einsum(b: Builder) -> None:
@@ -199,12 +199,12 @@ def _layer_norm(b: Builder) -> None:
     x = b.pick(2, 3, 4)
     if x and b.opset >= 17:
         axis = -1 - b.below(min(2, len(b.shape(x)) - 1))
-        form = b.shape(x)[axis:]
-        b.add("LayerNormalization", [x, b.weight(*form), b.weight(*form)], axis=axis)
+        shape = b.shape(x)[axis:]
+        b.add("LayerNormalization", [x, b.weight(*shape), b.weight(*shape)], axis=axis)
 
 
-def _layer_norm_by_hand(b: Builder) -> None:
-    """As exporters write it out."""
+def _decomposed_layer_norm(b: Builder) -> None:
+    """LayerNormalization as older exporters decompose it."""
     x = b.pick(2, 3, 4)
     axes = [b.choose([-1, 1])] if x else []
     if not x or b.opset >= 18:
@@ -241,8 +241,8 @@ def _norms(b: Builder) -> None:
 def _prelu(b: Builder) -> None:
     x = b.pick(3, 4)
     if x:
-        form = b.choose([(b.shape(x)[1], *(1 for _ in b.shape(x)[2:])), (1,), b.shape(x)[-1:]])
-        b.add("PRelu", [x, b.weight(*form)])
+        shape = b.choose([(b.shape(x)[1], *(1 for _ in b.shape(x)[2:])), (1,), b.shape(x)[-1:]])
+        b.add("PRelu", [x, b.weight(*shape)])
 
 
 def _silu(b: Builder) -> None:
@@ -254,5 +254,5 @@ def _silu(b: Builder) -> None:
 STEPS: tuple[Callable[[Builder], None], ...] = (
     _unary, _unary, _newer_unary, _positive, _square, _clip, _softmax, _with_constant, _with_constant, _with_constant,
     _binary, _binary, _binary, _where, _integers, _bools, _cast, _arg, _matmul, _matmul, _matmul_batched, _attention,
-    _gemm, _einsum, _reduce, _reduce, _cumsum, _layer_norm, _layer_norm_by_hand, _norms, _norms, _prelu, _silu,
+    _gemm, _einsum, _reduce, _reduce, _cumsum, _layer_norm, _decomposed_layer_norm, _norms, _norms, _prelu, _silu,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Steps of random graphs: windows over one, two and three spatial axes, sampling, blocks."""
+"""Steps of random graphs: convolutions and pools of one to three spatial axes, resize, depth-to-space."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def _conv(b: Builder) -> None:
         return
     _, channels, *sizes = b.shape(x)
     group = b.choose([1, 1, 1, channels, *(g for g in (2, 3) if channels % g == 0)])
-    after = group * b.choose([1, 2] if group > 1 else [1, 3, 4, 8])
+    filters = group * b.choose([1, 2] if group > 1 else [1, 3, 4, 8])
     kernel = [min(b.choose([1, 2, 3, 3]), size) for size in sizes]
     dilations = [b.choose([1, 1, 2]) if (k - 1) * 2 < size else 1 for k, size in zip(kernel, sizes, strict=True)]
-    weight = b.weight(after, channels // group, *kernel, scale=(channels // group * math.prod(kernel)) ** -0.5)
-    inputs = [x, weight] + ([b.weight(after)] if b.below(2) else [])
+    weight = b.weight(filters, channels // group, *kernel, scale=(channels // group * math.prod(kernel)) ** -0.5)
+    inputs = [x, weight] + ([b.weight(filters)] if b.below(2) else [])
     strides = [b.choose([1, 1, 2, 3]) for _ in sizes]
     y = b.add("Conv", inputs, group=group, strides=strides, dilations=dilations, **_pads(b, kernel))
     if y:
@@ -55,7 +55,7 @@ def _conv_transpose(b: Builder) -> None:
         return
     _, channels, *sizes = b.shape(x)
     group = b.choose([1, 1, 1, channels, *(g for g in (2, 3) if channels % g == 0)])
-    after = b.choose([1, 2, 3])
+    filters = b.choose([1, 2, 3])
     kernel = [b.choose([1, 2, 3]) for _ in sizes]
     strides = [b.choose([1, 2, 2, 3]) for _ in sizes]
     attributes: dict[str, Any] = {"pads": [b.below((k + 1) // 2) for k in kernel * 2]}
@@ -66,7 +66,8 @@ def _conv_transpose(b: Builder) -> None:
     if not b.below(6):
         attributes = {"auto_pad": b.choose(["SAME_UPPER", "SAME_LOWER"])}
     scale = (channels // group * math.prod(kernel)) ** -0.5
-    inputs = [x, b.weight(channels, after, *kernel, scale=scale)] + ([b.weight(after * group)] if b.below(2) else [])
+    weight = b.weight(channels, filters, *kernel, scale=scale)
+    inputs = [x, weight] + ([b.weight(filters * group)] if b.below(2) else [])
     b.add("ConvTranspose", inputs, group=group, strides=strides, **attributes)
 
 
@@ -131,7 +132,7 @@ def _blocks(b: Builder) -> None:
 
 
 def _pixel_shuffle(b: Builder) -> None:
-    """DepthToSpace as exporters write it out."""
+    """DepthToSpace as exporters decompose it."""
     fitting = [name for name in b.values(4) if b.shape(name)[1] % 4 == 0]
     if fitting and not b.symbols:
         x = b.choose(fitting)

@@ -1,4 +1,4 @@
-"""The ONNX reader over damaged files: it gives a graph that can be written, or a one-line error of ours."""
+"""The ONNX reader on corrupt files: it returns a Model that can be written, or raises a one-line OnnxtflError."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def worker() -> Iterator[Worker]:
 
 @dataclass(frozen=True)
 class Batch:
-    """Damages of one kind ("cut", "flip", "splice") with seeds from `first`."""
+    """Corruptions of one kind ("truncate", "flip", "splice") with seeds from `first`."""
 
     sample: str
     kind: str
@@ -34,30 +34,30 @@ class Batch:
     count: int = _BATCH
 
 
-def damaged(data: bytes, kind: str, seed: int, count: int) -> bytes:
-    """`data` cut at one of `count` places, with a few bytes changed, or with a piece taken out or doubled."""
+def corrupted(data: bytes, kind: str, seed: int, count: int) -> bytes:
+    """`data` truncated at one of `count` positions, with a few bytes changed, or with a range removed or repeated."""
     random = np.random.default_rng(seed)
-    if kind == "cut":
+    if kind == "truncate":
         return data[: len(data) * (seed % count) // count]
     changed = bytearray(data)
     if kind == "flip":
-        for place in random.integers(0, len(data), 1 + seed % 4):
-            changed[place] = int(random.integers(256))
+        for position in random.integers(0, len(data), 1 + seed % 4):
+            changed[position] = int(random.integers(256))
         return bytes(changed)
     start, stop = sorted(int(i) for i in random.integers(0, len(data), 2))
     stop = min(stop, start + 64)
     return data[:start] + data[start:stop] * (2 * (seed % 2)) + data[stop:]
 
 
-def attack(batch: Batch) -> list[str]:
-    """What went wrong: anything but success or an error of ours; in the child."""
+def failures(batch: Batch) -> list[str]:
+    """The exceptions other than OnnxtflError, in the worker process."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, hard))
     data = samples()[batch.sample]
     seeds = range(batch.first, batch.first + batch.count)
-    return [f"{seed}: {text}" for seed in seeds if (text := _try(damaged(data, batch.kind, seed, batch.count)))]
+    return [f"{seed}: {text}" for seed in seeds if (text := _try(corrupted(data, batch.kind, seed, batch.count)))]
 
 
 def _try(data: bytes) -> str:
@@ -73,9 +73,9 @@ def _try(data: bytes) -> str:
     return ""
 
 
-@pytest.mark.parametrize("kind", ["cut", "flip", "splice"])
+@pytest.mark.parametrize("kind", ["truncate", "flip", "splice"])
 @pytest.mark.parametrize("sample", sorted(samples()))
-def test_damaged(worker: Worker, sample: str, kind: str) -> None:
-    outcome = worker.run("tests.fuzz.test_onnx_fuzz:attack", Batch(sample, kind), _TIMEOUT)
+def test_corrupt_file(worker: Worker, sample: str, kind: str) -> None:
+    outcome = worker.run("tests.fuzz.test_onnx_fuzz:failures", Batch(sample, kind), _TIMEOUT)
     assert outcome.kind == "done", f"{outcome.kind}: {outcome.message}\n{outcome.detail}"
     assert not outcome.value, "\n".join(outcome.value[:5])

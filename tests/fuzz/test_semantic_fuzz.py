@@ -1,4 +1,4 @@
-"""Models that parse but make no sense: a conversion goes well or ends with an error of ours that names the place."""
+"""Models that parse but are invalid: a conversion succeeds or raises an OnnxtflError other than InternalError."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.harness.child import stage
 from tests.harness.workers import Worker
 
 _SECONDS = 20.0
-"""For one batch; a conversion takes some hundredths of a second."""
+"""Limit for one batch; a conversion takes about 0.05 s."""
 _MEMORY = 4 << 30
 _BATCH = 20
 
@@ -29,8 +29,8 @@ class Batch:
     seeds: range
 
 
-def attack(batch: Batch) -> list[str]:
-    """What went wrong: anything but success or an error of ours; in the child."""
+def failures(batch: Batch) -> list[str]:
+    """The exceptions other than OnnxtflError, in the worker process."""
     _limit_memory()
     found = []
     for k, data in enumerate(batch.models):
@@ -43,7 +43,7 @@ def attack(batch: Batch) -> list[str]:
 
 
 def attempt(model: onnx.ModelProto) -> str:
-    """What went wrong with one model."""
+    """The failure of one model, "" for none."""
     import onnxtfl
     from onnxtfl.ir.verify import VerifyError
 
@@ -66,7 +66,7 @@ def _limit_memory() -> None:
 
 
 def models() -> list[bytes]:
-    """Of each op the first of ONNX's own tests, as it stands and with all operands but the first constant."""
+    """For each op the first of ONNX's tests, unchanged and with all operands but the first as constants."""
     first: dict[str, Case] = {}
     for case in load_cases():
         first.setdefault(case.ops[0], case)
@@ -85,7 +85,7 @@ def test_mutated_models(worker: Worker) -> None:
     every = models()
     for first in range(0, len(every), _BATCH):
         outcome = worker.run(
-            "tests.fuzz.test_semantic_fuzz:attack", Batch(every[first : first + _BATCH], range(2)), 60.0
+            "tests.fuzz.test_semantic_fuzz:failures", Batch(every[first : first + _BATCH], range(2)), 60.0
         )
         assert outcome.kind == "done", (
             f"{outcome.kind} at {first}, {outcome.stage}: {outcome.message}\n{outcome.detail}"

@@ -1,4 +1,4 @@
-"""Garbled .tflite files: read and written, or refused in one line; never a traceback, a hang or much memory."""
+"""Corrupt .tflite files: read and written, or a one-line OnnxtflError; no other exception, no hang."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SECONDS = float(os.environ.get("ONNXTFL_FUZZ_SECONDS", "5"))
 SLOWEST = 5.0
 
 
-class Nowhere(io.RawIOBase):
+class NullFile(io.RawIOBase):
     def write(self, content: Any) -> int:
         return memoryview(content).nbytes
 
 
-def of_everything() -> bytes:
-    """A small file that has most kinds of tables in it."""
+def sample() -> bytes:
+    """A small file with most kinds of tables."""
 
     def branch() -> Graph:
         graph = Graph("branch")
@@ -65,20 +65,20 @@ def of_everything() -> bytes:
 
 
 def seeds() -> list[bytes]:
-    """The file of everything, and small ones of the corpus where it is there."""
+    """`sample`, and the small files of the corpus where it exists."""
     archive = CORPUS / "tflite-ops.zip"
     if not archive.exists():
-        return [of_everything()]
+        return [sample()]
     with zipfile.ZipFile(archive) as files:
         names = [i.filename for i in files.infolist() if i.filename.endswith(".tflite") and i.file_size < 8000]
-        return [of_everything(), *(files.read(name) for name in sorted(names))]
+        return [sample(), *(files.read(name) for name in sorted(names))]
 
 
 def attempt(content: bytes) -> bool:
-    """Whether the file is read and written; any error but ours goes through."""
+    """Whether the file is read and written; exceptions other than OnnxtflError propagate."""
     start = time.monotonic()
     try:
-        write(read(content), Nowhere())
+        write(read(content), NullFile())
     except OnnxtflError as error:
         assert "\n" not in str(error)
         return False
@@ -88,34 +88,34 @@ def attempt(content: bytes) -> bool:
 
 
 def mutants(seed: int) -> Iterator[bytes]:
-    """Files with flipped bits, bytes of other value, and words from elsewhere in the file."""
+    """Files with flipped bits, changed bytes, and words copied from other positions."""
     originals, chance = seeds(), random.Random(seed)
     while True:
         content = bytearray(chance.choice(originals))
         for _ in range(chance.choice((1, 1, 2, 4, 16))):
-            place, source = chance.randrange(len(content)), chance.randrange(len(content))
+            position, source = chance.randrange(len(content)), chance.randrange(len(content))
             kind = chance.randrange(4)
             if kind == 0:
-                content[place] ^= 1 << chance.randrange(8)
+                content[position] ^= 1 << chance.randrange(8)
             elif kind == 1:
-                content[place] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+                content[position] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
             else:
-                content[place : place + 4] = content[source : source + 4]
+                content[position : position + 4] = content[source : source + 4]
         yield bytes(content)
 
 
-def test_a_file_cut_anywhere_is_refused() -> None:
-    content = of_everything()
+def test_truncated_files_are_refused() -> None:
+    content = sample()
     assert attempt(content)
     for length in range(len(content)):
         assert not attempt(content[:length]), length
 
 
 def test_each_byte_changed() -> None:
-    content = of_everything()
-    for place in range(len(content)):
-        for value in (0xFF, content[place] ^ 1):
-            attempt(content[:place] + bytes([value]) + content[place + 1 :])
+    content = sample()
+    for position in range(len(content)):
+        for value in (0xFF, content[position] ^ 1):
+            attempt(content[:position] + bytes([value]) + content[position + 1 :])
 
 
 @pytest.mark.parametrize("seed", [1])

@@ -1,1 +1,1 @@
-"""What several test suites share: crash-proof workers, running TFLite and ONNX models, comparing their outputs."""
+"""Shared by the test suites: crash-proof worker processes, running models, comparing outputs."""

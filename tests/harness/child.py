@@ -1,9 +1,8 @@
 """The child side of `tests.harness.workers`: reads jobs from standard input, writes results to standard output.
 
-A job is a pickled ``(function, argument)``, the function written "module:name". A result is a pickled
-``("stage", text)`` (progress, any number of them) and at the end ``("done", value)`` or
-``("raised", message, traceback)``.
-Standard output is moved away first, so that what native code prints cannot be taken for a result.
+A job is a pickled ``(function, argument)``, the function as "module:name". The results are pickled: any number of
+``("stage", text)`` for progress, then ``("done", value)`` or ``("raised", message, traceback)``. Standard output is
+redirected to standard error first, so that output of native code does not mix with results.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _results: list[BinaryIO] = []
 
 
 def stage(text: str) -> None:
-    """Tell the parent what comes next, so that it can say where a crash or a timeout happened."""
+    """Send the name of the next stage to the parent, which reports it after a crash or a timeout."""
     _send(("stage", text))
 
 
 def peak_memory() -> int:
-    """Bytes of the peak resident memory of this process (VmHWM), 0 where the system does not tell."""
+    """Peak resident bytes of this process (VmHWM), 0 where the system does not report them."""
     try:
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
@@ -47,7 +46,7 @@ def _function(name: str) -> Callable[[Any], Any]:
 
 
 def _limit_memory() -> None:
-    """Keep a conversion that went mad from taking the machine down (where the system has such limits)."""
+    """Limit the address space of this process, where the system can."""
     try:
         import resource
     except ImportError:
@@ -55,17 +54,18 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_LIMIT, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
-def _own_output() -> BinaryIO:
+def _redirect_output() -> BinaryIO:
+    """Redirect standard output to standard error; returns the original one."""
     sys.stdout.flush()
-    mine = os.fdopen(os.dup(1), "wb")
+    original = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    return mine
+    return original
 
 
 def main() -> None:
-    """Serve jobs until standard input ends."""
+    """Run jobs until standard input ends."""
     _limit_memory()
-    _results.append(_own_output())
+    _results.append(_redirect_output())
     while True:
         try:
             name, argument = pickle.load(sys.stdin.buffer)

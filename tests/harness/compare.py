@@ -1,4 +1,4 @@
-"""Compare what a model gives with what is expected."""
+"""Compare the outputs of a model with the expected ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ OF_LARGEST = 1e-4
 
 
 def difference(actual: Array, expected: Array, rtol: float, atol: float) -> str:
-    """Say in a line how ``actual`` differs from ``expected``; "" where it does not.
+    """Return how ``actual`` differs from ``expected``, in one line; "" where it does not.
 
-    dtype (float64 narrowed to float32) and shape have to be equal; integers, bools and strings equal; floats within
+    dtype (float64 narrowed to float32) and shape must be equal, integers, bools and strings too; floats within
     ``atol + rtol * |expected|``, NaN equal to NaN and infinities to themselves.
     """
     expected = narrow(expected)
@@ -25,12 +25,12 @@ def difference(actual: Array, expected: Array, rtol: float, atol: float) -> str:
         return f"wrong shape: {list(actual.shape)} instead of {list(expected.shape)}"
     if not is_float(expected.dtype):
         wrong = int(np.count_nonzero(actual != expected))
-        return f"wrong numbers: {wrong} of {expected.size} elements differ" if wrong else ""
+        return f"wrong values: {wrong} of {expected.size} elements differ" if wrong else ""
     return _float_difference(wide(actual), wide(expected), rtol, atol)
 
 
 def largest_error(actual: Array, expected: Array) -> float:
-    """The largest error in units of what the corpus allows, 1e-3 |b| + 1e-4 max|b|: at most 1 is good.
+    """The largest error relative to the tolerance of the corpus, 1e-3 |b| + 1e-4 max|b|: at most 1 passes.
 
     Infinite where dtypes or shapes differ, or where integers or bools are not equal.
     """
@@ -48,12 +48,12 @@ def largest_error(actual: Array, expected: Array) -> float:
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """True for the floats, those of ml_dtypes included."""
+    """Whether this is a float type, those of ml_dtypes included."""
     return dtype.kind == "f" or dtype.name.startswith(("bfloat16", "float"))
 
 
 def wide(array: Array) -> Array:
-    """As float64, so that small floats can be subtracted."""
+    """``array`` as float64 (NumPy cannot compute with all ml_dtypes)."""
     return array.astype(np.float32).astype(np.float64) if array.dtype.kind != "f" else array.astype(np.float64)
 
 
@@ -64,9 +64,9 @@ def _same(a: Array, b: Array) -> Array:
 
 def _float_difference(a: Array, b: Array, rtol: float, atol: float) -> str:
     with np.errstate(invalid="ignore"):
-        good = _same(a, b) | (np.isfinite(b) & (np.abs(a - b) <= atol + rtol * np.abs(b)))
-    if good.all():
+        close = _same(a, b) | (np.isfinite(b) & (np.abs(a - b) <= atol + rtol * np.abs(b)))
+    if close.all():
         return ""
     with np.errstate(invalid="ignore"):
-        worst = float(np.nanmax(np.where(good, 0.0, np.abs(a - b))))
-    return f"wrong numbers: {int((~good).sum())} of {b.size} elements differ, by up to {worst:.3g}"
+        worst = float(np.nanmax(np.where(close, 0.0, np.abs(a - b))))
+    return f"wrong values: {int((~close).sum())} of {b.size} elements differ, by up to {worst:.3g}"

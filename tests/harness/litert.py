@@ -1,4 +1,4 @@
-"""Run a TFLite model in LiteRT, and an ONNX model in ONNX Runtime, on given arrays; one thread."""
+"""Run a TFLite model in LiteRT, and an ONNX model in ONNX Runtime; one thread."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Array = np.ndarray[Any, Any]
 def run_tflite(
     model: bytes, inputs: Sequence[Array] | Mapping[str, Array], *, threads: int = 1, kernels: str = "default"
 ) -> list[tuple[str, Array]]:
-    """Return (name, array) of each output, in the model's order; names are those of the signature where there is one.
+    """Return (name, array) of each output, in the model's order; names are those of the signature where it has one.
 
-    ``inputs``: in the model's order, or by name. ``kernels``: "default", or "builtin" for those without XNNPACK.
-    Raises ValueError where the inputs do not fit the model, RuntimeError where LiteRT refuses it.
+    ``inputs``: in the model's order, or by name. ``kernels``: "default", or "builtin" (without XNNPACK).
+    Raises ValueError where the inputs do not fit the model, RuntimeError where LiteRT cannot run it.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -37,7 +37,7 @@ def run_tflite(
 
 
 def run_onnx(model: bytes, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the outputs by name, in the model's order. Raises what ONNX Runtime raises."""
+    """Return the outputs by name, in the model's order. Exceptions of ONNX Runtime propagate."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -49,7 +49,7 @@ def run_onnx(model: bytes, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def names_of(interpreter: Any, details: Sequence[Mapping[str, Any]], side: str) -> list[str]:
-    """Names of the "inputs" or "outputs" in ``details``: the signature's where there is one, else the tensors'."""
+    """Names of the "inputs" or "outputs" in ``details``: the signature's, without one the tensors'."""
     signatures = interpreter._get_full_signature_list()
     key = "serving_default" if "serving_default" in signatures else next(iter(signatures), None)
     by_index: dict[int, list[str]] = {}
@@ -59,17 +59,17 @@ def names_of(interpreter: Any, details: Sequence[Mapping[str, Any]], side: str) 
 
 
 def narrow(array: Array) -> Array:
-    """Bring float64 to float32 (the interface is narrowed the same way); everything else stays."""
+    """``array`` with float64 as float32, as in the inputs and outputs of converted models."""
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
 def _in_order(inputs: Sequence[Array] | Mapping[str, Array], names: list[str]) -> list[Array]:
     if isinstance(inputs, Mapping):
         if set(inputs) != set(names):
-            raise ValueError(f"the model's inputs are {sorted(names)} where {sorted(inputs)} are given")
+            raise ValueError(f"the model's inputs are {sorted(names)}, the arrays {sorted(inputs)}")
         return [inputs[name] for name in names]
     if len(inputs) != len(names):
-        raise ValueError(f"the model has {len(names)} inputs where {len(inputs)} are given")
+        raise ValueError(f"the model has {len(names)} inputs, there are {len(inputs)} arrays")
     return list(inputs)
 
 

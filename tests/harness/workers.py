@@ -1,7 +1,7 @@
-"""Worker processes that may crash or hang without taking the run down.
+"""Worker processes that may crash or hang without ending the test run.
 
-A `Worker` keeps one child process and gives it one job after the other; a child that dies or takes too long is
-killed, the job's outcome says so, and the next job gets a new child. `run_all` spreads jobs over several workers.
+A `Worker` runs jobs in one child process, one after the other; a child that crashes or exceeds the time limit is
+replaced for the next job. `run_all` distributes jobs over several workers.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 class Outcome:
     """How a job ended: ``kind`` is "done", "raised", "crashed" or "timeout".
 
-    ``value``: what the function returned ("done" only). ``message``: one line for the other kinds. ``detail``: the
-    traceback, or the end of what the child printed. ``stage``: the last stage that the job announced.
+    ``value``: the function's result ("done" only). ``message``: one line for the other kinds. ``detail``: the
+    traceback, or the end of the child's output. ``stage``: the last stage that the job sent.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Outcome:
 
 
 class Worker:
-    """One persistent child process; use as a context manager or call `close`."""
+    """One persistent child process; a context manager."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -101,7 +101,7 @@ class Worker:
         self.close()
         if expired:
             return Outcome("timeout", message=f"no result after {timeout:g} s", detail=tail, stage=stage)
-        return Outcome("crashed", message=_how_it_ended(code), detail=tail, stage=stage)
+        return Outcome("crashed", message=_exit_reason(code), detail=tail, stage=stage)
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._process and self._process.poll() is None:
@@ -132,7 +132,7 @@ def _kill(process: subprocess.Popen[bytes], expired: threading.Event) -> None:
 
 
 def run_all(function: str, arguments: Iterable[Any], timeout: float, jobs: int = 1) -> Iterator[tuple[Any, Outcome]]:
-    """Run ``function`` on each argument, spread over ``jobs`` workers; yields (argument, outcome) as they end."""
+    """Run ``function`` on each argument, in ``jobs`` workers; yields (argument, outcome) in order of completion."""
     todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[Any, Outcome]] = queue.SimpleQueue()
     count = 0
@@ -155,9 +155,9 @@ def _serve(function: str, todo: queue.SimpleQueue[Any], done: queue.SimpleQueue[
             done.put((argument, worker.run(function, argument, timeout)))
 
 
-def _how_it_ended(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code >= 0:
         return f"the process ended with exit code {code}"
     with contextlib.suppress(ValueError):
-        return f"the process died of {signal.Signals(-code).name}"
-    return f"the process died of signal {-code}"
+        return f"the process was ended by {signal.Signals(-code).name}"
+    return f"the process was ended by signal {-code}"

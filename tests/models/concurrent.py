@@ -1,4 +1,4 @@
-"""Conversions in several threads of one process, compared with the same conversions one by one."""
+"""Conversions in several threads of one process, compared with the same conversions in one thread."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _TENSORS = 16
 
 
 def models() -> list[bytes]:
-    """At least `COUNT` models: some with sizes that only a run finds out, small ones, and those of the corpus."""
+    """At least `COUNT` models: with data-dependent sizes, of the corpus, and random small ones."""
     found = [(CORPUS / "onnx" / name / "model.onnx") for name in ONNX]
     found += [path for pattern in TFLITE for path in sorted((CORPUS / "tflite").rglob(pattern))[:2]]
-    whole = [path.read_bytes() for path in found if path.exists()]
+    large = [path.read_bytes() for path in found if path.exists()]
     random = [random_model(seed).SerializeToString() for seed in range(COUNT - THREADS)]
-    return [*[counting_model()] * THREADS, *whole, *random]
+    return [*[nonzero_model()] * THREADS, *large, *random]
 
 
-def counting_model() -> bytes:
-    """Where many tensors are not 0, joined in pairs: sizes without names, in sums whose order shows their numbers."""
+def nonzero_model() -> bytes:
+    """NonZero of many tensors, concatenated in pairs: unnamed symbols in sums, whose order depends on their ids."""
     nodes, outputs = [], []
     for i in range(_TENSORS):
         nodes += [
@@ -47,7 +47,7 @@ def counting_model() -> bytes:
 
 
 def convert(model: bytes, options: Options | None = None) -> bytes:
-    """The converted model, in the other format; the message where it cannot be converted."""
+    """The model converted to the other format, or the text of the error."""
     out = io.BytesIO()
     step = pipeline.tflite_to_onnx if model[4:8] == b"TFL3" else pipeline.onnx_to_tflite
     try:
@@ -57,29 +57,29 @@ def convert(model: bytes, options: Options | None = None) -> bytes:
     return out.getvalue()
 
 
-def there_and_back(model: bytes, options: Options | None = None) -> tuple[bytes, bytes]:
-    """The conversion of `model`, and that of the result."""
+def round_trip(model: bytes, options: Options | None = None) -> tuple[bytes, bytes]:
+    """`model` converted to the other format, and that converted back."""
     once = convert(model, options)
     return once, convert(once, options)
 
 
 def compare(_: object = None) -> list[int]:
-    """The models whose bytes differ between threads, which run first, and one by one."""
-    given = models()
+    """The indices of the models whose results in several threads (which run first) and in one thread differ."""
+    sources = models()
     with ThreadPoolExecutor(THREADS) as pool:
-        threaded = list(pool.map(there_and_back, given))
-    return _differences(threaded, [there_and_back(model) for model in given])
+        threaded = list(pool.map(round_trip, sources))
+    return _differences(threaded, [round_trip(model) for model in sources])
 
 
 def nested(_: object = None) -> list[int]:
-    """The models whose bytes differ where another conversion runs inside each step."""
-    given, inner = [counting_model(), *models()[-4:]], counting_model()
+    """The indices of the models whose results differ when another conversion runs within each step."""
+    sources, inner = [nonzero_model(), *models()[-4:]], nonzero_model()
 
     def on_progress(stage: str) -> None:
         convert(inner)
 
     options = Options(on_progress=on_progress)
-    return _differences([there_and_back(m, options) for m in given], [there_and_back(m) for m in given])
+    return _differences([round_trip(m, options) for m in sources], [round_trip(m) for m in sources])
 
 
 def _differences(a: Sequence[object], b: Sequence[object]) -> list[int]:

@@ -1,7 +1,7 @@
-"""Whole models there and back: convert, run in LiteRT, compare, convert back, check, run in ONNX Runtime, compare.
+"""Round trips of whole models: convert, run in LiteRT, compare, convert back, check, run in ONNX Runtime, compare.
 
-The models lie outside the project: in the folder that the environment variable ONNXTFL_CORPUS names, by default
-../shared/corpus.
+The models are not part of the project; the environment variable ONNXTFL_CORPUS names their folder (default:
+../shared/corpus).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from tests.harness.child import peak_memory, stage
 from tests.harness.compare import largest_error
 from tests.harness.litert import Array, run_onnx, run_tflite
-from tests.harness.other import DEFAULT, run_tflite_on
+from tests.harness.runtimes import DEFAULT, run_tflite_on
 from tests.harness.workers import ROOT
 
 CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", ROOT.parent / "shared" / "corpus"))
@@ -40,8 +40,8 @@ PURE_CNNS = ("audio_conv1d", "densenet", "dscnn_kws", "mobilenet_v1", "repvgg_gr
 
 @dataclass(frozen=True)
 class Job:
-    """A model to try: ``path`` of the .onnx or .tflite file, ``options`` for the converter, ``runtime`` to run on
-    (see `tests.harness.other`)."""
+    """A model to convert: ``path`` of the .onnx or .tflite file, ``options`` of the conversion, ``back``: whether to
+    convert the result back, ``runtime`` to run it on (see `tests.harness.runtimes`)."""
 
     name: str
     path: Path
@@ -52,10 +52,11 @@ class Job:
 
 @dataclass
 class Report:
-    """What came out; errors are "" where all is well. Errors of numbers are in units of what is allowed (<= 1 is good).
+    """The results of a job; ``error`` and ``back_error`` are "" for a pass, largest errors relative to the tolerance.
 
-    ``ops``: TFLite ops and how often. ``four_d``: 4-D inputs and outputs of the source. ``nodes_ratio``: nodes of the
-    ONNX file made from the result, over those of the source after ONNX Runtime's basic optimization.
+    ``ops``: number of TFLite ops by name. ``four_d``: number of 4-D inputs and outputs of the source. ``size_ratio``:
+    bytes over those of the source. ``nodes_ratio``: nodes of the ONNX model that was converted back over those of the
+    source after ONNX Runtime's basic optimization.
     """
 
     name: str
@@ -66,20 +67,20 @@ class Report:
     ops: Counter[str] = field(default_factory=Counter)
     four_d: int = 0
     size_ratio: float = float("nan")
-    whole_in_delegate: bool = False
+    fully_delegated: bool = False
     back_error: str = ""
     back_largest_error: float = float("nan")
     nodes_ratio: float = float("nan")
     peak_memory: int = 0
 
     @property
-    def good(self) -> bool:
-        """True where nothing failed."""
+    def passed(self) -> bool:
+        """Whether no step failed."""
         return not self.error and not self.back_error
 
 
 def find(names: Sequence[str] = (), **options: Any) -> list[Job]:
-    """Jobs for the models of the corpus' onnx/ and onnx-real/ folders; by default the float ones that have to pass."""
+    """Jobs for models of the corpus' onnx/ and onnx-real/ folders; by default the float ones that must pass."""
     return [Job(name, _path(name), options) for name in names or (*FLOAT_MODELS, *REAL_MODELS)]
 
 
@@ -105,20 +106,20 @@ def _path(name: str) -> Path:
 
 
 class _FailedError(Exception):
-    """A step went wrong in a way that the report says in a line."""
+    """A step failed; the message is for the report."""
 
 
 def attempt(job: Job) -> Report:
-    """Try a model there and back; in the child."""
+    """Run a job, in the worker process."""
     if job.path.suffix == ".tflite":
         return _attempt_tflite(job)
     report = Report(job.name)
     source = job.path.read_bytes()
     inputs, expected = samples(job.path)
-    data = _step(report, "error", lambda: _there(report, job, source, inputs, expected))
+    data = _step(report, "error", lambda: _to_tflite(report, job, source, inputs, expected))
     report.peak_memory = peak_memory()
     if data is not None and job.back:
-        _step(report, "back_error", lambda: _back(report, data, source, inputs, expected))
+        _step(report, "back_error", lambda: _to_onnx(report, data, source, inputs, expected))
     return report
 
 
@@ -135,12 +136,12 @@ def _attempt_tflite(job: Job) -> Report:
         report.error = f"LiteRT cannot run the source: {error}"
         return report
     report.ops = count_tflite_ops(data)
-    _step(report, "back_error", lambda: _back(report, data, None, inputs, expected))
+    _step(report, "back_error", lambda: _to_onnx(report, data, None, inputs, expected))
     return report
 
 
 def _step(report: Report, kind: str, function: Callable[[], bytes | None]) -> bytes | None:
-    """Run a step; whatever it raises goes to the report as a line."""
+    """Run a step; the report gets the message of an exception in the field ``kind``."""
     from onnxtfl.errors import OnnxtflError
 
     try:
@@ -154,7 +155,7 @@ def _step(report: Report, kind: str, function: Callable[[], bytes | None]) -> by
     return None
 
 
-def _there(
+def _to_tflite(
     report: Report, job: Job, source: bytes, inputs: Mapping[str, Array], expected: Mapping[str, Array]
 ) -> bytes:
     import onnxtfl
@@ -167,15 +168,15 @@ def _there(
     report.size_ratio = len(data) / len(source)
     report.four_d = sum(array.ndim == 4 for array in [*inputs.values(), *expected.values()])
     stage("run")
-    moved = job.options.get("io_layout") == "channels-last"
-    actual = run_tflite_on(job.runtime, data, _to_channels_last(data, inputs) if moved else inputs)
-    report.largest_error = _compare(actual, expected, moved)
+    channels_last = job.options.get("io_layout") == "channels-last"
+    actual = run_tflite_on(job.runtime, data, _to_channels_last(data, inputs) if channels_last else inputs)
+    report.largest_error = _compare(actual, expected, channels_last)
     stage("delegate")
-    report.whole_in_delegate = whole_in_delegate(data)
+    report.fully_delegated = fully_delegated(data)
     return data
 
 
-def _back(
+def _to_onnx(
     report: Report, data: bytes, source: bytes | None, inputs: Mapping[str, Array], expected: Mapping[str, Array]
 ) -> None:
     import onnx
@@ -189,7 +190,7 @@ def _back(
     onnx.checker.check_model(model, full_check=True)
     names = [value.name for value in model.graph.input]
     if source is not None and names != _input_names(source):
-        raise _FailedError(f"input names became {names}")
+        raise _FailedError(f"the input names of the result are {names}")
     stage("run back")
     fed = dict(zip(names, inputs.values(), strict=True)) if source is None else inputs
     report.back_largest_error = _compare(list(run_onnx(result, fed).items()), expected, named=source is not None)
@@ -204,17 +205,17 @@ def _data(conversion: Any) -> bytes:
 
 
 def _compare(
-    actual: Sequence[tuple[str, Array]], expected: Mapping[str, Array], moved: bool = False, named: bool = True
+    actual: Sequence[tuple[str, Array]], expected: Mapping[str, Array], channels_last: bool = False, named: bool = True
 ) -> float:
-    """The largest error; raises where names or numbers differ."""
+    """The largest error; _FailedError where names differ or values are not within the tolerance."""
     if (named and [name for name, _ in actual] != list(expected)) or len(actual) != len(expected):
         raise _FailedError(f"outputs are {[name for name, _ in actual]}, expected {list(expected)}")
     worst = 0.0
     for (name, array), wanted in zip(actual, expected.values(), strict=True):
-        found = _to_channels_first(array, wanted) if moved else array
+        found = _to_channels_first(array, wanted) if channels_last else array
         error = largest_error(found, wanted)
         if not error <= 1:
-            raise _FailedError(f"output {name!r} is off: {_describe(found, wanted, error)}")
+            raise _FailedError(f"output {name!r} is wrong: {_describe(found, wanted, error)}")
         worst = max(worst, error)
     return worst
 
@@ -222,11 +223,11 @@ def _compare(
 def _describe(actual: Array, expected: Array, error: float) -> str:
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return f"{actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"
-    return f"{error:.3g} times what is allowed"
+    return f"the error is {error:.3g} times the tolerance"
 
 
 def _to_channels_last(model: bytes, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Bring the inputs whose shape the converter moved to the shapes that the model takes."""
+    """The inputs with those transposed to channels-last that the converted model has in this layout."""
     from ai_edge_litert.interpreter import Interpreter
 
     from tests.harness.litert import names_of as tensor_names
@@ -236,10 +237,10 @@ def _to_channels_last(model: bytes, inputs: Mapping[str, Array]) -> dict[str, Ar
     shapes = dict(
         zip(tensor_names(interpreter, details, "inputs"), (d["shape_signature"] for d in details), strict=True)
     )
-    return {name: _moved(array, list(shapes[name])) for name, array in inputs.items()}
+    return {name: _fitted(array, list(shapes[name])) for name, array in inputs.items()}
 
 
-def _moved(array: Array, shape: Sequence[int]) -> Array:
+def _fitted(array: Array, shape: Sequence[int]) -> Array:
     last = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
     fits = all(wanted in (-1, size) for wanted, size in zip(shape, last.shape, strict=True))
     return np.ascontiguousarray(last) if fits else array
@@ -251,8 +252,7 @@ def _to_channels_first(array: Array, expected: Array) -> Array:
 
 
 def samples(path: Path) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Inputs and expected outputs by name, in the model's order: from io.npz, else random ones and what ONNX Runtime
-    gives."""
+    """Inputs and expected outputs by name, in the model's order: from io.npz, else random and of ONNX Runtime."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)
@@ -288,7 +288,7 @@ def _input_names(source: bytes) -> list[str]:
 
 
 def count_tflite_ops(data: bytes) -> Counter[str]:
-    """How often each builtin op stands in the file, over all subgraphs."""
+    """The number of operators by builtin op, in all subgraphs."""
     import tflite
 
     names = {number: name for name, number in vars(tflite.BuiltinOperator).items() if isinstance(number, int)}
@@ -305,18 +305,18 @@ def count_tflite_ops(data: bytes) -> Counter[str]:
 
 
 def count_onnx_nodes(data: bytes) -> int:
-    """Nodes of the graph and its subgraphs."""
+    """The number of nodes of the graph and its subgraphs."""
     import onnx
 
     def count(graph: Any) -> int:
-        held = [a for node in graph.node for a in node.attribute if a.HasField("g")]
-        return len(graph.node) + sum(count(a.g) for a in held)
+        bodies = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+        return len(graph.node) + sum(map(count, bodies))
 
     return count(onnx.load_from_string(data).graph)
 
 
 def optimized(data: bytes) -> bytes:
-    """The model after ONNX Runtime's basic optimization (constants folded, batch norm fused)."""
+    """The model after ONNX Runtime's basic optimization (constant folding, fused batch norms)."""
     import tempfile
 
     import onnxruntime
@@ -331,8 +331,8 @@ def optimized(data: bytes) -> bytes:
         return Path(options.optimized_model_filepath).read_bytes()
 
 
-def whole_in_delegate(data: bytes) -> bool:
-    """True where XNNPACK takes the whole model as one partition."""
+def fully_delegated(data: bytes) -> bool:
+    """Whether XNNPACK runs the whole model as one partition."""
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_content=data, num_threads=1)
@@ -349,7 +349,7 @@ def whole_in_delegate(data: bytes) -> bool:
 
 
 def digest(job: Job) -> str:
-    """A digest of the converted file; in the child."""
+    """A digest of the converted file, in the worker process."""
     import hashlib
 
     import onnxtfl

@@ -1,4 +1,4 @@
-"""Conversions where the mapping modules were imported in another order; for a worker process."""
+"""Conversions after the mapping modules were imported in another order, in a worker process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATTERNS = ("onnx/*/model.onnx", "onnx-real/*.onnx", "tflite/**/*.tflite")
 
 
 def digests(backwards: bool) -> dict[str, str]:
-    """A digest of the conversion of each model, there and back, by name; mapping modules are imported first."""
+    """Name -> digest of the conversion of each model, after the mapping modules were imported in this order."""
     names = [module.name for module in pkgutil.iter_modules(onnxtfl.mappings.__path__)]
     for name in sorted(names, reverse=backwards):
         importlib.import_module(f"onnxtfl.mappings.{name}")
@@ -39,7 +39,7 @@ def _op_models() -> Iterator[tuple[str, bytes]]:
 
 
 def _digest(model: Path | bytes) -> str:
-    """Of the converted file and, where it is small, of what that becomes in the first format again."""
+    """The digest of the converted file and, for op models, of its conversion back."""
     is_tflite = model.suffix == ".tflite" if isinstance(model, Path) else False
     converted = _converted(model, is_tflite)
     again = _converted(converted, not is_tflite) if isinstance(model, bytes) else b""

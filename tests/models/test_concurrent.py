@@ -1,4 +1,4 @@
-"""The same input gives the same bytes: in threads, and where one conversion starts another one."""
+"""Equal inputs give equal bytes: in threads, and where one conversion starts another one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.harness.workers import Worker
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    """A process in which nothing was converted before."""
+    """A fresh process."""
     with Worker() as found:
         yield found
 

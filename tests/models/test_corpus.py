@@ -1,4 +1,4 @@
-"""Whole models there and back at the corpus' tolerances, and how clean the results are."""
+"""Round trips of whole models within the corpus' tolerances, and the sizes and ops of the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _try(worker: Worker, job: Job) -> Report:
 
 
 @pytest.mark.parametrize("name", [*FLOAT_MODELS, *REAL_MODELS])
-def test_there_and_back(worker: Worker, name: str) -> None:
+def test_round_trip(worker: Worker, name: str) -> None:
     (job,) = corpus.find([name])
     report = _try(worker, job)
     assert not report.error, f"{report.error}\n{report.detail}"
@@ -52,15 +52,15 @@ def test_a_cnn_has_no_transpose_inside(worker: Worker, name: str) -> None:
 
 
 @pytest.mark.parametrize("io_layout", ["source", "channels-last"])
-def test_xnnpack_takes_the_whole_mobilenet(worker: Worker, io_layout: str) -> None:
+def test_xnnpack_runs_mobilenet_as_one_partition(worker: Worker, io_layout: str) -> None:
     (job,) = corpus.find(["mobilenet_v1"], io_layout=io_layout)
-    assert _try(worker, Job(job.name, job.path, job.options, back=False)).whole_in_delegate
+    assert _try(worker, Job(job.name, job.path, job.options, back=False)).fully_delegated
 
 
 @pytest.mark.parametrize("name", _TFLITE_FLOAT)
 def test_tflite_file_to_onnx(worker: Worker, name: str) -> None:
     report = _try(worker, Job(name, corpus.CORPUS / "tflite" / name))
-    assert report.good, f"{report.error}{report.back_error}\n{report.detail}"
+    assert report.passed, f"{report.error}{report.back_error}\n{report.detail}"
 
 
 @pytest.mark.parametrize("name", ["densenet", "bert_tiny"])

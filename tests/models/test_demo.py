@@ -1,4 +1,4 @@
-"""The demonstration: a trained network from examples/ reads the digits equally well in both runtimes."""
+"""The demo of examples/: the accuracy of the trained network is the same in both runtimes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
 
-def test_the_model_is_small_and_the_test_images_lie_beside_it() -> None:
+def test_model_size_and_test_images() -> None:
     assert (EXAMPLES / "digits.onnx").stat().st_size < 300_000
     onnx.checker.check_model(EXAMPLES / "digits.onnx", full_check=True)
     test = np.load(EXAMPLES / "digits_test.npz")
@@ -39,7 +39,7 @@ def test_norms_and_activations_are_folded_into_the_convolutions() -> None:
         outcome = worker.run("tests.models.corpus:attempt", Job("digits", EXAMPLES / "digits.onnx"), 60)
     assert outcome.kind == "done", outcome.message
     report = outcome.value
-    assert report.good, f"{report.error}{report.back_error}\n{report.detail}"
+    assert report.passed, f"{report.error}{report.back_error}\n{report.detail}"
     assert not report.ops.keys() & {"MUL", "ADD", "SUB", "RELU", "TRANSPOSE", "PAD"}
     assert report.nodes_ratio <= 1.1
 

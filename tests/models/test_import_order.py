@@ -1,4 +1,4 @@
-"""The order in which mapping modules are imported means nothing."""
+"""The order in which mapping modules are imported has no effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def digests(backwards: bool) -> dict[str, str]:
 
 
 def test_the_same_bytes_in_any_order() -> None:
-    """The corpus (where it is there) and models of every op of ONNX."""
+    """The corpus (where it exists) and models of every op of ONNX."""
     with ThreadPoolExecutor(2) as pool:
         forwards, reverse = pool.map(digests, (False, True))
     assert len(forwards) > 100

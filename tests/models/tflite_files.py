@@ -1,4 +1,4 @@
-"""Random inputs for .tflite files: floats in [0, 1), indices small, bools both."""
+"""Random inputs for .tflite files: floats in [0, 1), integers of 8 bits in [0, 100), others 0 and 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.harness.litert import Array, names_of
 
 
 def samples_of(data: bytes, seed: int = 0) -> dict[str, Array]:
-    """An array for each input of the model, by name; unknown dims are taken as they stand in the file."""
+    """An array for each input of the model, by name; dynamic sizes as in `shape` of the file (1)."""
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_content=data, num_threads=1)

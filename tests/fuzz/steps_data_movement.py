@@ -1,4 +1,4 @@
-"""Steps of random graphs: what moves, cuts, joins and repeats elements."""
+"""Steps of random graphs: transpose, reshape, concat, split, slice, pad, gather, scatter, broadcast, sort."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def _transpose(b: Builder) -> None:
         b.add("Transpose", [x], perm=[int(i) for i in b.random.permutation(len(b.shape(x)))])
 
 
-def _there_and_back(b: Builder) -> None:
-    """Channels last, something, and channels first again."""
+def _channels_last(b: Builder) -> None:
+    """Transpose to channels-last, an op, and transpose back."""
     x = b.pick(4)
     y = x and b.add("Transpose", [x], perm=[0, 2, 3, 1])
     if y:
@@ -51,7 +51,7 @@ def _reshape(b: Builder) -> None:
 
 
 def _reshape_by_shape(b: Builder) -> None:
-    """The sizes are computed from another's, as exporters write it."""
+    """Reshape to sizes that are computed from a Shape, as in exported models."""
     x = b.pick(2, 3, 4)
     if x and (sizes := b.add("Shape", [x])):
         first = b.add("Gather", [sizes, b.constant([0], np.int64)], axis=0)
@@ -202,7 +202,7 @@ def _trilu(b: Builder) -> None:
 
 
 def _top_k(b: Builder) -> None:
-    x = b.choose(b.inputs)  # where two elements are nearly equal, rounding decides the order
+    x = b.choose(b.inputs)  # of computed values, the order of nearly equal elements would depend on rounding
     shape = b.shape(x)
     if shape and x in b.values():
         axis = b.below(len(shape))
@@ -210,7 +210,7 @@ def _top_k(b: Builder) -> None:
 
 
 STEPS: tuple[Callable[[Builder], None], ...] = (
-    _transpose, _transpose, _transpose, _there_and_back, _reshape, _reshape, _reshape_by_shape, _flatten, _concat,
+    _transpose, _transpose, _transpose, _channels_last, _reshape, _reshape, _reshape_by_shape, _flatten, _concat,
     _concat, _split, _slice, _slice, _pad, _pad, _pad_for_conv, _gather, _gather_at_run_time, _gather_nd,
     _gather_elements, _squeeze, _squeeze, _expand, _tile, _trilu, _top_k,
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Run a TFLite model on another runtime or kernel set than LiteRT's default one.
+"""Run a TFLite model on any runtime and kernel set.
 
-"litert:builtin" and "litert:reference" are LiteRT's kernels without XNNPACK; "tflite-runtime" (also with ":builtin",
-":reference") is the old package, found through the environment variable ONNXTFL_TFLITE_RUNTIME_PYTHON.
+"litert" is LiteRT with XNNPACK, "litert:builtin" and "litert:reference" are its other kernels; "tflite-runtime" (also
+with ":builtin", ":reference") is the older package, in the Python that ONNXTFL_TFLITE_RUNTIME_PYTHON names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEFAULT = "litert"
 
 
 def run_tflite_on(runtime: str, model: bytes, inputs: Sequence[Array] | Mapping[str, Array]) -> list[tuple[str, Array]]:
-    """As `run_tflite`, on ``runtime``. Raises RuntimeError where it refuses, crashes or hangs."""
+    """As `run_tflite`, on ``runtime``. Raises RuntimeError where the run fails, crashes or hangs."""
     if runtime == DEFAULT:
         return run_tflite(model, inputs)
     from onnxtfl.errors import OnnxtflError
