@@ -64,12 +64,12 @@ CASES: list[tuple[type[Op], list[Array], dict[str, Any], Array]] = [
     (ops.BCELoss, [X[::-1], X], {"reduction": "none"}, LOSS),
     (ops.BCELoss, [X[::-1], X, V], {"reduction": "sum"}, np.asarray((LOSS * V).sum())),
     (ops.BCELoss, [np.float32([0, 1]), np.float32([1, 0])], {}, np.asarray(100, np.float32)),
-    (ops.ReduceWindow, [INTS], {"computation": "ADD", **WINDOW}, windows(np.add, INTS, 0, 0, 0, 1)),
-    (ops.ReduceWindow, [INTS, np.asarray(3, np.int32)], {"computation": "MAX", "window_strides": (1, 2, 1), **WINDOW},
+    (ops.ReduceWindow, [INTS], {"kind": "sum", **WINDOW}, windows(np.add, INTS, 0, 0, 0, 1)),
+    (ops.ReduceWindow, [INTS, np.asarray(3, np.int32)], {"kind": "max", "window_strides": (1, 2, 1), **WINDOW},
      windows(np.maximum, INTS, 3, 0, 0, 2)),
-    (ops.ReduceWindow, [INTS], {"computation": "MIN", "padding": (0, 1, 0, 0, 2, 0), **WINDOW},
+    (ops.ReduceWindow, [INTS], {"kind": "min", "padding": (0, 1, 0, 0, 2, 0), **WINDOW},
      windows(np.minimum, INTS, 2**31 - 1, 1, 2, 1)),
-    (ops.ReduceWindow, [INTS[:, :6]], {"computation": "ADD", "window_strides": (1, 2, 1), "ceil_mode": True, **WINDOW},
+    (ops.ReduceWindow, [INTS[:, :6]], {"kind": "sum", "window_strides": (1, 2, 1), "ceil_mode": True, **WINDOW},
      windows(np.add, INTS[:, :6], 0, 0, 1, 2)),
 ]  # fmt: skip
 
@@ -101,9 +101,9 @@ def test_sizes_stay_symbolic() -> None:
     x, c = graph.add_input(tensor("float32", "n", 6, "w")), graph.add_input(tensor("float32", 6))
     b = Builder(graph)
     assert str(b(ops.GroupNorm, x, c, c, num_groups=2).type) == "tensor<[n]x6x[w]xfloat32>"
-    window = b(ops.ReduceWindow, x, computation="MAX", window_dimensions=(1, 1, 3))
+    window = b(ops.ReduceWindow, x, kind="max", window_dimensions=(1, 1, 3))
     assert str(window.type) == "tensor<[n]x6x[w - 2]xfloat32>"
     with pytest.raises(InvalidModelError):
         b(ops.GroupNorm, x, c, c, num_groups=4)
     with pytest.raises(InvalidModelError):
-        b(ops.ReduceWindow, x, computation="MAX", window_dimensions=(1, 1, 3), ceil_mode=True)
+        b(ops.ReduceWindow, x, kind="max", window_dimensions=(1, 1, 3), ceil_mode=True)

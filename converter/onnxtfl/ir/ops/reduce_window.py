@@ -20,16 +20,16 @@ from onnxtfl.ir.types import DType
 
 
 class ReduceWindow(Derived):
-    """Each window of the operand joined by `computation` (ADD, MUL, MAX, MIN), beginning with `init`.
+    """Each window of the operand reduced (`kind`: sum, prod, max, min), beginning with `init`.
 
     Windows, strides, dilations have an entry for each axis, `padding` (or `auto_pad`, `ceil_mode`, where sizes are
     known) all lows, then all highs; what is padded is `init` (absent: what changes nothing). Joined axis by axis.
-    Source: neutral-ops 3.94; XLA ReduceWindow.
+    Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
 
     operands = (Operand("input", NUMERIC), Operand("init", NUMERIC, optional=True))
     defaults: ClassVar[Attributes] = {
-        "computation": REQUIRED,
+        "kind": REQUIRED,
         "window_dimensions": REQUIRED,
         "window_strides": (),
         "window_dilations": (),
@@ -41,9 +41,9 @@ class ReduceWindow(Derived):
     @classmethod
     def expand(cls, b: Builder, node: Node) -> list[Value]:
         x, windows = node.operand(0), tuple(node.attr("window_dimensions"))
-        if node.attr("computation") not in _JOINS or len(windows) != x.rank:
-            raise ValueError(f"{node.attr('computation')} over {len(windows)} of {x.rank} axes")
-        join = _JOINS[node.attr("computation")]
+        if node.attr("kind") not in _JOINS or len(windows) != x.rank:
+            raise ValueError(f"{node.attr('kind')} over {len(windows)} of {x.rank} axes")
+        join = _JOINS[node.attr("kind")]
         strides = tuple(node.attr("window_strides")) or (1,) * x.rank
         dilations = tuple(node.attr("window_dilations")) or (1,) * x.rank
         init = node.optional(1)
@@ -56,7 +56,7 @@ class ReduceWindow(Derived):
         return [x if init is None else b(join, x, init)]
 
 
-_JOINS: Mapping[str, type[Op]] = {"ADD": Add, "MUL": Mul, "MAX": Max, "MIN": Min}
+_JOINS: Mapping[str, type[Op]] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}
 
 
 def _neutral(join: type[Op], dtype: DType) -> float:
