@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 import re
 
+import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.op import OPS, Effect, Op
+from onnxtfl.ir.types import tensor
 from onnxtfl.pipeline import Options
 from onnxtfl.pipeline import inspect as stage
 from onnxtfl.rewriting.registry import rules
 from tests.models.corpus import CORPUS
+from tests.unit.lifting import inferred
 
 rules()
 NOT_OPS = {"ONNX", "NumPy"}
@@ -64,3 +67,15 @@ def test_lifting_leaves_core_ops_only(name: str) -> None:
         pytest.skip("the corpus is not here")
     graph = stage(path, "lifted", Options())
     assert {node.op.name for node in graph.walk() if not node.op.core} == set()
+
+
+def test_unknown_ranks() -> None:
+    x = tensor("float32").with_shape(None)
+    for op, rest, attributes in (
+        (ops.Reshape, ([2, -1],), {}),
+        (ops.Transpose, (), {"permutation": (1, 0)}),
+        (ops.Slice, ([0], [1], [1]), {}),
+        (ops.Pad, (np.zeros((2, 2), np.int64),), {}),
+        (ops.Tile, ([1, 2],), {}),
+    ):
+        inferred(op, x, *rest, **attributes)  # no error is the point

@@ -248,3 +248,43 @@ def test_operands_of_unknown_rank_do_not_follow() -> None:
     node.result.type = node.result.tensor_type.with_shape(None)
     for index in (0, -1):
         assert ops.Add.relabel(node, index, (0, 2, 3, 1)) is None
+
+
+COUNTED = np.arange(2 * 3 * 4 * 6, dtype=np.float32).reshape(2, 3, 4, 6)
+EVERY_PERMUTATION: list[Case] = [
+    (ops.Transpose, [COUNTED], {"permutation": (2, 0, 3, 1)}),
+    (ops.BroadcastTo, [COUNTED[:1, :, :1], np.asarray([5, 3, 2, 6])], {}),
+    (ops.Concatenate, [COUNTED, COUNTED[:, :2]], {"axis": 1}),
+    (ops.Split, [COUNTED, np.asarray([1, 5])], {"axis": 3}),
+    (ops.Slice, [COUNTED, np.asarray([1, -1, 0, 0]), np.asarray([9, -9, 3, 6]), np.asarray([1, -1, 2, 1])], {}),
+    (ops.Pad, [COUNTED, np.asarray([[0, 1], [2, 0], [-1, 0], [0, 0]]), np.float32(7)], {}),
+    (ops.Pad, [COUNTED, np.asarray([[0, 1], [2, 0], [1, 0], [0, 0]])], {"mode": "reflect"}),
+    (ops.Tile, [COUNTED, np.asarray([1, 2, 1, 3])], {}),
+    (ops.Reverse, [COUNTED], {"dimensions": (1, 3)}),
+    (ops.ReverseSequence, [COUNTED, np.asarray([1, 3])], {"seq_axis": 2, "batch_axis": 0}),
+    (ops.DepthToSpace, [COUNTED.reshape(1, 8, 3, 6)], {"block_size": 2, "mode": "CRD"}),
+    (ops.SpaceToDepth, [COUNTED], {"block_size": 2, "depth_dim": 1, "space_dims": (2, 3)}),
+    (ops.DynamicUpdateSlice, [COUNTED, COUNTED[:1, :2, :, :3] * 9, np.asarray([1, 0, 0, 2])], {}),
+    (ops.Shape, [COUNTED], {}),
+    (ops.Gather, [COUNTED, np.asarray([2, 0])], {"axis": 1}),
+    (ops.Gather, [COUNTED, np.asarray(1)], {"axis": 2}),
+    (ops.Gather, [COUNTED, np.asarray([[0, 1, 1], [1, 0, 0]])], {"axis": 2}),
+    (ops.GatherElements, [COUNTED, (COUNTED % 4).astype(np.int64)], {"axis": 2}),
+    (ops.ScatterElements, [COUNTED, (COUNTED % 3).astype(np.int64), COUNTED * 2], {"axis": 1, "kind": "add"}),
+    (ops.TopK, [COUNTED % 7, np.asarray([2])], {"axis": 2}),
+    (ops.OneHot, [(COUNTED % 4).astype(np.int64), np.asarray(4), np.float32(1), np.float32(0)], {"axis": 2}),
+    (ops.Sort, [COUNTED % 7, COUNTED], {"dimension": 2}),
+]
+
+
+@pytest.mark.parametrize(("op", "operands", "attributes"), EVERY_PERMUTATION, ids=name_of)
+def test_ops_that_move_elements_follow_every_permutation(
+    op: type[Op], operands: list[Any], attributes: Mapping[str, Any]
+) -> None:
+    rank = operands[0].ndim
+    found = sum(check_relabel(op, operands, attributes, 0, p) for p in itertools.permutations(range(rank)))
+    assert found == 24
+    if op is not ops.Shape:
+        rank = built(op, operands, attributes).results[0].tensor_type.rank
+        for permutation in ((0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))):
+            check_relabel(op, operands, attributes, -1, permutation)

@@ -1,4 +1,4 @@
-"""TFLite ops that move numbers about: each as a model of its own, in LiteRT and, converted to ONNX, in ONNX Runtime."""
+"""Ops of TFLite that move elements: each as a model of its own, in LiteRT and, converted to ONNX, in ONNX Runtime."""
 
 from __future__ import annotations
 

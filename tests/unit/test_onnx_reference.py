@@ -1,4 +1,4 @@
-"""The ops of ir/ops/indexing.py and scattering.py against onnx.reference, lifted and legalized."""
+"""Ops of ONNX that move elements, lifted and legalized, compared with onnx.reference."""
 
 from __future__ import annotations
 
@@ -10,18 +10,10 @@ import onnx.helper
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import run
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.ranges import never_negative
-from onnxtfl.ir.types import tensor
 from onnxtfl.pipeline import Options, inspect
 from onnxtfl.rewriting.legalize import legalize
-from onnxtfl.rules.indices import nonnegative
 from onnxtfl.targets.tflite import TfliteTarget
 
 R = np.random.default_rng(0)
@@ -94,43 +86,3 @@ def _same(found: list[Array], wanted: Any) -> None:
     for have, want in zip(found, wanted, strict=True):
         assert have.dtype == want.dtype
         np.testing.assert_array_equal(have, want)
-
-
-def test_only_indices_that_may_be_negative_cost_something() -> None:
-    graph = Graph()
-    b = Builder(graph)
-    ids = graph.add_input(tensor("int64", 3))
-    assert nonnegative(b, ids, 10).producer is not None
-    x = graph.add_input(tensor("float32", 2, 8))
-    best = b(ops.ArgMax, x, axis=1, keepdims=False)
-    for value in (best, b(ops.Add, best, b.scalar(1, best)), b.many(ops.TopK, x, [2], axis=1)[1]):
-        assert nonnegative(b, value, 10) is value
-    fixed = nonnegative(b, b.value([1, -1, -10]), 10)
-    assert fixed.numpy().tolist() == [1, 9, 0]
-
-
-def test_signs_are_not_guessed() -> None:
-    graph = Graph()
-    b = Builder(graph)
-    ids = graph.add_input(tensor("int64", 3))
-    chain: Value = ids
-    for _ in range(200):
-        chain = b(ops.Add, chain, chain)
-    assert not never_negative(chain)
-    assert not never_negative(b(ops.Sub, b(ops.FloorMod, ids, b.scalar(4, ids)), b.scalar(1, ids)))
-
-
-@pytest.mark.parametrize(
-    ("op", "shapes", "attributes"),
-    [
-        (ops.Gather, [(2, 3), (4,)], {"axis": 2}),
-        (ops.GatherND, [(2, 3), (4, 3)], {}),
-        (ops.ScatterND, [(2, 3), (4, 1), (4,)], {}),
-        (ops.GatherElements, [(2, 3), (4,)], {"axis": 0}),
-    ],
-)
-def test_misfits_are_refused(op: type[Op], shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    graph = Graph()
-    types = [tensor("int64" if i == 1 else "float32", *s) for i, s in enumerate(shapes)]
-    with pytest.raises(InvalidModelError):
-        Builder(graph)(op, *(graph.add_input(t) for t in types), **attributes)

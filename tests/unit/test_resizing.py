@@ -1,4 +1,4 @@
-"""Resizing, sampling, boxes and signals: what they mean, how they are lifted, and what stands for them in TFLite."""
+"""The ops of the family resizing: what they mean, how they are lifted, and what is written for them."""
 
 from __future__ import annotations
 
@@ -9,36 +9,9 @@ import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import constant
-from tests.conformance.cases import Case
-from tests.unit.lifting import TFLITE, cases_of, check_legalized, check_lifted, onnx_target
+from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.relabeling import check_relabel
-
-_FAMILY = """
-Resize Upsample GridSample RoiAlign NonMaxSuppression AffineGrid Det DFT STFT HannWindow HammingWindow BlackmanWindow
-NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
-"""
-_ELSEWHERE = {
-    "resize_downsample_scales_linear_align_corners": "ONNX Runtime's coordinates, which differ from the reference's",
-    "resize_downsample_scales_cubic_align_corners": "the same",
-    "dft_inverse": "sums that are 0 but for rounding",
-    "dft_inverse_opset19": "the same",
-}
-_AT_RUN_TIME = ("test_dft", "test_stft")
-
-
-@pytest.mark.parametrize("case", cases_of(_FAMILY), ids=lambda c: c.name)
-def test_lifted_cases_mean_what_onnx_says(case: Case) -> None:
-    if case.name.removeprefix("test_") in _ELSEWHERE:
-        pytest.skip(_ELSEWHERE[case.name.removeprefix("test_")])
-    if case.name.startswith(_AT_RUN_TIME) and not case.name.endswith("opset19"):
-        pytest.skip("the axis or the step is an input")
-    check_lifted(case)
-
-
-def floats(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def _modes() -> list[dict[str, Any]]:
@@ -93,20 +66,15 @@ def test_resize_relabels() -> None:
         assert check_relabel(ops.Resize, operands, {"dims": (2, 3), "mode": "linear"}, 0, permutation)
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("align_corners", [False, True])
-def test_grid_samples_are_gathered(mode: str, padding_mode: str, align_corners: bool) -> None:
-    attributes = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
-    grid = np.random.default_rng(1).uniform(-1.7, 1.7, (2, 3, 4, 2)).astype(np.float32)
-    check_legalized(ops.GridSample, [floats(2, 3, 5, 6), grid], attributes=attributes, rtol=1e-4, atol=1e-5)
+def test_resize_10_rounds_up_where_it_shrinks() -> None:
+    x = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 2, 4)
+    found = lifted_onnx("Resize", 10, [x, np.asarray([1, 1, 2, 0.6], np.float32)])
+    np.testing.assert_array_equal(found[0, 0], [[1, 3], [1, 3], [5, 7], [5, 7]])
 
 
-@pytest.mark.parametrize("mode", ["avg", "max"])
-def test_regions_are_aligned(mode: str) -> None:
-    rois = np.asarray([[0.5, 0.7, 3.2, 3.9], [1, 1, 2.5, 2.2], [-0.5, 0.1, 4.5, 6.0]], np.float32)
-    sizes = {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "spatial_scale": 0.9}
-    operands = [floats(2, 3, 6, 5), rois, np.asarray([0, 1, 1], np.int64)]
-    for half in ("half_pixel", "output_half_pixel"):
-        attributes = {"mode": mode, "coordinate_transformation_mode": half, **sizes}
-        check_legalized(ops.RoiAlign, operands, attributes=attributes, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize(("opset", "attributes"), [(7, {"scales": [1.0, 1.0, 2.0, 1.0]}), (9, {})])
+def test_upsample(opset: int, attributes: dict[str, Any]) -> None:
+    x = floats(1, 2, 2, 3)
+    inputs = [x] if attributes else [x, np.asarray([1, 1, 2, 1], np.float32)]
+    found = lifted_onnx("Upsample", opset, inputs, **attributes)
+    np.testing.assert_array_equal(found, x.repeat(2, axis=2))

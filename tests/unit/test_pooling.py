@@ -1,4 +1,4 @@
-"""Pools: what they mean, how they are lifted, and what stands for them in TFLite."""
+"""The ops of the family pooling: what they mean, how they are lifted, and what is written for them."""
 
 from __future__ import annotations
 
@@ -8,30 +8,17 @@ import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.data import Array
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.spatial import Window
 from onnxtfl.rules.windows import tfl_padding
-from tests.conformance.cases import Case
-from tests.unit.lifting import TFLITE, cases_of, check_legalized, check_lifted, onnx_target
+from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.relabeling import check_relabel
-
-_FAMILY = "MaxPool AveragePool GlobalMaxPool GlobalAveragePool LpPool GlobalLpPool MaxUnpool"
-
-
-@pytest.mark.parametrize("case", cases_of(_FAMILY), ids=lambda c: c.name)
-def test_lifted_cases_mean_what_onnx_says(case: Case) -> None:
-    check_lifted(case)
 
 
 def pool(rank: int, **changed: Any) -> dict[str, Any]:
     ones = (1,) * rank
     window = {"kernel_shape": (3,) * rank, "strides": ones, "padding": (0,) * (2 * rank), "dilations": ones}
     return {"dims": tuple(range(2, rank + 2)), **window, **changed}
-
-
-def floats(*shape: int) -> Array:
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 _POOLS = [
@@ -85,3 +72,28 @@ def test_max_pools_of_integers(dtype: str) -> None:
 )
 def test_padding_that_tflite_has_a_name_for(size: int, window: Window, wanted: str | None) -> None:
     assert tfl_padding(window, [size]) == wanted
+
+
+@pytest.mark.parametrize(("opset", "p"), [(1, 3.0), (2, 3), (22, 1)])
+def test_global_lp_pool(opset: int, p: float) -> None:
+    x = floats(2, 3, 4, 5)
+    found = lifted_onnx("GlobalLpPool", opset, [x], p=p)
+    np.testing.assert_allclose(found, (np.abs(x) ** p).sum(axis=(2, 3), keepdims=True) ** (1 / p), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("opset", "p"), [(1, 2.0), (2, 2), (11, 3), (18, 1), (22, 2)])
+@pytest.mark.parametrize("auto_pad", ["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"])
+def test_lp_pool(opset: int, p: float, auto_pad: str) -> None:
+    x = floats(1, 1, 5)
+    found = lifted_onnx("LpPool", opset, [x], p=p, kernel_shape=[2], strides=[2], auto_pad=auto_pad)
+    padding = {"SAME_UPPER": (0, 1), "SAME_LOWER": (1, 0)}.get(auto_pad, (0, 0))
+    terms = np.pad(np.abs(x[0, 0]), padding) ** p
+    wanted = [(terms[i] + terms[i + 1]) ** (1 / p) for i in range(0, len(terms) - 1, 2)]
+    np.testing.assert_allclose(found[0, 0], wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [1, 8, 10, 11, 12, 22])
+def test_max_pool(opset: int) -> None:
+    x = floats(2, 3, 6)
+    found = lifted_onnx("MaxPool", opset, [x], kernel_shape=[3], strides=[3])
+    np.testing.assert_array_equal(found, x.reshape(2, 3, 2, 3).max(axis=3))

@@ -1,0 +1,77 @@
+"""The ops of the family activations: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.op import Op
+from tests.unit.lifting import (
+    FLOATS,
+    INTEGERS,
+    check_legalized,
+    integers,
+    lifted_onnx,
+    lifted_tfl,
+    onnx_target,
+    unary_ops,
+)
+
+
+@pytest.mark.parametrize("op", unary_ops("activations"), ids=lambda op: op.name)
+def test_every_unary_op_reaches_tflite(op: type[Op]) -> None:
+    check_legalized(op, [FLOATS])
+
+
+@pytest.mark.parametrize("op", unary_ops("activations"), ids=lambda op: op.name)
+@pytest.mark.parametrize("opset", [13, 20, 24])
+def test_every_unary_op_reaches_onnx(op: type[Op], opset: int) -> None:
+    cancels = op is ops.Gelu  # before opset 20 it is written with 1 + Erf, which ends at the rounding of 1
+    check_legalized(op, [FLOATS], rtol=2e-5, target=onnx_target(opset), atol=2e-7 if cancels else 1e-37)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        (ops.Elu, {"alpha": 2.5}),
+        (ops.LeakyRelu, {"alpha": -0.5}),
+        (ops.Gelu, {"approximate": "tanh"}),
+        (ops.Swish, {"alpha": 1.702}),
+        (ops.Softplus, {"beta": 2.0}),
+        (ops.HardSigmoid, {"slope": 0.1, "offset": 0.6}),
+    ],
+)
+def test_attributes(op: type[Op], attributes: dict[str, object]) -> None:
+    check_legalized(op, [FLOATS], attributes=attributes)
+
+
+@pytest.mark.parametrize("op", [ops.Glu, ops.GeGlu, ops.Gtu], ids=lambda op: op.name)
+def test_gates_split_their_operand(op: type[Op]) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 6, 4)).astype(np.float32)
+    check_legalized(op, [x], attributes={"dim": 1})
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_relu_of_integers(dtype: str) -> None:
+    check_legalized(ops.Relu, [integers(dtype)])
+
+
+def test_slopes_broadcast() -> None:
+    x = np.asarray([[5, -5, 5.5], [-5.5, 0, -0.0], [1e10, -1e-10, 3], [7, np.inf, 3]], np.float32)
+    slopes = np.asarray([[3, 3, -3], [-3, 2, 2], [3, 1e10, np.inf], [-np.inf, 2, 0]], np.float32)
+    for slope in (slopes, slopes[0]):
+        check_legalized(ops.PRelu, [x, slope])
+    check_legalized(ops.PRelu, [x, slopes], target=onnx_target(13))
+
+
+@pytest.mark.parametrize("version", [1, 6])
+def test_old_slopes_run_along_the_features(version: int) -> None:
+    x, slope = np.linspace(-9, 9, 24).reshape(2, 3, 4).astype(np.float32), np.asarray([1, 2, 3], np.float32)
+    np.testing.assert_array_equal(lifted_onnx("PRelu", version, [x, slope]), np.where(x < 0, x * slope[:, None], x))
+
+
+def test_tfl_ops() -> None:
+    x = np.linspace(-9, 9, 24, dtype=np.float32)
+    np.testing.assert_allclose(lifted_tfl("RELU_0_TO_1", x), np.clip(x, 0, 1), rtol=1e-6)
+    np.testing.assert_allclose(lifted_tfl("LEAKY_RELU", x, alpha=0.5), np.where(x < 0, x / 2, x), rtol=1e-6)

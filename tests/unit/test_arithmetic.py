@@ -1,0 +1,175 @@
+"""The ops of the family arithmetic: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import symbol
+from onnxtfl.ir.graph import Graph, constant
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.types import tensor
+from onnxtfl.rewriting.legalize import legalize
+from tests.unit.lifting import INTEGERS, TFLITE, check_legalized, integers, lifted_onnx, lifted_tfl, onnx_target
+from tests.unit.relabeling import check_relabel
+
+_ARITHMETIC = (ops.Add, ops.Sub, ops.Mul, ops.Max, ops.Min)
+
+
+_QUOTIENTS = (ops.Div, ops.FloorDiv, ops.Rem, ops.FloorMod)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("op", [*_ARITHMETIC, *_QUOTIENTS], ids=lambda op: op.name)
+def test_integers_are_exact(op: type[Op], dtype: str) -> None:
+    lhs, rhs = integers(dtype), integers(dtype, 1)
+    if op in _QUOTIENTS:
+        rhs = np.where(rhs == 0, 1, rhs).astype(dtype)
+    check_legalized(op, [lhs, rhs])
+    check_legalized(op, [lhs[:6].reshape(2, 3), rhs[:3]])
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("exponents", [*INTEGERS, "float32"])
+def test_powers(dtype: str, exponents: str) -> None:
+    base = (integers(dtype) % 7).astype(dtype)
+    powers = np.random.default_rng(4).integers(0, 12 if exponents != "float32" else 3, len(base)).astype(exponents)
+    check_legalized(ops.Pow, [base, powers])
+
+
+def test_negative_powers_of_integers_are_cut_off() -> None:
+    base, exponents = np.asarray([-1, 1, 2, -2, 0, -1]), np.asarray([-3, -3, -1, -2, 5, 1001])
+    graph = Graph()
+    values = [graph.add_input(tensor("int64", 6)) for _ in range(2)]
+    graph.outputs = [Builder(graph)(ops.Pow, *values)]
+    legalize(graph, TFLITE)
+    (found,) = run(graph, [base, exponents])
+    assert found.tolist() == [-1, 1, 0, 0, 0, -1]
+
+
+_FLOATS = (
+    np.asarray([5, -5, 5.5, -5.5, 0, -0.0, 1e10, -1e-10, 3, 7, np.inf, 3, 1e30], np.float32),
+    np.asarray([3, 3, -3, -3, 2, 2, 3, 1e10, np.inf, -np.inf, 2, 0, 1e-5], np.float32),
+)
+
+
+@pytest.mark.parametrize("op", [*_ARITHMETIC, *_QUOTIENTS, ops.Pow, ops.Atan2, ops.SquaredDifference])
+def test_floats(op: type[Op]) -> None:
+    check_legalized(op, _FLOATS)
+    check_legalized(op, [_FLOATS[0][:12].reshape(4, 3), _FLOATS[1][:3]])
+    if op is not ops.Atan2:
+        check_legalized(op, _FLOATS, target=onnx_target(13))
+
+
+def test_atan2_in_onnx() -> None:
+    angles = np.linspace(-3.1, 3.1, 41).astype(np.float32)
+    check_legalized(ops.Atan2, [np.sin(angles), np.cos(angles)], target=onnx_target(17))
+    check_legalized(ops.Atan2, [np.zeros(1, np.float32), np.zeros(1, np.float32)], target=onnx_target(17))
+
+
+@pytest.mark.parametrize("op", _QUOTIENTS, ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+def test_integers_in_onnx(op: type[Op], dtype: str) -> None:
+    x, y = integers(dtype), integers(dtype, 1)
+    y = np.where(y == 0, 1, y).astype(dtype)
+    check_legalized(op, [x, y], target=onnx_target(18))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, None), (0.0, 6.0), (-1.0, 1.0), (0.0, 1.0), (-2.0, 3.0), (3.0, -2.0)])
+def test_clamps(low: float, high: float | None) -> None:
+    x = np.linspace(-9, 9, 37).astype(np.float32)
+    bounds = [None if v is None else constant(np.asarray(v, np.float32)) for v in (low, high)]
+    check_legalized(ops.Clamp, [x, *bounds])
+    check_legalized(ops.Clamp, [x.astype(np.int32), *(v and constant(v.numpy().astype(np.int32)) for v in bounds)])
+    check_legalized(ops.Clamp, [x, np.full(37, low, np.float32), None], target=onnx_target(13))
+
+
+def test_sizes_are_followed() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    sizes = b(ops.Shape, graph.add_input(tensor("float32", "n", 8)))
+    n = b(ops.Gather, sizes, np.asarray(0), axis=0)
+    half = b(ops.Div, b(ops.Mul, n, np.asarray(4)), np.asarray(2))
+    assert half.known is not None and half.known.item() == symbol("n") * 2
+    more = b(ops.Compare, b(ops.Add, n, np.asarray(1)), n, comparison_direction="GT")
+    assert more.is_constant and more.numpy()
+    chosen = b(ops.Select, more, half, n)
+    assert chosen.known is not None and chosen.known.item() == symbol("n") * 2
+    assert not b(ops.Compare, n, np.asarray(3), comparison_direction="GT").is_constant
+
+
+def test_misfits_are_refused() -> None:
+    b = Builder(Graph())
+    x, y = b.graph.add_input(tensor("float32", 2)), b.graph.add_input(tensor("int32", 2))
+    for operands, attributes in [((x, y), {}), ((x, b.graph.add_input(tensor("float32", 3))), {})]:
+        with pytest.raises(InvalidModelError):
+            b(ops.Add, *operands, **attributes)
+
+
+def test_relabeling() -> None:
+    x, y = np.random.default_rng(0).standard_normal((2, 2, 3, 4)).astype(np.float32)
+    for index in (0, 1, -1):
+        assert check_relabel(ops.Add, [x, y], {}, index, (0, 2, 1))
+    assert not check_relabel(ops.Add, [x, y[0]], {}, 0, (0, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "reshaped"),
+    [
+        ((3, 4), {"axis": 1}, (1, 3, 4, 1)),
+        ((2,), {"axis": 0}, (2, 1, 1, 1)),
+        ((4, 5), {}, (4, 5)),
+        ((1, 1), {}, (1, 1)),
+    ],
+)
+@pytest.mark.parametrize("version", [1, 6])
+def test_old_broadcasting(
+    version: int, shape: tuple[int, ...], attributes: dict[str, int], reshaped: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 3, 4, 5)).astype(np.float32), rng.standard_normal(shape).astype(np.float32)
+    found = lifted_onnx("Add", version, [x, y], broadcast=1, **attributes)
+    np.testing.assert_array_equal(found, x + y.reshape(reshaped))
+
+
+@pytest.mark.parametrize("version", [1, 6])
+def test_old_attributes(version: int) -> None:
+    x = np.linspace(-9, 9, 24).reshape(2, 3, 4).astype(np.float32)
+    np.testing.assert_array_equal(lifted_onnx("Clip", version, [x], min=-1.0, max=2.5), np.clip(x, -1, 2.5))
+    np.testing.assert_array_equal(lifted_onnx("Clip", version, [x], min=0.0), np.maximum(x, 0))
+    np.testing.assert_array_equal(lifted_onnx("Sum", version, [x, x, x]), x * 3)
+    np.testing.assert_array_equal(lifted_onnx("Max", version, [x, -x]), abs(x))
+
+
+X = np.linspace(-9, 9, 24, dtype=np.float32).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("activation", "wanted"),
+    [
+        ("NONE", X + X),
+        ("RELU", np.maximum(X + X, 0)),
+        ("RELU6", np.clip(X + X, 0, 6)),
+        ("RELU_N1_TO_1", np.clip(X + X, -1, 1)),
+        ("TANH", np.tanh(X + X)),
+    ],
+)
+def test_fused_activations(activation: str, wanted: Array) -> None:
+    np.testing.assert_allclose(lifted_tfl("ADD", X, X, fused_activation_function=activation), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "others", "wanted"),
+    [
+        ("SQUARED_DIFFERENCE", [np.ones_like(X)], (X - 1) ** 2),
+        ("ADD_N", [np.ones_like(X)], X + 1),
+        ("FLOOR_MOD", [X], X - X),
+    ],
+)
+def test_plain_tfl_ops(op: str, others: list[Array], wanted: Array) -> None:
+    np.testing.assert_allclose(lifted_tfl(op, X, *others), wanted, rtol=1e-6)

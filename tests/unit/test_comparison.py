@@ -1,0 +1,43 @@
+"""The ops of the family comparison: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.types import DType, tensor
+from tests.unit.lifting import INTEGERS, check_legalized, integers, lifted_tfl
+from tests.unit.relabeling import check_relabel
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("direction", ["EQ", "NE", "GE", "GT", "LE", "LT"])
+def test_comparisons_of_integers(direction: str, dtype: str) -> None:
+    lhs, rhs = integers(dtype), integers(dtype, 1)
+    for other in (lhs, rhs):
+        check_legalized(ops.Compare, [lhs, other], attributes={"comparison_direction": direction})
+
+
+def test_directions_are_known_ones() -> None:
+    b = Builder(Graph())
+    x = b.graph.add_input(tensor("float32", 2))
+    with pytest.raises(InvalidModelError):
+        b(ops.Compare, x, x, comparison_direction="==")
+
+
+def test_relabeling() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    assert check_relabel(ops.Select, [x > 0, x, np.asarray(1, np.float32)], {}, 1, (2, 0, 1))
+
+
+X = np.linspace(-9, 9, 24, dtype=np.float32).reshape(2, 3, 4)
+
+
+def test_a_condition_of_one_axis_chooses_along_the_first() -> None:
+    condition = np.asarray([True, False])
+    found = lifted_tfl("SELECT", condition, X, -X, result=DType.FLOAT32)
+    np.testing.assert_array_equal(found, np.where(condition[:, None, None], X, -X))

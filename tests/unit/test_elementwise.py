@@ -1,0 +1,60 @@
+"""The ops of the family elementwise: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.types import DType
+from tests.unit.lifting import FLOATS, INTEGERS, check_legalized, integers, lifted_tfl, onnx_target, unary_ops
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("op", [ops.Abs, ops.Neg, ops.Sign])
+def test_unary_ops_of_integers(op: type[Op], dtype: str) -> None:
+    check_legalized(op, [integers(dtype)])
+
+
+@pytest.mark.parametrize("op", unary_ops("elementwise"), ids=lambda op: op.name)
+def test_every_unary_op_reaches_tflite(op: type[Op]) -> None:
+    check_legalized(op, [FLOATS])
+
+
+@pytest.mark.parametrize("op", unary_ops("elementwise"), ids=lambda op: op.name)
+@pytest.mark.parametrize("opset", [13, 20, 24])
+def test_every_unary_op_reaches_onnx(op: type[Op], opset: int) -> None:
+    check_legalized(op, [FLOATS], rtol=2e-5, target=onnx_target(opset))
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        (ops.IsInf, {"detect_negative": False}),
+        (ops.IsInf, {"detect_positive": False}),
+        (ops.IsInf, {"detect_positive": False, "detect_negative": False}),
+    ],
+)
+def test_attributes(op: type[Op], attributes: dict[str, object]) -> None:
+    check_legalized(op, [FLOATS], attributes=attributes)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_small_floats_are_computed_in_float32(dtype: str) -> None:
+    kind = DType(dtype).numpy
+    x = np.asarray([0.1, 3.0, -2.0]).astype(kind)
+    result = ops.Tanh.evaluate({}, x)
+    np.testing.assert_array_equal(result, np.tanh(x.astype(np.float32)).astype(kind))
+
+
+def test_halves_round_away_or_to_even() -> None:
+    x = np.asarray([0.5, 1.5, 2.5, -0.5, -2.5, 0.49999997], np.float32)
+    np.testing.assert_array_equal(ops.Round.evaluate({}, x), [1, 2, 3, -1, -3, 0])
+    np.testing.assert_array_equal(ops.RoundNearestEven.evaluate({}, x), [0, 2, 2, 0, -2, 0])
+
+
+def test_tfl_ops() -> None:
+    x = np.linspace(-9, 9, 24, dtype=np.float32)
+    np.testing.assert_allclose(lifted_tfl("SQUARE", x), x * x, rtol=1e-6)
+    np.testing.assert_array_equal(lifted_tfl("ROUND", x), np.rint(x))

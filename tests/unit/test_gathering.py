@@ -1,0 +1,56 @@
+"""The ops of the family gathering: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.ranges import never_negative
+from onnxtfl.ir.types import tensor
+from onnxtfl.rules.indices import nonnegative
+
+
+def test_only_indices_that_may_be_negative_cost_something() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    ids = graph.add_input(tensor("int64", 3))
+    assert nonnegative(b, ids, 10).producer is not None
+    x = graph.add_input(tensor("float32", 2, 8))
+    best = b(ops.ArgMax, x, axis=1, keepdims=False)
+    for value in (best, b(ops.Add, best, b.scalar(1, best)), b.many(ops.TopK, x, [2], axis=1)[1]):
+        assert nonnegative(b, value, 10) is value
+    fixed = nonnegative(b, b.value([1, -1, -10]), 10)
+    assert fixed.numpy().tolist() == [1, 9, 0]
+
+
+def test_signs_are_not_guessed() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    ids = graph.add_input(tensor("int64", 3))
+    chain: Value = ids
+    for _ in range(200):
+        chain = b(ops.Add, chain, chain)
+    assert not never_negative(chain)
+    assert not never_negative(b(ops.Sub, b(ops.FloorMod, ids, b.scalar(4, ids)), b.scalar(1, ids)))
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attributes"),
+    [
+        (ops.Gather, [(2, 3), (4,)], {"axis": 2}),
+        (ops.GatherND, [(2, 3), (4, 3)], {}),
+        (ops.ScatterND, [(2, 3), (4, 1), (4,)], {}),
+        (ops.GatherElements, [(2, 3), (4,)], {"axis": 0}),
+    ],
+)
+def test_misfits_are_refused(op: type[Op], shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
+    graph = Graph()
+    types = [tensor("int64" if i == 1 else "float32", *s) for i, s in enumerate(shapes)]
+    with pytest.raises(InvalidModelError):
+        Builder(graph)(op, *(graph.add_input(t) for t in types), **attributes)

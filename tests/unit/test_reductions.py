@@ -1,0 +1,120 @@
+"""The ops of the family reductions: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Graph, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.types import DType, tensor
+from tests.unit.lifting import check_legalized, lifted_onnx, lifted_tfl, onnx_target
+from tests.unit.relabeling import check_relabel
+
+X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min", "mean"])
+@pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.parametrize("axes", [None, [1], [-1, 0]])
+def test_reductions(kind: str, keepdims: bool, axes: list[int] | None) -> None:
+    attributes = {"kind": kind, "keepdims": keepdims}
+    operand = None if axes is None else constant(np.asarray(axes, np.int64))
+    for x in (X, (X * 10).astype(np.int32), (X * 10).astype(np.int64)):
+        for target in ((), (onnx_target(13),), (onnx_target(18),)):
+            check_legalized(ops.Reduce, [x, operand], 1e-6, *target, attributes=attributes)
+
+
+@pytest.mark.parametrize("kind", ["any", "all"])
+def test_reductions_of_bools(kind: str) -> None:
+    for target in ((), (onnx_target(13),)):
+        check_legalized(ops.Reduce, [X > 0, constant(np.asarray([1]))], 0, *target, attributes={"kind": kind})
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_axes_known_at_run_time(dtype: type) -> None:
+    axes = np.asarray([1], dtype)
+    check_legalized(ops.Reduce, [X, axes], 1e-6, attributes={"kind": "sum", "keepdims": True})
+    check_legalized(ops.Reduce, [X, axes], 1e-6, onnx_target(18), attributes={"kind": "max", "keepdims": True})
+
+
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
+def test_nothing_reduces_to_the_neutral_element(kind: str) -> None:
+    empty = np.zeros((2, 0, 4), np.float32)
+    for axes in (constant(np.asarray([1])), np.asarray([1])):
+        check_legalized(ops.Reduce, [empty, axes], attributes={"kind": kind})
+
+
+@pytest.mark.parametrize("op", [ops.ArgMax, ops.ArgMin], ids=lambda op: op.name)
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int16", "uint32", "int64", "uint64"])
+def test_places_of_extremes(op: type[Op], last: bool, dtype: str) -> None:
+    x = np.random.default_rng(1).integers(0, 3, (3, 5, 4)).astype(dtype)
+    for keepdims in (True, False):
+        attributes = {"axis": 1, "keepdims": keepdims, "select_last_index": last, "dtype": DType.INT32}
+        check_legalized(op, [x], attributes=attributes)
+        if dtype == "float32":
+            check_legalized(op, [x], target=onnx_target(13), attributes=attributes)
+
+
+def test_types() -> None:
+    b = Builder(Graph())
+    x = b.graph.add_input(tensor("float32", "n", 3, "2*w"))
+    axes = b.graph.add_input(tensor("int64", 1))
+    assert str(b(ops.Reduce, x, [2], kind="sum").type) == "tensor<[n]x3xfloat32>"
+    assert str(b(ops.Reduce, x, [0], kind="sum", keepdims=True).type) == "tensor<1x3x[2*w]xfloat32>"
+    assert str(b(ops.Reduce, x, None, kind="sum").type) == "tensor<float32>"
+    assert b(ops.Reduce, x, axes, kind="sum").rank == 2
+    assert str(b(ops.ArgMax, x, axis=1, dtype=DType.INT32).type) == "tensor<[n]x[2*w]xint32>"
+    product = b(ops.Reduce, b(ops.Shape, x), None, kind="prod")
+    assert product.known is not None and str(product.known.item()) == "6*n*w"
+
+
+@pytest.mark.parametrize("permutation", [(0, 2, 1), (2, 0, 1)])
+def test_relabeling(permutation: tuple[int, int, int]) -> None:
+    for keepdims in (True, False):
+        assert check_relabel(ops.Reduce, [X, [-1, 0]], {"kind": "max", "keepdims": keepdims}, 0, permutation)
+        assert check_relabel(ops.ArgMax, [X], {"axis": 1, "keepdims": keepdims}, 0, permutation)
+    assert check_relabel(ops.Reduce, [X, [1]], {"kind": "sum", "keepdims": True}, -1, permutation)
+
+
+@pytest.mark.parametrize("opset", [1, 11, 13, 18])
+def test_composite_reductions_of_every_version(opset: int) -> None:
+    axes = () if opset == 18 else {"axes": [1]}
+    given = (X, np.asarray([1])) if opset == 18 else (X,)
+    attributes = dict(axes, keepdims=0)
+    big = X * 100
+    wanted = {
+        "ReduceL1": np.abs(X).sum(1),
+        "ReduceL2": np.sqrt((X * X).sum(1)),
+        "ReduceSumSquare": (X * X).sum(1),
+        "ReduceLogSumExp": np.logaddexp.reduce(X, 1),
+    }
+    for name, result in wanted.items():
+        np.testing.assert_allclose(lifted_onnx(name, opset, given, **attributes), result, rtol=1e-5)
+    stable = lifted_onnx("ReduceLogSumExp", opset, [big, *given[1:]], **attributes)
+    np.testing.assert_allclose(stable, np.logaddexp.reduce(big.astype(np.float64), 1), rtol=1e-5)
+
+
+def test_no_axes_are_all_or_none() -> None:
+    none = np.zeros(0, np.int64)
+    np.testing.assert_allclose(lifted_onnx("ReduceSum", 13, [X, none], keepdims=0), X.sum(), rtol=1e-5)
+    np.testing.assert_array_equal(lifted_onnx("ReduceSum", 13, [X, none], noop_with_empty_axes=1), X)
+    np.testing.assert_allclose(lifted_onnx("ReduceSumSquare", 18, [X, none], noop_with_empty_axes=1), X * X, rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [np.asarray([1, 2], np.int32), np.asarray(1, np.int32), np.zeros(0, np.int32)])
+@pytest.mark.parametrize("keep", [True, False])
+def test_axes_of_reductions(axis: Array, keep: bool) -> None:
+    wanted = X.mean(tuple(axis.reshape(-1).tolist()), keepdims=keep) if axis.size else X
+    np.testing.assert_allclose(lifted_tfl("MEAN", X, axis, constants=1, keep_dims=keep), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_places_have_the_type_of_the_result() -> None:
+    for dtype in (DType.INT32, DType.INT64):
+        found = lifted_tfl("ARG_MAX", X, np.asarray(-1, np.int32), constants=1, result=dtype)
+        assert found.dtype == dtype.numpy
+        np.testing.assert_array_equal(found, X.argmax(-1))

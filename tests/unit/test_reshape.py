@@ -1,0 +1,82 @@
+"""The ops of the family reshape: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import parse_dim
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.types import tensor
+from tests.unit.lifting import inferred
+from tests.unit.relabeling import check_relabel
+
+
+def test_reshape_finds_what_is_left() -> None:
+    x = tensor("float32", "n", 16, 7, 7)
+    assert inferred(ops.Reshape, x, [-1, 784]) == "tensor<[n]x784xfloat32>"
+    assert inferred(ops.Reshape, x, [4, -1]) == "tensor<4x[196*n]xfloat32>"
+    assert inferred(ops.Reshape, tensor("float32", "n", 6), [-1, 4]) == "tensor<[(6*n)//4]x4xfloat32>"
+
+
+@pytest.mark.parametrize(
+    ("shape", "target"), [((2, 3), [4, 2]), ((2, 3), [-1, 4]), ((2, 3), [-1, -1]), ((6,), [-2, 3])]
+)
+def test_reshape_refuses_misfits(shape: tuple[int, ...], target: list[int]) -> None:
+    with pytest.raises(InvalidModelError):
+        inferred(ops.Reshape, tensor("float32", *shape), target)
+
+
+def test_unknown_entries_stay_open_beside_known_ones() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    x = graph.add_input(tensor("float32", "n", 8))
+    given = graph.add_input(tensor("int64", 1))
+    y = b(ops.Reshape, x, b(ops.Concatenate, b(ops.Slice, b(ops.Shape, x), [0], [1], [1]), given, axis=0))
+    assert y.shape[0] == parse_dim("n")
+    assert str(y.shape[1]).startswith("u?")
+
+
+SHAPES = [
+    ((2, 12, 5, 5), (2, 3, 4, 5, 5)),
+    ((2, 12, 1, 1), (2, 12)),
+    ((2, 12), (2, 12, 1, 1)),
+    ((2, 12, 5, 5), (2, 12, 25)),
+    ((1, 12, 5, 5), (1, 3, 4, 5, 5)),
+    ((1, 1, 5), (5,)),
+    ((4, 5), (1, 4, 5, 1)),
+    ((2, 3, 4), (6, 4)),
+    ((2, 3, 4), (4, 6)),
+    ((6, 1, 4), (2, 1, 3, 4)),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), SHAPES)
+def test_reshape_follows_permutations(before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(before)).reshape(before)
+    found = 0
+    for permutation in itertools.permutations(range(len(before))):
+        found += check_relabel(ops.Reshape, [x, np.asarray(after)], {}, 0, permutation)
+    for permutation in itertools.permutations(range(len(after))):
+        found += check_relabel(ops.Reshape, [x, np.asarray(after)], {}, -1, permutation)
+    assert found >= 2
+
+
+def test_reshape_with_an_open_size_follows() -> None:
+    x = np.arange(120).reshape(2, 3, 4, 5)
+    assert check_relabel(ops.Reshape, [x, np.asarray([-1, 3, 20])], {}, 0, (0, 2, 3, 1))
+
+
+def test_sizes_stay_symbolic() -> None:
+    graph = Graph()
+    x = graph.add_input(tensor("float32", "n", 1, "2*w"))
+    b = Builder(graph)
+    assert str(b(ops.Squeeze, x, [1]).type) == "tensor<[n]x[2*w]xfloat32>"
+    assert str(b(ops.Unsqueeze, x, [0]).type) == "tensor<1x[n]x1x[2*w]xfloat32>"
+    with pytest.raises(InvalidModelError):
+        b(ops.Squeeze, graph.add_input(tensor("float32", 2)), [0])

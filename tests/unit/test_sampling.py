@@ -1,0 +1,37 @@
+"""The ops of the family sampling: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtfl.ir import ops
+from tests.unit.lifting import check_legalized, floats, lifted_onnx
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_grid_samples_are_gathered(mode: str, padding_mode: str, align_corners: bool) -> None:
+    attributes = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
+    grid = np.random.default_rng(1).uniform(-1.7, 1.7, (2, 3, 4, 2)).astype(np.float32)
+    check_legalized(ops.GridSample, [floats(2, 3, 5, 6), grid], attributes=attributes, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_are_aligned(mode: str) -> None:
+    rois = np.asarray([[0.5, 0.7, 3.2, 3.9], [1, 1, 2.5, 2.2], [-0.5, 0.1, 4.5, 6.0]], np.float32)
+    sizes = {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "spatial_scale": 0.9}
+    operands = [floats(2, 3, 6, 5), rois, np.asarray([0, 1, 1], np.int64)]
+    for half in ("half_pixel", "output_half_pixel"):
+        attributes = {"mode": mode, "coordinate_transformation_mode": half, **sizes}
+        check_legalized(ops.RoiAlign, operands, attributes=attributes, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [1, 22])
+def test_max_roi_pool(opset: int) -> None:
+    x = floats(2, 1, 4, 4)
+    rois = np.asarray([[1, 0, 0, 3, 3], [0, 2, 2, 2, 2]], np.float32)
+    found = lifted_onnx("MaxRoiPool", opset, [x, rois], pooled_shape=[2, 2])
+    np.testing.assert_array_equal(found[0, 0], x[1, 0].reshape(2, 2, 2, 2).max(axis=(1, 3)))
+    np.testing.assert_array_equal(found[1, 0], np.full((2, 2), x[0, 0, 2, 2]))

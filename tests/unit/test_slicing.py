@@ -1,0 +1,42 @@
+"""The ops of the family slicing: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.dims import parse_dim
+from onnxtfl.ir.types import tensor
+from tests.unit.lifting import inferred
+
+
+@pytest.mark.parametrize(
+    ("size", "bounds", "expected"),
+    [
+        ("n", (0, 1 << 62, 1), "n"),
+        ("n", (0, 1 << 62, 2), "-((-n)//2)"),
+        ("n", (1, -1, 1), "n - 2"),
+        ("n", (-1, 1 << 62, 1), "1"),
+        ("n + 5", (-3, 1 << 62, 1), "3"),
+        ("n + 5", (0, 4, 1), "4"),
+        ("n", (-1, -(1 << 62), -1), "n"),
+        (10, (7, 2, -2), "3"),
+        (10, (3, 3, 1), "0"),
+    ],
+)
+def test_slice_infers(size: Any, bounds: tuple[int, int, int], expected: str) -> None:
+    found = inferred(ops.Slice, tensor("float32", size), *([v] for v in bounds))
+    assert found == f"tensor<{expected if expected.isdigit() else f'[{parse_dim(expected)}]'}xfloat32>"
+
+
+def test_slice_does_not_guess() -> None:
+    """Where clamping depends on a size known only at run time, the size is a new symbol."""
+    for bounds in ((-5, 1 << 62, 1), (0, 5, 1)):
+        assert "u?" in inferred(ops.Slice, tensor("float32", "n"), *([v] for v in bounds))
+
+
+def test_sizes_stay_symbolic() -> None:
+    x = tensor("float32", "n", 1, "2*w")
+    assert inferred(ops.SliceInDim, x, dimension=0, start_index=1) == "tensor<[n - 1]x1x[2*w]xfloat32>"

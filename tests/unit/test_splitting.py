@@ -1,0 +1,27 @@
+"""The ops of the family splitting: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.types import tensor
+from tests.unit.lifting import inferred
+
+
+def test_split_and_its_misfits() -> None:
+    assert inferred(ops.Split, tensor("int8", "n", 6), [1, 5], axis=1) == "tensor<[n]x1xint8>"
+    assert inferred(ops.Split, tensor("int8", "2*n"), None, axis=0, count=2) == "tensor<[n]xint8>"
+    with pytest.raises(InvalidModelError):
+        inferred(ops.Split, tensor("int8", 6), [1, 4], axis=0)
+    with pytest.raises(InvalidModelError):
+        inferred(ops.Split, tensor("int8", 7), None, axis=0, count=2)
+
+
+def test_general_split() -> None:
+    graph = Graph()
+    parts = Builder(graph).many(ops.GeneralSplit, graph.add_input(tensor("int8", "n", 6)), axis=1, sizes=(2, 4))
+    assert [str(p.type) for p in parts] == ["tensor<[n]x2xint8>", "tensor<[n]x4xint8>"]

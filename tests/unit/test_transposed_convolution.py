@@ -1,0 +1,33 @@
+"""The ops of the family transposed_convolution: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onnxtfl.ir import ops
+from tests.unit.convolutions import check_convolution, check_preferred_layout, conv
+from tests.unit.lifting import TFLITE, onnx_target
+
+_TRANSPOSED = [
+    ((2, 4, 9), (4, 3, 3), conv(1, window_strides=(2,), padding=(1, 0))),
+    ((2, 4, 5, 6), (4, 3, 3, 3), conv(2, window_strides=(2, 3), padding=(1, 0, -1, 1))),
+    ((2, 4, 5, 6), (4, 3, 3, 2), conv(2, rhs_dilation=(2, 3))),
+    ((2, 4, 5, 6), (4, 3, 4, 4), conv(2, feature_group_count=2, window_strides=(2, 2), padding=(0, 0, -1, -1))),
+    ((2, 4, 5, 6), (4, 1, 3, 3), conv(2, feature_group_count=4, padding=(1, 1, 1, 1))),
+    ((2, 3, 4, 3, 5), (3, 2, 2, 3, 2), conv(3, window_strides=(1, 2, 2), padding=(0, 0, 0, 0, -1, 0))),
+    ((2, 4, 5, 6), (4, 3, 3, 3), conv(2, padding=(0, 0, -2, 1))),
+]
+
+
+@pytest.mark.parametrize(("x", "kernel", "attributes"), _TRANSPOSED)
+@pytest.mark.parametrize("target", [TFLITE, onnx_target(13)], ids=["tfl", "onnx"])
+def test_in_every_form(x: Any, kernel: Any, attributes: Any, target: Any) -> None:
+    check_convolution(ops.ConvTranspose, x, kernel, attributes, target)
+
+
+@pytest.mark.parametrize(("x", "kernel", "attributes"), _TRANSPOSED)
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_read_the_same_as_preferred(x: Any, kernel: Any, attributes: Any, channels_last: bool) -> None:
+    check_preferred_layout(ops.ConvTranspose, x, kernel, attributes, channels_last)
