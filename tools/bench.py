@@ -1,4 +1,4 @@
-"""Measure onnx2tfl: seconds and peak memory of whole processes, and the latency of what it writes.
+"""Measure onnx2tfl and onnxtfl check: seconds and peak memory of whole processes, latency of converted models.
 
     python tools/bench.py                   everything, medians of five
     python tools/bench.py --only resnet50 chain --runs 3
@@ -32,6 +32,7 @@ from make_models import MODELS
 
 _SIZES = {"chain_5000": ("chain", 5000), "chain_10000": ("chain", 10000)}
 _LATENCY = ("resnet50", "mobilenet_v2", "bert_base")
+_CHECKED = ("resnet50", "bert_base")
 _CONVERTED = ("mobilenet_v2", "resnet50", "bert_base", "bert_base_plus", "chain_5000", "chain_10000")
 _MB = 1 << 20
 _PEAK = """
@@ -44,11 +45,13 @@ def tell():
         out.write(peak())
 """
 _IMPORTS = _PEAK + "import onnx, numpy, flatbuffers\ntell()\n"
-_CONVERT = _PEAK + (
-    "from onnxtfl.cli import onnx2tfl\n"
-    "told = sys.argv[1]\nsys.argv = ['onnx2tfl', *sys.argv[2:]]\n"
-    "try:\n    onnx2tfl()\nfinally:\n    sys.argv[1:] = [told]\n    tell()\n"
+_COMMAND = _PEAK + (
+    "from onnxtfl.cli import {0} as command\n"
+    "told = sys.argv[1]\nsys.argv = ['{0}', *sys.argv[2:]]\n"
+    "try:\n    command()\nfinally:\n    sys.argv[1:] = [told]\n    tell()\n"
 )
+_CONVERT = _COMMAND.format("onnx2tfl")
+_CHECK = _COMMAND.format("main")
 _LITERT_LATENCY = """
 import sys, time, json, statistics
 import numpy as np
@@ -189,6 +192,7 @@ def main() -> int:
     bench = Bench(folder, options.runs)
     try:
         _conversions(bench, [name for name in _CONVERTED if _wanted(name, options)])
+        _checks(bench, [name for name in _CHECKED if _wanted(name, options)])
         _start(bench)
         if not options.no_latency:
             _latencies(bench, [name for name in _LATENCY if _wanted(name, options)])
@@ -256,6 +260,20 @@ def _conversion(bench: Bench, name: str) -> float:
         flush=True,
     )
     return ours.wall
+
+
+def _checks(bench: Bench, names: Sequence[str]) -> None:
+    """Measure and print the memory of `onnxtfl check` for models that were converted."""
+    print("check: peak memory of its own process at most the import's + 100 MB")
+    for name in names:
+        check = bench.process(_CHECK, "check", str(bench.source(name)), str(_target(bench, name)))
+        try:
+            imports, ours = bench.in_turn(bench.process(_IMPORTS), check)
+        except FailedError as error:
+            bench.failed(f"{name} check", error)
+            continue
+        memory = bench.judge(f"{name} check memory", ours.peak, imports.peak + 100, "MB")
+        print(f"  {name:15} {memory}, {ours.wall:.2f} s", flush=True)
 
 
 def _start(bench: Bench) -> None:

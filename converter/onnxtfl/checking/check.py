@@ -1,4 +1,4 @@
-"""Run two models on the same inputs and compare what comes out."""
+"""Run two models on the same inputs and compare the outputs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from onnxtfl.formats import files
 from onnxtfl.runtimes import RunError, RunOptions, Worker, runtime_for
 
 PathLike = str | os.PathLike[str]
-# A converted model that its runtime rejects for one of these reasons may still be good; for others it is not.
 EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
+"""Kinds of `RunError` that say nothing about whether the second model is valid."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to check.
+    """The options of a check.
 
     ``rtol``, ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: of the inputs. ``time_limit``:
     seconds for each run. ``layout``: "auto" accepts channels-last against channels-first, "source" does not,
     "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes for open dimensions.
-    ``kernels``: the kernel sets that a .tflite has to agree on as the second model; the first one is the main one.
+    ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
     """
 
     rtol: float = 1e-3
@@ -50,9 +50,9 @@ class Settings:
 def check_models(
     a: PathLike, b: PathLike, settings: Settings | None = None, inputs: Mapping[str, Any] | None = None
 ) -> CheckReport:
-    """Compare the .onnx or .tflite model ``b`` with ``a``, which is taken to be right.
+    """Compare the .onnx or .tflite model ``b`` with ``a``, the reference.
 
-    ``inputs``: arrays by ``a``'s names, for some or all inputs; the rest are made up. Returns a report in any case
+    ``inputs``: arrays by ``a``'s names, for some or all inputs; the rest are generated. Returns a report in any case
     where both files can be read; raises `InvalidModelError`, and `UsageError` for an unknown input name.
     """
     started = time.perf_counter()
@@ -68,7 +68,7 @@ def check_models(
 
 @dataclass
 class _Side:
-    """One of the two models: what it is, what is known of it, and the process that runs it."""
+    """One of the two models: its inputs and outputs, the facts of its graph, and the process that runs it."""
 
     info: ModelInfo
     facts: Facts
@@ -128,7 +128,7 @@ class _Check:
         return self._run_b(pairs, out_pairs, values, words, expected)
 
     def _match_inputs(self) -> list[Pair]:
-        """Pair the inputs; where the shapes show that one was moved, others that may have been come moved first."""
+        """Pair the inputs; where the shapes prove that one was permuted, permuted ones come first for all others."""
         a, b = self.a.info.inputs, self.b.info.inputs
         pairs = match(a, b, "input", self.settings.layout)
         if self.settings.layout == "auto" and any(pair.moved for pair in pairs):
@@ -136,7 +136,7 @@ class _Check:
         return pairs
 
     def _run_a(self, pairs: list[Pair], given: Mapping[str, Any]) -> tuple[list[Any], list[str], list[Any]]:
-        """Run the first model on the first sizes that it takes; returns inputs, how they were chosen, outputs."""
+        """Run the first model on the first sizes that it accepts; returns inputs, how they were chosen, outputs."""
         infos = _joined(self.a.info.inputs, self.b.info.inputs, pairs)
         fixed = {**self.settings.input_shapes, **{name: array.shape for name, array in given.items()}}
         failure: RunError | None = None
@@ -181,7 +181,7 @@ class _Check:
     def _run_b(
         self, pairs: list[Pair], out_pairs: list[Pair], values: list[Any], words: list[str], expected: list[Any]
     ) -> CheckReport:
-        """Run the second model and compare; where the shapes leave the layout open, each way until one agrees."""
+        """Run the second model and compare; where the shapes leave the layout open, each layout until one agrees."""
         first: CheckReport | None = None
         for attempt in range(max((len(pair.permutations) for pair in pairs), default=1)):
             chosen = [pair.permutations[min(attempt, len(pair.permutations) - 1)] for pair in pairs]
@@ -227,7 +227,7 @@ class _Check:
         return result
 
     def _used(self, pair: Pair, permutation: Permutation, value: Any, words: str) -> InputUsed:
-        """Say how an input is fed, and whether the second model takes it as it should."""
+        """Return how an input is fed, and whether the second model has the expected type for it."""
         a, b = self.a.info.inputs[pair.a], self.b.info.inputs[pair.b]
         notes = [f"axes {list(permutation)}"] if is_moved(permutation) else []
         notes += [f"{a.dtype} became {b.dtype}"] if a.dtype != b.dtype else []
@@ -248,7 +248,7 @@ class _Check:
         return self._result("passed", "", used, outputs)
 
     def _compare_output(self, pair: Pair, expected: Any, got: Any, moved: bool) -> OutputCheck:
-        """Compare one output; another layout counts where the shape shows it, or where inputs are moved too."""
+        """Compare one output; another layout is allowed where the shape proves it or inputs are permuted too."""
         a, b = self.a.info.outputs[pair.a], self.b.info.outputs[pair.b]
         expect = self._expectation(a, b)
         if isinstance(expected, list) or isinstance(got, list) or expected is None or got is None:
@@ -297,7 +297,7 @@ class _Check:
 
 
 def _joined(a: Sequence[TensorInfo], b: Sequence[TensorInfo], pairs: Sequence[Pair]) -> list[TensorInfo]:
-    """Return ``a`` with the sizes that only ``b`` knows; a symbol of ``a`` gets its size wherever it stands."""
+    """Return ``a`` with the sizes that only ``b`` knows; a symbol of ``a`` gets its size wherever it occurs."""
     symbols: dict[Any, int] = {}
     sized: dict[tuple[int, int], int] = {}
     for pair in pairs:
@@ -321,14 +321,14 @@ def _sized(
 
 
 def _agreeable(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
-    """Return made-up values that both models can take without rounding: the narrower of the two types decides."""
+    """Return generated values rounded to the narrower of the two float types, so that both models get the same."""
     if value.dtype.kind != "f" or a.dtype == b.dtype or not b.dtype.startswith("float"):
         return value
     return value.astype(numpy_type(b.dtype)).astype(value.dtype)
 
 
 def _as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
-    """Return the first model's input as the second one takes it."""
+    """Return an input of the first model in the element type of the second."""
     if a.dtype == b.dtype or "string" in (a.dtype, b.dtype):
         return value
     if b.quantization is not None and a.dtype.startswith("float"):

@@ -20,7 +20,7 @@ QUANTIZED_SHARE = 0.99
 class Expectation:
     """How close an output has to be: ``|b - a| <= rtol |a| + atol max|a|`` for floats, equality for the rest.
 
-    ``step``: the values lie on a grid of this width, and one step is allowed on 99 % of the elements (the rest may
+    ``step``: the values are multiples of this width, and one step is allowed on 99 % of the elements (the rest may
     differ by anything). ``quantized``: the integers are such a grid themselves. ``drawn``: the output depends on
     random numbers, so only dtype and shape count. ``quantization_a``, ``quantization_b``: where one side is
     quantized and the other is float, the integers are made real first.
@@ -121,7 +121,7 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
 
 
 def _widened(array: Array) -> Array:
-    """Return numbers as float64 or complex128."""
+    """Return an array as float64 or complex128."""
     wide: Array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     return wide
 
@@ -131,12 +131,14 @@ def _integer_error(a: Array, b: Array) -> Array:
     if a.dtype.kind == "b":
         return np.asarray(np.not_equal(a, b), dtype=np.float64)
     low, high = np.minimum(a, b), np.maximum(a, b)
-    error: Array = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)  # wraps around to the right gap
+    error: Array = (high.astype(np.uint64) - low.astype(np.uint64)).astype(
+        np.float64
+    )  # exact also where the difference overflows
     return error
 
 
 def _step(a: Array, expect: Expectation) -> float | None:
-    """Return the width of the grid on which the values lie, None where there is none."""
+    """Return the width of which the values are multiples, None where there is none."""
     if a.dtype.kind in "iu":
         return 1.0 if expect.quantization_a or expect.quantization_b else None
     if expect.step is not None:
@@ -146,7 +148,7 @@ def _step(a: Array, expect: Expectation) -> float | None:
 
 
 def _stray(x: Array, y: Array) -> str | None:
-    """Return where NaN or infinities are not at the same places, in words."""
+    """Return in words where NaN or infinities are at different places, None where they are not."""
     for what, at_x, at_y in (("NaN", np.isnan(x), np.isnan(y)), ("infinity", np.isinf(x), np.isinf(y))):
         differ = at_x != at_y
         if what == "infinity":

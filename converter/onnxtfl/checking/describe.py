@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out: its graph's inputs and outputs as a check needs them."""
+"""The inputs and outputs of a model as a check uses them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxtfl.ir.dims import SymDim, Unknown, symbols
-from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, Type
@@ -38,16 +37,11 @@ class ModelInfo:
 
 
 def describe(path: Path, model: Model) -> ModelInfo:
-    """Return what the main graph of the model in the file ``path`` takes and returns, as the file declares it."""
+    """Return the inputs and outputs of the main graph of ``model``, read from ``path``, as the file declares them."""
     graph, format_ = model.main, model.format or "onnx"
     inputs = tuple(_tensor(value.name or "", value.type, format_) for value in graph.inputs)
-    outputs = zip(output_names(graph), graph.outputs, strict=True)
+    outputs = zip(graph.output_names, graph.outputs, strict=True)
     return ModelInfo(path, format_, inputs, tuple(_tensor(name, value.type, format_) for name, value in outputs))
-
-
-def output_names(graph: Graph) -> list[str]:
-    """Return the names of the outputs."""
-    return graph.output_names or [value.name or "" for value in graph.outputs]
 
 
 def _tensor(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:

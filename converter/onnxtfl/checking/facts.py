@@ -1,7 +1,7 @@
-"""What the inputs of a model are for, read from its neutral graph, so that a check can feed it values that make sense.
+"""What a neutral graph says about the inputs and outputs of its model: sensible input values, how outputs may differ.
 
-An integer input that selects rows of a table gets row numbers, a mask gets 0 and 1, an input of a logarithm is
-positive. An op without a conversion is of the file's own dialect in the graph: nothing is known of its operands.
+An integer input that selects rows of a table gets row indices, a mask gets 0 and 1, the operand of a logarithm is
+positive. Ops that could not be lifted are in the graph as the file has them: nothing is known of their operands.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from onnxtfl.ir.types import DType, TensorType
 Array = np.ndarray[Any, np.dtype[Any]]
 Affine = tuple[float, float]
 SMALL = 64
-"""Elements of a constant that is looked at."""
+"""Most elements of a constant whose values are read."""
 DEFAULT_ROWS = 2
+"""Rows of a table of unknown size."""
 
 DOMAINS: Mapping[tuple[type[Op], str], tuple[float, float]] = {
     (ops.Log, "input"): (0.1, 2),
@@ -50,27 +51,25 @@ DOMAINS: Mapping[tuple[type[Op], str], tuple[float, float]] = {
     (ops.Slice, "limits"): (2**30, 2**30 + 1),
     (ops.Slice, "strides"): (1, 2),
 }
-"""[low, high) of values that make sense for an operand, by op and operand name."""
+"""Sensible values [low, high) of an operand, by op and operand name."""
 AXES = frozenset({"axis", "axes"})
-"""Operands of these names, of any op, hold axis numbers; axis 0 always exists."""
+"""Names of operands that are axes, of any op; axis 0 always exists."""
+EQUALITY = frozenset({"EQ", "NE"})
 
 ROWS = frozenset({ops.Gather, ops.GatherElements, ops.ScatterElements})
 """Ops whose operand "indices" selects along the attribute "axis" of the first operand."""
 POINTS = frozenset({ops.GatherND, ops.ScatterND})
 """Ops whose operand "indices" selects along several axes of the first operand."""
 POSITIONS = {ops.ArgMax: 0, ops.ArgMin: 0, ops.TopK: 1}
-"""Ops with a result, of this number, that holds positions along the attribute "axis" of the first operand."""
+"""Ops whose result at this index holds positions along the attribute "axis" of the first operand."""
 MOVING = frozenset({ops.Copy, ops.Reshape, ops.Squeeze, ops.Unsqueeze, ops.Transpose})
 """Ops whose result has all elements of their first operand and no others."""
 SAME_ELEMENTS = MOVING - {ops.Transpose} | {ops.Convert}
 """Ops that change type or shape of their first operand, and neither the order nor the values of its elements."""
 BOUNDING = frozenset({ops.FloorMod, ops.Max, ops.Min, ops.Clamp})
-"""Ops that bring their first operand (the smaller or larger of two) into bounds and leave what is inside as it is."""
+"""Ops that keep the elements of an operand that are within bounds, and replace others."""
 COMPUTE_WITH_ANY = frozenset({ops.Compare, ops.Shape, ops.Size, ops.NonZero, ops.BitcastConvert})
-"""What takes elements of every type, strings too, can only move them; these ops are the exceptions."""
-
-
-EQUALITY = frozenset({"EQ", "NE"})
+"""Exceptions: other ops with an operand of any element type, strings included, can only move its elements."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Selection:
-    """An output that holds positions along ``axis`` of the tensor called ``data``."""
+    """An output that holds positions along ``axis`` of the tensor with the name ``data``."""
 
     data: str
     axis: int
@@ -92,10 +91,10 @@ class Selection:
 
 @dataclass(frozen=True)
 class Facts:
-    """``ranges``: what is known of the inputs, by name. ``drawn``: outputs that depend on random numbers.
+    """``ranges``: values of inputs, by name. ``drawn``: outputs that depend on random numbers.
 
-    ``steps``: outputs whose values lie on a grid (a quantized tensor made real), with the distance of its points.
-    ``selections``: outputs that hold positions (ArgMax, TopK), which may flip where two elements are nearly equal.
+    ``steps``: the scale of outputs that are dequantized tensors: their values are multiples of it. ``selections``:
+    outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -105,7 +104,7 @@ class Facts:
 
 
 def analyze(graph: Graph) -> Facts:
-    """Return what a neutral graph says about its inputs and outputs."""
+    """Return the facts about the inputs and outputs of a neutral graph."""
     ranges = {value.name or "": _input_range(value) for value in graph.inputs}
     drawn = _drawn(graph)
     steps, selections = {}, {}
@@ -124,10 +123,10 @@ def analyze(graph: Graph) -> Facts:
 
 
 def _input_range(value: Value) -> Range | None:
-    """Follow an input through ops that carry its elements, and join what its users say.
+    """Return sensible values of an input: those of all operands that its elements reach, directly or as
+    ``scale * input + offset`` (``Gather(table, ids + 2)``).
 
-    On the way ``value = scale * input + offset`` is kept, so that ``Gather(table, ids + 2)`` is understood. Where ways
-    meet, as in ``Select(ids < 0, ids + rows, ids)``, the elements as they are count.
+    Of two paths to a value, as in ``Select(ids < 0, ids + rows, ids)``, the direct one counts.
     """
     found: list[Range] = []
     seen = {value}
@@ -146,7 +145,7 @@ def _input_range(value: Value) -> Range | None:
 
 
 def _use_range(node: Node, index: int) -> Range | None:
-    """Return which values make sense for operand ``index`` of a node."""
+    """Return sensible values of operand ``index`` of a node, None where any will do."""
     name = _operand_name(node, index)
     if name == "indices" and node.op in ROWS | POINTS:
         return Range("index", 0, _rows(node))
@@ -166,7 +165,7 @@ def _operand_name(node: Node, index: int) -> str:
 
 
 def _rows(node: Node) -> int:
-    """Return how many rows the operand has that is indexed; few where it is not known."""
+    """Return the number of rows of the operand that is indexed, `DEFAULT_ROWS` where it is unknown."""
     shape = _indexed_shape(node)
     if node.op in ROWS:
         axis = node.attr("axis")
@@ -185,7 +184,7 @@ def _indexed_shape(node: Node) -> tuple[Any, ...]:
 
 
 def _is_flag(node: Node, index: int) -> bool:
-    """Tell whether the node asks if a value is 0: converts it to bool, compares it with 0 or 1, or computes 1 - it."""
+    """Tell whether the node uses a value as a flag: as ``bool(x)``, ``x == 0``, ``x > 0`` (integers) or ``1 - x``."""
     if node.op is ops.Convert:
         return node.attr("dtype") is DType.BOOL
     if node.op not in (ops.Compare, ops.Sub) or _is_single(type_ := node.operand(index).tensor_type):
@@ -197,7 +196,7 @@ def _is_flag(node: Node, index: int) -> bool:
 
 
 def _expected(node: Node, index: int) -> Range | None:
-    """Return the integer that a single element is to equal: a sampling rate, a mode."""
+    """Return the integer that an operand of one element is compared with: a sampling rate, a mode."""
     if node.op is not ops.Compare or node.attr("comparison_direction") not in EQUALITY:
         return None
     number = _scalar(node.operands[1 - index])
@@ -211,7 +210,7 @@ def _is_single(type_: TensorType) -> bool:
 
 
 def _scalar(value: Value | None) -> int | float | None:
-    """Return the element of a constant of one element."""
+    """Return the element of a constant of one element, None for other values."""
     if value is None:
         return None
     array = value.known if value.data is None else value.numpy() if value.data.size == 1 else None
@@ -222,11 +221,11 @@ def _scalar(value: Value | None) -> int | float | None:
 
 
 def _carried(node: Node, index: int, affine: Affine) -> Iterator[tuple[Value, Affine]]:
-    """Yield the values that have the elements of operand ``index``, or integers computed from them; how is kept."""
-    behind = len(node.operands) - index  # regions take the last operands, of ops without a conversion captures only
-    for region in node.regions if behind <= node.attr("captures", behind) else ():
-        if behind <= len(region.inputs):
-            yield region.inputs[-behind], affine
+    """Yield the values with the elements of operand ``index`` or with ``scale * element + offset``, and these two."""
+    place = len(node.operands) - index  # the last operands are inputs of the regions; of unlifted ops, captures only
+    for region in node.regions if place <= node.attr("captures", place) else ():
+        if place <= len(region.inputs):
+            yield region.inputs[-place], affine
     moved = _moved(node, index)
     yield from ((result, affine) for result in moved)
     if not moved and (computed := _computed(node, index, *affine)) is not None:
@@ -234,7 +233,7 @@ def _carried(node: Node, index: int, affine: Affine) -> Iterator[tuple[Value, Af
 
 
 def _moved(node: Node, index: int) -> list[Value]:
-    """Return the results that hold elements of operand ``index`` unchanged."""
+    """Return the results whose elements are elements of operand ``index``."""
     if node.op in BOUNDING:
         return node.results if index == 0 or node.op in (ops.Max, ops.Min) else []
     if node.op is ops.Convert:
@@ -251,7 +250,7 @@ def _dtype(value: Value) -> DType | None:
 
 
 def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | None:
-    """Return scale and offset of what an op computes with an integer constant; None for other ops."""
+    """Return scale and offset after an op with an integer constant, None for other ops."""
     if node.op not in (ops.Add, ops.Sub, ops.Mul):
         return None
     number = _scalar(node.operands[1 - index])
@@ -265,7 +264,7 @@ def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | N
 
 
 def _through(known: Range, scale: float, offset: float) -> Range | None:
-    """Return the range of the input where ``scale * input + offset`` lies in ``known``; None where no input does."""
+    """Return the inputs >= 0 for which ``scale * input + offset`` is in ``known``, None where there are none."""
     if (scale, offset) == (1.0, 0.0) or known.kind == "mask":
         return known
     low = max(0.0, float(np.ceil((known.low - offset) / scale)))
@@ -274,7 +273,7 @@ def _through(known: Range, scale: float, offset: float) -> Range | None:
 
 
 def _join(found: list[Range]) -> Range | None:
-    """Return the range that suits all users: row numbers count for more than masks, other ranges for more too."""
+    """Return the intersection of the ranges of the strongest kind: indices, then other ranges, masks, values."""
     for kind in ("index", "range", "mask", "value"):
         mine = [known for known in found if known.kind == kind]
         if mine:
@@ -284,7 +283,7 @@ def _join(found: list[Range]) -> Range | None:
 
 
 def _drawn(graph: Graph) -> set[Value]:
-    """Return the values that random numbers reach."""
+    """Return the values that depend on random numbers."""
     drawn: set[Value] = set()
     for node in graph.nodes:
         if node.op.effect_of(node) is Effect.RANDOM or any(value in drawn for value in node.operands):
@@ -293,7 +292,7 @@ def _drawn(graph: Graph) -> set[Value]:
 
 
 def _step(value: Value) -> float | None:
-    """Return the grid of real numbers that a quantized tensor was made into, and moved at most."""
+    """Return the scale of a value that is a dequantized tensor, moved or not; None for other values."""
     while _quantization(value) is None and (node := value.producer) is not None:
         source = node.optional(0)
         if node.op is ops.DequantizeLinear:
@@ -312,7 +311,7 @@ def _quantization(value: Value | None) -> Quantization | None:
 
 
 def _selection(value: Value) -> Selection | None:
-    """Return what a value holds positions of, reshaped or converted at most."""
+    """Return the selection whose positions a value holds, reshaped or converted or not; None for other values."""
     node = value.producer
     while node is not None and node.op in SAME_ELEMENTS:
         value = node.operand(0)

@@ -1,4 +1,4 @@
-"""Choose inputs for a model: seeded, and with sense (see `facts`)."""
+"""Generate inputs for a model: seeded, and sensible (see `facts`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # Sizes to try for dimensions that the model leaves open, smallest first: (leading dimension, others).
 OPEN_SIZES = ((2, 16), (2, 64), (1, 64), (1, 224), (1, 1024), (1, 8000))
-SPATIAL = 32  # least size of an open dimension behind the second of four or more: small images vanish in deep CNNs
+SPATIAL = 32  # least size of an open dimension after the second of four or more: small images vanish in deep CNNs
 WORDS = np.array(["alpha", "beta", "gamma", "delta", "a", "", "zwölf", "7"], dtype=object)
 
 
 class UnknownInputError(Exception):
-    """No values can be made up for an input (a sequence, a type without NumPy values)."""
+    """No values can be generated for an input (a sequence, a type without NumPy values)."""
 
 
 def open_shapes(infos: Sequence[TensorInfo], fixed: Mapping[str, Sequence[int]]) -> Iterator[list[tuple[int, ...]]]:
@@ -61,7 +61,7 @@ def _shape(dims: tuple[Dim, ...], sizes: tuple[int, int], symbols: dict[str, int
 def make_input(info: TensorInfo, shape: tuple[int, ...], known: Range | None, seed: Sequence[int]) -> tuple[Array, str]:
     """Return values for an input and how they were chosen, in words.
 
-    ``known``: what the graph says about them. Raises `UnknownInputError`.
+    ``known``: sensible values by the graph. Raises `UnknownInputError`.
     """
     random = np.random.default_rng(list(seed))
     known = known or _by_name(info)
@@ -97,7 +97,7 @@ def numpy_type(name: str) -> np.dtype[Any]:
 
 
 def mask(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Return zeros and ones; each row begins with 1 and ends with 0, so that no softmax row is masked whole."""
+    """Return zeros and ones; each row begins with 1 and ends with 0, so that no row of a softmax is all masked."""
     values = random.integers(0, 2, shape)
     if shape and shape[-1] > 1:
         values[..., 0], values[..., -1] = 1, 0
@@ -105,7 +105,7 @@ def mask(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def _by_name(info: TensorInfo) -> Range | None:
-    """Where the graph says nothing, a numeric input called a mask is one."""
+    """Return a mask for a numeric input with "mask" in its name, about which the graph says nothing."""
     return Range("mask", 0, 2) if "mask" in info.name.lower() and info.dtype != "string" else None
 
 
@@ -120,9 +120,9 @@ def _within(random: np.random.Generator, shape: tuple[int, ...], known: Range, i
 
 
 def _integer_span(info: TensorInfo) -> tuple[int, int]:
-    """Return what an integer input may hold: all of its type where that is a byte or quantized, else small numbers.
+    """Return the range of an integer input: all of its type where that is a byte or quantized, else [1, 8).
 
-    Small ones start at 1: they may be divisors or sizes.
+    Positive, since they may be divisors or sizes.
     """
     if info.quantization is not None or info.dtype in ("uint8", "int8"):
         limits = np.iinfo(info.dtype)
@@ -131,7 +131,7 @@ def _integer_span(info: TensorInfo) -> tuple[int, int]:
 
 
 def merge_user_inputs(names: Sequence[str], given: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Return the arrays that the user gave. Raises `UsageError` for a name that the model does not have."""
+    """Return the user's inputs as arrays. Raises `UsageError` for a name that the model does not have."""
     arrays = {name: np.asarray(value) for name, value in (given or {}).items()}
     unknown = [name for name in arrays if name not in names]
     if unknown:

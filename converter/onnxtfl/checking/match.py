@@ -16,7 +16,7 @@ Permutation = tuple[int, ...]
 @dataclass(frozen=True)
 class Pair:
     """Tensor ``a`` of the first model is ``b`` of the second (positions). ``b = a.transpose(permutation)`` for the
-    first of ``permutations`` that turns out right; they are in the order of what is likely."""
+    first of ``permutations`` that makes the models agree; the likeliest come first."""
 
     a: int
     b: int
@@ -29,7 +29,7 @@ class Pair:
 
 
 class MismatchError(Exception):
-    """The two models do not take or give the same things; the message says in one line what differs."""
+    """The two models have different inputs or outputs; the message says in one line what differs."""
 
 
 def match(a: Sequence[TensorInfo], b: Sequence[TensorInfo], what: str, layout: Layout) -> list[Pair]:
@@ -56,7 +56,7 @@ def match(a: Sequence[TensorInfo], b: Sequence[TensorInfo], what: str, layout: L
 def _match_names(
     a: Sequence[TensorInfo], b: Sequence[TensorInfo], key: Callable[[TensorInfo], str], found: dict[int, int]
 ) -> None:
-    """Add pairs whose ``key`` is the same and stands once on each side."""
+    """Add pairs whose ``key`` is the same and occurs once on each side."""
     names_b = [key(info) for info in b]
     names_a = [key(info) for info in a]
     for i, name in enumerate(names_a):
@@ -67,7 +67,7 @@ def _match_names(
 
 
 def _plain_name(info: TensorInfo) -> str:
-    """Return a name without what exporters add to it: "serving_default_" before, ":0" behind, odd characters."""
+    """Return a name without what exporters add to it: "serving_default_" before, ":0" after, other characters."""
     return re.sub(r"\W", "_", re.sub(r":\d+$", "", info.name.removeprefix("serving_default_"))).lower()
 
 

@@ -1,4 +1,4 @@
-"""Parts of a model as files of their own: what lies between some tensors, as the file has it; weights are streamed."""
+"""Parts of a model, cut at tensors, as files of their own: with the ops of the source file, weights streamed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Shapes = Mapping[str, Sequence[int]]
 def prepare_source(
     source: Path, stack: ExitStack, inputs: Sequence[str] | None, outputs: Sequence[str] | None, shapes: Shapes
 ) -> Path:
-    """Return a model file that takes and returns what the converted one does: ``source`` itself where nothing was cut.
+    """Return a model file with the inputs and outputs of the converted model: ``source`` where nothing was cut.
 
     ``inputs``, ``outputs``: names of the tensors at which it was cut, None for all. ``shapes``: sizes by input name.
-    A part is in a temporary directory for as long as ``stack`` is open.
+    A part is in a temporary directory that exists while ``stack`` is open.
     """
     if inputs is None and outputs is None:
         return source
@@ -42,7 +42,7 @@ def prepare_source(
 def write_part(
     source: Path, target: Path, inputs: Sequence[str] | None, outputs: Sequence[str] | None, shapes: Shapes
 ) -> None:
-    """Write what lies between the tensors ``inputs`` and ``outputs`` (None: the model's own) of the main graph.
+    """Write the part of the main graph from the tensors ``inputs`` to ``outputs`` (None: the model's own).
 
     Its ops are those of the file, calls of functions inlined. Raises `UsageError` for names that do not exist.
     """
@@ -62,20 +62,20 @@ def write_part(
 
 
 def tensor_inside(source: Path, name: str, worker: Worker, values: list[Any], options: RunOptions) -> Array:
-    """Return what the tensor ``name`` inside a model holds when it runs on ``values``. Raises `OnnxtflError`."""
+    """Return the value of the inner tensor ``name`` of a model for the inputs ``values``. Raises `OnnxtflError`."""
     with ExitStack() as stack:
         return np.asarray(worker.run(prepare_source(source, stack, None, [name], {}), values, options)[0])
 
 
 def save(model: ModelProto, target: Path) -> Path:
-    """Write a model that is in memory, calls of functions inlined; returns ``target``."""
+    """Write a model in memory to ``target``, calls of functions inlined; returns ``target``."""
     read = files.read(model)
     inline_functions(read)
     return files.write(read, target)
 
 
 def temporary_directory(stack: ExitStack) -> Path:
-    """Return a directory that is there for as long as ``stack`` is open."""
+    """Return a directory that exists while ``stack`` is open."""
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onnxtfl-", ignore_cleanup_errors=True)))
 
 

@@ -28,7 +28,7 @@ def lift(graph: Graph, expand: Expand) -> None:
 def lift_where_possible(graph: Graph, expand: Expand) -> None:
     """Lift what can be lifted; a node that cannot stays as it is in the file, its regions are lifted likewise.
 
-    The result is to be looked at, not to be converted: quantized tensors count as the real values they stand for.
+    For analysis, not for conversion: the ops of quantized tensors are lifted as if these were real.
     """
     node = graph.first
     while node is not None:

@@ -226,7 +226,7 @@ def _decode_results(items: list[dict[str, Any]], results: Path) -> list[Value]:
 
 
 def _named_type(value: Value, item: dict[str, Any]) -> Value:
-    """Give the bits of a type that NumPy lacks their ml_dtypes type again."""
+    """Return the bits of a type that NumPy lacks as an array of its ml_dtypes type."""
     raw = item.get("raw") or item.get("dtype")
     if not raw:
         return value

@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-# "onnxtfl/runtimes" must not stand on the path of the script, or its modules would hide others of the same name.
+# "onnxtfl/runtimes" must not be on the path of the script, or its modules would hide others of the same name.
 if __name__ == "__main__" and sys.path and os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
     del sys.path[0]
 
@@ -50,7 +50,7 @@ class WorkerError(Exception):
 def encode(value: Any, store: dict[str, Any]) -> Item:
     """Return the JSON item for ``value`` (array, list of values, None); numeric arrays go into ``store``.
 
-    Strings stand in the item itself: npy files either pickle them or lose trailing NULs.
+    Strings are in the item itself: npy files either pickle them or lose trailing NULs.
     """
     if value is None:
         return {"kind": "none"}
