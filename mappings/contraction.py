@@ -219,7 +219,7 @@ def _weight_in_order(b: Builder, node: Node) -> Value | None:
         return None
     if order == tuple(range(rhs.rank)):
         return None
-    weight = transposed(b, rhs, order) if rhs.data is None else constant(rhs.data.transpose(order))
+    weight = transposed(b, rhs, order)
     contract = {"lhs_contracting_dimensions": last, "rhs_contracting_dimensions": tuple(range(1, rhs.rank))}
     return b(node.op, lhs, weight, *node.operands[2:], **contract)
 

@@ -13,6 +13,8 @@ from onnxtfl.ir.verify import verify
 from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
+from tests.passes import quantized
+from tests.passes.quantized import stored_inputs
 
 CONV2D = (
     "input_spatial_dimensions = [2, 3], kernel_spatial_dimensions = [2, 3], output_spatial_dimensions = [2, 3], "
@@ -21,14 +23,12 @@ CONV2D = (
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> list[np.ndarray]:
-    """Numbers for the inputs; unknown sizes are 3."""
-    rng = np.random.default_rng(seed)
-    shapes = [[evaluate(d, {}, 3) for d in v.shape] for v in graph.inputs]
-    return [rng.standard_normal(s).astype(v.dtype.numpy) for s, v in zip(shapes, graph.inputs, strict=True)]
+    """Numbers for the inputs, as they are stored; unknown sizes are 3."""
+    return list(stored_inputs(graph, lambda value: [evaluate(d, {}, 3) for d in value.shape], seed))
 
 
 def transformed(text: str, step: Callable[[Graph], object]) -> Graph:
-    """The graph of `text` after `step`, checked by the verifier and on random numbers."""
+    """The graph of `text` after `step`, checked by the verifier and on random numbers, with quantized tensors too."""
     graph = parse_graph(text)
     verify(graph, "before")
     inputs = random_inputs(graph)
@@ -37,6 +37,7 @@ def transformed(text: str, step: Callable[[Graph], object]) -> Graph:
     verify(graph, "after")
     for got, want in zip(run(graph, inputs), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    quantized.check(text, step, random_inputs)
     return graph
 
 

@@ -14,14 +14,13 @@ import pytest
 from tools.probe.case import Case, int32, meant
 from tools.probe.measure import Finding, Measurer
 from tools.probe.quantized import quantized as quantized_cases
-from tools.probe.quantized import real_of
 from tools.probe.runtime import Runtime
 from tools.probe.summary import summarize
 from tools.probe.tables import rewrite
 
 from onnxtfl.errors import UsageError
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.types import DType, SequenceType, TensorType, tensor
 from onnxtfl.targets import Refusal
 from onnxtfl.targets.forms import intersect, read_form
@@ -336,8 +335,8 @@ def test_quantized_cases_are_right_for_the_stored_numbers() -> None:
     assert {c.types["T"] for c in made} == {"qint8", "quint8", "qint16"}
     for c in made:
         before, after = c.quantizations["operands", 0], c.quantizations["results", 0]
-        right = np.maximum(real_of(c.operands[0], before), 0)
-        assert np.allclose(real_of(c.expected[0], after), right, atol=after.scales[0])
+        right = np.maximum(dequantize(c.operands[0], before), 0)
+        assert np.allclose(dequantize(c.expected[0], after), right, atol=after.scales[0])
 
 
 def test_findings_of_constants_count_where_they_are_computed_too() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tools.probe.case import Array, Case, Place
 
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantization import Quantization, dequantize, quantize
 from onnxtfl.targets.table import entry
 
 STORAGES = ("int8", "uint8", "int16")
@@ -96,14 +96,14 @@ def _made(
     case: Case, parameters_: Mapping[Place, Quantization], types: Mapping[str, str] = MappingProxyType({}), **extra: Any
 ) -> Case:
     """The case with these operands and results stored; what is right is computed from what the integers mean."""
-    stored = [_each(store, a, parameters_.get(("operands", i))) for i, a in enumerate(case.operands)]
+    stored = [_each(quantize, a, parameters_.get(("operands", i))) for i, a in enumerate(case.operands)]
     if case.meaning is not None:
-        meant_by = (_each(real_of, a, parameters_.get(("operands", i))) for i, a in enumerate(stored))
+        meant_by = (_each(dequantize, a, parameters_.get(("operands", i))) for i, a in enumerate(stored))
         expected = list(case.meaning(*meant_by))
     else:
         inner = next(q for (side, _), q in parameters_.items() if side == "operands")
-        expected = [real_of(store(a, inner), inner) if a.dtype == np.float32 else a for a in case.expected]
-    results = [_each(store, a, parameters_.get(("results", i))) for i, a in enumerate(expected)]
+        expected = [dequantize(quantize(a, inner), inner) if a.dtype == np.float32 else a for a in case.expected]
+    results = [_each(quantize, a, parameters_.get(("results", i))) for i, a in enumerate(expected)]
     return replace(
         case,
         types={v: _type(case, v, parameters_) or t for v, t in {**case.types, **types}.items()},
@@ -146,24 +146,3 @@ def symmetric(array: Array, storage: str, axis: int | None) -> Quantization:
     largest = np.atleast_1d(np.max(np.abs(array), axis=over, initial=1e-3))
     scales = tuple(float(np.float32(m / np.iinfo(storage).max)) for m in largest)
     return Quantization(storage, scales, (0,) * len(scales), axis)
-
-
-def _spread(values: tuple[Any, ...], quantization: Quantization, rank: int) -> Array:
-    shape = [1] * rank
-    if quantization.axis is not None:
-        shape[quantization.axis] = len(values)
-    return np.asarray(values, np.float64).reshape(shape if quantization.axis is not None else ())
-
-
-def store(array: Array, quantization: Quantization) -> Array:
-    """The integers that stand for the numbers."""
-    scale, zero = (_spread(v, quantization, array.ndim) for v in (quantization.scales, quantization.zero_points))
-    bounds = np.iinfo(quantization.storage)
-    steps = np.round(array.astype(np.float64) / scale + zero)
-    return np.asarray(np.clip(np.nan_to_num(steps), bounds.min, bounds.max)).astype(quantization.storage)
-
-
-def real_of(array: Array, quantization: Quantization) -> Array:
-    """The numbers that the integers stand for."""
-    scale, zero = (_spread(v, quantization, array.ndim) for v in (quantization.scales, quantization.zero_points))
-    return np.asarray((array.astype(np.float64) - zero) * scale).astype(np.float32)

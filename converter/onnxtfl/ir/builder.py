@@ -12,6 +12,7 @@ from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
+from onnxtfl.ir.quantized import with_kept
 from onnxtfl.ir.types import DType, TensorType, Type
 
 Operand = Value | Array | TensorData | Sequence[int] | None
@@ -51,6 +52,20 @@ class Builder:
         for type_, contents in zip(types, known, strict=True):
             node.add_result(type_).known = contents
         return self._insert(node)
+
+    def remade(self, node: Node, *operands: Operand, **changes: Any) -> list[Value]:
+        """Make `node` anew over `operands`, with `changes` to its attributes; its results are quantized as before.
+
+        ValueError where a result with scales along an axis has another shape.
+        """
+        results = self.many(node.op, *operands, **{**node.attributes, **changes})
+        for new, old in zip(results, node.results, strict=True):
+            before, after = old.type, new.type
+            if isinstance(before, TensorType) and isinstance(after, TensorType) and not after.quantization:
+                new.type = after.stored_as(before.quantization)
+                if before.quantization and not before.quantization.per_tensor and before.shape != after.shape:
+                    raise ValueError(f"{before} does not stay quantized as {after}")
+        return results
 
     def foreign(
         self,
@@ -99,10 +114,13 @@ class Builder:
 
 
 def infer(node: Node) -> list[Type]:
-    """The types of the node's results; an error names the op and the operand types."""
+    """The types of the node's results, as far as they follow from the operands (see :mod:`onnxtfl.ir.quantized`).
+
+    An error names the op and the operand types.
+    """
     try:
         _check_operands(node)
-        types = list(node.op.infer(node))
+        types = with_kept(node, node.op.infer(node))
         for type_ in types:
             _check_sizes(type_)
         return types

@@ -15,14 +15,26 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir.types import DType, dtype_of
+from onnxtfl.ir.dtypes import Array, DType, dtype_of
 
-Array = np.ndarray[Any, np.dtype[Any]]
+__all__ = [
+    "Array",
+    "ArrayData",
+    "CastData",
+    "FileData",
+    "ReshapedData",
+    "ScaledData",
+    "SourceBytes",
+    "SourceFile",
+    "TensorData",
+    "TransposedData",
+    "unpack",
+]
+
 CHUNK = 8 << 20
 STRIP = 16 << 20
 _PIECE = 1 << 20

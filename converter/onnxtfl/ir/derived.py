@@ -14,7 +14,9 @@ from onnxtfl.ir.types import Type, dtype_of
 
 
 class Derived(Op, register=False):
-    """An op that is defined by `expand`."""
+    """An op that is defined by `expand`, in which its results may be quantized too."""
+
+    expands = True
 
     @classmethod
     def expand(cls, b: Builder, node: Node) -> list[Value]:
@@ -38,7 +40,7 @@ class Derived(Op, register=False):
 
 def _stand_in(graph: Graph, value: Value) -> Value:
     if value.data is not None:
-        return constant(value.data)
+        return constant(value.data, type_=value.type)
     copy = graph.add_input(value.type)
     copy.known = value.known
     return copy

@@ -9,46 +9,24 @@ capture are operands of the node, and inputs of the subgraph behind its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.errors import InternalError, UnsupportedError
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.origin import Origin
+from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.signature import Effect, Operand, Permutation, Relabeled
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.types import DType, TensorType, Type, compatible
 
 Attributes = dict[str, Any]
 
 
 class UnknownRankError(UnsupportedError, TypeError):
     """The rank of a tensor has to be known here, and is not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """A tensor of the source model that a value holds: reshaped to `shape`, then with permuted axes.
-
-    `shape` is None where it is the source's own. `permutation[i]` is the axis that became axis i; None: none moved.
-    """
-
-    tensor: str
-    permutation: tuple[int, ...] | None = None
-    quantization: Quantization | None = None
-    shape: Shape | None = None
-
-    def permuted(self, permutation: Sequence[int]) -> Origin:
-        """The origin of the transposed value."""
-        before = self.permutation or tuple(range(len(permutation)))
-        after = tuple(before[p] for p in permutation)
-        return replace(self, permutation=None if after == tuple(range(len(after))) else after)
-
-    def reshaped(self, shape: Shape) -> Origin | None:
-        """The origin of the reshaped value; None where axes were permuted before."""
-        return replace(self, shape=shape) if self.permutation is None else None
 
 
 class Value:
@@ -85,8 +63,13 @@ class Value:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the numbers are known."""
+        """Whether the contents are known."""
         return self.data is not None
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether this is a tensor that is stored as integers which mean others."""
+        return isinstance(self.type, TensorType) and self.type.quantization is not None
 
     @property
     def tensor_type(self) -> TensorType:
@@ -114,7 +97,14 @@ class Value:
         return len(self.shape)
 
     def numpy(self) -> Array:
-        """The numbers of this constant; TypeError where it is none."""
+        """The elements of this constant, real numbers for a quantized one; TypeError where it is none."""
+        stored, type_ = self.stored(), self.type
+        if isinstance(type_, TensorType) and type_.quantization is not None:
+            return dequantize(stored, type_.quantization, type_.dtype)
+        return stored
+
+    def stored(self) -> Array:
+        """The elements of this constant as they are in memory; TypeError where it is none."""
         if self.data is None:
             raise TypeError(f"{self.name or 'a value'} is not constant")
         return self.data.numpy()
@@ -150,6 +140,10 @@ class Op:
     core: ClassVar[bool] = False
     follows_values: ClassVar[bool] = False
     """Whether `evaluate` also works on object arrays of dims, so that shape arithmetic is followed through it."""
+    moves: ClassVar[slice | None] = None
+    """The operands that the results are elements of, moved but not changed, so that their quantization is kept."""
+    expands: ClassVar[bool] = False
+    """Whether the op is defined by others, from which `infer` finds quantized types too."""
 
     def __init_subclass__(cls, register: bool = True, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -159,12 +153,21 @@ class Op:
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
-        """The types of the results; OnnxtflError (or ValueError, TypeError) where the operands do not fit."""
+        """The types of the results, which are real numbers; OnnxtflError (or ValueError, TypeError) where the operands
+        do not fit.
+        """
         raise NotImplementedError(f"{cls.name} has no type inference")
 
     @classmethod
+    def kept(cls, node: Node, quantization: Quantization, shape: Shape | None) -> Quantization | None:
+        """For ops that move elements: the operand's `quantization` as a result of `shape` has it; None where it cannot
+        be said, so that the result is of real numbers unless the node declares more.
+        """
+        return quantization if quantization.per_tensor else None
+
+    @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array | tuple[Array, ...]:
-        """What the op means, in NumPy. `attributes` holds every declared attribute, defaults filled in."""
+        """What the op means, in NumPy, over real numbers. `attributes` holds all declared ones, defaults filled in."""
         raise NotImplementedError(f"{cls.name} has no evaluation")
 
     @classmethod
@@ -343,7 +346,7 @@ class Graph:
         return value
 
     def insert(self, node: Node, before: Node | None = None) -> Node:
-        """Put `node` in front of `before`, or at the end."""
+        """Put `node` before `before`, or at the end."""
         node.graph = self
         node.next = before
         node.previous = before.previous if before else self.last
@@ -392,14 +395,20 @@ class Graph:
             self.last = node.previous
         node.graph = node.previous = node.next = None
 
-    def replace(self, node: Node, values: Sequence[Value]) -> None:
-        """Let `values` stand for the results of `node`, which goes. Names and origins pass on to new values."""
+    def replace(self, node: Node, values: Sequence[Value], *, retyped: bool = False) -> None:
+        """Remove `node`, whose results become `values`; names, origins and types as for :meth:`substitute`."""
         for old, new in zip(node.results, values, strict=True):
-            self.substitute(old, new)
+            self.substitute(old, new, retyped=retyped)
         self.remove(node)
 
-    def substitute(self, old: Value, new: Value) -> None:
-        """Let everyone, the graph's outputs too, take `new` for `old`."""
+    def substitute(self, old: Value, new: Value, *, retyped: bool = False) -> None:
+        """Replace `old` by `new` everywhere, among the outputs too; name and origin pass on to a value without.
+
+        InternalError where the types differ in more than unknown sizes. `retyped`: what the file says of `old` is not
+        known to be its type, and who uses it is lifted later.
+        """
+        if not retyped and not compatible(old.type, new.type):
+            raise _of_another_type(old, new)
         inherit(old, new)
         old.replace_uses(new)
         if any(v is old for v in self.outputs):
@@ -415,7 +424,7 @@ class Graph:
         """
         for inner, outer in zip(body.inputs, operands, strict=True):
             if outer is not None:
-                body.substitute(inner, outer)
+                body.substitute(inner, outer, retyped=True)
         moved = list(body.nodes)
         for node in moved:
             body.unlink(node)
@@ -438,6 +447,14 @@ class Graph:
                 yield from graph.walk()
 
 
+def _of_another_type(old: Value, new: Value) -> InternalError:
+    """The error of a rewrite that would change the meaning of what uses `old`."""
+    cause = TypeError(f"{old.type} would be replaced by {new.type}")
+    producer = old.producer
+    op = None if producer is None else producer.op.name
+    return InternalError("a rewrite", cause, node=old.name, op=op)
+
+
 def inherit(old: Value, new: Value) -> None:
     """Pass name and origin on to a value that stands for `old` and has none of its own."""
     if new.name is None and new.data is None:
@@ -446,15 +463,21 @@ def inherit(old: Value, new: Value) -> None:
 
 
 def constant(
-    value: Array | TensorData | int | float | bool, dtype: DType | None = None, name: str | None = None
+    value: Array | TensorData | int | float | bool,
+    dtype: DType | None = None,
+    name: str | None = None,
+    type_: Type | None = None,
 ) -> Value:
-    """A value with known numbers; `dtype` converts plain numbers and arrays."""
+    """A value with known contents; `dtype` converts plain numbers and arrays.
+
+    `type_`: what the contents, as they are stored, mean (a quantized type); by default they mean themselves.
+    """
     if not isinstance(value, TensorData):
         array = np.asarray(value, None if dtype is None else dtype.numpy)
         value = ArrayData(array, dtype)
-    result = Value(TensorType(value.dtype, value.shape), name)
+    result = Value(type_ or TensorType(value.dtype, value.shape), name)
     result.data = value
-    if value.dtype.is_integer and value.size <= KNOWN_LIMIT and value.dtype.bits >= 8:
+    if value.dtype.is_integer and value.size <= KNOWN_LIMIT and value.dtype.bits >= 8 and not result.is_quantized:
         result.known = value.numpy().astype(object)
     return result
 

@@ -9,10 +9,12 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.quantization import dequantize, quantize
+from onnxtfl.ir.quantized import moves_stored, touches_quantized
 
 
 def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Array]:
-    """The outputs of `graph` for `inputs`, in order or by name. Quantized tensors are given as real numbers."""
+    """The outputs of `graph` for `inputs`, in order or by name; those of quantized types as they are stored."""
     given = [inputs[v.name or ""] for v in graph.inputs] if isinstance(inputs, Mapping) else inputs
     values: dict[Value, Array] = dict(zip(graph.inputs, given, strict=True))
     for node in graph.nodes:
@@ -22,12 +24,35 @@ def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Arr
 
 
 def evaluate_node(node: Node, operands: Sequence[Array | None]) -> list[Array]:
-    """The results of one node, in the element types that it declares."""
+    """The results of one node, in the element types that it declares; quantized ones are taken and given as stored.
+
+    quantize(evaluate(dequantize)): ops compute with real numbers. What only moves elements moves the stored ones, and
+    regions, which have quantized types of their own, take and give stored ones.
+    """
+    if not touches_quantized(node) or node.regions or moves_stored(node):
+        return _evaluated(node, operands)
+    real = [_real(array, value) for array, value in zip(operands, node.operands, strict=True)]
+    return [_stored(array, value) for array, value in zip(_evaluated(node, real), node.results, strict=True)]
+
+
+def _evaluated(node: Node, operands: Sequence[Array | None]) -> list[Array]:
     with np.errstate(all="ignore"):
         result = node.op.evaluate(attributes_of(node), *operands)
     results = result if isinstance(result, tuple) else (result,)
     return [np.asarray(r) for r in results]
 
 
+def _real(array: Array | None, value: Value | None) -> Array | None:
+    if array is None or value is None or not value.is_quantized:
+        return array
+    type_ = value.tensor_type
+    return array if type_.quantization is None else dequantize(array, type_.quantization, type_.dtype)
+
+
+def _stored(array: Array, value: Value) -> Array:
+    quantization = value.tensor_type.quantization if value.is_quantized else None
+    return array if quantization is None else quantize(array, quantization)
+
+
 def _lookup(values: Mapping[Value, Array], value: Value) -> Array:
-    return value.numpy() if value.is_constant else values[value]
+    return value.stored() if value.is_constant else values[value]

@@ -1,4 +1,7 @@
-"""Small questions that patterns and rules ask of values: which constant, made by which op, read how often."""
+"""Small questions that patterns and rules ask of values: which constant, made by which op, read how often.
+
+They stop at quantized values: the answer is no, unless the pattern asks for them by keyword.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.quantized import may_match
 
 SMALL = 1 << 16
 """Elements up to which a pattern reads a constant's numbers."""
@@ -18,6 +22,8 @@ SMALL = 1 << 16
 def scalar(value: Value | None) -> float | None:
     """The number of a real constant all of whose elements are equal; None for others."""
     if value is None or value.data is None or not 0 < value.data.size <= 64 or value.data.dtype.is_complex:
+        return None
+    if value.is_quantized:
         return None
     numbers = value.numpy().reshape(-1)
     if numbers.dtype == object or any(n != numbers[0] for n in numbers):
@@ -30,10 +36,15 @@ def is_close(value: float | None, wanted: float, tolerance: float = 1e-4) -> boo
     return value is not None and abs(value - wanted) <= tolerance * max(1.0, abs(wanted))
 
 
-def made_by(value: Value | None, op: type[Op]) -> Node | None:
-    """The node of `op` that makes `value`."""
+def made_by(value: Value | None, *ops: type[Op], quantized: bool = False) -> Node | None:
+    """The node, of one of `ops` (none: of any), that makes `value`; None where there is none.
+
+    Nodes that touch quantized values are found only where `quantized` asks for them.
+    """
     node = value.producer if value is not None else None
-    return node if node is not None and node.op is op else None
+    if node is None or (ops and node.op not in ops) or not may_match(node, quantized):
+        return None
+    return node
 
 
 def single_use(value: Value, graph: Graph) -> bool:
@@ -51,7 +62,7 @@ def with_constant(node: Node) -> tuple[Value, Value, int] | None:
 
 def along_axis(value: Value, rank: int, axis: int, size: int) -> Array | None:
     """The numbers of a constant that, broadcast to `rank`, varies along `axis` only: a vector of `size`; else None."""
-    if value.data is None or value.data.size > SMALL or len(value.data.shape) > rank:
+    if value.data is None or value.is_quantized or value.data.size > SMALL or len(value.data.shape) > rank:
         return None
     shape = (1,) * (rank - len(value.data.shape)) + value.data.shape
     if any(d != 1 for i, d in enumerate(shape) if i != axis) or shape[axis] not in (1, size):
@@ -69,8 +80,8 @@ class Product:
 
 def product_of(value: Value, graph: Graph, root: bool = True) -> Product:
     """Take apart the multiplications, and divisions by constants, that make `value`, where nobody else needs them."""
-    node = value.producer
-    if node is not None and (root or single_use(value, graph)) and node.op in (ops.Mul, ops.Div):
+    node = made_by(value, ops.Mul, ops.Div)
+    if node is not None and (root or single_use(value, graph)):
         right = scalar(node.operand(1))
         if node.op is ops.Div and right:
             inner = product_of(node.operand(0), graph, root=False)
@@ -97,4 +108,4 @@ def same(a: Value, b: Value) -> bool:
     """Whether two values are one."""
     if a.data is None or b.data is None:
         return a is b
-    return a.data.shape == b.data.shape and a.data.key == b.data.key
+    return a.type == b.type and a.data.key == b.data.key

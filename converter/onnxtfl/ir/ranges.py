@@ -23,6 +23,8 @@ _SMALL = 1 << 16
 
 def never_negative(value: Value, depth: int = 8) -> bool:
     """Whether the numbers in `value` are seen to be 0 or more (or NaN), looking back over `depth` nodes at most."""
+    if value.is_quantized:
+        return False
     if not value.dtype.is_signed:
         return value.dtype.is_integer
     if value.data is not None:
@@ -75,6 +77,8 @@ def _keeps_sign() -> dict[type[Op], int]:
 
 def magnitude(value: Value, depth: int = 8) -> int | None:
     """A bound of the absolute values in an integer tensor; None where nothing is seen."""
+    if value.is_quantized:
+        return None
     if value.data is not None and value.data.size < 1 << 20:
         return int(np.abs(value.numpy().astype(np.int64)).max(initial=0))
     own = _of_type(value.dtype)

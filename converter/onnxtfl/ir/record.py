@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Graph, Node, Origin, Value
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import TensorType
 
 

@@ -29,10 +29,8 @@ def reshape(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
     """
     if x.tensor_type.shape == tuple(dims):
         return x
-    sizes = [d for d in dims if isinstance(d, int)]
-    if x.data is not None and len(sizes) == len(dims):
-        small = x.data.nbytes <= SMALL  # equal contents are recognized only where they are in memory
-        return constant(ArrayData(x.numpy().reshape(sizes), x.dtype) if small else x.data.reshape(sizes))
+    if all(isinstance(d, int) for d in dims) and (whole := reshaped_constant(x, dims)) is not None:
+        return whole
     result = b(ops.Reshape, x, reshape_target(b, x, dims, *sources))
     if not result.is_constant:
         result.type = result.tensor_type.with_shape(tuple(dims))  # inference may know less
@@ -86,8 +84,29 @@ def transposed(b: Builder, x: Value, permutation: Sequence[int]) -> Value:
     if tuple(permutation) == tuple(range(len(permutation))):
         return x
     if x.data is not None:
-        return constant(x.data.transpose(permutation))
+        return transposed_constant(x, permutation)
     return b(ops.Transpose, x, permutation=tuple(permutation))
+
+
+def transposed_constant(x: Value, permutation: Sequence[int]) -> Value:
+    """The constant `x` with permuted axes, which are its scales' too; it is read when it is written."""
+    assert x.data is not None
+    moved = constant(x.data.transpose(permutation), type_=x.tensor_type.permuted(permutation))
+    moved.add_origins(origin.permuted(permutation) for origin in x.origins)
+    return moved
+
+
+def reshaped_constant(x: Value, dims: Sequence[Dim]) -> Value | None:
+    """The constant `x` under the static shape `dims`; None where it is none, or that tears a quantized axis apart."""
+    sizes = [d for d in dims if isinstance(d, int)]
+    type_ = x.tensor_type.reshaped(tuple(sizes))
+    if x.data is None or type_ is None:
+        return None
+    small = x.data.nbytes <= SMALL  # equal contents are recognized only where they are in memory
+    data = ArrayData(x.stored().reshape(sizes), x.data.dtype) if small else x.data.reshape(sizes)
+    whole = constant(data, type_=type_)
+    whole.add_origins(origin.reshaped(tuple(sizes)) for origin in x.origins)
+    return whole
 
 
 def merged(b: Builder, x: Value, groups: Sequence[Sequence[int]]) -> Value:

@@ -134,7 +134,8 @@ class _Parser:
             names.append(self.value_name())
         self.take("=")
         if self.accept("constant"):
-            values[names[0]] = constant(self.data(), name=_own(names[0]))
+            whole = self.type()
+            values[names[0]] = constant(self.data(whole), name=_own(names[0]), type_=whole)
             return
         node = self._node(values)
         types = self._types(node, len(names))
@@ -223,14 +224,14 @@ class _Parser:
         except (ValueError, SyntaxError) as error:
             raise self.error(f"a value expected, not {token!r}") from error
 
-    def data(self) -> ArrayData:
-        type_ = self.type()
+    def data(self, type_: Type | None = None) -> ArrayData:
+        type_ = type_ or self.type()
         if not isinstance(type_, TensorType) or not type_.is_static:
             raise self.error("the type of a constant has to be static")
         self.take("[")
         numbers = self.listed("]", self.attribute)
-        array = np.asarray(numbers, object if type_.dtype is DType.STRING else None).astype(type_.dtype.numpy)
-        return ArrayData(array.reshape([d for d in type_.shape or () if isinstance(d, int)]), type_.dtype)
+        array = np.asarray(numbers, object if type_.dtype is DType.STRING else None).astype(type_.storage.numpy)
+        return ArrayData(array.reshape([d for d in type_.shape or () if isinstance(d, int)]), type_.storage)
 
     def type(self) -> Type:
         kind = self.take()

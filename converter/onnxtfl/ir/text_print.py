@@ -7,8 +7,8 @@
       %y = Reshape(%0, %x) {mode = "a", axis = 1} : tensor<1x[n]xfloat32>
     }
 
-An absent operand is ``_``. Ops of a file's dialect carry their version: ``onnx.Conv@11``. Constants of over `limit`
-elements print as ``...`` and do not read back.
+An absent operand is ``_``. Ops of a file's dialect carry their version: ``onnx.Conv@11``. Constants of a quantized type
+show the stored integers; those of over `limit` elements print as ``...`` and do not read back.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Printer:
     def constants(self, values: list[Value | None] | list[Value]) -> Iterator[str]:
         for value in values:
             if value is not None and value.data is not None and value not in self.names:
-                yield f"{self.name(value)} = constant {self.data(value.data)}"
+                yield f"{self.name(value)} = constant {self.data(value.data, value.tensor_type)}"
 
     def node(self, node: Node) -> Iterator[str]:
         results = ", ".join(self.name(v) for v in node.results)
@@ -78,12 +78,13 @@ class _Printer:
             self.names[value] = f"%{_word(name)}"
         return self.names[value]
 
-    def data(self, data: TensorData) -> str:
-        type_ = TensorType(data.dtype, data.shape)
+    def data(self, data: TensorData, type_: TensorType | None = None) -> str:
+        """The type (by default that of the stored numbers) and the stored numbers."""
+        shown = type_ or TensorType(data.dtype, data.shape)
         if data.size > self.limit:
-            return f"{type_} ..."
+            return f"{shown} ..."
         numbers = data.numpy().reshape(-1)
-        return f"{type_} [{', '.join(_number(n, data.dtype) for n in numbers.tolist())}]"
+        return f"{shown} [{', '.join(_number(n, data.dtype) for n in numbers.tolist())}]"
 
     def attribute(self, value: Any) -> str:
         match value:

@@ -2,129 +2,32 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any
-
-import numpy as np
 
 from onnxtfl.ir.dims import Dim, Shape, parse_dim, static
+from onnxtfl.ir.dtypes import DType, dtype_of
 from onnxtfl.ir.quantization import Quantization
 
-
-class DType(Enum):
-    """An element type, under ONNX's names (specs/onnx-changelog.txt); the value is what the text form prints."""
-
-    BOOL = "bool"
-    INT2 = "int2"
-    INT4 = "int4"
-    INT8 = "int8"
-    INT16 = "int16"
-    INT32 = "int32"
-    INT64 = "int64"
-    UINT2 = "uint2"
-    UINT4 = "uint4"
-    UINT8 = "uint8"
-    UINT16 = "uint16"
-    UINT32 = "uint32"
-    UINT64 = "uint64"
-    FLOAT4E2M1 = "float4e2m1"
-    FLOAT8E4M3FN = "float8e4m3fn"
-    FLOAT8E4M3FNUZ = "float8e4m3fnuz"
-    FLOAT8E5M2 = "float8e5m2"
-    FLOAT8E5M2FNUZ = "float8e5m2fnuz"
-    FLOAT8E8M0 = "float8e8m0"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-    FLOAT32 = "float32"
-    FLOAT64 = "float64"
-    COMPLEX64 = "complex64"
-    COMPLEX128 = "complex128"
-    STRING = "string"
-
-    __hash__ = object.__hash__
-    _value_: str
-
-    def __repr__(self) -> str:
-        return self.value
-
-    @property
-    def bits(self) -> int:
-        """Bits that one element takes where it is packed as its format packs it; 0 for strings."""
-        return _BITS[self.value]
-
-    @property
-    def is_float(self) -> bool:
-        """Whether this is a real floating-point type."""
-        return "float" in self.value
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether this is complex64 or complex128."""
-        return self.value.startswith("complex")
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether this is a signed or unsigned integer type (bool is not)."""
-        return "int" in self.value
-
-    @property
-    def is_signed(self) -> bool:
-        """Whether negative numbers can be held."""
-        return not self.value.startswith(("uint", "bool"))
-
-    @functools.cached_property
-    def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that holds one element unpacked (ml_dtypes' for the small types, object for strings)."""
-        return _numpy_dtype(self.value)
-
-
-_BITS = {
-    **{"bool": 8, "string": 0, "bfloat16": 16, "complex64": 64, "complex128": 128, "float4e2m1": 4},
-    **{f"{u}int{n}": n for n in (2, 4, 8, 16, 32, 64) for u in ("", "u")},
-    **{f"float{n}": n for n in (16, 32, 64)},
-    **dict.fromkeys(("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0"), 8),
-}
-_ML_DTYPES = {
-    "float4e2m1": "float4_e2m1fn",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float8e8m0": "float8_e8m0fnu",
-}
-
-
-def _numpy_dtype(name: str) -> np.dtype[Any]:
-    if name == "string":
-        return np.dtype(object)
-    if name in ("int2", "int4", "uint2", "uint4", "bfloat16") or name in _ML_DTYPES:
-        import ml_dtypes  # comes with onnx; only the small types need it
-
-        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES.get(name, name)))
-        return small
-    return np.dtype(name)
-
-
-@functools.lru_cache(maxsize=256)
-def dtype_of(numpy_dtype: np.dtype[Any]) -> DType:
-    """The element type of a NumPy dtype; TypeError where there is none."""
-    if numpy_dtype.kind in "OUS":
-        return DType.STRING
-    name = {v: k for k, v in _ML_DTYPES.items()}.get(numpy_dtype.name, numpy_dtype.name)
-    try:
-        return DType(name)
-    except ValueError as error:
-        raise TypeError(f"no element type for NumPy's {numpy_dtype}") from error
+__all__ = [
+    "DType",
+    "OptionalType",
+    "ResourceType",
+    "SequenceType",
+    "TensorType",
+    "TupleType",
+    "Type",
+    "compatible",
+    "dtype_of",
+    "shapes_compatible",
+    "tensor",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """A tensor. `dtype` is what the numbers mean; with `quantization` they are stored as its storage dtype.
-
-    `shape` is None where even the rank is unknown.
+    """A tensor. `dtype` is what the elements mean, a float type for quantized ones, which `quantization` says how to
+    store. `shape` is None where even the rank is unknown.
     """
 
     dtype: DType
@@ -143,25 +46,36 @@ class TensorType:
 
     @property
     def storage(self) -> DType:
-        """The element type that lies in memory."""
-        return DType(self.quantization.storage) if self.quantization else self.dtype
+        """The element type in memory."""
+        return self.quantization.dtype if self.quantization else self.dtype
 
     def with_shape(self, shape: Shape | None) -> TensorType:
         """The same type with another shape."""
         return replace(self, shape=shape)
 
     def permuted(self, permutation: Sequence[int]) -> TensorType:
-        """The type of the transposed tensor; ValueError where the rank is unknown or scales stand for blocks."""
-        quantization = self.quantization
-        if self.shape is None or (quantization is not None and quantization.block is not None):
+        """The type of the transposed tensor; ValueError where the rank is unknown, or blocks of unknown sizes move."""
+        if self.shape is None:
             raise ValueError(f"{self} cannot be transposed")
-        if quantization is not None and quantization.axis is not None:
-            quantization = replace(quantization, axis=list(permutation).index(quantization.axis))
+        quantization = self.quantization and self.quantization.permuted(permutation, self.shape)
         return TensorType(self.dtype, tuple(self.shape[p] for p in permutation), quantization)
 
+    def reshaped(self, shape: Shape) -> TensorType | None:
+        """The type of the tensor reshaped to `shape`; None where that tears a quantized axis apart."""
+        quantization = self.quantization
+        if quantization is not None and not quantization.per_tensor:
+            quantization = None if self.shape is None else quantization.reshaped(self.shape, shape)
+            if quantization is None:
+                return None
+        return TensorType(self.dtype, shape, quantization)
+
     def with_dtype(self, dtype: DType) -> TensorType:
-        """The same shape with another element type, no quantization."""
-        return TensorType(dtype, self.shape)
+        """The same shape with another element type; quantized elements that then mean other floats stay as stored."""
+        return TensorType(dtype, self.shape, self.quantization if dtype.is_float else None)
+
+    def stored_as(self, quantization: Quantization | None) -> TensorType:
+        """The same real numbers, stored under `quantization` (None: as they are)."""
+        return replace(self, quantization=quantization)
 
     def __str__(self) -> str:
         dims = "*x" if self.shape is None else "".join(f"{_dim_text(d)}x" for d in self.shape)
@@ -210,6 +124,24 @@ class ResourceType:
 
 
 Type = TensorType | SequenceType | OptionalType | TupleType | ResourceType
+
+
+def compatible(a: Type | None, b: Type | None) -> bool:
+    """Whether two types can be the same at run time: equal but for sizes, of which one may be unknown."""
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        return a.dtype is b.dtype and a.quantization == b.quantization and shapes_compatible(a.shape, b.shape)
+    if isinstance(a, SequenceType | OptionalType) and a.__class__ is b.__class__:
+        return compatible(a.element, b.element)
+    return a == b
+
+
+def shapes_compatible(a: Shape | None, b: Shape | None) -> bool:
+    """Whether two shapes can be the same at run time."""
+    if a is None or b is None:
+        return True
+    return len(a) == len(b) and all(
+        x == y or not (isinstance(x, int) and isinstance(y, int)) for x, y in zip(a, b, strict=True)
+    )
 
 
 def tensor(dtype: DType | str, *shape: Dim | str) -> TensorType:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.builder import infer
-from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.quantized import may_declare
+from onnxtfl.ir.types import TensorType, compatible
 
 
 class VerifyError(OnnxtflError):
@@ -23,7 +23,7 @@ def verify(graph: Graph, where: str = "") -> None:
             verify(inner, where)
     for value in graph.outputs:
         if value not in visible and not value.is_constant:
-            raise VerifyError(f"{where}: output {value!r} is made by nobody")
+            raise VerifyError(f"{where}: no node makes the output {value!r}")
 
 
 def _verify_node(graph: Graph, node: Node, visible: set[Value], where: str) -> None:
@@ -31,7 +31,7 @@ def _verify_node(graph: Graph, node: Node, visible: set[Value], where: str) -> N
         return VerifyError(f"{where}: {message}", node=node.name, op=node.op.name)
 
     if node.graph is not graph:
-        raise fail("stands in a graph that does not own it")
+        raise fail("is in a graph that does not own it")
     for i, value in enumerate(node.operands):
         if value is None:
             continue
@@ -39,11 +39,25 @@ def _verify_node(graph: Graph, node: Node, visible: set[Value], where: str) -> N
             raise fail(f"operand {i} does not know this use")
         if not value.is_constant and value not in visible:
             raise fail(f"operand {i} ({value!r}) is not made before")
+        if not _is_consistent(value):
+            raise fail(f"operand {i} ({value!r}) does not have the contents or scales that its type says")
     for i, result in enumerate(node.results):
         if result.producer is not node or result.index != i:
             raise fail(f"result {i} has another producer")
+        if not _is_consistent(result):
+            raise fail(f"result {i} ({result!r}) does not have the scales that its type says")
     if node.op.dialect == "neutral":
         _verify_types(node, where)
+
+
+def _is_consistent(value: Value) -> bool:
+    """Whether the scales of a quantized type fit its shape, and a constant's data its type."""
+    type_, data = value.type, value.data
+    if not isinstance(type_, TensorType):
+        return data is None
+    if type_.quantization is not None and not (type_.dtype.is_float and type_.quantization.fits(type_.shape)):
+        return False
+    return data is None or (data.dtype is type_.storage and data.shape == type_.shape)
 
 
 def _verify_types(node: Node, where: str) -> None:
@@ -54,21 +68,9 @@ def _verify_types(node: Node, where: str) -> None:
     if len(types) != len(node.results):
         raise VerifyError(f"{where}: {len(node.results)} results, {len(types)} expected", op=node.op.name)
     for inferred, result in zip(types, node.results, strict=True):
-        if not _compatible(inferred, result.type):
-            message = f"{where}: result is {result.type}, inferred {inferred}"
+        wanted, declared = inferred, result.type
+        if isinstance(inferred, TensorType) and isinstance(declared, TensorType) and may_declare(node, inferred):
+            wanted = inferred.stored_as(declared.quantization)
+        if not compatible(wanted, declared):
+            message = f"{where}: result is {declared}, inferred {inferred}"
             raise VerifyError(message, op=node.op.name, node=node.name)
-
-
-def _compatible(a: Type | None, b: Type | None) -> bool:
-    if isinstance(a, TensorType) and isinstance(b, TensorType):
-        return a.dtype is b.dtype and shapes_compatible(a.shape, b.shape)
-    return a == b
-
-
-def shapes_compatible(a: Shape | None, b: Shape | None) -> bool:
-    """Whether two shapes can be the same at run time."""
-    if a is None or b is None:
-        return True
-    return len(a) == len(b) and all(
-        x == y or not (isinstance(x, int) and isinstance(y, int)) for x, y in zip(a, b, strict=True)
-    )

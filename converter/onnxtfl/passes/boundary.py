@@ -13,7 +13,8 @@ from onnxtfl.errors import UsageError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import fresh
-from onnxtfl.ir.graph import Graph, Origin, Value
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.cleanup import remove_unreached
 from onnxtfl.rewriting.lift import Expand, lift_node

@@ -20,14 +20,14 @@ from onnxtfl.rewriting.regions import copied, truth_of
 BRANCHES = Patterns()
 
 
-@BRANCHES.on(ops.If)
+@BRANCHES.on(ops.If, quantized=True)
 def chosen(b: Builder, node: Node) -> Sequence[Value] | None:
     """The branch that a known condition chooses."""
     truth = truth_of(node.operand(0))
     return None if truth is None else copied(b, node.attr("then_branch" if truth else "else_branch"), node.operands[1:])
 
 
-@BRANCHES.on(ops.If)
+@BRANCHES.on(ops.If, quantized=True)
 def needed(b: Builder, node: Node) -> Sequence[Value] | None:
     """Constants go inside; of the same value twice, and of one that no branch looks at, nothing stays."""
     branches = [node.attr("then_branch"), node.attr("else_branch")]

@@ -22,39 +22,42 @@ from onnxtfl.ir.op import Elementwise, Op
 from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.reshape import has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
 
 MOVES = Patterns()
 """Forms of ops that only move numbers. What they make is as legal as what was there, so they may run at any time."""
 
 
-@MOVES.on(ops.Transpose)
+@MOVES.on(ops.Transpose, quantized=True)
 def transpose(b: Builder, node: Node) -> Value | None:
     """Compose with a transpose before; drop the identity; unit axes move by a Reshape."""
     operand, order = node.operand(0), tuple(node.attr("permutation"))
     if order == tuple(range(len(order))):
         return operand
-    inner = made_by(operand, ops.Transpose)
+    inner = made_by(operand, ops.Transpose, quantized=True)
     if inner is not None:
         before = inner.attr("permutation")
         return b(ops.Transpose, inner.operand(0), permutation=tuple(before[p] for p in order))
     shape = operand.tensor_type.shape
     moved = [p for p in order if shape is not None and shape[p] != 1]
     if shape is not None and moved == sorted(moved):
-        after = [shape[p] for p in order]
-        return reshape(b, operand, after) if has_constant_target(after) else None
+        after = tuple(shape[p] for p in order)
+        fits = has_constant_target(after) and operand.tensor_type.reshaped(after) == node.result.type
+        return reshape(b, operand, after) if fits else None
     return None
 
 
-@MOVES.on(ops.Reshape)
+@MOVES.on(ops.Reshape, quantized=True)
 def reshape_(b: Builder, node: Node) -> Value | None:
     """Drop a reshape to the operand's own shape; skip a reshape before."""
     operand = node.operand(0)
-    if _same_shape(operand, node.result):
+    if _same_type(operand, node.result):
         return operand
-    inner = made_by(operand, ops.Reshape)
+    inner = made_by(operand, ops.Reshape, quantized=True)
     if inner is None or not isinstance(node.result.type, TensorType) or node.result.type.shape is None:
+        return None
+    if inner.operand(0).tensor_type.reshaped(node.result.type.shape) != node.result.type:
         return None
     if has_constant_target(node.result.type.shape):
         return reshape(b, inner.operand(0), node.result.type.shape)
@@ -66,15 +69,15 @@ def reshape_(b: Builder, node: Node) -> Value | None:
 CANONICAL = Patterns.of(MOVES)
 
 
-@CANONICAL.on(ops.Convert)
+@CANONICAL.on(ops.Convert, quantized=True)
 def convert(b: Builder, node: Node) -> Value | None:
     """Drop a conversion to the operand's own type; skip one before that kept every value."""
-    operand, dtype = node.operand(0), node.attr("dtype")
-    if operand.dtype is dtype and operand.tensor_type.quantization is None:
+    operand, wanted = node.operand(0), node.result.tensor_type
+    if operand.dtype is wanted.dtype and operand.tensor_type.quantization == wanted.quantization:
         return operand
     inner = made_by(operand, ops.Convert)
-    if inner is not None and inner.operand(0).dtype is dtype and _keeps_values(inner):
-        return inner.operand(0)
+    if inner is not None and inner.operand(0).dtype is wanted.dtype and _keeps_values(inner):
+        return inner.operand(0) if wanted.quantization is None else None
     return None
 
 
@@ -88,10 +91,10 @@ def _keeps_values(node: Node) -> bool:
     return same_kind and after.bits >= before.bits and signs and before.is_float == after.is_float
 
 
-@CANONICAL.on(ops.BroadcastTo)
+@CANONICAL.on(ops.BroadcastTo, quantized=True)
 def broadcast(b: Builder, node: Node) -> Value | None:
     """Drop a broadcast to the operand's own shape."""
-    return node.operand(0) if _same_shape(node.operand(0), node.result) else None
+    return node.operand(0) if _same_type(node.operand(0), node.result) else None
 
 
 def _neutral(number: float, places: tuple[int, ...]) -> Callable[[Builder, Node], Value | None]:
@@ -107,24 +110,24 @@ def _neutral(number: float, places: tuple[int, ...]) -> Callable[[Builder, Node]
     return rewrite
 
 
-CANONICAL.on(ops.Add)(_neutral(0.0, (0, 1)))
-CANONICAL.on(ops.Sub)(_neutral(0.0, (1,)))
-CANONICAL.on(ops.Mul)(_neutral(1.0, (0, 1)))
-CANONICAL.on(ops.Div)(_neutral(1.0, (1,)))
-CANONICAL.on(ops.Pow)(_neutral(1.0, (1,)))
+CANONICAL.on(ops.Add, quantized=True)(_neutral(0.0, (0, 1)))
+CANONICAL.on(ops.Sub, quantized=True)(_neutral(0.0, (1,)))
+CANONICAL.on(ops.Mul, quantized=True)(_neutral(1.0, (0, 1)))
+CANONICAL.on(ops.Div, quantized=True)(_neutral(1.0, (1,)))
+CANONICAL.on(ops.Pow, quantized=True)(_neutral(1.0, (1,)))
 
 
-@CANONICAL.on(ops.Slice)
+@CANONICAL.on(ops.Slice, quantized=True)
 def slice_(b: Builder, node: Node) -> Value | None:
     """Drop a slice that takes everything."""
     strides = static_ints(node.optional(3)) if node.optional(3) is not None else [1]
     starts = static_ints(node.operand(1))
     if starts is None or strides is None or any(starts) or any(s != 1 for s in strides):
         return None
-    return node.operand(0) if _same_shape(node.operand(0), node.result) else None
+    return node.operand(0) if _same_type(node.operand(0), node.result) else None
 
 
-@CANONICAL.on(ops.Concatenate)
+@CANONICAL.on(ops.Concatenate, quantized=True)
 def concatenate(b: Builder, node: Node) -> Value | None:
     """Drop a concatenation of one tensor, and empty tensors from others."""
     operands = [v for v in node.operands if v is not None and v.tensor_type.shape is not None]
@@ -133,18 +136,19 @@ def concatenate(b: Builder, node: Node) -> Value | None:
     axis = node.attr("axis")
     kept = [v for v in operands if v.shape[axis] != 0] or operands[:1]
     if len(kept) == 1:
-        return kept[0]
-    return b(ops.Concatenate, *kept, axis=axis) if len(kept) < len(operands) else None
+        return kept[0] if compatible(kept[0].type, node.result.type) else None
+    return b.remade(node, *kept)[0] if len(kept) < len(operands) else None
 
 
-@CANONICAL.on(ops.Pad)
+@CANONICAL.on(ops.Pad, quantized=True)
 def pad(b: Builder, node: Node) -> Value | None:
     """Drop a pad by nothing."""
     amounts = known_dims(node.operand(1))
-    return node.operand(0) if amounts is not None and not any(amounts) else None
+    nothing = amounts is not None and not any(amounts)
+    return node.operand(0) if nothing and compatible(node.operand(0).type, node.result.type) else None
 
 
-@CANONICAL.on(ops.Select)
+@CANONICAL.on(ops.Select, quantized=True)
 def select(b: Builder, node: Node) -> Value | None:
     """A constant condition chooses once and for all."""
     condition = scalar(node.operand(0))
@@ -160,18 +164,18 @@ def drop_broadcasts(b: Builder, node: Node) -> Value | None:
     if (
         full is None
         or len(node.operands) < 2
-        or not any(v is not None and made_by(v, ops.BroadcastTo) for v in node.operands)
+        or not any(made_by(v, ops.BroadcastTo, quantized=True) for v in node.operands)
     ):
         return None
     operands = list(node.operands)
     for i, value in enumerate(operands):
-        inner = made_by(value, ops.BroadcastTo)
+        inner = made_by(value, ops.BroadcastTo, quantized=True)
         others = [v for j, v in enumerate(operands) if j != i and v is not None]
         if inner is not None and any(v.tensor_type.shape == full for v in others):
             operands[i] = inner.operand(0)
     if operands == node.operands:
         return None
-    return b(node.op, *operands, **node.attributes)
+    return b.remade(node, *operands)[0]
 
 
 def all_elementwise(base: type[Op]) -> list[type[Op]]:
@@ -180,14 +184,9 @@ def all_elementwise(base: type[Op]) -> list[type[Op]]:
     return found + [inner for op in found for inner in all_elementwise(op)]
 
 
-CANONICAL.on(*all_elementwise(Elementwise))(drop_broadcasts)
-
-
-def _same_shape(a: Value, b: Value) -> bool:
-    if not isinstance(a.type, TensorType) or not isinstance(b.type, TensorType):
-        return False
-    return a.type.shape is not None and a.type.shape == b.type.shape
+CANONICAL.on(*all_elementwise(Elementwise), quantized=True)(drop_broadcasts)
 
 
 def _same_type(a: Value, b: Value) -> bool:
-    return _same_shape(a, b) and a.dtype is b.dtype
+    """Whether both are tensors of one type, of a known rank."""
+    return isinstance(a.type, TensorType) and a.type.shape is not None and a.type == b.type

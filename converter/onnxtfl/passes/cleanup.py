@@ -15,6 +15,7 @@ from typing import Any
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect
+from onnxtfl.ir.types import TensorType
 
 
 def remove_dead(graph: Graph) -> None:
@@ -45,11 +46,12 @@ def merge_equal(graph: Graph) -> None:
 
 def _key(node: Node) -> Hashable:
     operands = tuple(None if v is None else _value_key(v) for v in node.operands)
-    return node.op, operands, tuple(sorted((k, _attribute_key(v)) for k, v in node.attributes.items()))
+    stored = tuple(r.type.quantization if isinstance(r.type, TensorType) else None for r in node.results)
+    return node.op, operands, stored, tuple(sorted((k, _attribute_key(v)) for k, v in node.attributes.items()))
 
 
 def _value_key(value: Value) -> Hashable:
-    return (value.data.key, value.data.shape) if value.data is not None else value
+    return (value.data.key, value.type) if value.data is not None else value
 
 
 def _attribute_key(value: Any) -> str:

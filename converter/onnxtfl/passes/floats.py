@@ -31,8 +31,8 @@ def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
         _narrow_value(value, mode)
     for node in graph.nodes:
         for i, operand in enumerate(node.operands):
-            if operand is not None and operand.data is not None and operand.data.dtype in _NARROW:
-                node.set_operand(i, constant(operand.data.cast(_NARROW[operand.data.dtype])))
+            if operand is not None and operand.is_constant:
+                node.set_operand(i, _narrow_constant(operand))
         node.attributes = {k: _replaced(v, _NARROW) for k, v in node.attributes.items()}
         for result in node.results:
             _narrow_value(result, mode)
@@ -56,9 +56,15 @@ def _narrow_value(value: Value, mode: str) -> None:
 
 
 def _narrow_constant(value: Value) -> Value:
-    if value.data is not None and value.data.dtype in _NARROW:
-        return constant(value.data.cast(_NARROW[value.data.dtype]))
-    return value
+    known = value.is_constant and value.dtype in _NARROW
+    return _cast(value, _NARROW[value.dtype]) if known else value
+
+
+def _cast(value: Value, dtype: DType) -> Value:
+    """A constant as another float type, which the stored integers of a quantized one mean then."""
+    assert value.data is not None
+    data = value.data if value.is_quantized else value.data.cast(dtype)
+    return constant(data, type_=value.tensor_type.with_dtype(dtype))
 
 
 def _replaced(attribute: object, table: dict[DType, DType]) -> object:
@@ -91,10 +97,15 @@ def _is_half(value: Value | None) -> bool:
 
 
 class _Widening:
+    """Quantized values stay stored as they are, and mean float32."""
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.inputs = {v: v.dtype for v in graph.inputs if _is_half(v)}
-        self.outputs = [v.dtype if _is_half(v) else None for v in graph.outputs]
+        self.inputs = {v: v.dtype for v in graph.inputs if _is_half(v) and not v.is_quantized}
+        self.outputs = [v.dtype if _is_half(v) and not v.is_quantized else None for v in graph.outputs]
+        for value in graph.inputs:
+            if _is_half(value) and value.is_quantized:
+                value.type = value.tensor_type.with_dtype(DType.FLOAT32)
         self.wide: dict[object, Value] = {}
 
     def node(self, node: Node) -> None:
@@ -120,12 +131,12 @@ class _Widening:
 
     def widened(self, value: Value) -> Value:
         """`value`, a constant or an input, in float32."""
-        key = value if value.data is None else (value.data.key, value.data.shape)
+        key = value if value.data is None else (value.data.key, value.type)
         if key not in self.wide:
             self.wide[key] = self._convert(value)
         return self.wide[key]
 
     def _convert(self, value: Value) -> Value:
         if value.data is not None and (value.data.size <= _SMALL or value.data.dtype is not DType.FLOAT16):
-            return constant(value.data.cast(DType.FLOAT32))
+            return _cast(value, DType.FLOAT32)
         return Builder(self.graph, self.graph.first, maker="floats")(ops.Convert, value, dtype=DType.FLOAT32)

@@ -15,10 +15,11 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
-from onnxtfl.ir.data import Array, ArrayData
+from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
+from onnxtfl.ir.quantized import moves_stored, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.legalize import label
 
@@ -49,7 +50,7 @@ def fold_node(node: Node) -> list[Value] | None:
     if taken > LARGEST or not _worth(node, taken):
         return None
     try:
-        results = evaluate_node(node, [None if v is None else v.numpy() for v in node.operands])
+        results = evaluate_node(node, [None if v is None else v.stored() for v in node.operands])
     except NotImplementedError:
         return None
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError) as error:
@@ -61,8 +62,14 @@ def fold_node(node: Node) -> list[Value] | None:
 
 
 def _result(array: Array, result: Value) -> Value:
-    dtype = result.dtype
-    return constant(ArrayData(array if dtype is DType.STRING else array.astype(dtype.numpy, copy=False), dtype))
+    dtype = result.tensor_type.storage
+    stored = array if dtype is DType.STRING else array.astype(dtype.numpy, copy=False)
+    return _constant(ArrayData(stored, dtype), result)
+
+
+def _constant(data: TensorData, result: Value) -> Value:
+    """`data` as a constant of the type of `result`, whose sizes are known now."""
+    return constant(data, type_=result.tensor_type.with_shape(data.shape))
 
 
 def _worth(node: Node, taken: int) -> bool:
@@ -71,18 +78,27 @@ def _worth(node: Node, taken: int) -> bool:
     for result in node.results:
         if not isinstance(result.type, TensorType) or not result.type.is_static:
             return False
-        given += int(np.prod([int(d) for d in result.shape], dtype=object)) * max(1, result.dtype.bits // 8)
+        size = int(np.prod([int(d) for d in result.shape], dtype=object))
+        given += size * max(1, result.type.storage.bits // 8)
     return given <= max(SMALL, taken)
 
 
 def _fold_lazily(node: Node) -> Value | None:
+    """The result of what moves or converts much data, read when it is written; None for other nodes."""
     data = node.operands[0].data if node.operands and node.operands[0] is not None else None
     if data is None or data.nbytes <= SMALL:
         return None
+    if touches_quantized(node) and not moves_stored(node):
+        return None
+    moved = _moved_lazily(node, data)
+    return None if moved is None else _constant(moved, node.result)
+
+
+def _moved_lazily(node: Node, data: TensorData) -> TensorData | None:
     if node.op is ops.Transpose:
-        return constant(data.transpose(node.attr("permutation")))
+        return data.transpose(node.attr("permutation"))
     if node.op is ops.Reshape and node.result.tensor_type.is_static:
-        return constant(data.reshape(node.result.shape))
+        return data.reshape(node.result.shape)
     if node.op is ops.Convert and node.attr("dtype").bits <= data.dtype.bits:
-        return constant(data.cast(node.attr("dtype")))
+        return data.cast(node.attr("dtype"))
     return None

@@ -13,8 +13,9 @@ import math
 from collections.abc import Mapping
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir.graph import Graph, Node, Origin
+from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.model import Function, FunctionKey, Model
+from onnxtfl.ir.origin import Origin
 
 MOST_NODES = 1 << 18
 """Largest number of nodes after inlining: nested calls can grow exponentially."""
@@ -78,7 +79,7 @@ def _inline_call(graph: Graph, call: Node, function: Function) -> None:
             result.origin = Origin(result.name)
     for old, new in zip(call.results, body.outputs, strict=True):
         new.name, new.origin, new.type = old.name, old.origin, new.type or old.type
-    graph.replace(call, body.outputs)
+    graph.replace(call, body.outputs, retyped=True)
 
 
 def _key(node: Node) -> FunctionKey:

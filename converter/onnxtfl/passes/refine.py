@@ -21,6 +21,7 @@ from onnxtfl.ir.dims import Dim, Shape, product
 from onnxtfl.ir.factors import Factors
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Elementwise
+from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import TensorType
@@ -122,7 +123,7 @@ def _stretch(
 
 def _follows(node: Node, refinement: Refinement) -> bool:
     """Whether `node` can be done on the finer axes."""
-    if len(node.results) != 1 or not isinstance(node.result.type, TensorType):
+    if touches_quantized(node) or len(node.results) != 1 or not isinstance(node.result.type, TensorType):
         return False
     shape = node.result.type.shape
     if shape is None or len(shape) != len(refinement.merged):

@@ -22,10 +22,10 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.op import Elementwise, Op
-from onnxtfl.ir.reshape import has_constant_target, reshape
+from onnxtfl.ir.reshape import has_constant_target, reshape, reshaped_constant
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.canonicalize import MOVES, all_elementwise
@@ -51,7 +51,7 @@ class UnitReshape:
     @classmethod
     def of(cls, value: Value | None) -> UnitReshape | None:
         """The reshape that makes `value`; None where another node does, or more than unit axes change."""
-        node = made_by(value, ops.Reshape)
+        node = made_by(value, ops.Reshape, quantized=True)
         if node is None or not isinstance(node.result.type, TensorType):
             return None
         before, after = node.operand(0).tensor_type.shape, node.result.type.shape
@@ -132,44 +132,46 @@ def _elementwise(b: Builder, node: Node) -> Value | None:
     if move is None or node.result.tensor_type.shape != move.after:
         return None
     operands = [_before(v, move) for v in node.operands]
-    return move.undone(b, b(node.op, *operands, **node.attributes), move.after)
+    if any(now is None and v is not None for now, v in zip(operands, node.operands, strict=True)):
+        return None
+    return move.undone(b, b.remade(node, *operands)[0], move.after)
 
 
 def _before(value: Value | None, move: UnitReshape) -> Value | None:
-    """An operand of an elementwise node as it stands in front of the reshape."""
+    """An operand of an elementwise node as it is before the reshape; None where a constant cannot be brought there."""
     if value is None or value.data is None:
-        made = made_by(value, ops.Reshape)
+        made = made_by(value, ops.Reshape, quantized=True)
         return made.operand(0) if made is not None else None
     shape = value.data.shape
     full = (1,) * (len(move.after) - len(shape)) + shape
-    if all(d == 1 for d in full):
-        return constant(value.data.reshape(()))
-    return constant(value.data.reshape(move.vector(full, 1)))
+    return reshaped_constant(value, () if all(d == 1 for d in full) else move.vector(full, 1))
 
 
-SINK.on(*all_elementwise(Elementwise))(_elementwise)
+SINK.on(*all_elementwise(Elementwise), quantized=True)(_elementwise)
 
 
-@SINK.on(ops.Reshape)
+@SINK.on(ops.Reshape, quantized=True)
 def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
     """Reshape(f(Reshape(x))) is f(Reshape(x)), where f is elementwise and of one tensor."""
-    inner = node.operand(0).producer
+    inner = made_by(node.operand(0), quantized=True)
     if inner is None or not issubclass(inner.op, Elementwise) or not single_use(node.operand(0), b.graph):
         return None
     if inner.op is ops.Copy or len(inner.results) != 1:
         return None
     varying = [v for v in inner.operands if v is not None and not (v.data is not None and v.data.size == 1)]
-    first = made_by(varying[0], ops.Reshape) if len(varying) == 1 else None
+    first = made_by(varying[0], ops.Reshape, quantized=True) if len(varying) == 1 else None
     if first is None or not single_use(first.result, b.graph) or first.result.type != inner.result.type:
         return None
+    singles = {v: reshaped_constant(v, ()) for v in inner.operands if v is not None and v.data is not None}
+    if None in singles.values():
+        return None
     moved = b(ops.Reshape, first.operand(0), node.operand(1))
-    moved.type = TensorType(moved.dtype, node.result.tensor_type.shape)
-    operands = [moved if v is varying[0] else v for v in inner.operands]
-    singles = [constant(v.data.reshape(())) if v is not None and v.data is not None else v for v in operands]
-    return b(inner.op, *singles, **inner.attributes)
+    moved.type = moved.tensor_type.with_shape(node.result.tensor_type.shape)
+    operands = {varying[0]: moved, **singles}
+    return b.remade(inner, *(None if v is None else operands[v] for v in inner.operands))[0]
 
 
-@SINK.on(ops.Slice)
+@SINK.on(ops.Slice, quantized=True)
 def _slice(b: Builder, node: Node) -> Value | None:
     """Bounds are renumbered; of a unit axis all is taken."""
     move = _through(b, node, node.operands[:1])
@@ -190,7 +192,7 @@ def _slice(b: Builder, node: Node) -> Value | None:
     return move.undone(b, result, node.result.shape)
 
 
-@SINK.on(ops.Pad)
+@SINK.on(ops.Pad, quantized=True)
 def _pad(b: Builder, node: Node) -> Value | None:
     """Unit axes may not grow."""
     move, amounts = _through(b, node, node.operands[:1]), static_ints(node.operand(1))
@@ -200,10 +202,10 @@ def _pad(b: Builder, node: Node) -> Value | None:
     if any(pairs[i].any() for i in range(len(pairs)) if i not in move.place):
         return None
     moved = np.stack([move.vector(pairs[:, side].tolist(), 0) for side in (0, 1)], axis=1)
-    return move.undone(b, b(ops.Pad, move.source, moved, *node.operands[2:], **node.attributes), node.result.shape)
+    return move.undone(b, b.remade(node, move.source, moved, *node.operands[2:])[0], node.result.shape)
 
 
-@SINK.on(ops.Concatenate)
+@SINK.on(ops.Concatenate, quantized=True)
 def _concatenate(b: Builder, node: Node) -> Value | None:
     """Parts may differ along the axis that they are laid along, which is none of the unit axes."""
     axis, moves = node.attr("axis"), [UnitReshape.of(v) for v in node.operands]
@@ -215,7 +217,7 @@ def _concatenate(b: Builder, node: Node) -> Value | None:
         return None
     if any(_units(m) != _units(first) for m in found):
         return None
-    whole = b(ops.Concatenate, *(m.source for m in found), axis=first.place[axis])
+    whole = b.remade(node, *(m.source for m in found), axis=first.place[axis])[0]
     return first.undone(b, whole, node.result.shape)
 
 
@@ -224,19 +226,19 @@ def _units(move: UnitReshape) -> tuple[list[int], list[int]]:
     return before, after
 
 
-@SINK.on(ops.Split)
+@SINK.on(ops.Split, quantized=True)
 def _split(b: Builder, node: Node) -> list[Value] | None:
     """Along an axis that is no unit axis."""
     move = _through(b, node, node.operands[:1])
     axis = normalize_axis(node.attr("axis"), len(move.after)) if move is not None else 0
     if move is None or axis not in move.place or not all(has_constant_target(r.shape) for r in node.results):
         return None
-    parts = b.many(ops.Split, move.source, *node.operands[1:], **{**node.attributes, "axis": move.place[axis]})
+    parts = b.remade(node, move.source, *node.operands[1:], axis=move.place[axis])
     moved = [move.undone(b, part, r.shape) for part, r in zip(parts, node.results, strict=True)]
     return [v for v in moved if v is not None]
 
 
-@SINK.on(ops.Reduce)
+@SINK.on(ops.Reduce, quantized=True)
 def _reduce(b: Builder, node: Node) -> Value | None:
     """Over axes that are no unit axes, or over some of these, which changes nothing."""
     move, axes = _through(b, node, node.operands[:1]), static_ints(node.optional(1))
@@ -246,17 +248,17 @@ def _reduce(b: Builder, node: Node) -> Value | None:
     near = sorted(move.place[a] for a in far if a in move.place)
     if not near:
         return None
-    return move.undone(b, b(ops.Reduce, move.source, near, **node.attributes), node.result.shape)
+    return move.undone(b, b.remade(node, move.source, near)[0], node.result.shape)
 
 
-@SINK.on(ops.Softmax, ops.LogSoftmax)
+@SINK.on(ops.Softmax, ops.LogSoftmax, quantized=True)
 def _softmax(b: Builder, node: Node) -> Value | None:
     """Along an axis that is no unit axis."""
     move = _through(b, node, node.operands)
     axis = normalize_axis(node.attr("axis"), len(move.after)) if move is not None else 0
     if move is None or axis not in move.place:
         return None
-    return move.undone(b, b(node.op, move.source, axis=move.place[axis]), move.after)
+    return move.undone(b, b.remade(node, move.source, axis=move.place[axis])[0], move.after)
 
 
 CARRIERS: set[type[Op]] = {ops.Slice, ops.Pad, ops.Concatenate, ops.Split, ops.Reduce, ops.Softmax, ops.LogSoftmax}

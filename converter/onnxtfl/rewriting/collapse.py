@@ -37,7 +37,7 @@ def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
         None if v is None or s is None else reshape(builder, v, _merged(s, groups), *sources)
         for v, s in zip(node.operands, shapes, strict=True)
     ]
-    result = builder(node.op, *operands, **node.attributes)
+    (result,) = builder.remade(node, *operands)
     return [reshape(builder, result, full, *sources)]
 
 

@@ -15,8 +15,10 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect
+from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
+from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.emit import emit
 from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules
 from onnxtfl.rewriting.registry import Target as TargetName
@@ -122,6 +124,8 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
     values = _repair(builder, node, refusals) or _decompose(builder, node, target)
     if values is None:
         raise _error(node, target, refusals)
+    if touches_quantized(node):
+        values = [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
     graph.replace(node, values)
     return builder.created
 
@@ -189,7 +193,7 @@ def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> li
         for i, v in enumerate(node.operands)
     ]
     attributes = {k: wide if v is narrow else v for k, v in node.attributes.items()}
-    results = builder.many(node.op, *operands, **attributes)
+    results = builder.remade(node, *operands, **attributes)
     back = []
     for new, old in zip(results, node.results, strict=True):
         changed = isinstance(new.type, TensorType) and isinstance(old.type, TensorType) and new.dtype is not old.dtype

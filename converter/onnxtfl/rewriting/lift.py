@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.regions import prepare
-from onnxtfl.rewriting.registry import ANY_VERSION, Lifted, LiftRule, rule_name, rules
+from onnxtfl.rewriting.registry import ANY_VERSION, LiftRule, rule_name, rules
 
 Expand = Callable[[Node], Graph | None]
 """Gives the body of an op that its format defines by others; None where it defines none."""
@@ -94,7 +96,11 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
     for region in regions:
         lift(region, expand)
     builder = Builder(graph, node, maker=rule_name(rule))
-    _replace(graph, node, rule(builder, node))
+    lifted = rule(builder, node)
+    values = [lifted] if isinstance(lifted, Value) else lifted
+    if touches_quantized(node):
+        values = [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=False)]
+    _replace(graph, node, values)
     for made in builder.created:
         if made.op.dialect != "neutral":
             lift_node(graph, made, expand)
@@ -142,11 +148,10 @@ def _tfl_rule(node: Node, quantized: bool) -> LiftRule | None:
     return rules().lift_tfl.get(name)
 
 
-def _replace(graph: Graph, node: Node, lifted: Lifted) -> None:
-    values: Sequence[Value] = [lifted] if isinstance(lifted, Value) else lifted
+def _replace(graph: Graph, node: Node, values: Sequence[Value]) -> None:
     for i, old in enumerate(node.results):
         if i < len(values):
-            graph.substitute(old, values[i])
+            graph.substitute(old, values[i], retyped=True)
         elif old.uses or old in graph.output_set():
             raise UnsupportedError(f"result {i} of this op cannot be converted")
     graph.remove(node)

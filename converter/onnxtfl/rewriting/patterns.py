@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterable, Sequence
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
+from onnxtfl.ir.quantized import may_match
 from onnxtfl.rewriting.registry import rule_name
 
 Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
-"""Gives what stands for the node's results, or None where the pattern does not match. It must not change the graph
-before it is sure to match, other than through the builder."""
+"""Returns the values that replace the node's results, or None where the pattern does not match. It must not change the
+graph before it is sure to match, other than through the builder."""
 
 
 class Patterns:
     """Rewrites by the op that they start from, in order of preference."""
 
     def __init__(self) -> None:
-        self._by_op: dict[type[Op], list[Rewrite]] = {}
+        self._by_op: dict[type[Op], list[tuple[Rewrite, bool]]] = {}
 
     @classmethod
     def of(cls, *parts: Patterns) -> Patterns:
@@ -30,12 +31,16 @@ class Patterns:
                 whole._by_op.setdefault(op, []).extend(rewrites)
         return whole
 
-    def on(self, *ops: type[Op]) -> Callable[[Rewrite], Rewrite]:
-        """Register a rewrite that starts from a node of one of `ops`."""
+    def on(self, *ops: type[Op], quantized: bool = False) -> Callable[[Rewrite], Rewrite]:
+        """Register a rewrite that starts from a node of one of `ops`.
+
+        Nodes with quantized operands or results are passed only to rewrites that ask for them: most patterns are
+        about real numbers, and would leave out where these are rounded.
+        """
 
         def register(rewrite: Rewrite) -> Rewrite:
             for op in ops:
-                self._by_op.setdefault(op, []).append(rewrite)
+                self._by_op.setdefault(op, []).append((rewrite, quantized))
             return rewrite
 
         return register
@@ -59,7 +64,11 @@ class Patterns:
         return changed
 
     def _step(self, graph: Graph, node: Node) -> list[Node] | None:
-        for rewrite in self._by_op.get(node.op, ()):
+        rewrites = self._by_op.get(node.op, ())
+        plain = bool(rewrites) and may_match(node, quantized=False)
+        for rewrite, quantized in rewrites:
+            if not plain and not (quantized and may_match(node, quantized)):
+                continue
             builder = Builder(graph, node, maker=rule_name(rewrite))
             result = rewrite(builder, node)
             if result is None:

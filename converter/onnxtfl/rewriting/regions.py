@@ -45,9 +45,7 @@ def hand_in(region: Graph, operands: Sequence[Value | None]) -> None:
         inside.type, inside.known = outside.type, outside.known
         inside.add_origins(outside.origins)
         if outside.data is not None:
-            stand_in = constant(outside.data)
-            stand_in.type = outside.type
-            region.substitute(inside, stand_in)
+            region.substitute(inside, constant(outside.data, type_=outside.type))
 
 
 def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[Value]:
@@ -58,7 +56,7 @@ def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[
         return values.get(value, value)
 
     for node in region.nodes:
-        results = b.many(node.op, *(None if v is None else seen(v) for v in node.operands), **node.attributes)
+        results = b.remade(node, *(None if v is None else seen(v) for v in node.operands))
         for old, new in zip(node.results, results, strict=True):
             if new.producer is not None and new.producer in b.created:
                 new.producer.add_history(node)
@@ -76,7 +74,7 @@ def truth_of(value: Value) -> bool | None:
 
 def _known(value: Value, steps: int) -> Array | None:
     if value.data is not None:
-        return value.numpy() if value.data.size <= SMALL else None
+        return value.stored() if value.data.size <= SMALL else None
     if value.known is not None and all(isinstance(d, (int, np.integer)) for d in value.known.reshape(-1).tolist()):
         return value.known.astype(value.dtype.numpy)
     node = value.producer

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from tools.probe.case import ALL, NUMBERS, Array, Case, int32, numbers, sizes
-from tools.probe.quantized import STORAGES, parameters, real_of, store, symmetric
+from tools.probe.quantized import STORAGES, parameters, symmetric
 from tools.probe.registry import probe
 
 from onnxtfl.ir.graph import Graph, Node, constant
 from onnxtfl.ir.op import foreign
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantization import Quantization, dequantize, quantize
 from onnxtfl.ir.types import TensorType, dtype_of
 
 RANKS = (1, 0, 2, 3, 4, 5, 6, 7, 8)
@@ -119,7 +119,7 @@ def loops(op: str) -> Iterator[Case]:
 
 
 @probe("QUANTIZE", "DEQUANTIZE")
-def quantize(op: str) -> Iterator[Case]:
+def quantization(op: str) -> Iterator[Case]:
     """Each storage, one scale and one for each index of the last axis."""
     for storage in (*STORAGES, "int32"):
         for rank in RANKS:
@@ -136,7 +136,7 @@ def quantize(op: str) -> Iterator[Case]:
 
 
 def _converted(op: str, x: Array, found: Quantization) -> Case:
-    stored, real = store(x, found), real_of(store(x, found), found)
+    stored, real = quantize(x, found), dequantize(quantize(x, found), found)
     kind, extra = f"q{found.storage}", {} if found.per_tensor else {"per_axis": "U" if op == "QUANTIZE" else "T"}
     if op == "QUANTIZE":
         places = {("results", 0): found}
@@ -147,8 +147,8 @@ def _converted(op: str, x: Array, found: Quantization) -> Case:
 
 def _requantized(op: str, x: Array, source: str, target: str) -> Case:
     before, after = parameters(x, source), parameters(x * 1.4, target)
-    stored = store(x, before)
-    y = store(real_of(stored, before), after)
+    stored = quantize(x, before)
+    y = quantize(dequantize(stored, before), after)
     places = {("operands", 0): before, ("results", 0): after}
     return Case(op, {"T": f"q{source}", "U": f"q{target}"}, [stored], [y], quantizations=places)
 

@@ -18,9 +18,10 @@ from onnxtfl.formats.onnx.strings import decoded, name_of, text_of
 from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.value_types import ValueTypes
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.graph import Graph, Node, Origin, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.model import FunctionKey
 from onnxtfl.ir.op import foreign
+from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import Type
 
 

@@ -13,8 +13,9 @@ from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.names import UniqueNames
 from onnxtfl.formats.tflite.types import read_shape, read_type
 from onnxtfl.ir.data import ArrayData, TensorData
-from onnxtfl.ir.graph import Graph, Node, Origin, State, Value, constant
+from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.op import foreign
+from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import TensorType, Type
 
 _OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates")
@@ -128,9 +129,8 @@ class SubgraphReader:
         if data is not None:
             if tensor["is_variable"]:
                 raise InvalidModelError("a variable with an initial value", node=self._choose(number, ""))
-            value = constant(data)
-            value.type, value.name = type_, self._choose(number, "")
-            value.origin = Origin(tensor["name"] or value.name)
+            value = constant(data, name=self._choose(number, ""), type_=type_)
+            value.origin = Origin(tensor["name"] or value.name or "")
             return value
         value = self._named(number, type_)
         if not tensor["is_variable"]:

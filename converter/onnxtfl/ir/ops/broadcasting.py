@@ -78,6 +78,7 @@ class BroadcastTo(Op):
 
     operands = (Operand("input"), Operand("shape", INDICES))
     core = True
+    moves = slice(0, 1)
     follows_values = True
 
     @classmethod
@@ -117,6 +118,7 @@ class Tile(Op):
 
     operands = (Operand("input"), Operand("multiples", INDICES))
     core = True
+    moves = slice(0, 1)
     follows_values = True
 
     @classmethod

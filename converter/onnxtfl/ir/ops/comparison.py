@@ -70,6 +70,7 @@ class Select(Elementwise):
 
     operands = (Operand("pred", BOOLS), Operand("on_true"), Operand("on_false"))
     core = True
+    moves = slice(1, 3)
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:

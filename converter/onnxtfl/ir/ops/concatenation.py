@@ -23,6 +23,7 @@ class Concatenate(Op):
     operands = (Operand("inputs", variadic=True),)
     defaults = {"axis": REQUIRED}
     core = True
+    moves = slice(None)
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:

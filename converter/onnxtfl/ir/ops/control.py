@@ -116,13 +116,13 @@ def _region(node: Node, name: str, given: Sequence[Any]) -> Graph:
 
 
 def _element(type_: Type | None) -> object:
-    return type_.dtype if isinstance(type_, TensorType) else type_
+    return (type_.dtype, type_.quantization) if isinstance(type_, TensorType) else type_
 
 
 def joined(a: Type | None, b: Type | None) -> Type:
     """The type of a value that has either type; TypeError where there is none."""
-    if isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype is b.dtype:
-        return TensorType(a.dtype, _joined_shape(a.shape, b.shape))
+    if isinstance(a, TensorType) and isinstance(b, TensorType) and _element(a) == _element(b):
+        return a.with_shape(_joined_shape(a.shape, b.shape))
     if a is None or b is None or a != b:
         raise TypeError(f"{a} in one region and {b} in the other")
     return a

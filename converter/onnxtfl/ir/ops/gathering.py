@@ -26,6 +26,7 @@ class Gather(Op):
     operands = (Operand("input"), Operand("indices", INTEGERS))
     defaults = {"axis": 0, "batch_dims": 0}
     core = True
+    moves = slice(0, 1)
     follows_values = True
 
     @classmethod
@@ -104,6 +105,7 @@ class GatherND(Op):
     operands = (Operand("input"), Operand("indices", INTEGERS))
     defaults = {"batch_dims": 0}
     core = True
+    moves = slice(0, 1)
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -138,6 +140,7 @@ class GatherElements(Op):
     operands = (Operand("input"), Operand("indices", INTEGERS))
     defaults = {"axis": 0}
     core = True
+    moves = slice(0, 1)
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:

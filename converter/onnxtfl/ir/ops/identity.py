@@ -9,10 +9,12 @@ import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import ANY, Attributes, Elementwise, Operand
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import Type
 
 
@@ -36,8 +38,13 @@ class Copy(Elementwise):
     """
 
     core = True
+    moves = slice(0, 1)
     operands = (Operand("input"),)
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
         return [node.operand(0).tensor_type]
+
+    @classmethod
+    def kept(cls, node: Node, quantization: Quantization, shape: Dims | None) -> Quantization | None:
+        return quantization

@@ -18,6 +18,7 @@ class Diagonal(Op):
     """The diagonals of the square matrices that the last two axes hold. Source: XLA, matrix diagonal part (added)."""
 
     operands = (Operand("input"),)
+    moves = slice(0, 1)
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:

@@ -13,6 +13,7 @@ from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import moved
+from onnxtfl.ir.quantization import spread, to_real, to_stored
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
 from onnxtfl.ir.types import DType, TensorType, Type
 
@@ -47,14 +48,12 @@ class Linear(Op, register=False):
         return Relabeled(operands, (permutation,), {"axis": axis})
 
 
-def spread(parameter: Array, x: Array, attributes: Mapping[str, Any]) -> Array:
-    """Scales or zero points in the shape in which they broadcast over `x`."""
-    if parameter.size == 1 and not attributes["block_size"]:
-        return parameter.reshape(())
-    axis = normalize_axis(attributes["axis"], x.ndim)
-    if attributes["block_size"]:
-        return np.repeat(parameter, attributes["block_size"], axis).take(np.arange(x.shape[axis]), axis)
-    return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+def _parameters(attributes: Mapping[str, Any], x: Array, scale: Array, zero: Array | None) -> tuple[Array, Array | int]:
+    """Scale and zero point so that they broadcast over `x`."""
+    block = attributes["block_size"] or None
+    axis = None if scale.size == 1 and not block else normalize_axis(attributes["axis"], x.ndim)
+    wide = numeric.widened(spread(scale, x.shape, axis, block))
+    return wide, 0 if zero is None else spread(zero, x.shape, None if zero.size == 1 and not block else axis, block)
 
 
 class QuantizeLinear(Linear):
@@ -75,14 +74,12 @@ class QuantizeLinear(Linear):
         x, scale, *rest = operands
         assert x is not None and scale is not None
         dtype: DType = attributes["dtype"]
-        zero = rest[0] if rest else None
+        scale, zero = _parameters(attributes, x, scale, rest[0] if rest else None)
+        zero = np.asarray(zero, np.float32)
+        if dtype.is_integer:
+            return to_stored(numeric.widened(x), scale, zero, dtype)
         with np.errstate(all="ignore"):
-            quotient = numeric.widened(x) / numeric.widened(spread(scale, x, attributes))
-            offset = 0 if zero is None else spread(zero, x, attributes).astype(np.float32)
-            if not dtype.is_integer:
-                return numeric.cast(np.asarray(quotient + offset), dtype, attributes["saturate"])
-            low, high = (0, 1 << dtype.bits) if not dtype.is_signed else (-(1 << dtype.bits - 1), 1 << dtype.bits - 1)
-            return np.clip(np.rint(quotient) + offset, low, high - 1).astype(np.int32).astype(dtype.numpy)
+            return numeric.cast(np.asarray(numeric.widened(x) / scale + zero), dtype, attributes["saturate"])
 
 
 class DequantizeLinear(Linear):
@@ -102,9 +99,7 @@ class DequantizeLinear(Linear):
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
         x, scale, *rest = operands
         assert x is not None and scale is not None
-        zero = rest[0] if rest else None
-        numbers = x.astype(np.int64 if numeric.is_integral(x) else np.float32)
-        if zero is not None:
-            numbers = numbers - spread(zero, x, attributes).astype(numbers.dtype)
-        result = numbers.astype(np.float32) * numeric.widened(spread(scale, x, attributes))
-        return np.asarray(result).astype(attributes["dtype"].numpy if attributes["dtype"] else scale.dtype)
+        dtype = attributes["dtype"].numpy if attributes["dtype"] else scale.dtype
+        scale, zero = _parameters(attributes, x, scale, rest[0] if rest else None)
+        wide = np.int64 if numeric.is_integral(x) else np.float32
+        return to_real(x.astype(wide), scale, np.asarray(zero, wide)).astype(dtype)

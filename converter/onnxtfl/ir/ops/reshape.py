@@ -11,12 +11,14 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, fresh, product, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.factors import factor_groups, follow_groups
-from onnxtfl.ir.graph import Node, Origin, Value
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.comparison import Compare, Select
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.origin import Origin
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.shapes import normalize_axes, required_ints, same_type, static_ints, target_dims
 from onnxtfl.ir.types import Type
 
@@ -29,6 +31,7 @@ class Reshape(Op):
 
     operands = (Operand("input"), Operand("shape", INDICES))
     core = True
+    moves = slice(0, 1)
     follows_values = True
 
     @classmethod
@@ -44,6 +47,13 @@ class Reshape(Op):
         if static(x.shape) and static(dims) and product(x.shape or ()) != product(dims):
             raise ValueError(f"{x.shape} cannot be reshaped to {tuple(dims)}")
         return [same_type(x, tuple(dims))]
+
+    @classmethod
+    def kept(cls, node: Node, quantization: Quantization, shape: Dims | None) -> Quantization | None:
+        before = node.operand(0).tensor_type.shape
+        if before is None or shape is None:
+            return super().kept(node, quantization, shape)
+        return quantization.reshaped(before, shape)
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:

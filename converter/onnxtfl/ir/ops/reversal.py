@@ -21,6 +21,7 @@ class Reverse(Op):
     operands = (Operand("input"),)
     defaults = {"dimensions": REQUIRED}
     core = True
+    moves = slice(0, 1)
     follows_values = True
 
     @classmethod
@@ -49,6 +50,7 @@ class ReverseSequence(Op):
     operands = (Operand("input"), Operand("lengths", INDICES))
     defaults = {"seq_axis": REQUIRED, "batch_axis": REQUIRED}
     core = True
+    moves = slice(0, 1)
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:

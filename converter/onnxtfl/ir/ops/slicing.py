@@ -85,6 +85,7 @@ class Slice(Op):
         Operand("strides", INDICES),
     )
     core = True
+    moves = slice(0, 1)
     follows_values = True
 
     @classmethod
@@ -120,6 +121,7 @@ class DynamicUpdateSlice(Op):
     """
 
     operands = (Operand("input"), Operand("update"), Operand("starts", INDICES))
+    moves = slice(0, 2)
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:

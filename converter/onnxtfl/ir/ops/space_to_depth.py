@@ -103,6 +103,7 @@ class _Blocks(Op, register=False):
     operands = (Operand("input"),)
     defaults = {"block_size": REQUIRED, "mode": "DCR", "depth_dim": 1, "space_dims": (2, 3)}
     core = True
+    moves = slice(0, 1)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

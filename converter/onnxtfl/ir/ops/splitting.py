@@ -40,6 +40,7 @@ class Split(Op):
     results = (Operand("outputs", variadic=True),)
     defaults = {"axis": REQUIRED, "count": 0}
     core = True
+    moves = slice(0, 1)
     follows_values = True
 
     @classmethod

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import fresh
-from onnxtfl.ir.graph import Node, Origin
+from onnxtfl.ir.dims import Shape, fresh
+from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.permutations import compose, identity, inverse
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.shapes import same_type
 from onnxtfl.ir.types import Type
 
@@ -20,6 +22,7 @@ class Transpose(Op):
     operands = (Operand("input"),)
     defaults = {"permutation": REQUIRED}
     core = True
+    moves = slice(0, 1)
     follows_values = True
 
     @classmethod
@@ -32,6 +35,11 @@ class Transpose(Op):
         if len(x.shape) != len(permutation):
             raise ValueError(f"permutation {permutation} for rank {len(x.shape)}")
         return [same_type(x, tuple(x.shape[p] for p in permutation))]
+
+    @classmethod
+    def kept(cls, node: Node, quantization: Quantization, shape: Shape | None) -> Quantization | None:
+        before = node.operand(0).tensor_type.shape
+        return quantization if before is None else quantization.permuted(node.attr("permutation"), before)
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:

@@ -84,7 +84,7 @@ for _op in (ops.Conv, ops.ConvTranspose):
 def batch_norm_as_arithmetic(b: Builder, node: Node) -> Value | None:
     """A batch normalization whose factors a convolution or a matmul can take in."""
     x, axis = node.operand(0), node.attr("feature_index")
-    if not _makes_features(x.producer, axis) or not single_use(x, b.graph):
+    if not _makes_features(made_by(x), axis) or not single_use(x, b.graph):
         return None
     vectors = [v for v in node.operands[1:] if v is not None and v.is_constant]
     if len(vectors) < 4 or not x.dtype.is_float:

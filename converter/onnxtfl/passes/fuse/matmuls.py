@@ -31,8 +31,8 @@ MATMULS = Patterns()
 def factors_into_dot(b: Builder, node: Node) -> Value | None:
     """A factor for each column goes into the constant matrix, and into the bias."""
     found = with_constant(node)
-    dot = found[0].producer if found is not None else None
-    if found is None or dot is None or dot.op not in (ops.DotGeneral, ops.DotGeneralBias):
+    dot = made_by(found[0], ops.DotGeneral, ops.DotGeneralBias) if found is not None else None
+    if found is None or dot is None:
         return None
     matrix, bias = dot.operand(1), dot.optional(2)
     free = [a for a in range(matrix.rank) if a not in dot.attr("rhs_contracting_dimensions")]
@@ -54,7 +54,7 @@ def factors_into_dot(b: Builder, node: Node) -> Value | None:
 def bias_into_dot(b: Builder, node: Node) -> Value | None:
     """A vector along the last axis is the bias of a matmul with a constant matrix, or adds to the one it has."""
     for place in (0, 1):
-        dot, other = node.operand(place).producer, node.operand(1 - place)
+        dot, other = made_by(node.operand(place), ops.DotGeneral, ops.DotGeneralBias), node.operand(1 - place)
         if dot is None or not _takes_bias(b, dot) or other.dtype is not dot.result.dtype:
             continue
         size, before = dot.result.shape[-1], dot.optional(2)
@@ -68,9 +68,7 @@ def bias_into_dot(b: Builder, node: Node) -> Value | None:
 
 def _takes_bias(b: Builder, dot: Node) -> bool:
     """Whether `dot` is a float matmul with one column of a constant matrix for each index of its last axis."""
-    if dot.op not in (ops.DotGeneral, ops.DotGeneralBias) or not single_use(dot.result, b.graph):
-        return False
-    if not dot.operand(1).is_constant or not dot.result.dtype.is_float:
+    if not single_use(dot.result, b.graph) or not dot.operand(1).is_constant or not dot.result.dtype.is_float:
         return False
     if dot.attr("rhs_batching_dimensions") or dot.attr("output_permutation"):
         return False

@@ -6,9 +6,9 @@ from typing import Literal
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Permutation, Relabeled, inverse
-from onnxtfl.ir.reshape import has_constant_target, reshape
+from onnxtfl.ir.reshape import has_constant_target, reshape, transposed_constant
 from onnxtfl.passes.layout.labels import Configuration, Takes, find_labels, identity, transposition
 from onnxtfl.passes.layout.program import Choice, choose, is_unit_move, transpose_cost
 
@@ -108,7 +108,7 @@ class _Rewriter:
     def _read(self, value: Value, label: Permutation, before: Node | None) -> Value:
         """`value` under `label`: as it lies, or transposed once from where that is cheapest."""
         if value.data is not None:
-            return value if label == identity(value) else self._constant(value, label)
+            return value if label == identity(value) else transposed_constant(value, label)
         places = self.memory.get(value) or {identity(value): value}
         if label not in places:
             have = min(places, key=lambda k: transpose_cost(places[k].tensor_type, transposition(k, label)))
@@ -117,12 +117,6 @@ class _Rewriter:
             laid.add_origins(origin.permuted(transposition(own, label)) for origin in value.origins)
             self.memory[value] = places
         return places[label]
-
-    def _constant(self, value: Value, label: Permutation) -> Value:
-        assert value.data is not None
-        moved = constant(value.data.transpose(label))
-        moved.add_origins(origin.permuted(label) for origin in value.origins)
-        return moved
 
     def _lay(self, source: Value, permutation: Permutation) -> Value:
         """Right behind the source's producer, so that every reader can take it."""

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Elementwise, Permutation, Relabeled, inverse
+from onnxtfl.ir.quantized import may_match
+from onnxtfl.ir.reshape import reshaped_constant
 from onnxtfl.ir.types import TensorType
 
 MAX_LABELS = 8
@@ -86,7 +88,7 @@ class _Search:
         if preferred is not None:
             self.fixed.add(node)
             self._add(node, preferred)
-        elif node.op is ops.Transpose:
+        elif node.op is ops.Transpose and may_match(node, quantized=True):
             operand = node.operand(0)
             if isinstance(operand.type, TensorType) and operand.type.rank is not None:
                 self._follow(node, 0, identity(operand))
@@ -106,7 +108,7 @@ class _Search:
 
     def offer(self, value: Value, label: Permutation) -> None:
         """Let `value` have `label`; new labels are spread to its users and its producer."""
-        if value.is_constant or not isinstance(value.type, TensorType) or not label:
+        if value.is_constant or not isinstance(value.type, TensorType) or not label or not _can_be_permuted(value.type):
             return
         known = self.found.of.setdefault(value, [identity(value)])
         if label in known or len(known) >= MAX_LABELS:
@@ -123,7 +125,7 @@ class _Search:
                 self._follow(user, index, label)
 
     def _follow(self, node: Node, index: int, label: Permutation) -> None:
-        if node in self.fixed or node.regions:
+        if node in self.fixed or node.regions or not may_match(node, quantized=True):
             return
         if issubclass(node.op, Elementwise):
             expand_constants(node)
@@ -162,6 +164,11 @@ class _Search:
         for value, label in [*zip(node.operands, operands, strict=True), *zip(node.results, results, strict=True)]:
             if value is not None and label is not None:
                 self.offer(value, label)
+
+
+def _can_be_permuted(type_: TensorType) -> bool:
+    """Whether the axes of a tensor, and of the scales of its blocks, may change their order."""
+    return type_.quantization is None or type_.quantization.block is None or type_.is_static
 
 
 def _as_it_is(node: Node) -> Iterator[Configuration]:
@@ -206,7 +213,7 @@ def _relabeled_probe(node: Node, relabeled: Relabeled) -> Node:
         if value is None or label is None or not isinstance(value.type, TensorType) or value.type.shape is None:
             return value if value is None else _stand_in(value)
         stand_in = _stand_in(value)
-        stand_in.type = value.type.with_shape(tuple(value.type.shape[p] for p in label))
+        stand_in.type = value.type.permuted(label)
         return stand_in
 
     operands = [moved(v, p) for v, p in _pairs(node.operands, relabeled.operands)]
@@ -231,7 +238,7 @@ def expand_constants(node: Node) -> None:
             continue
         shape = value.data.shape
         if 0 < len(shape) < rank and value.data.size != 1:
-            node.set_operand(i, constant(value.data.reshape((1,) * (rank - len(shape)) + shape)))
+            node.set_operand(i, reshaped_constant(value, (1,) * (rank - len(shape)) + shape))
 
 
 def transposition(have: Permutation, want: Permutation) -> Permutation:

@@ -42,7 +42,7 @@ def transpose_cost(tensor: TensorType, permutation: Permutation) -> int:
     shape = tensor.shape or ()
     if is_unit_move(shape, permutation):
         return RESHAPE_COST
-    size = max(1, tensor.dtype.bits // 8)
+    size = max(1, tensor.storage.bits // 8)
     for d in shape:
         size *= nominal(d)
     return NODE_COST + (size if permutation[-1] == len(permutation) - 1 else int(size * SCATTERED))
@@ -178,7 +178,7 @@ class _Chooser:
         (index,) = moving
         value, result = node.operand(index), node.result
         alone = len(value.uses) == 1 and value not in self.seen_outside
-        if not alone or value.shape != result.shape or value.dtype.bits < result.dtype.bits:
+        if not alone or value.shape != result.shape or value.tensor_type.storage.bits < result.tensor_type.storage.bits:
             return None
         given = self._given(value)
         labels = [c.operands[index] for c in configurations]

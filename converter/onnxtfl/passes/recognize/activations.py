@@ -23,8 +23,8 @@ ACTIVATIONS = Patterns()
 
 def _scaled(value: Value, b: Builder) -> tuple[Value, float] | None:
     """x and c where `value` is x * c or x / (1 / c), for nobody else."""
-    node = value.producer
-    found = with_constant(node) if node is not None and node.op in (ops.Mul, ops.Div) else None
+    node = made_by(value, ops.Mul, ops.Div)
+    found = with_constant(node) if node is not None else None
     if node is None or found is None or not single_use(value, b.graph) or not _keeps_shape(found[0], value):
         return None
     x, factor, place = found

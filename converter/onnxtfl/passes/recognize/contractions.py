@@ -36,8 +36,7 @@ LARGEST = 1 << 18
 
 def _dot(value: Value | None) -> Node | None:
     """The sum of products that makes `value`."""
-    node = value.producer if value is not None else None
-    return node if node is not None and node.op in (ops.DotGeneral, ops.Contraction) else None
+    return made_by(value, ops.DotGeneral, ops.Contraction)
 
 
 def _small_matrix(node: Node) -> bool:

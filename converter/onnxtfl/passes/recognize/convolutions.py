@@ -138,7 +138,7 @@ def _never_seen(node: Node, x: Value, number: float | None) -> bool:
 @CONVOLUTIONS.on(ops.BatchToSpace)
 def dilated(b: Builder, node: Node) -> Value | None:
     """A convolution of each phase of the input is a dilated one; what stands between it and the end goes behind."""
-    conv = node.operand(0).producer
+    conv = made_by(node.operand(0))
     if conv is not None and issubclass(conv.op, Elementwise):
         return _elementwise_behind(b, node, conv)
     phases = made_by(conv.operand(0), ops.SpaceToBatch) if conv is not None and conv.op is ops.Conv else None

@@ -45,8 +45,8 @@ class Standard:
 
 def standardized(value: Value) -> Standard | None:
     """What `value` standardizes; None where it is something else."""
-    node = value.producer
-    if node is None or node.op not in (ops.Mul, ops.Div):
+    node = made_by(value, ops.Mul, ops.Div)
+    if node is None:
         return None
     for apart, other in ((node.operand(0), node.operand(1)), (node.operand(1), node.operand(0))):
         difference = made_by(apart, ops.Sub)
@@ -97,7 +97,7 @@ def _is_trailing(found: Standard) -> bool:
 
 def _vector(value: Value | None, found: Standard) -> Value | None:
     """A constant scale or bias in the shape of the axes normalized; None where it is no such constant."""
-    if value is None or value.data is None or value.data.size > SMALL or not _is_trailing(found):
+    if value is None or value.data is None or value.is_quantized or value.data.size > SMALL or not _is_trailing(found):
         return None
     sizes = found.x.shape[found.axes[0] :]
     given = (1,) * (found.x.rank - len(value.data.shape)) + value.data.shape

@@ -78,8 +78,8 @@ def _unkept(value: Value, kept: Value) -> bool:
     """Whether `value` is `kept`, or that without some axes of size 1."""
     if value is kept:
         return True
-    node = value.producer
-    if node is None or node.op not in (ops.Reshape, ops.Reduce) or node.operand(0) is not kept:
+    node = made_by(value, ops.Reshape, ops.Reduce)
+    if node is None or node.operand(0) is not kept:
         return False
     before, after = kept.tensor_type.shape, value.tensor_type.shape
     return before is not None and after is not None and [d for d in before if d != 1] == [d for d in after if d != 1]

@@ -20,6 +20,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.matching import SMALL, same
 from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.simplify import SIMPLIFY
@@ -108,7 +109,7 @@ class _Match:
         return fits
 
     def node(self, wanted: Node, given: Node) -> bool:
-        if wanted.op is not given.op or len(wanted.operands) != len(given.operands):
+        if wanted.op is not given.op or len(wanted.operands) != len(given.operands) or touches_quantized(given):
             return False
         if attributes_of(wanted) != attributes_of(given):
             return False
