@@ -1,4 +1,4 @@
-# The ways to work. Each target sets up what it needs: a fresh machine needs python3 (3.11 or newer) and make only.
+# Development tasks. Each target installs what it needs: a new machine needs python3 (3.11 or newer) and make only.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -7,7 +7,7 @@ JOBS ?= 2
 
 .PHONY: demo test lint types bench docs clean
 
-# Convert a trained network, see that both runtimes agree, and measure its accuracy in each.
+# Convert a trained network, check that both runtimes agree, and measure its accuracy in each.
 demo: $(READY)
 	@mkdir -p build
 	$(BIN)/onnx2tfl examples/digits.onnx -o build/digits.tflite --check
@@ -23,7 +23,7 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/python tools/typecheck.py
 
-# Seconds, memory and latency beside the bars; writes 1.5 GB to the temporary folder and removes it again.
+# Time, memory and latency, compared with their limits; writes 1.5 GB to a temporary folder and removes it.
 bench: $(READY)
 	$(BIN)/python tools/bench.py
 

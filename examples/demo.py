@@ -1,4 +1,4 @@
-"""How well the digits network reads the test images, in ONNX Runtime and, converted, in LiteRT.
+"""Print the accuracy of the digits network in ONNX Runtime, and in LiteRT after its conversion.
 
 onnx2tfl examples/digits.onnx -o build/digits.tflite
 python examples/demo.py build/digits.tflite
@@ -19,21 +19,21 @@ HERE = Path(__file__).resolve().parent
 
 
 def in_onnxruntime(model: Path, images: Array) -> Array:
-    """Probabilities of the ten digits for each image."""
+    """Probabilities of the ten digits for each image: [n, 1, 8, 8] -> [n, 10]."""
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     (probability,) = session.run(["probability"], {"image": images})
     return np.asarray(probability)
 
 
 def in_litert(model: Path, images: Array) -> Array:
-    """The same from the converted model: names and shapes are those of the ONNX model."""
+    """The probabilities of the converted model, whose input and output have the names and shapes of the ONNX model."""
     interpreter = Interpreter(str(model))
     run = interpreter.get_signature_runner()
     return np.asarray(run(image=images)["probability"])
 
 
 def main() -> int:
-    """Exit code 1 where the two runtimes read an image differently."""
+    """Return exit code 1 if the two runtimes classify an image differently."""
     test = np.load(HERE / "digits_test.npz")
     images = (test["pixels"][:, None] / 16).astype(np.float32)
     ours = in_litert(Path(sys.argv[1]), images)

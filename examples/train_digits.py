@@ -1,12 +1,12 @@
-"""Train a small convolutional network on scikit-learn's digits, in plain NumPy, and export it to ONNX.
+"""Train a small convolutional network on scikit-learn's digits, in NumPy, and export it to ONNX.
 
     python examples/train_digits.py        (needs scikit-learn; takes about twenty seconds)
 
 Writes digits.onnx (Conv, BatchNormalization, Relu, MaxPool, Gemm, Softmax) and digits_test.npz (the test images and
-labels, so that the demo needs no scikit-learn) beside this file. Same seed, same files.
+labels, so that the demo needs no scikit-learn) to the directory of this file. Equal seeds give equal files.
 
 Every layer has `forward` and `backward`; `backward` takes the gradient of the loss with respect to the layer's result,
-keeps those of its parameters in `gradients`, and returns that of its input.
+stores those of its parameters in `gradients`, and returns that of its input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ random = np.random.default_rng(7)
 
 
 class Layer:
-    """A step of the network with its parameters and their gradients."""
+    """A layer of the network with its parameters and their gradients."""
 
     def __init__(self, **parameters: Array) -> None:
         self.parameters = {name: value.astype(np.float32) for name, value in parameters.items()}
@@ -45,8 +45,8 @@ class Layer:
 class Conv(Layer):
     """3x3 convolution with padding 1: [n, in, h, w] -> [n, out, h, w]."""
 
-    def __init__(self, before: int, after: int) -> None:
-        super().__init__(weight=random.standard_normal((after, before, 3, 3)) * np.sqrt(2 / (9 * before)))
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(weight=random.standard_normal((outputs, inputs, 3, 3)) * np.sqrt(2 / (9 * inputs)))
 
     def forward(self, x: Array, training: bool) -> Array:
         self.windows = _windows(x)
@@ -54,8 +54,8 @@ class Conv(Layer):
 
     def backward(self, gradient: Array) -> Array:
         self.gradients["weight"] = np.einsum("nchwij,nohw->ocij", self.windows, gradient, optimize=True)
-        turned = self.parameters["weight"][:, :, ::-1, ::-1]
-        return np.einsum("nohwij,ocij->nchw", _windows(gradient), turned, optimize=True)
+        flipped = self.parameters["weight"][:, :, ::-1, ::-1]
+        return np.einsum("nohwij,ocij->nchw", _windows(gradient), flipped, optimize=True)
 
     def export(self) -> tuple[str, dict[str, Array], dict[str, Any]]:
         return "Conv", self.parameters, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
@@ -82,11 +82,11 @@ class BatchNorm(Layer):
         return self.normal * _channelwise(self.parameters["scale"]) + _channelwise(self.parameters["bias"])
 
     def backward(self, gradient: Array) -> Array:
-        over = (0, 2, 3)
-        self.gradients = {"scale": (gradient * self.normal).sum(over), "bias": gradient.sum(over)}
+        axes = (0, 2, 3)
+        self.gradients = {"scale": (gradient * self.normal).sum(axes), "bias": gradient.sum(axes)}
         gradient = gradient * _channelwise(self.parameters["scale"])
-        centered = gradient - gradient.mean(over, keepdims=True)
-        return (centered - self.normal * (gradient * self.normal).mean(over, keepdims=True)) / self.deviation
+        centered = gradient - gradient.mean(axes, keepdims=True)
+        return (centered - self.normal * (gradient * self.normal).mean(axes, keepdims=True)) / self.deviation
 
     def export(self) -> tuple[str, dict[str, Array], dict[str, Any]]:
         tensors = {**self.parameters, "mean": self.mean, "variance": self.variance}
@@ -143,8 +143,8 @@ class Flatten(Layer):
 class Dense(Layer):
     """x W^T + b."""
 
-    def __init__(self, before: int, after: int) -> None:
-        super().__init__(weight=random.standard_normal((after, before)) / np.sqrt(before), bias=np.zeros(after))
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(weight=random.standard_normal((outputs, inputs)) / np.sqrt(inputs), bias=np.zeros(outputs))
 
     def forward(self, x: Array, training: bool) -> Array:
         self.x = x
@@ -214,12 +214,12 @@ def train(layers: list[Layer], images: Array, labels: Array, epochs: int = 30, b
 
 
 def accuracy(probabilities: Array, labels: Array) -> float:
-    """Share of images whose most likely digit is the right one."""
+    """The share of images whose most probable digit is the label."""
     return float((probabilities.argmax(1) == labels).mean())
 
 
 def export(layers: list[Layer], path: Path) -> None:
-    """Write the network as ONNX, with a symbolic batch."""
+    """Write the network as ONNX, with a dynamic batch."""
     nodes, tensors, x = [], [], "image"
     for i, layer in enumerate(layers):
         op, weights, attributes = layer.export()

@@ -1,10 +1,10 @@
-"""Run ONNX's own op tests through onnx2tfl and LiteRT, or the corpus' .tflite models of one op through tfl2onnx and
-ONNX Runtime, and say what to fix next.
+"""Run ONNX's op tests through onnx2tfl and LiteRT, or the corpus' .tflite models of one op through tfl2onnx and ONNX
+Runtime, and print what fails.
 
 python tools/conformance.py                                  all cases, both modes, summary by reason and by op
 python tools/conformance.py --filter reduce --mode plain --show-errors
 python tools/conformance.py --case test_add_bcast            one case, with the traceback
-python tools/conformance.py --mode tflite                    .tflite models of one op, to ONNX
+python tools/conformance.py --mode tflite                    .tflite models of one op to ONNX
 python tools/conformance.py --update [--grow]                rewrite the ratchet lists
 """
 
@@ -27,7 +27,8 @@ from tests.conformance.tflite_cases import TfliteCase, load_tflite_cases
 from tests.harness.runtimes import DEFAULT
 from tests.harness.workers import run_all
 
-_UNUSUAL = frozenset({8, 16, 17, 18, 19, 20})
+_UNCOMMON = frozenset({8, 16, 17, 18, 19, 20})
+"""TensorProto.DataType of string, bfloat16 and the float8 types."""
 Results = dict[str, Result]
 AnyCase = Case | TfliteCase
 
@@ -37,7 +38,7 @@ def _load(mode: str) -> Sequence[AnyCase]:
 
 
 def main() -> int:
-    """Exit code 1 where the results and the lists disagree."""
+    """Return exit code 1 if the results differ from the lists."""
     options = _options()
     code = 0
     for mode in MODES if options.mode == "both" else (options.mode,):
@@ -46,7 +47,7 @@ def main() -> int:
         results = _run(cases, options)
         print(f"\n=== {mode}: {_summary(cases, results)}, {time.monotonic() - started:.0f} s ===")
         _report(cases, results, options)
-        code |= _settle(mode, cases, results, options)
+        code |= _compare(mode, cases, results, options)
     return code
 
 
@@ -54,15 +55,15 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--filter", metavar="REGEX", help="only cases whose name matches")
     parser.add_argument("--op", metavar="NAME", help="only cases of this ONNX op (its first node)")
-    parser.add_argument("--case", metavar="NAME", help="one case, with everything it says")
+    parser.add_argument("--case", metavar="NAME", help="one case, with its message and traceback")
     parser.add_argument("--mode", choices=[*MODES, "both", "tflite"], default="both")
     parser.add_argument("--runtime", default=DEFAULT, help="litert:builtin, litert:reference, tflite-runtime, ...")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show-errors", action="store_true", help="print each failing case with its message")
-    parser.add_argument("--tracebacks", action="store_true", help="and the traceback, where there is one")
+    parser.add_argument("--tracebacks", action="store_true", help="the same with tracebacks")
     parser.add_argument("--examples", type=int, default=3, help="case names printed for each reason")
     parser.add_argument("--reasons", type=int, default=40, help="reasons printed")
-    parser.add_argument("--update", action="store_true", help="rewrite the ratchet lists (all cases are run)")
+    parser.add_argument("--update", action="store_true", help="rewrite the ratchet lists (runs all cases)")
     parser.add_argument("--grow", action="store_true", help="let --update add cases that passed before")
     options = parser.parse_args()
     if options.update and (options.filter or options.op or options.case or options.runtime != DEFAULT):
@@ -90,9 +91,9 @@ def _run(cases: list[AnyCase], options: argparse.Namespace) -> Results:
 
 
 def _summary(cases: list[AnyCase], results: Results) -> str:
-    usual = [case for case in cases if not case.types & _UNUSUAL]
-    passed, usual_passed = (sum(results[c.name].passed for c in some) for some in (cases, usual))
-    return f"{passed} of {len(cases)} pass ({usual_passed} of {len(usual)} without string, bfloat16, float8)"
+    common = [case for case in cases if not case.types & _UNCOMMON]
+    passed, common_passed = (sum(results[c.name].passed for c in some) for some in (cases, common))
+    return f"{passed} of {len(cases)} pass ({common_passed} of {len(common)} without string, bfloat16, float8)"
 
 
 def _report(cases: list[AnyCase], results: Results, options: argparse.Namespace) -> None:
@@ -106,19 +107,19 @@ def _report(cases: list[AnyCase], results: Results, options: argparse.Namespace)
     for reason, names in list(groups.items())[: options.reasons]:
         more = " ..." if len(names) > options.examples else ""
         print(f"{len(names):5}  {reason}\n         {' '.join(names[: options.examples])}{more}")
-    left = list(groups.values())[options.reasons :]
-    if left:
-        print(f"{sum(map(len, left)):5}  in {len(left)} more reasons (--reasons N)")
+    rest = list(groups.values())[options.reasons :]
+    if rest:
+        print(f"{sum(map(len, rest)):5}  for {len(rest)} more reasons (--reasons N)")
     print("\nby op (failing/all): " + ", ".join(_by_op(cases, results)))
 
 
-def _show(name: str, result: Result, everything: bool) -> None:
+def _show(name: str, result: Result, details: bool) -> None:
     if result.passed:
-        if everything:
+        if details:
             print(f"pass  {name}")
         return
     print(f"FAIL  {name}: {result.reason}\n      {result.message}")
-    if everything and result.detail:
+    if details and result.detail:
         print(result.detail)
 
 
@@ -128,8 +129,8 @@ def _by_op(cases: list[AnyCase], results: Results) -> list[str]:
     return [f"{op} {count}/{total[op]}" for op, count in failing.most_common()]
 
 
-def _settle(mode: str, cases: list[AnyCase], results: Results, options: argparse.Namespace) -> int:
-    """Compare with the list, or rewrite it."""
+def _compare(mode: str, cases: list[AnyCase], results: Results, options: argparse.Namespace) -> int:
+    """Compare the results with the list, or rewrite it; returns the exit code."""
     known = ratchet.load(mode)
     failing = {name: result.reason for name, result in results.items() if not result.passed}
     new = ratchet.unlisted(known, failing)
@@ -139,7 +140,7 @@ def _settle(mode: str, cases: list[AnyCase], results: Results, options: argparse
         _print_list("fail, but are not listed", new)
         return int(bool(new or repaired))
     if new and known.path.exists() and not options.grow:
-        _print_list("would be added to the list: fix them, or say --grow", new)
+        _print_list("would be added to the list: fix them, or use --grow", new)
         return 1
     ratchet.save(ratchet.Ratchet(mode, known=failing), len(cases))
     print(f"\n{known.path.name}: {len(known.known)} -> {len(failing)}")

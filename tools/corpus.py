@@ -1,11 +1,11 @@
-"""Try whole models of the corpus there and back, each in a process of its own, and print a table.
+"""Convert whole models of the corpus both ways, each in a worker process, and print a table.
 
-    python tools/corpus.py                           the float models that have to pass
+    python tools/corpus.py                           the float models that must pass
     python tools/corpus.py mobilenet_v1 bert_tiny    some of them (or paths of .onnx files)
-    python tools/corpus.py --all                     everything in onnx/ and onnx-real/
+    python tools/corpus.py --all                     all models in onnx/ and onnx-real/
     python tools/corpus.py --tflite tflite2onnx      .tflite files whose path contains this, to ONNX
 
-Errors of numbers are in units of what is allowed (1e-3 |b| + 1e-4 max|b|), so 1 is the limit.
+Errors are relative to the tolerance (1e-3 |b| + 1e-4 max|b|), so 1 is the limit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BACK_HEAD = f"{'back':4} {'error':>6} {'nodes':>5}"
 
 
 def main() -> int:
-    """Exit code 1 where a model fails."""
+    """Return exit code 1 if a model fails."""
     options = _options()
     if not corpus.CORPUS.exists():
         print(f"no corpus at {corpus.CORPUS}: set ONNXTFL_CORPUS")
@@ -47,12 +47,12 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="model names, or paths of .onnx files")
-    parser.add_argument("--all", action="store_true", help="every model of onnx/ and onnx-real/")
+    parser.add_argument("--all", action="store_true", help="all models of onnx/ and onnx-real/")
     parser.add_argument("--tflite", metavar="PATTERN", help=".tflite files to ONNX instead")
     parser.add_argument("--kind", action="append", help="kinds of .tflite files (default: float)")
     parser.add_argument("--io-layout", default="source", choices=["source", "channels-last"])
     parser.add_argument("--runtime", default=DEFAULT, help="litert:builtin, litert:reference, tflite-runtime, ...")
-    parser.add_argument("--no-back", action="store_true", help="leave out the way back")
+    parser.add_argument("--no-back", action="store_true", help="do not convert the results back")
     parser.add_argument("--ops", action="store_true", help="print the TFLite ops of each result")
     parser.add_argument("--tracebacks", action="store_true")
     parser.add_argument("--timeout", type=float, default=corpus.TIMEOUT)
@@ -76,17 +76,17 @@ def _report(job: Job, outcome: Outcome) -> Report:
 
 
 def _print(report: Report, options: argparse.Namespace) -> None:
-    print(f"{_there(report)}  {_back(report, options)}".rstrip(), flush=True)
-    for label, error in (("there", report.error), ("back", report.back_error)):
+    print(f"{_to_tflite(report)}  {_to_onnx(report, options)}".rstrip(), flush=True)
+    for direction, error in (("to TFLite", report.error), ("to ONNX", report.back_error)):
         if error:
-            print(f"    {label}: {error.splitlines()[0][:240]}")
+            print(f"    {direction}: {error.splitlines()[0][:240]}")
     if options.tracebacks and report.detail:
         print(report.detail)
     if options.ops and report.ops:
         print("    " + ", ".join(f"{name} {count}" for name, count in report.ops.most_common()))
 
 
-def _there(report: Report) -> str:
+def _to_tflite(report: Report) -> str:
     ok = "FAIL" if report.error else "ok"
     name = Path(report.name).name if "/" in report.name else report.name
     size = f"{report.size_ratio:.2f}" if not math.isnan(report.size_ratio) else "-"
@@ -96,7 +96,7 @@ def _there(report: Report) -> str:
     )
 
 
-def _back(report: Report, options: argparse.Namespace) -> str:
+def _to_onnx(report: Report, options: argparse.Namespace) -> str:
     if report.error or options.no_back or options.io_layout != "source":
         return ""
     ok = "FAIL" if report.back_error else "ok"
@@ -109,11 +109,11 @@ def _number(value: float) -> str:
 
 def _totals(reports: Iterable[Report]) -> None:
     found = list(reports)
-    there = sum(not report.error for report in found)
-    back = sum(report.passed and not math.isnan(report.back_largest_error) for report in found)
-    lean = sum(report.nodes_ratio <= 1.1 for report in found)
-    transposes = sum(report.ops["TRANSPOSE"] for report in found)
-    print(f"\n{len(found)} models: {there} there, {back} back, {lean} with <= 1.1 x the nodes; {transposes} TRANSPOSE")
+    to_tflite = sum(not report.error for report in found)
+    to_onnx = sum(report.passed and not math.isnan(report.back_largest_error) for report in found)
+    small = sum(report.nodes_ratio <= 1.1 for report in found)
+    passed = f"{to_tflite} pass to TFLite, {to_onnx} to ONNX, {small} with <= 1.1 x the nodes"
+    print(f"\n{len(found)} models: {passed}; {sum(report.ops['TRANSPOSE'] for report in found)} TRANSPOSE")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Try random models there and back, and show the smallest form of each that fails.
+"""Convert random models both ways, and print a reduced form of each that fails.
 
 python tools/fuzz.py --seeds 0:500
 python tools/fuzz.py --seeds 17 --no-shrink
@@ -20,18 +20,18 @@ _JOB = "tests.fuzz.run:attempt"
 
 
 def main() -> int:
-    """Exit code 1 where a model is not good."""
+    """Return exit code 1 if a model fails."""
     options = _options()
     first, _, last = options.seeds.partition(":")
     seeds = range(int(first), int(last or int(first) + 1))
     trials = [Trial(seed, options.size, not options.no_back, options.io_layout) for seed in seeds]
     counts: Counter[str] = Counter()
-    with Worker() as shrinker:
+    with Worker() as worker:
         for trial, outcome in run_all(_JOB, trials, TIMEOUT, options.jobs):
             verdict = _verdict(outcome)
             counts[verdict.kind] += 1
             if verdict.kind not in ("passed", "skipped") and _failed(counts) <= options.show:
-                _show(*((trial, verdict) if options.no_shrink else _shrunk(shrinker, trial, verdict)))
+                _show(*((trial, verdict) if options.no_shrink else _shrunk(worker, trial, verdict)))
     print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()))
     return int(_failed(counts) > 0)
 
@@ -46,8 +46,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=12, help="steps in each model")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--io-layout", default="source", choices=["source", "channels-last"])
-    parser.add_argument("--no-back", action="store_true", help="leave out the way back")
-    parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--no-back", action="store_true", help="do not convert the results back")
+    parser.add_argument("--no-shrink", action="store_true", help="do not reduce the models that fail")
     parser.add_argument("--show", type=int, default=10, help="failures shown")
     return parser.parse_args()
 
@@ -62,7 +62,7 @@ def _verdict(outcome: Outcome) -> Verdict:
 def _shrunk(worker: Worker, trial: Trial, verdict: Verdict) -> tuple[Trial, Verdict]:
     """A small part of the model that fails in the same way.
 
-    Where the child dies over it: the shortest model of the same seed (a shorter one is a prefix of the longer).
+    Where the reduction crashes: the shortest failing prefix of the model.
     """
     outcome = worker.run("tests.fuzz.run:shrunk", trial, 10 * TIMEOUT)
     if outcome.kind == "done":

@@ -1,11 +1,11 @@
-"""Write large ONNX models with random weights, needing onnx and NumPy only.
+"""Write large ONNX models with random weights, using onnx and NumPy only.
 
     python tools/make_models.py resnet50 OUT.onnx
     python tools/make_models.py bert_base_plus OUT.onnx
     python tools/make_models.py chain OUT.onnx --nodes 10000
 
-The graphs are what PyTorch's exporter writes for these networks (batch norm folded into the convolutions); weights
-are streamed to the file, so that memory stays small. The same arguments give the same bytes.
+The graphs are those of PyTorch's exporter for these networks (batch norm folded into the convolutions); weights are
+streamed to the file, so that memory use is small. Equal arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHUNK = 1 << 21
 
 
 class Network:
-    """Collects nodes and weights; `write` puts them in a file. Weights are seeds until then."""
+    """The nodes and weights of a model; weights are generated when `write` writes them."""
 
     def __init__(self, name: str, opset: int = 17) -> None:
         self.name = name
@@ -35,12 +35,12 @@ class Network:
         self._constants: dict[str, np.ndarray[Any, Any]] = {}
 
     def input(self, name: str, shape: Sequence[int], dtype: int = TensorProto.FLOAT) -> str:
-        """Declare a model input."""
+        """Add a model input."""
         self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))
         return name
 
     def output(self, source: str, name: str, shape: Sequence[int]) -> None:
-        """Declare a model output: the float value ``source``, which is renamed to ``name``."""
+        """Add a model output: the float value ``source``, which is renamed to ``name``."""
         for node in self.nodes:
             for names in (node.input, node.output):
                 for i, found in enumerate(names):
@@ -60,7 +60,7 @@ class Network:
         return name
 
     def constant(self, value: Any, dtype: type = np.float32) -> str:
-        """A small constant; the same value is stored once."""
+        """A small constant; equal ones are stored once."""
         array: np.ndarray[Any, Any] = np.asarray(value, dtype)
         name = f"const_{array.dtype.name}_" + "_".join(str(v) for v in [*array.shape, "of", *array.ravel()])
         self._constants[name] = array
@@ -95,7 +95,7 @@ def _varint(value: int) -> bytes:
 
 
 def _frame(number: int, length: int) -> bytes:
-    """Tag and length of a protobuf field that holds bytes or a message."""
+    """Tag and length of a protobuf field of wire type LEN."""
     return _varint(number << 3 | 2) + _varint(length)
 
 
@@ -129,11 +129,11 @@ def _conv(
     group: int = 1,
     gain: float = 2.0,
 ) -> str:
-    before, after = channels
-    fan_in = before // group * kernel * kernel
-    weight = net.weight(f"{name}.weight", (after, before // group, kernel, kernel), math.sqrt(gain / fan_in))
+    inputs, outputs = channels
+    fan_in = inputs // group * kernel * kernel
+    weight = net.weight(f"{name}.weight", (outputs, inputs // group, kernel, kernel), math.sqrt(gain / fan_in))
     return net.add(
-        "Conv", x, weight, net.weight(f"{name}.bias", (after,), 0.01), dilations=[1, 1], group=group,
+        "Conv", x, weight, net.weight(f"{name}.bias", (outputs,), 0.01), dilations=[1, 1], group=group,
         kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4, strides=[stride] * 2,
     )  # fmt: skip
 
@@ -146,7 +146,7 @@ def _classify(net: Network, x: str, features: int) -> None:
 
 
 def resnet50() -> Network:
-    """ResNet-50 v1.5 as torchvision's is exported: 25.5 M parameters, 102 MB."""
+    """ResNet-50 v1.5 as exported from torchvision: 25.5 M parameters, 102 MB."""
     net = Network("resnet50")
     x = net.add("Relu", _conv(net, net.input("input", (1, 3, 224, 224)), "conv1", (3, 64), 7, stride=2))
     x = net.add("MaxPool", x, ceil_mode=0, kernel_shape=[3, 3], pads=[1] * 4, strides=[2, 2])
@@ -162,17 +162,17 @@ def resnet50() -> Network:
 
 
 def _bottleneck(net: Network, x: str, name: str, channels: tuple[int, int], stride: int) -> str:
-    before, width = channels
-    y = net.add("Relu", _conv(net, x, f"{name}.conv1", (before, width)))
+    inputs, width = channels
+    y = net.add("Relu", _conv(net, x, f"{name}.conv1", (inputs, width)))
     y = net.add("Relu", _conv(net, y, f"{name}.conv2", (width, width), 3, stride=stride))
     y = _conv(net, y, f"{name}.conv3", (width, 4 * width), gain=0.2)
-    if before != 4 * width:
-        x = _conv(net, x, f"{name}.downsample", (before, 4 * width), stride=stride, gain=1.0)
+    if inputs != 4 * width:
+        x = _conv(net, x, f"{name}.downsample", (inputs, 4 * width), stride=stride, gain=1.0)
     return net.add("Relu", net.add("Add", y, x))
 
 
 def mobilenet_v2() -> Network:
-    """MobileNetV2 1.0 at 224, as torchvision's is exported: 3.5 M parameters."""
+    """MobileNetV2 1.0 at 224, as exported from torchvision: 3.5 M parameters."""
     net = Network("mobilenet_v2")
     x = _relu6(net, _conv(net, net.input("input", (1, 3, 224, 224)), "features.0", (3, 32), 3, stride=2))
     channels = 32
@@ -185,22 +185,22 @@ def mobilenet_v2() -> Network:
         (6, 160, 3, 2),
         (6, 320, 1, 1),
     ]
-    for stage, (expand, after, blocks, stride) in enumerate(settings):
+    for stage, (expand, outputs, blocks, stride) in enumerate(settings):
         for block in range(blocks):
             name = f"features.{stage + 1}.{block}"
-            x = _inverted(net, x, name, (channels, expand * channels, after), 1 if block else stride)
-            channels = after
+            x = _inverted(net, x, name, (channels, expand * channels, outputs), 1 if block else stride)
+            channels = outputs
     x = _relu6(net, _conv(net, x, "features.18", (channels, 1280)))
     _classify(net, x, 1280)
     return net
 
 
 def _inverted(net: Network, x: str, name: str, channels: tuple[int, int, int], stride: int) -> str:
-    before, hidden, after = channels
-    y = _relu6(net, _conv(net, x, f"{name}.expand", (before, hidden))) if hidden != before else x
+    inputs, hidden, outputs = channels
+    y = _relu6(net, _conv(net, x, f"{name}.expand", (inputs, hidden))) if hidden != inputs else x
     y = _relu6(net, _conv(net, y, f"{name}.depthwise", (hidden, hidden), 3, stride=stride, group=hidden))
-    y = _conv(net, y, f"{name}.project", (hidden, after), gain=1.0)
-    return net.add("Add", x, y) if before == after and stride == 1 else y
+    y = _conv(net, y, f"{name}.project", (hidden, outputs), gain=1.0)
+    return net.add("Add", x, y) if inputs == outputs and stride == 1 else y
 
 
 def _relu6(net: Network, x: str) -> str:
@@ -208,7 +208,7 @@ def _relu6(net: Network, x: str) -> str:
 
 
 def bert_base(length: int = 128) -> Network:
-    """BERT-base as transformers' is exported, pooler included: 110 M parameters, 438 MB."""
+    """BERT-base as exported from transformers, with pooler: 110 M parameters, 438 MB."""
     net = Network("bert_base")
     hidden = _bert(net, length)
     pooled = _pooled(net, hidden)
@@ -218,7 +218,7 @@ def bert_base(length: int = 128) -> Network:
 
 
 def bert_base_plus(length: int = 128) -> Network:
-    """BERT-base with one more matrix, of 154 MB: a head of 50,265 classes on the pooled output."""
+    """BERT-base with a head of 50,265 classes on the pooled output, a matrix of 154 MB."""
     net = Network("bert_base_plus")
     pooled = _pooled(net, _bert(net, length))
     logits = net.add("MatMul", pooled, net.weight("head.weight", (768, 50265), 0.02))
@@ -267,9 +267,9 @@ def _attention(net: Network, x: str, mask: str, name: str, length: int) -> str:
     return net.add("Reshape", merged, net.constant([1, length, 768], np.int64))
 
 
-def _linear(net: Network, x: str, name: str, before: int, after: int) -> str:
-    y = net.add("MatMul", x, net.weight(f"{name}.weight", (before, after), 0.02))
-    return net.add("Add", net.weight(f"{name}.bias", (after,), 0.02), y)
+def _linear(net: Network, x: str, name: str, inputs: int, outputs: int) -> str:
+    y = net.add("MatMul", x, net.weight(f"{name}.weight", (inputs, outputs), 0.02))
+    return net.add("Add", net.weight(f"{name}.bias", (outputs,), 0.02), y)
 
 
 def _gelu(net: Network, x: str) -> str:
@@ -278,7 +278,7 @@ def _gelu(net: Network, x: str) -> str:
 
 
 def _layer_norm(net: Network, x: str, name: str) -> str:
-    """Decomposed, as exporters write it up to opset 16."""
+    """LayerNormalization, decomposed as exporters do up to opset 16."""
     centered = net.add("Sub", x, net.add("ReduceMean", x, axes=[-1]))
     variance = net.add("ReduceMean", net.add("Pow", centered, net.constant(2.0)), axes=[-1])
     y = net.add("Div", centered, net.add("Sqrt", net.add("Add", variance, net.constant(1e-12))))
@@ -287,8 +287,8 @@ def _layer_norm(net: Network, x: str, name: str) -> str:
 
 
 def chain(nodes: int = 10000) -> Network:
-    """A deep narrow network of about ``nodes`` nodes: convolutions, residuals, gates, concats, and every tenth block
-    a small attention with reshapes and transposes."""
+    """A deep narrow network of ``nodes`` nodes: convolutions, residuals, gates, concats; every tenth block has
+    reshapes, transposes, a linear layer and a softmax."""
     net = Network("chain")
     x = net.input("input", (1, 8, 16, 16))
     block = 0

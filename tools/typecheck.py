@@ -1,6 +1,6 @@
-"""Run `mypy --strict` over the package as it is installed: mappings and schemas inside `onnxtfl`.
+"""Run `mypy --strict` on the package as it is installed, with mappings and schemas in `onnxtfl`.
 
-The sources lie in three folders, which mypy cannot join by itself; so they are copied to a tree below build/ first.
+The sources are in three folders, which mypy cannot combine; so they are copied to one tree in build/ first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TOOLS = ("tools/bench.py", "tools/conformance.py", "tools/corpus.py", "tools/ma
 
 
 def main() -> int:
-    """Exit code of mypy; paths in its output are those of the sources."""
+    """Return the exit code of mypy; paths in its output are those of the sources."""
     tree = ROOT / "build" / "typing"
     shutil.rmtree(tree, ignore_errors=True)
     for source, inside in _PARTS.items():
@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the Python files, times included, so that the cache of mypy holds."""
+    """Copy the Python files with their times, so that the cache of mypy stays valid."""
     for path in source.rglob("*"):
         if path.suffix in (".py", ".typed") and "__pycache__" not in path.parts:
             copy = target / path.relative_to(source)

@@ -1,4 +1,4 @@
-"""Who may know whom: the arrows between the rooms of the package, read from the imports in the sources."""
+"""The layering of the package: which parts may import which, read from the imports in the sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxtfl.targets.table import op_names
 
 ROOT = Path(__file__).resolve().parents[2]
 _API = "the public API"
-_KNOWS = {
+_ALLOWED = {
     "errors": set(),
     "ir": set(),
     "formats": {"ir"},
@@ -47,7 +47,7 @@ def _modules() -> Iterator[tuple[str, Path]]:
 _MODULES = dict(_modules())
 
 
-def _room(module: str) -> str:
+def _part(module: str) -> str:
     return module.partition(".")[0] or _API
 
 
@@ -77,25 +77,25 @@ def _from(name: str, path: Path, node: ast.ImportFrom) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(_MODULES), ids=lambda name: name or "onnxtfl")
-def test_arrows(name: str) -> None:
-    room = _room(name)
-    allowed = _KNOWS[room] | {room, "errors"}
-    known = {_room(target): target for target in _imports(name, _MODULES[name])}
-    assert not {other: target for other, target in known.items() if other not in allowed}
+def test_imports(name: str) -> None:
+    part = _part(name)
+    allowed = _ALLOWED[part] | {part, "errors"}
+    imported = {_part(target): target for target in _imports(name, _MODULES[name])}
+    assert not {other: target for other, target in imported.items() if other not in allowed}
 
 
-def test_every_room_has_its_arrows() -> None:
-    assert {_room(name) for name in _MODULES} <= set(_KNOWS)
+def test_every_part_is_listed() -> None:
+    assert {_part(name) for name in _MODULES} <= set(_ALLOWED)
 
 
 def test_mapping_modules_are_not_imported_by_name() -> None:
-    outside = {name: path for name, path in _MODULES.items() if _room(name) != "mappings"}
-    found = {name for name, path in outside.items() if any(_room(t) == "mappings" for t in _imports(name, path))}
+    outside = {name: path for name, path in _MODULES.items() if _part(name) != "mappings"}
+    found = {name for name, path in outside.items() if any(_part(t) == "mappings" for t in _imports(name, path))}
     assert not found
 
 
 @pytest.mark.parametrize("name", sorted(_MODULES), ids=lambda name: name or "onnxtfl")
-def test_a_file_is_one_room(name: str) -> None:
+def test_file_and_function_sizes(name: str) -> None:
     source = _MODULES[name].read_text(encoding="utf-8")
     assert source.count("\n") < 500
     functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)]
@@ -122,7 +122,7 @@ def _texts(path: Path) -> Iterator[str]:
 _FORMAT_OPS = {*op_names(), *(schema.name for schema in defs.get_all_schemas_with_history())}
 
 
-@pytest.mark.parametrize("name", sorted(n for n in _MODULES if _room(n) in ("ir", "passes", "rewriting", "rules")))
+@pytest.mark.parametrize("name", sorted(n for n in _MODULES if _part(n) in ("ir", "passes", "rewriting", "rules")))
 def test_no_op_of_a_format_is_named(name: str) -> None:
     found = [text for text in _texts(_MODULES[name]) if text in _FORMAT_OPS or re.match(r"(tfl|onnx)\.\w", text)]
     assert found == []
