@@ -38,10 +38,10 @@ from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.recognize import RECOGNIZE
-from onnxtfl.passes.shared_memory import keep_memory_apart
+from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
+from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.unit_axes import sink_reshapes
-from onnxtfl.passes.vectors import CONVERSIONS, VECTORS
 from onnxtfl.rewriting.legalize import acceptable, legalize
 from onnxtfl.rewriting.lift import lift, lift_where_possible, op_name
 from onnxtfl.rewriting.lower import lower
@@ -145,7 +145,11 @@ _LIFT = (Pass("lift", partial(lift, expand=body), Pass.idle, establishes=_NEUTRA
 
 def _common(target: Target, options: Options) -> list[Pass | Group]:
     """The passes of both directions, from neutral ops to the ops of the target."""
-    moves = Patterns.of(MOVES, VECTORS) if target.name == "tfl" else Patterns.of(MOVES, VECTORS, CONVERSIONS)
+    moves = (
+        Patterns.of(MOVES, SHAPE_ARITHMETIC)
+        if target.name == "tfl"
+        else Patterns.of(MOVES, SHAPE_ARITHMETIC, CONVERSIONS)
+    )
     separate = Pass("separate outputs", partial(separate_outputs, shares_inputs=target.shares_inputs), separate_outputs)
     fold, merge_equal, dead = CLEANUP
     tidy = (fold, merge_equal, Pass("moves", moves.apply), dead, separate)
@@ -175,7 +179,7 @@ def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
     """Passes over tfl ops."""
     return [
         Pass("fuse activations", partial(fuse_activations, target=target), needs=_LOWERED),
-        Pass("memory", partial(keep_memory_apart, target=target), needs=_LOWERED),
+        Pass("memory", partial(copy_overwritten, target=target), needs=_LOWERED),
     ]
 
 

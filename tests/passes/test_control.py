@@ -20,7 +20,7 @@ from onnxtfl.ir.text_parse import parse_graph
 from onnxtfl.ir.text_print import print_graph
 from onnxtfl.ir.types import tensor
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes.branches import BRANCHES
+from onnxtfl.passes.if_simplification import IF_SIMPLIFICATION
 from onnxtfl.pipeline import Options, inspect, onnx_to_tflite, tflite_to_onnx
 from tests.harness.litert import run_onnx, run_tflite
 from tests.passes.helpers import op_counts, simplify
@@ -181,13 +181,13 @@ def _types(*of: Any) -> list[Any]:
 def test_branches_take_what_they_need() -> None:
     graph = conditional()
     inputs = [np.asarray(True), np.asarray([3, 4], np.float32), np.zeros(3, np.float32)]
-    assert BRANCHES.apply(graph)
+    assert IF_SIMPLIFICATION.apply(graph)
     verify(graph)
     (node,) = graph.nodes
     assert len(node.operands) == 2
     np.testing.assert_array_equal(run(graph, inputs)[0], [4, 6])
     np.testing.assert_array_equal(run(graph, [np.asarray(False), *inputs[1:]])[0], [9, 16])
-    assert not BRANCHES.apply(graph)
+    assert not IF_SIMPLIFICATION.apply(graph)
 
 
 def test_a_branch_that_is_known_stands_in_the_graph() -> None:

@@ -28,7 +28,7 @@ from onnxtfl.passes.fold import fold
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.refine import refine
-from onnxtfl.passes.shared_memory import keep_memory_apart
+from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets.tflite import TfliteTarget
@@ -403,7 +403,7 @@ def test_copies_are_stored_as_the_original() -> None:
       %z = tfl.NEG@1(%t) : {t}
     }}"""
     graph = parse_graph(text)
-    keep_memory_apart(graph, TfliteTarget())
+    copy_overwritten(graph, TfliteTarget())
     quantized = {str(v.type) for n in graph.nodes for v in n.results}
     assert all(Q in type_ for type_ in quantized)
 

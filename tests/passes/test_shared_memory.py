@@ -7,7 +7,7 @@ import pytest
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text_parse import parse_graph
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes.shared_memory import keep_memory_apart
+from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts
 
@@ -21,7 +21,7 @@ HEAD = f"""graph main(%x: {T}, %n: tensor<[n]x3x6xfloat32>) -> (%y, %z) {{
 
 def apart(body: str) -> Graph:
     graph = parse_graph(f"{HEAD}{body}\n}}")
-    keep_memory_apart(graph, TfliteTarget())
+    copy_overwritten(graph, TfliteTarget())
     verify(graph, "after")
     return graph
 
@@ -39,7 +39,7 @@ def test_what_is_read_later_is_copied() -> None:
     assert op_counts(graph)["tfl.SLICE"] == 1
     (copy,) = (node for node in graph.nodes if node.op.name == "tfl.SLICE")
     assert [user.op.name for user in copy.result.users()] == ["tfl.DIV"]
-    keep_memory_apart(graph, TfliteTarget())
+    copy_overwritten(graph, TfliteTarget())
     assert op_counts(graph)["tfl.SLICE"] == 1
 
 
@@ -64,5 +64,5 @@ def test_the_rest_stays(old: str, new: str) -> None:
     text = f"{HEAD}{OVERWRITTEN}\n}}"
     assert old in text
     graph = parse_graph(text.replace(old, new))
-    keep_memory_apart(graph, TfliteTarget())
+    copy_overwritten(graph, TfliteTarget())
     assert "tfl.SLICE" not in op_counts(graph)

@@ -1,4 +1,4 @@
-"""The model's edge: which inputs and outputs it has, their shapes and names.
+"""The inputs and outputs of a model: their shapes and names, and cutting a part out.
 
 ::
 
@@ -33,7 +33,7 @@ def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
             raise UsageError(f"input {name!r} has rank {len(given)}, not {len(shape)}", type_=value.type)
         for have, want in zip(given or shape, shape, strict=True):
             if isinstance(have, int) and want not in (-1, have):
-                raise UsageError(f"input {name!r} has a fixed size {have} where {want} is asked for", type_=value.type)
+                raise UsageError(f"input {name!r} has a fixed size {have} where {want} is requested", type_=value.type)
         old = given or tuple(fresh() for _ in shape)
         value.type = value.type.with_shape(tuple(d if w == -1 else w for d, w in zip(old, shape, strict=True)))
 
@@ -41,10 +41,10 @@ def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
 def cut(
     graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None, expand: Expand | None = None
 ) -> list[str] | None:
-    """Keep only what lies between the tensors named; returns the new outputs' names, None where they stay.
+    """Keep only the nodes between the tensors named; returns the new outputs' names, None where unchanged.
 
-    The type of a tensor that becomes an input is the file's where it declares one, else it is found by lifting what
-    comes before, given `expand`. UsageError for names that do not exist.
+    The type of a tensor that becomes an input is the one that the file declares, else it is inferred by lifting the
+    nodes before it (with `expand`). UsageError for names that do not exist.
     """
     if outputs:
         found = _named(graph, outputs)
@@ -100,9 +100,9 @@ def _values(graph: Graph) -> Iterator[Value]:
 
 
 def separate_outputs(graph: Graph, shares_inputs: bool = False) -> None:
-    """Give each output a value of its own: an input, a constant or another output is copied.
+    """Copy each output that is also an input, a constant or another output, so that all outputs are distinct results.
 
-    `shares_inputs`: an output that has the name of an input is that input (in ONNX a name stands for one value).
+    `shares_inputs`: an output with the name of an input is that input (in ONNX a name denotes one value).
     """
     builder = Builder(graph, maker="separate outputs")
     taken: set[Value] = set(graph.inputs)
@@ -118,7 +118,7 @@ def separate_outputs(graph: Graph, shares_inputs: bool = False) -> None:
 
 
 def keep_names(graph: Graph) -> None:
-    """Let outputs have the names that the source gave them, and nobody else."""
+    """Give the outputs their names in the source; other values with one of these names lose it."""
     names = graph.output_names
     boundary = {v.name for v in graph.inputs} | set(names)
     outside = set(graph.inputs)

@@ -1,4 +1,4 @@
-"""Canonical forms: what says the same is said one way, and what does nothing goes.
+"""Canonicalization: one form for equivalent nodes; nodes that change nothing are removed.
 
 ::
 
@@ -26,12 +26,12 @@ from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
 
 MOVES = Patterns()
-"""Forms of ops that only move numbers. What they make is as legal as what was there, so they may run at any time."""
+"""Rewrites of ops that only move elements. A legal node stays legal, so they may run after legalization too."""
 
 
 @MOVES.on(ops.Transpose, quantized=True)
 def transpose(b: Builder, node: Node) -> Value | None:
-    """Compose with a transpose before; drop the identity; unit axes move by a Reshape."""
+    """Merge with a preceding transpose; remove the identity; move unit axes by a Reshape."""
     operand, order = node.operand(0), tuple(node.attr("permutation"))
     if order == tuple(range(len(order))):
         return operand
@@ -50,7 +50,7 @@ def transpose(b: Builder, node: Node) -> Value | None:
 
 @MOVES.on(ops.Reshape, quantized=True)
 def reshape_(b: Builder, node: Node) -> Value | None:
-    """Drop a reshape to the operand's own shape; skip a reshape before."""
+    """Remove a reshape to the operand's own shape; merge with a preceding reshape."""
     operand = node.operand(0)
     if _same_type(operand, node.result):
         return operand
@@ -71,7 +71,7 @@ CANONICAL = Patterns.of(MOVES)
 
 @CANONICAL.on(ops.Convert, quantized=True)
 def convert(b: Builder, node: Node) -> Value | None:
-    """Drop a conversion to the operand's own type; skip one before that kept every value."""
+    """Remove a conversion to the operand's own type, and one back to it after a lossless one."""
     operand, wanted = node.operand(0), node.result.tensor_type
     if operand.dtype is wanted.dtype and operand.tensor_type.quantization == wanted.quantization:
         return operand
@@ -82,7 +82,7 @@ def convert(b: Builder, node: Node) -> Value | None:
 
 
 def _keeps_values(node: Node) -> bool:
-    """Whether a conversion goes to a wider type of the same kind."""
+    """Whether a conversion keeps every value: to a wider type of the same kind, or of values known to fit."""
     before, after = node.operand(0).dtype, node.result.dtype
     same_kind = (before.is_float and after.is_float) or (before.is_integer and after.is_integer)
     signs = before.is_signed == after.is_signed or (after.is_signed and after.bits > before.bits)
@@ -93,12 +93,12 @@ def _keeps_values(node: Node) -> bool:
 
 @CANONICAL.on(ops.BroadcastTo, quantized=True)
 def broadcast(b: Builder, node: Node) -> Value | None:
-    """Drop a broadcast to the operand's own shape."""
+    """Remove a broadcast to the operand's own shape."""
     return node.operand(0) if _same_type(node.operand(0), node.result) else None
 
 
-def _neutral(number: float, places: tuple[int, ...]) -> Callable[[Builder, Node], Value | None]:
-    """Drop an operation whose constant operand (at one of `places`) changes nothing."""
+def _identity_element(number: float, places: tuple[int, ...]) -> Callable[[Builder, Node], Value | None]:
+    """A rewrite that removes a binary op whose operand at one of `places` is its identity element, `number`."""
 
     def rewrite(b: Builder, node: Node) -> Value | None:
         for place in places:
@@ -110,16 +110,16 @@ def _neutral(number: float, places: tuple[int, ...]) -> Callable[[Builder, Node]
     return rewrite
 
 
-CANONICAL.on(ops.Add, quantized=True)(_neutral(0.0, (0, 1)))
-CANONICAL.on(ops.Sub, quantized=True)(_neutral(0.0, (1,)))
-CANONICAL.on(ops.Mul, quantized=True)(_neutral(1.0, (0, 1)))
-CANONICAL.on(ops.Div, quantized=True)(_neutral(1.0, (1,)))
-CANONICAL.on(ops.Pow, quantized=True)(_neutral(1.0, (1,)))
+CANONICAL.on(ops.Add, quantized=True)(_identity_element(0.0, (0, 1)))
+CANONICAL.on(ops.Sub, quantized=True)(_identity_element(0.0, (1,)))
+CANONICAL.on(ops.Mul, quantized=True)(_identity_element(1.0, (0, 1)))
+CANONICAL.on(ops.Div, quantized=True)(_identity_element(1.0, (1,)))
+CANONICAL.on(ops.Pow, quantized=True)(_identity_element(1.0, (1,)))
 
 
 @CANONICAL.on(ops.Slice, quantized=True)
 def slice_(b: Builder, node: Node) -> Value | None:
-    """Drop a slice that takes everything."""
+    """Remove a slice of the whole operand."""
     strides = static_ints(node.optional(3)) if node.optional(3) is not None else [1]
     starts = static_ints(node.operand(1))
     if starts is None or strides is None or any(starts) or any(s != 1 for s in strides):
@@ -129,7 +129,7 @@ def slice_(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(ops.Concatenate, quantized=True)
 def concatenate(b: Builder, node: Node) -> Value | None:
-    """Drop a concatenation of one tensor, and empty tensors from others."""
+    """Remove a concatenation of one tensor, and the empty tensors among the operands of others."""
     operands = [v for v in node.operands if v is not None and v.tensor_type.shape is not None]
     if len(operands) != len(node.operands):
         return None
@@ -142,7 +142,7 @@ def concatenate(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(ops.Pad, quantized=True)
 def pad(b: Builder, node: Node) -> Value | None:
-    """Drop a pad by nothing."""
+    """Remove a pad whose amounts are all 0."""
     amounts = known_dims(node.operand(1))
     nothing = amounts is not None and not any(amounts)
     return node.operand(0) if nothing and compatible(node.operand(0).type, node.result.type) else None
@@ -150,7 +150,7 @@ def pad(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(ops.Select, quantized=True)
 def select(b: Builder, node: Node) -> Value | None:
-    """A constant condition chooses once and for all."""
+    """Replace a Select with a constant condition by the chosen operand."""
     condition = scalar(node.operand(0))
     if condition is None:
         return None
@@ -159,7 +159,7 @@ def select(b: Builder, node: Node) -> Value | None:
 
 
 def drop_broadcasts(b: Builder, node: Node) -> Value | None:
-    """An elementwise op broadcasts by itself, where another operand has the full shape."""
+    """Remove a broadcast of an operand of an elementwise op where another operand has the full shape."""
     full = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
     if (
         full is None
@@ -179,7 +179,7 @@ def drop_broadcasts(b: Builder, node: Node) -> Value | None:
 
 
 def all_elementwise(base: type[Op]) -> list[type[Op]]:
-    """All ops that derive from `base`."""
+    """All subclasses of `base`, transitively."""
     found = list(base.__subclasses__())
     return found + [inner for op in found for inner in all_elementwise(op)]
 

@@ -1,4 +1,4 @@
-"""Cleanup: what nobody needs goes, what stands twice stands once.
+"""Dead code elimination and common subexpression elimination.
 
 ::
 
@@ -19,7 +19,7 @@ from onnxtfl.ir.types import TensorType
 
 
 def remove_dead(graph: Graph) -> None:
-    """Remove pure nodes whose results nobody needs."""
+    """Remove pure nodes whose results are not used."""
     outputs = graph.output_set()
     node = graph.last
     while node is not None:
@@ -31,7 +31,7 @@ def remove_dead(graph: Graph) -> None:
 
 
 def merge_equal(graph: Graph) -> None:
-    """Let equal pure nodes over the same operands be one."""
+    """Merge pure nodes with equal ops, attributes, operands and result quantization."""
     seen: dict[Hashable, Node] = {}
     outputs = graph.output_set()
     for node in graph.nodes:
@@ -59,7 +59,7 @@ def _attribute_key(value: Any) -> str:
 
 
 def remove_unreached(graph: Graph, stops: set[Value]) -> None:
-    """Remove nodes, whatever their effect, that no output depends on other than through `stops`."""
+    """Remove all nodes, impure ones too, that no output depends on except through `stops`."""
     needed: set[Node] = set()
     work = [v for v in graph.output_set() if v not in stops]
     while work:

@@ -1,4 +1,4 @@
-"""Float types that the target computes in another.
+"""Float types that the target computes in another float type.
 
 ::
 
@@ -21,7 +21,7 @@ from onnxtfl.ir.types import DType, TensorType
 _NARROW = {DType.FLOAT64: DType.FLOAT32, DType.COMPLEX128: DType.COMPLEX64}
 _HALF = {DType.FLOAT16: DType.FLOAT32, DType.BFLOAT16: DType.FLOAT32}
 _SMALL = 256
-"""Elements up to which a half-precision constant is stored as float32 at once."""
+"""The most elements of a half-precision constant that is stored as float32."""
 
 
 def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
@@ -40,10 +40,12 @@ def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
 
 
 def _refuse_bits(graph: Graph, table: dict[DType, DType]) -> None:
-    """What looks at the bits of a number would see them change with its type."""
+    """UnsupportedError for ops that read the bits of a float whose type changes."""
     for node in graph.nodes:
         if node.op is ops.BitcastConvert and (node.operand(0).dtype in table or node.attr("dtype") in table):
-            raise UnsupportedError("reads bits of a type that is computed in another", node=node.name, op=node.op.name)
+            raise UnsupportedError(
+                "it reads the bits of a float type that is computed in another type", node=node.name, op=node.op.name
+            )
 
 
 def _narrow_value(value: Value, mode: str) -> None:
@@ -61,7 +63,7 @@ def _narrow_constant(value: Value) -> Value:
 
 
 def _cast(value: Value, dtype: DType) -> Value:
-    """A constant as another float type, which the stored integers of a quantized one mean then."""
+    """A constant in another float type; a quantized one keeps its stored integers."""
     assert value.data is not None
     data = value.data if value.is_quantized else value.data.cast(dtype)
     return constant(data, type_=value.tensor_type.with_dtype(dtype))
@@ -72,7 +74,7 @@ def _replaced(attribute: object, table: dict[DType, DType]) -> object:
 
 
 def compute_in_float32(graph: Graph) -> None:
-    """Compute float16 and bfloat16 in float32; inputs, outputs and weights keep their type behind a Convert."""
+    """Compute float16 and bfloat16 in float32; inputs, outputs and weights keep their type and are converted."""
     _refuse_bits(graph, _HALF)
     widened = _Widening(graph)
     for node in list(graph.nodes):
@@ -81,7 +83,7 @@ def compute_in_float32(graph: Graph) -> None:
 
 
 def compute_region_in_float32(graph: Graph) -> None:
-    """The same for a region, whose inputs and outputs are float32 then."""
+    """Compute float16 and bfloat16 in float32 in a region, whose inputs and outputs become float32."""
     _refuse_bits(graph, _HALF)
     for value in graph.inputs:
         if _is_half(value):
@@ -97,7 +99,7 @@ def _is_half(value: Value | None) -> bool:
 
 
 class _Widening:
-    """Quantized values stay stored as they are, and mean float32."""
+    """Widens the values of one graph; quantized values keep their storage, their real values become float32."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -118,7 +120,7 @@ class _Widening:
                 result.type = result.tensor_type.with_dtype(DType.FLOAT32)
 
     def boundary(self) -> None:
-        """Give outputs the type they had."""
+        """Convert the outputs back to the type that they had."""
         for i, dtype in enumerate(self.outputs):
             value = self.graph.outputs[i]
             if dtype is None or value.is_constant or value in self.inputs:

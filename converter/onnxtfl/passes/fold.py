@@ -1,12 +1,12 @@
-"""Constant folding, with a limit on what it may add to the model.
+"""Constant folding, with a limit on the bytes that it may add to the model.
 
 ::
 
     %y = Add(%constant, %constant)            %y = constant
     %t = Transpose(%weight) [1, 0]      ->    %t = weight, read transposed when it is written
 
-Moves of big weights (transpose, reshape) stay lazy. What would blow up the model (a Range or BroadcastTo that makes
-megabytes from a few numbers) is left to run time.
+Transposes and reshapes of large weights are lazy. A node that would enlarge the model (a Range or BroadcastTo that
+makes megabytes from a few elements) is left to run time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.legalize import label
 
 SMALL = 16 << 10
-"""Bytes that a folded result may have even where its operands had fewer."""
+"""The most bytes of a folded result that is larger than its operands."""
 LARGEST = 64 << 20
-"""Bytes of operands above which only lazy folding happens."""
+"""The most bytes of operands that are folded eagerly."""
 
 
 def fold(graph: Graph) -> None:
@@ -46,8 +46,8 @@ def fold_node(node: Node) -> list[Value] | None:
     lazy = _fold_lazily(node)
     if lazy is not None:
         return [lazy]
-    taken = sum(v.data.nbytes for v in node.operands if v is not None and v.data is not None)
-    if taken > LARGEST or not _worth(node, taken):
+    operand_bytes = sum(v.data.nbytes for v in node.operands if v is not None and v.data is not None)
+    if operand_bytes > LARGEST or not _is_worth_it(node, operand_bytes):
         return None
     try:
         results = evaluate_node(node, [None if v is None else v.stored() for v in node.operands])
@@ -56,7 +56,7 @@ def fold_node(node: Node) -> list[Value] | None:
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError) as error:
         shown = ", ".join(str(v.type) for v in node.operands if v is not None)
         raise InvalidModelError(
-            f"cannot be computed: {error}", node=label(node), op=node.op.name, type_=shown
+            f"its constant result cannot be computed: {error}", node=label(node), op=node.op.name, type_=shown
         ) from error
     return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
 
@@ -72,19 +72,19 @@ def _constant(data: TensorData, result: Value) -> Value:
     return constant(data, type_=result.tensor_type.with_shape(data.shape))
 
 
-def _worth(node: Node, taken: int) -> bool:
+def _is_worth_it(node: Node, operand_bytes: int) -> bool:
     """Whether the results are no larger than the operands, or small."""
-    given = 0
+    result_bytes = 0
     for result in node.results:
         if not isinstance(result.type, TensorType) or not result.type.is_static:
             return False
         size = int(np.prod([int(d) for d in result.shape], dtype=object))
-        given += size * max(1, result.type.storage.bits // 8)
-    return given <= max(SMALL, taken)
+        result_bytes += size * max(1, result.type.storage.bits // 8)
+    return result_bytes <= max(SMALL, operand_bytes)
 
 
 def _fold_lazily(node: Node) -> Value | None:
-    """The result of what moves or converts much data, read when it is written; None for other nodes."""
+    """The result of a node that moves or converts large data, computed when it is written; None for other nodes."""
     data = node.operands[0].data if node.operands and node.operands[0] is not None else None
     if data is None or data.nbytes <= SMALL:
         return None

@@ -1,4 +1,4 @@
-"""Fused activations, tfl to tfl.
+"""Activation fusion, tfl to tfl.
 
 ::
 
@@ -21,9 +21,9 @@ FIELD = "fused_activation_function"
 
 
 def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
-    """Fold each activation into the node that makes its operand, where that op has a place for it.
+    """Fuse each activation into the node that makes its operand, where that op has the option.
 
-    The op may need a newer version then; where `target` has none, the activation stays.
+    The op may need a newer version; where `target` does not have it, the activation is kept.
     """
     for node in graph.nodes:
         name = fused_activation_of(node.op.name.partition(".")[2])
@@ -37,7 +37,7 @@ def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
 
 
 def _fused(producer: Node, name: str, target: TfliteTarget) -> bool:
-    """Give `producer` the activation; False, and nothing changed, where the target does not take it so."""
+    """Set the activation of `producer`; returns False, with nothing changed, where the target does not accept it."""
     op, attributes = producer.op.name.partition(".")[2], {**producer.attributes, FIELD: name}
     if target.refusal(op, producer.operands, producer.results, attributes) is not None:
         return False

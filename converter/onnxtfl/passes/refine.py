@@ -1,4 +1,4 @@
-"""Refine: work on merged axes is done on the axes they were merged from, so that layouts pass through it.
+"""Axis refinement: ops on merged axes are rewritten to the axes before the merge, so that layouts propagate.
 
 ::
 
@@ -7,7 +7,7 @@
     %d = Sub(%r, %m)                                   %d = Sub(%r, %m)
     %y = Reshape(%d) [1, 32, 8, 8]                     %y = Reshape(%d) [1, 32, 8, 8]
 
-This is how exporters write group normalization. Between the two reshapes stand elementwise ops and reductions only.
+Exporters write group normalization this way. Only elementwise ops and reductions may be between the two reshapes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from onnxtfl.ir.types import TensorType
 
 @dataclass(frozen=True)
 class Refinement:
-    """A merged shape, the finer one, and the axes of the finer one that each merged axis stands for."""
+    """A merged shape, the finer one, and for each merged axis the axes of the finer shape that it consists of."""
 
     merged: Shape
     fine: Shape
     axes: tuple[tuple[int, ...], ...]
 
     def shape(self, shape: Shape) -> Shape:
-        """The finer shape of a tensor that broadcasts to the merged one."""
+        """The finer shape of a tensor that broadcasts to the merged shape."""
         padded = (1,) * (len(self.merged) - len(shape)) + tuple(shape)
         fine: list[Dim] = [1] * len(self.fine)
         for size, axes in zip(padded, self.axes, strict=True):
@@ -46,7 +46,7 @@ class Refinement:
 
 
 def refine(graph: Graph) -> bool:
-    """Rewrite all such stretches of `graph`; returns whether there were any."""
+    """Rewrite all such regions between reshapes; returns whether there were any."""
     found = [(node, plan) for node in graph.nodes if (plan := _plan(graph, node)) is not None]
     done: set[Node] = set()
     for head, (refinement, members, exits) in found:
@@ -63,13 +63,14 @@ def _plan(graph: Graph, head: Node) -> tuple[Refinement, list[Node], list[Node]]
     refinement = common_refinement(before, after) if before is not None and after is not None else None
     if refinement is None or before is None or len(refinement.fine) <= len(refinement.merged):
         return None
-    return _stretch(graph, head, refinement, before)
+    return _between(graph, head, refinement, before)
 
 
 def common_refinement(before: Shape, after: Shape) -> Refinement | None:
-    """The coarsest shape that splits the axes of `after` wherever it cuts through one of `before`.
+    """The coarsest shape that splits each axis of `after` that contains a part of an axis of `before`.
 
-    Axes of `before` that stay whole side by side stay merged: kernels take few axes. None where factors do not nest.
+    Adjacent axes of `before` that are not split stay merged, since kernels limit the rank. None where the sizes have no
+    common factors.
     """
     factors = Factors.of(before, after)
     if factors is None:
@@ -85,7 +86,7 @@ def common_refinement(before: Shape, after: Shape) -> Refinement | None:
 
 
 def _runs(places: Sequence[int], whole: set[int]) -> list[list[int]]:
-    """`places` with neighbours that both are `whole` in one run."""
+    """`places`, with adjacent ones that are both in `whole` grouped."""
     runs: list[list[int]] = []
     for place in places:
         if runs and {runs[-1][-1], place} <= whole:
@@ -95,10 +96,10 @@ def _runs(places: Sequence[int], whole: set[int]) -> list[list[int]]:
     return runs
 
 
-def _stretch(
+def _between(
     graph: Graph, head: Node, refinement: Refinement, before: Shape
 ) -> tuple[Refinement, list[Node], list[Node]] | None:
-    """The nodes between `head` and the reshapes back; None where something else reads what is between."""
+    """The nodes between `head` and the reshapes back; None where another node reads a value between them."""
     inside: set[Value] = {head.result}
     members: list[Node] = []
     exits: list[Node] = []
@@ -122,7 +123,7 @@ def _stretch(
 
 
 def _follows(node: Node, refinement: Refinement) -> bool:
-    """Whether `node` can be done on the finer axes."""
+    """Whether `node` can be computed on the finer axes."""
     if touches_quantized(node) or len(node.results) != 1 or not isinstance(node.result.type, TensorType):
         return False
     shape = node.result.type.shape

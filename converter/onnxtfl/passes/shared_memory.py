@@ -1,4 +1,4 @@
-"""What runtimes compute in place, kept from tensors that are still read; tfl to tfl.
+"""Copies against a runtime bug: ops computed in place that overwrite a tensor which is still read; tfl to tfl.
 
 ::
 
@@ -8,9 +8,10 @@
     %s = tfl.SIN(%t)                           %d = tfl.DIV(%one, %c)
                                                %s = tfl.SIN(%t)
 
-LiteRT lets the result of some ops lie where an operand lies. It asks how often that operand, and the tensor whose
-memory it is, are read, but not who else lies there: above %t lies in %a, which is read once, and so does %r; DIV then
-writes over %t before SIN reads it. The builtin kernels of LiteRT and of tflite-runtime 2.14 get wrong numbers so.
+LiteRT stores the result of some ops in the memory of an operand. It checks how often that operand, and the tensor that
+owns the memory, are read, but not which other tensors share it: above, %t shares the memory of %a, which is read once,
+and so does %r; DIV then overwrites %t before SIN reads it. The builtin kernels of LiteRT and of tflite-runtime 2.14
+compute wrong values in this case.
 Source: tflite/arena_planner.cc (IdentifyInPlaceTensors), inplace_operator in the registrations of the kernels.
 """
 
@@ -31,32 +32,32 @@ from onnxtfl.targets.table import OpEntry, entry, op_names
 from onnxtfl.targets.tflite import TfliteTarget
 
 _SCALAR = 4
-"""Bytes up to which the runtime does not share memory."""
+"""Tensors of at most so many bytes never share memory."""
 _ALL = np.iinfo(np.int32).max
 """The limit of a slice that goes to the end of its axis."""
 
 
-def keep_memory_apart(graph: Graph, target: TfliteTarget) -> None:
-    """Copy what an op would write over although it is read later."""
+def copy_overwritten(graph: Graph, target: TfliteTarget) -> None:
+    """Copy each operand whose memory an op would overwrite although it is read later."""
     if _Planner(graph).run():
         legalize(graph, target, late=True)
         lower(graph, target)
 
 
 class _Planner:
-    """Follows the runtime's planner: `home` is the tensor whose memory a value lies in, `lodgers` the reverse."""
+    """Simulates the runtime's planner: `owner` is the tensor whose memory a value shares, `sharers` the reverse."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.place = {node: i for i, node in enumerate(graph.nodes)}
         self.inputs = {*graph.inputs, *(s.input for s in graph.states)}
         self.outputs = graph.output_set()
-        self.home: dict[Value, Value] = {}
-        self.lodgers: dict[Value, list[Value]] = {}
+        self.owner: dict[Value, Value] = {}
+        self.sharers: dict[Value, list[Value]] = {}
         self.copies: list[Value] = []
 
     def run(self) -> bool:
-        """Insert neutral slices where something has to be copied; returns whether there are any."""
+        """Insert neutral slices as copies where needed; returns whether there are any."""
         for node in self.place:
             name = node.op.name.partition(".")[2]
             if name in op_names() and node.results:
@@ -64,32 +65,32 @@ class _Planner:
         return bool(self.copies)
 
     def _node(self, node: Node, known: OpEntry) -> None:
-        if known.same_memory and self._free(node.operands[0], node.results[0]):
-            self._lodge(node.results[0], node.operand(0))
+        if known.same_memory and self._may_share(node.operands[0], node.results[0]):
+            self._share(node.results[0], node.operand(0))
         for i in known.in_place:
             operand = node.optional(i)
-            if operand is not None and self._written(operand, node.results[0]):
+            if operand is not None and self._is_in_place(operand, node.results[0]):
                 self._write(node, i, operand)
                 return
 
     def _write(self, node: Node, index: int, operand: Value) -> None:
-        """`node` writes its result where its operand lies."""
-        home = self.home.get(operand, operand)
-        if self._reads(home) > 1:
+        """Account for `node` writing its result to the memory of its operand."""
+        owner = self.owner.get(operand, operand)
+        if self._reads(owner) > 1:
             return
-        beside = [v for v in (home, *self.lodgers.get(home, ())) if v is not operand]
-        if any(self._read_behind(v, node) for v in beside):
+        others = [v for v in (owner, *self.sharers.get(owner, ())) if v is not operand]
+        if any(self._is_read_after(v, node) for v in others):
             node.set_operand(index, self._copied(operand, node))
         else:
-            self._lodge(node.results[0], operand)
+            self._share(node.results[0], operand)
 
-    def _lodge(self, result: Value, operand: Value) -> None:
-        home = self.home.get(operand, operand)
-        self.home[result] = home
-        self.lodgers.setdefault(home, []).append(result)
+    def _share(self, result: Value, operand: Value) -> None:
+        owner = self.owner.get(operand, operand)
+        self.owner[result] = owner
+        self.sharers.setdefault(owner, []).append(result)
 
-    def _free(self, operand: Value | None, result: Value) -> bool:
-        """Whether the memory of `operand` may be lent to `result` at all."""
+    def _may_share(self, operand: Value | None, result: Value) -> bool:
+        """Whether `result` may share the memory of `operand` at all."""
         return (
             operand is not None
             and not operand.is_constant
@@ -97,17 +98,17 @@ class _Planner:
             and result not in self.outputs
         )
 
-    def _written(self, operand: Value, result: Value) -> bool:
-        return self._free(operand, result) and self._reads(operand) == 1 and _same_bytes(operand, result)
+    def _is_in_place(self, operand: Value, result: Value) -> bool:
+        return self._may_share(operand, result) and self._reads(operand) == 1 and _same_bytes(operand, result)
 
     def _reads(self, value: Value) -> int:
         return len(value.uses) + (value in self.outputs)
 
-    def _read_behind(self, value: Value, node: Node) -> bool:
+    def _is_read_after(self, value: Value, node: Node) -> bool:
         return any(self.place.get(user, -1) > self.place[node] for user, _ in value.uses)
 
     def _copied(self, value: Value, node: Node) -> Value:
-        """`value` in memory of its own: all of it, sliced."""
+        """Return a copy of `value` in its own memory: a slice of the whole tensor."""
         rank = value.rank
         copy = Builder(self.graph, node, maker="memory")(ops.Slice, value, [0] * rank, [_ALL] * rank, [1] * rank)
         copy.type = value.type
@@ -116,7 +117,7 @@ class _Planner:
 
 
 def _same_bytes(operand: Value, result: Value) -> bool:
-    """Whether both take the same number of bytes, or may; the runtime shares nothing else, and no single numbers."""
+    """Whether both have, or may have, the same number of bytes, more than a scalar: only then memory is shared."""
     sizes = list(_bytes(operand, result))
     return len(sizes) < 2 or (sizes[0] == sizes[1] and sizes[0] > _SCALAR)
 

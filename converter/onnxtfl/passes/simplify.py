@@ -1,15 +1,15 @@
-"""Canonical forms, folding and fusing, in turn until nothing changes."""
+"""Simplification: folding, canonicalization and fusion, repeated until a fixed point."""
 
 from __future__ import annotations
 
-from onnxtfl.passes.branches import BRANCHES
+from onnxtfl.passes.booleans import BOOLEANS
 from onnxtfl.passes.canonicalize import CANONICAL
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.fold import fold
 from onnxtfl.passes.fuse import FUSE
+from onnxtfl.passes.if_simplification import IF_SIMPLIFICATION
 from onnxtfl.passes.refine import refine
-from onnxtfl.passes.truth import TRUTH
-from onnxtfl.passes.vectors import VECTORS
+from onnxtfl.passes.shape_arithmetic import SHAPE_ARITHMETIC
 from onnxtfl.rewriting.pass_manager import Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -20,7 +20,7 @@ SIMPLIFY = Group(
     "simplify",
     (
         *CLEANUP,
-        Pass("canonicalize", Patterns.of(CANONICAL, TRUTH, BRANCHES, VECTORS).apply),
+        Pass("canonicalize", Patterns.of(CANONICAL, BOOLEANS, IF_SIMPLIFICATION, SHAPE_ARITHMETIC).apply),
         Pass("fuse", FUSE.apply),
         Pass("refine", refine),
     ),

@@ -1,4 +1,4 @@
-"""Reshapes that only insert or drop axes of size 1 sink through what stands behind them, until two meet and vanish.
+"""Reshapes that only insert or remove axes of size 1 sink through the ops after them, until two cancel.
 
 ::
 
@@ -8,8 +8,8 @@
     %q = Reshape(%p) [1, 8, 1, 11]
     %y = Conv(%q)
 
-Convolutions over one axis are computed over two in TFLite; without this each of them would stand between two reshapes.
-A reshape that somebody else needs too stays where it is, unless all its users let it through.
+Convolutions over one axis are computed over two in TFLite; without this pass each would be between two reshapes.
+A reshape with several users sinks only if it can sink through all of them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from onnxtfl.passes.canonicalize import MOVES, all_elementwise
 from onnxtfl.rewriting.patterns import Patterns
 
 MOST_USERS = 8
-"""Users of one reshape that are looked at."""
+"""The most users of a reshape that sinks."""
 _TO_THE_END = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, eq=False)
 class UnitReshape:
-    """A Reshape that only inserts, drops or moves axes of size 1.
+    """A Reshape that only inserts, removes or moves axes of size 1.
 
-    `place`: for each axis of the result that is not 1, the operand's axis that it is.
+    `place`: the operand's axis for each axis of the result whose size is not 1.
     """
 
     node: Node
@@ -50,7 +50,7 @@ class UnitReshape:
 
     @classmethod
     def of(cls, value: Value | None) -> UnitReshape | None:
-        """The reshape that makes `value`; None where another node does, or more than unit axes change."""
+        """The reshape that makes `value`; None where another op makes it, or other than unit axes change."""
         node = made_by(value, ops.Reshape, quantized=True)
         if node is None or not isinstance(node.result.type, TensorType):
             return None
@@ -64,15 +64,15 @@ class UnitReshape:
 
     @property
     def source(self) -> Value:
-        """What is reshaped."""
+        """The operand of the reshape."""
         return self.node.operand(0)
 
     def like(self, other: UnitReshape) -> bool:
-        """Whether both change the same shape into the same."""
+        """Whether both reshapes have the same operand shape and the same result shape."""
         return self.before == other.before and self.after == other.after
 
-    def undone(self, b: Builder, value: Value, shape: Shape) -> Value | None:
-        """`value`, which lies as the operand does, under `shape`; None where too many sizes are open."""
+    def applied_to(self, b: Builder, value: Value, shape: Shape) -> Value | None:
+        """Reshape `value`, whose axes are those of the operand, to `shape`; None where several sizes are unknown."""
         if shape != self.after:
             return reshape(b, value, shape) if has_constant_target(shape) else None
         result = b(ops.Reshape, value, self.node.operand(1))
@@ -81,7 +81,7 @@ class UnitReshape:
         return result
 
     def vector(self, numbers: Sequence[int], default: int) -> list[int]:
-        """An entry for each axis of the result as one for each axis of the operand."""
+        """Return a vector with entries for the operand's axes, from one with entries for the result's axes."""
         moved = [default] * len(self.before)
         for far, near in self.place.items():
             moved[near] = numbers[far]
@@ -89,30 +89,30 @@ class UnitReshape:
 
 
 SINK = Patterns.of(MOVES)
-"""With the canonical forms of moves, so that what meets vanishes."""
+"""Includes the canonicalization of moves, so that reshapes that meet cancel."""
 
 
 def sink_reshapes(graph: Graph) -> None:
-    """Let reshapes of unit axes sink as far as they go."""
+    """Let reshapes of unit axes sink as far as possible."""
     SINK.apply(graph)
 
 
-def _through(b: Builder, node: Node, among: Sequence[Value | None]) -> UnitReshape | None:
-    """The reshape that all tensors `among` the operands of `node` come through, if it may sink through `node`."""
-    moves = [UnitReshape.of(v) for v in among]
+def _through(b: Builder, node: Node, operands: Sequence[Value | None]) -> UnitReshape | None:
+    """The common reshape of the given operands of `node`, if it may sink through `node`; else None."""
+    moves = [UnitReshape.of(v) for v in operands]
     first = moves[0] if moves else None
     if first is None or any(m is None or not m.like(first) for m in moves):
         return None
     for move in moves:
         users = move.node.result.users() if move is not None else []
         shared = move is not None and any(v is move.node.result for v in b.graph.outputs)
-        if shared or len(users) > MOST_USERS or not all(u is node or _lets_through(u, first) for u in users):
+        if shared or len(users) > MOST_USERS or not all(u is node or _may_sink_through(u, first) for u in users):
             return None
     return first
 
 
-def _lets_through(user: Node, move: UnitReshape) -> bool:
-    """Whether a reshape alike would sink through `user` too, as far as can be seen from here."""
+def _may_sink_through(user: Node, move: UnitReshape) -> bool:
+    """Whether an equal reshape could sink through `user` too, judged by its op and operands."""
     if user.op is ops.Reshape:
         return UnitReshape.of(user.result) is not None
     if user.op not in CARRIERS and not issubclass(user.op, Elementwise):
@@ -124,7 +124,7 @@ def _lets_through(user: Node, move: UnitReshape) -> bool:
 
 
 def _elementwise(b: Builder, node: Node) -> Value | None:
-    """All tensors reshaped alike; constants take the shape of what stood before."""
+    """Sink equal reshapes of all tensors; constants are reshaped to the operand's axes."""
     if len(node.results) != 1 or node.op is ops.Copy:
         return None
     varying = [v for v in node.operands if v is not None and not v.is_constant]
@@ -134,11 +134,11 @@ def _elementwise(b: Builder, node: Node) -> Value | None:
     operands = [_before(v, move) for v in node.operands]
     if any(now is None and v is not None for now, v in zip(operands, node.operands, strict=True)):
         return None
-    return move.undone(b, b.remade(node, *operands)[0], move.after)
+    return move.applied_to(b, b.remade(node, *operands)[0], move.after)
 
 
 def _before(value: Value | None, move: UnitReshape) -> Value | None:
-    """An operand of an elementwise node as it is before the reshape; None where a constant cannot be brought there."""
+    """The operand of an elementwise node before the reshape; None where a constant cannot be reshaped accordingly."""
     if value is None or value.data is None:
         made = made_by(value, ops.Reshape, quantized=True)
         return made.operand(0) if made is not None else None
@@ -152,7 +152,7 @@ SINK.on(*all_elementwise(Elementwise), quantized=True)(_elementwise)
 
 @SINK.on(ops.Reshape, quantized=True)
 def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
-    """Reshape(f(Reshape(x))) is f(Reshape(x)), where f is elementwise and of one tensor."""
+    """Replace Reshape(f(Reshape(x))) by f(Reshape(x)) for an elementwise f of one tensor."""
     inner = made_by(node.operand(0), quantized=True)
     if inner is None or not issubclass(inner.op, Elementwise) or not single_use(node.operand(0), b.graph):
         return None
@@ -173,7 +173,7 @@ def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
 
 @SINK.on(ops.Slice, quantized=True)
 def _slice(b: Builder, node: Node) -> Value | None:
-    """Bounds are renumbered; of a unit axis all is taken."""
+    """Renumber the bounds, where unit axes are taken whole."""
     move = _through(b, node, node.operands[:1])
     bounds = [static_ints(v) for v in node.operands[1:4]]
     starts, limits, strides = bounds
@@ -189,12 +189,12 @@ def _slice(b: Builder, node: Node) -> Value | None:
         move.vector(limits, _TO_THE_END),
         move.vector(strides, 1),
     )
-    return move.undone(b, result, node.result.shape)
+    return move.applied_to(b, result, node.result.shape)
 
 
 @SINK.on(ops.Pad, quantized=True)
 def _pad(b: Builder, node: Node) -> Value | None:
-    """Unit axes may not grow."""
+    """Renumber the amounts, where unit axes are not padded."""
     move, amounts = _through(b, node, node.operands[:1]), static_ints(node.operand(1))
     if move is None or amounts is None:
         return None
@@ -202,12 +202,12 @@ def _pad(b: Builder, node: Node) -> Value | None:
     if any(pairs[i].any() for i in range(len(pairs)) if i not in move.place):
         return None
     moved = np.stack([move.vector(pairs[:, side].tolist(), 0) for side in (0, 1)], axis=1)
-    return move.undone(b, b.remade(node, move.source, moved, *node.operands[2:])[0], node.result.shape)
+    return move.applied_to(b, b.remade(node, move.source, moved, *node.operands[2:])[0], node.result.shape)
 
 
 @SINK.on(ops.Concatenate, quantized=True)
 def _concatenate(b: Builder, node: Node) -> Value | None:
-    """Parts may differ along the axis that they are laid along, which is none of the unit axes."""
+    """Concatenate before the reshapes, along an axis that is not a unit axis."""
     axis, moves = node.attr("axis"), [UnitReshape.of(v) for v in node.operands]
     first = moves[0]
     found = [m for m in moves if m is not None and first is not None and m.place == first.place]
@@ -218,7 +218,7 @@ def _concatenate(b: Builder, node: Node) -> Value | None:
     if any(_units(m) != _units(first) for m in found):
         return None
     whole = b.remade(node, *(m.source for m in found), axis=first.place[axis])[0]
-    return first.undone(b, whole, node.result.shape)
+    return first.applied_to(b, whole, node.result.shape)
 
 
 def _units(move: UnitReshape) -> tuple[list[int], list[int]]:
@@ -228,19 +228,19 @@ def _units(move: UnitReshape) -> tuple[list[int], list[int]]:
 
 @SINK.on(ops.Split, quantized=True)
 def _split(b: Builder, node: Node) -> list[Value] | None:
-    """Along an axis that is no unit axis."""
+    """Renumber the axis, which must not be a unit axis."""
     move = _through(b, node, node.operands[:1])
     axis = normalize_axis(node.attr("axis"), len(move.after)) if move is not None else 0
     if move is None or axis not in move.place or not all(has_constant_target(r.shape) for r in node.results):
         return None
     parts = b.remade(node, move.source, *node.operands[1:], axis=move.place[axis])
-    moved = [move.undone(b, part, r.shape) for part, r in zip(parts, node.results, strict=True)]
+    moved = [move.applied_to(b, part, r.shape) for part, r in zip(parts, node.results, strict=True)]
     return [v for v in moved if v is not None]
 
 
 @SINK.on(ops.Reduce, quantized=True)
 def _reduce(b: Builder, node: Node) -> Value | None:
-    """Over axes that are no unit axes, or over some of these, which changes nothing."""
+    """Renumber the axes; reducing unit axes changes nothing."""
     move, axes = _through(b, node, node.operands[:1]), static_ints(node.optional(1))
     if move is None or not axes or not has_constant_target(node.result.shape):
         return None
@@ -248,18 +248,18 @@ def _reduce(b: Builder, node: Node) -> Value | None:
     near = sorted(move.place[a] for a in far if a in move.place)
     if not near:
         return None
-    return move.undone(b, b.remade(node, move.source, near)[0], node.result.shape)
+    return move.applied_to(b, b.remade(node, move.source, near)[0], node.result.shape)
 
 
 @SINK.on(ops.Softmax, ops.LogSoftmax, quantized=True)
 def _softmax(b: Builder, node: Node) -> Value | None:
-    """Along an axis that is no unit axis."""
+    """Renumber the axis, which must not be a unit axis."""
     move = _through(b, node, node.operands)
     axis = normalize_axis(node.attr("axis"), len(move.after)) if move is not None else 0
     if move is None or axis not in move.place:
         return None
-    return move.undone(b, b.remade(node, move.source, axis=move.place[axis])[0], move.after)
+    return move.applied_to(b, b.remade(node, move.source, axis=move.place[axis])[0], move.after)
 
 
 CARRIERS: set[type[Op]] = {ops.Slice, ops.Pad, ops.Concatenate, ops.Split, ops.Reduce, ops.Softmax, ops.LogSoftmax}
-"""What a reshape may sink through, beside elementwise ops."""
+"""The ops other than elementwise ones that a reshape may sink through."""

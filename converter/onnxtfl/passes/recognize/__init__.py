@@ -13,9 +13,9 @@ from onnxtfl.passes.recognize.indexing import INDEXING
 from onnxtfl.passes.recognize.integers import INTEGERS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.recognize.reductions import REDUCTIONS
+from onnxtfl.passes.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.unit_axes import SINK
-from onnxtfl.passes.vectors import CONVERSIONS
 from onnxtfl.rewriting.pass_manager import Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 

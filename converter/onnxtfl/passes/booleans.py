@@ -1,4 +1,4 @@
-"""Canonical forms of conditions: what is known before run time, and comparisons with true and false.
+"""Boolean simplification: conditions known before run time, comparisons with true and false, negations.
 
 ::
 
@@ -22,61 +22,61 @@ from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
-TRUTH = Patterns()
+BOOLEANS = Patterns()
 LARGEST = 1 << 12
-"""Elements up to which a condition that is known becomes a constant."""
+"""The most elements of a condition that becomes a constant."""
 
 
-def _all(node: Node, truth: bool) -> Value | None:
-    """The node's result where all of it is `truth`."""
+def _filled(node: Node, value: bool) -> Value | None:
+    """A constant of the result's shape, all elements `value`; None where the shape is not static or too large."""
     shape = node.result.tensor_type.shape
     sizes = [d for d in shape or () if isinstance(d, int)]
     if shape is None or len(sizes) < len(shape) or math.prod(sizes) > LARGEST:
         return None
-    return constant(np.full(sizes, truth))
+    return constant(np.full(sizes, value))
 
 
-def _with_truth(node: Node) -> tuple[Value, bool] | None:
-    """The other operand, of the result's type, and the constant of a node over bools."""
+def _with_bool(node: Node) -> tuple[Value, bool] | None:
+    """The non-constant operand, if it has the result's type, and the constant one of a binary node over bools."""
     found = with_constant(node)
     if found is None or found[0].dtype is not DType.BOOL or found[0].type != node.result.type:
         return None
-    number = scalar(found[1])
-    return None if number is None else (found[0], bool(number))
+    constant_value = scalar(found[1])
+    return None if constant_value is None else (found[0], bool(constant_value))
 
 
-@TRUTH.on(ops.Compare)
-def compared(b: Builder, node: Node) -> Value | None:
-    """Bools that are compared with a constant; signs that are known."""
-    direction, found = node.attr("comparison_direction"), _with_truth(node)
+@BOOLEANS.on(ops.Compare)
+def compare(b: Builder, node: Node) -> Value | None:
+    """Simplify the comparison of a bool with a constant, and of integers of known sign with 0."""
+    direction, found = node.attr("comparison_direction"), _with_bool(node)
     if found is not None and direction in ("EQ", "NE"):
         return found[0] if found[1] is (direction == "EQ") else b(ops.Not, found[0])
     if scalar(node.operand(1)) != 0 or direction not in ("LT", "GE") or not node.operand(0).dtype.is_integer:
         return None
-    return _all(node, direction == "GE") if never_negative(node.operand(0)) else None
+    return _filled(node, direction == "GE") if never_negative(node.operand(0)) else None
 
 
-@TRUTH.on(ops.Xor)
-def exclusive(b: Builder, node: Node) -> Value | None:
-    """Xor with a constant."""
-    found = _with_truth(node)
+@BOOLEANS.on(ops.Xor)
+def xor(b: Builder, node: Node) -> Value | None:
+    """Replace Xor with a constant by the other operand or its negation."""
+    found = _with_bool(node)
     if found is None:
         return None
     return b(ops.Not, found[0]) if found[1] else found[0]
 
 
-@TRUTH.on(ops.And, ops.Or)
-def joined(b: Builder, node: Node) -> Value | None:
-    """The constant changes nothing, or settles everything."""
-    found = _with_truth(node)
+@BOOLEANS.on(ops.And, ops.Or)
+def and_or(b: Builder, node: Node) -> Value | None:
+    """Replace And or Or with a constant by the other operand or by the constant."""
+    found = _with_bool(node)
     if found is None:
         return None
-    return found[0] if found[1] is (node.op is ops.And) else _all(node, found[1])
+    return found[0] if found[1] is (node.op is ops.And) else _filled(node, found[1])
 
 
-@TRUTH.on(ops.Not)
-def negated(b: Builder, node: Node) -> Value | None:
-    """Twice is not at all; equal and not equal are opposites, for NaN too."""
+@BOOLEANS.on(ops.Not)
+def negation(b: Builder, node: Node) -> Value | None:
+    """Remove a double negation; negate EQ and NE, which are opposites for NaN too."""
     operand = node.operand(0)
     inner, test = made_by(operand, ops.Not), made_by(operand, ops.Compare)
     if not isinstance(node.result.type, TensorType) or node.result.dtype is not DType.BOOL:

@@ -1,4 +1,4 @@
-"""Shape arithmetic in its shortest form: picking from, and joining, short vectors of sizes.
+"""Shape arithmetic: gathers from, and concatenations of, short vectors of sizes in their shortest form.
 
 ::
 
@@ -25,12 +25,13 @@ from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
-VECTORS = Patterns()
+SHAPE_ARITHMETIC = Patterns()
 CONVERSIONS = Patterns()
-"""Conversions behind picking and joining. For TFLite they stay: 64 bits in the chain would keep delegates away."""
+"""Conversions moved after gathers and concatenations. Not for TFLite: int64 in the chain prevents delegation."""
 LONGEST = 16
-"""Entries of the vectors that are looked at: as many as there are sizes."""
-Pick = tuple[Value, list[int]]
+"""The most entries of a vector that is simplified."""
+Gathered = tuple[Value, list[int]]
+"""A vector and the entries gathered from it."""
 
 
 def _length(value: Value | None) -> int | None:
@@ -42,8 +43,8 @@ def _length(value: Value | None) -> int | None:
     return size if isinstance(size, int) and size <= LONGEST else None
 
 
-def _picked(value: Value | None, rank: int = 1) -> Pick | None:
-    """The vector and the entries (counted from the front) that a Gather takes, by indices of `rank`."""
+def _gathered(value: Value | None, rank: int = 1) -> Gathered | None:
+    """The vector and the nonnegative entry numbers of the Gather (indices of rank `rank`) that makes `value`."""
     node = made_by(value, ops.Gather)
     size = _length(node.operand(0)) if node is not None else None
     if node is None or size is None or node.attr("batch_dims") or node.operand(1).data is None:
@@ -54,47 +55,47 @@ def _picked(value: Value | None, rank: int = 1) -> Pick | None:
     return node.operand(0), [normalize_axis(int(i), size) for i in indices.reshape(-1)]
 
 
-def _pick(b: Builder, vector: Value, entries: Sequence[int], like: Value) -> Value:
-    """These entries, in order; the indices have the element type of `like`."""
+def _gather(b: Builder, vector: Value, entries: Sequence[int], like: Value) -> Value:
+    """Return the vector of these entries; the indices have the element type of `like`."""
     if list(entries) == list(range(_length(vector) or -1)):
         return vector
     return b(ops.Gather, vector, np.asarray(entries, like.dtype.numpy), axis=0)
 
 
-@VECTORS.on(ops.Gather)
-def picked_from(b: Builder, node: Node) -> Value | None:
-    """Pick from where the vector's entries came from."""
-    found = _picked(node.result)
+@SHAPE_ARITHMETIC.on(ops.Gather)
+def gather(b: Builder, node: Node) -> Value | None:
+    """Gather from the vectors that the operand itself was gathered or concatenated from."""
+    found = _gathered(node.result)
     if found is None:
         return None
     vector, entries = found
     if entries == list(range(_length(vector) or -1)):
         return vector
-    inner = _picked(vector)
+    inner = _gathered(vector)
     if inner is not None:
-        return _pick(b, inner[0], [inner[1][e] for e in entries], node.operand(1))
-    joined = made_by(vector, ops.Concatenate)
-    return _picked_from_parts(b, joined, entries, node.operand(1)) if joined is not None else None
+        return _gather(b, inner[0], [inner[1][e] for e in entries], node.operand(1))
+    parts = made_by(vector, ops.Concatenate)
+    return _gathered_from_parts(b, parts, entries, node.operand(1)) if parts is not None else None
 
 
 @CONVERSIONS.on(ops.Gather)
-def picked_before_conversion(b: Builder, node: Node) -> Value | None:
-    """Fewer numbers are converted."""
-    found = _picked(node.result)
+def gather_before_conversion(b: Builder, node: Node) -> Value | None:
+    """Gather first, so that fewer elements are converted."""
+    found = _gathered(node.result)
     converted = made_by(found[0], ops.Convert) if found is not None else None
     if found is None or converted is None or _length(converted.operand(0)) is None:
         return None
-    return b(ops.Convert, _pick(b, converted.operand(0), found[1], node.operand(1)), **converted.attributes)
+    return b(ops.Convert, _gather(b, converted.operand(0), found[1], node.operand(1)), **converted.attributes)
 
 
-def _picked_from_parts(b: Builder, joined: Node, entries: Sequence[int], like: Value) -> Value | None:
-    """Runs of entries out of the same part; None where that would take more ops than now."""
+def _gathered_from_parts(b: Builder, joined: Node, entries: Sequence[int], like: Value) -> Value | None:
+    """Gather runs of entries from each part; None where that needs more ops than before."""
     sizes = [_length(v) for v in joined.operands]
     parts = [v for v in joined.operands if v is not None]
     if None in sizes or len(parts) < len(sizes):
         return None
     places = [(part, i) for part, size in zip(parts, sizes, strict=True) for i in range(size or 0)]
-    runs: list[Pick] = []
+    runs: list[Gathered] = []
     for part, i in (places[e] for e in entries):
         if runs and runs[-1][0] is part:
             runs[-1][1].append(i)
@@ -102,22 +103,22 @@ def _picked_from_parts(b: Builder, joined: Node, entries: Sequence[int], like: V
             runs.append((part, [i]))
     if not runs or len(runs) > len(parts):
         return None
-    picked = [_pick(b, part, chosen, like) for part, chosen in runs]
+    picked = [_gather(b, part, chosen, like) for part, chosen in runs]
     return picked[0] if len(picked) == 1 else b(ops.Concatenate, *picked, axis=0)
 
 
-@VECTORS.on(ops.Concatenate)
-def joined(b: Builder, node: Node) -> Value | None:
-    """Join what was picked from one vector, and what was joined before."""
+@SHAPE_ARITHMETIC.on(ops.Concatenate)
+def concatenate(b: Builder, node: Node) -> Value | None:
+    """Flatten nested concatenations; merge adjacent gathers from one vector."""
     parts = [v for v in node.operands if v is not None]
     if _length(node.result) is None or len(parts) < 2:
         return None
-    return _flattened(b, parts) or _picked_together(b, parts)
+    return _flattened(b, parts) or _gathered_together(b, parts)
 
 
 @CONVERSIONS.on(ops.Concatenate)
-def joined_before_conversion(b: Builder, node: Node) -> Value | None:
-    """One conversion of all parts."""
+def concatenate_before_conversion(b: Builder, node: Node) -> Value | None:
+    """Convert once, after the concatenation."""
     parts = [v for v in node.operands if v is not None]
     if _length(node.result) is None or len(parts) < 2:
         return None
@@ -139,16 +140,16 @@ def _flattened(b: Builder, parts: Sequence[Value]) -> Value | None:
     return b(ops.Concatenate, *flat, axis=0)
 
 
-def _picked_together(b: Builder, parts: Sequence[Value]) -> Value | None:
-    """Neighbours out of one vector."""
+def _gathered_together(b: Builder, parts: Sequence[Value]) -> Value | None:
+    """Merge adjacent operands that are gathered from one vector."""
     merged: list[Value] = []
     changed = False
     for part in parts:
-        mine, last = _picked(part), _picked(merged[-1]) if merged else None
+        mine, last = _gathered(part), _gathered(merged[-1]) if merged else None
         if mine is not None and last is not None and mine[0] is last[0]:
             node = part.producer
             assert node is not None
-            merged[-1] = _pick(b, mine[0], [*last[1], *mine[1]], node.operand(1))
+            merged[-1] = _gather(b, mine[0], [*last[1], *mine[1]], node.operand(1))
             changed = True
         else:
             merged.append(part)
@@ -157,11 +158,11 @@ def _picked_together(b: Builder, parts: Sequence[Value]) -> Value | None:
     return merged[0] if len(merged) == 1 else b(ops.Concatenate, *merged, axis=0)
 
 
-@VECTORS.on(ops.Reshape)
+@SHAPE_ARITHMETIC.on(ops.Reshape)
 def entry_as_vector(b: Builder, node: Node) -> Value | None:
-    """One entry, picked as a number, as a vector of one."""
+    """Gather a vector of one entry instead of reshaping a gathered scalar."""
     if _length(node.result) != 1:
         return None
-    found = _picked(node.operand(0), rank=0)
-    picker = made_by(node.operand(0), ops.Gather)
-    return _pick(b, found[0], found[1], picker.operand(1)) if found is not None and picker is not None else None
+    found = _gathered(node.operand(0), rank=0)
+    inner = made_by(node.operand(0), ops.Gather)
+    return _gather(b, found[0], found[1], inner.operand(1)) if found is not None and inner is not None else None

@@ -4,11 +4,11 @@ import pytest
 
 from onnxtfl.ir.graph import Graph
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
-from onnxtfl.passes.vectors import CONVERSIONS, VECTORS
+from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.rewriting.patterns import Patterns
 from tests.passes.helpers import transformed
 
-BOTH = Patterns.of(VECTORS, CONVERSIONS)
+BOTH = Patterns.of(SHAPE_ARITHMETIC, CONVERSIONS)
 HEAD = """graph main(%v: tensor<4xint64>, %w: tensor<2xint64>) -> (%y) {
   %one = constant tensor<1xint64> [1]
   %last = constant tensor<1xint64> [-1]
@@ -44,7 +44,7 @@ def shortened(graph: Graph) -> None:
         ),
     ],
 )
-def test_vectors(body: str, left: list[str]) -> None:
+def test_shape_arithmetic(body: str, left: list[str]) -> None:
     graph = transformed(f"{HEAD} {body}\n}}", shortened)
     assert [n.op.name for n in graph.nodes] == left
 

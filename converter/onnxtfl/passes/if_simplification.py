@@ -1,9 +1,9 @@
-"""Canonical forms of conditions: a branch that is known to run stands in the graph, and branches take what they need.
+"""If simplification: a branch that is known to run replaces the If, and unneeded captured values are removed.
 
 ::
 
     If(true, x) then A else B         ->  A(x)
-    If(p, x, %constant) then A else B ->  If(p, x) then A' else B', which have the constant inside
+    If(p, x, %constant) then A else B ->  If(p, x) then A' else B', which contain the constant
     If(p, x, x, unused) then A else B ->  If(p, x) then A' else B'
 """
 
@@ -17,26 +17,26 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.rewriting.regions import copied, truth_of
 
-BRANCHES = Patterns()
+IF_SIMPLIFICATION = Patterns()
 
 
-@BRANCHES.on(ops.If, quantized=True)
-def chosen(b: Builder, node: Node) -> Sequence[Value] | None:
-    """The branch that a known condition chooses."""
+@IF_SIMPLIFICATION.on(ops.If, quantized=True)
+def known_condition(b: Builder, node: Node) -> Sequence[Value] | None:
+    """Replace an If whose condition is known by the nodes of the chosen branch."""
     truth = truth_of(node.operand(0))
     return None if truth is None else copied(b, node.attr("then_branch" if truth else "else_branch"), node.operands[1:])
 
 
-@BRANCHES.on(ops.If, quantized=True)
-def needed(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Constants go inside; of the same value twice, and of one that no branch looks at, nothing stays."""
+@IF_SIMPLIFICATION.on(ops.If, quantized=True)
+def captured_values(b: Builder, node: Node) -> Sequence[Value] | None:
+    """Move captured constants into the branches; remove duplicate captured values and those that no branch reads."""
     branches = [node.attr("then_branch"), node.attr("else_branch")]
     captures = node.operands[1:]
     kept = [i for i, v in enumerate(captures) if v is not None and _is_needed(i, captures, branches)]
     if len(kept) == len(captures):
         return None
     for branch in branches:
-        _take(branch, captures, kept)
+        _keep(branch, captures, kept)
     return b.many(ops.If, node.operand(0), *(captures[i] for i in kept), **node.attributes)
 
 
@@ -48,11 +48,11 @@ def _is_needed(index: int, captures: Sequence[Value | None], branches: Sequence[
     return any(branch.inputs[i].uses or branch.inputs[i] in branch.outputs for branch in branches for i in places)
 
 
-def _take(branch: Graph, captures: Sequence[Value | None], kept: Sequence[int]) -> None:
-    """Let `branch` take only the captures that are kept; the others are constants or among these."""
+def _keep(branch: Graph, captures: Sequence[Value | None], kept: Sequence[int]) -> None:
+    """Remove the inputs of `branch` that are not in `kept`; they are constants or duplicates of others."""
     for i, (inside, outside) in enumerate(zip(branch.inputs, captures, strict=True)):
         if i not in kept and outside is not None:
-            stand_in = outside if outside.is_constant else branch.inputs[captures.index(outside)]
-            if stand_in is not inside:
-                branch.substitute(inside, stand_in)
+            replacement = outside if outside.is_constant else branch.inputs[captures.index(outside)]
+            if replacement is not inside:
+                branch.substitute(inside, replacement)
     branch.inputs = [branch.inputs[i] for i in kept]
