@@ -40,13 +40,9 @@ for _op, _onnx, _since, _tfl in _BOTH:
     row(_op, onnx=_onnx, since=_since, tfl=_tfl)
 for _op, _onnx, _since in _ONNX_ONLY:
     row(_op, onnx=_onnx, since=_since)
-row(
-    ops.IsInf,
-    onnx="IsInf",
-    since=(10, 20),
-    onnx_attributes={"detect_positive": "detect_positive", "detect_negative": "detect_negative"},
-)
+row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
 row(ops.Rsqrt, tfl="RSQRT")
+row(ops.Abs, tfl="COMPLEX_ABS", when=lambda node: node.operand(0).dtype.is_complex, lifts=False)
 
 
 @lift_onnx("Reciprocal", since=(1, 6, 13))
@@ -57,11 +53,6 @@ def _reciprocal(b: Builder, node: Node) -> Value:
 @lift_tfl("SQUARE")
 def _square(b: Builder, node: Node) -> Value:
     return b(ops.Mul, node.operand(0), node.operand(0))
-
-
-@lower_tfl(ops.Abs)
-def _abs_of_complex(node: Node) -> Form | None:
-    return Form("COMPLEX_ABS", tuple(node.operands)) if node.operand(0).dtype.is_complex else None
 
 
 @decompose(ops.Abs, "tfl")
@@ -81,19 +72,6 @@ def _sign(b: Builder, node: Node) -> Value | None:
     return ((x > 0).to(x.dtype) - (x < 0).to(x.dtype)).value
 
 
-@decompose(ops.Round)
-def _round(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    size = x.abs()
-    whole = size.floor()
-    return (x.sign() * (size - whole >= 0.5).choose(whole + 1.0, whole)).value
-
-
-@decompose(ops.Rsqrt)
-def _rsqrt(b: Builder, node: Node) -> Value:
-    return (1 / Term(b, node.operand(0)).sqrt()).value
-
-
 @decompose(ops.Expm1)
 def _expm1(b: Builder, node: Node) -> Value:
     """Elu is exact below 0; above, e**x - 1 = -e**x (e**-x - 1)."""
@@ -105,12 +83,6 @@ def _expm1(b: Builder, node: Node) -> Value:
 @decompose(ops.Log1p)
 def _log1p(b: Builder, node: Node) -> Value:
     return log1p(Term(b, node.operand(0))).value
-
-
-@decompose(ops.Cbrt)
-def _cbrt(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    return (x.sign() * x.abs().apply(ops.Pow, 1 / 3)).value
 
 
 @decompose(ops.Tan, "tfl")
@@ -205,11 +177,6 @@ def _is_inf(b: Builder, node: Node) -> Value:
         case False, True:
             return x.equals(-math.inf).value
     return (x < -math.inf).value
-
-
-@decompose(ops.IsFinite)
-def _is_finite(b: Builder, node: Node) -> Value:
-    return (Term(b, node.operand(0)).abs() < math.inf).value
 
 
 @decompose(ops.Neg, "tfl")

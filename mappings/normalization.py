@@ -9,39 +9,25 @@ TFLite          L2_NORMALIZATION, LOCAL_RESPONSE_NORMALIZATION
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from onnxtfl.rules import *
 
-# --- InstanceNorm -----------------------------------------------------------------------------------------------------
+
+def _channels_second(node: Node) -> bool:
+    return bool(node.attr("feature_index") == 1 and node.attr("batch_index", 0) == 0)
 
 
-@lower_onnx(ops.InstanceNorm)
-def _instance_norm_form(node: Node, opset: int) -> Form | None:
-    if (node.attr("batch_index"), node.attr("feature_index")) != (0, 1):
-        return None
-    return Form("InstanceNormalization", tuple(node.operands), {"epsilon": float(node.attr("epsilon"))})
+def _channels_elsewhere(node: Node) -> bool:
+    return not _channels_second(node)
 
 
-def _lies_otherwise(node: Node) -> bool:
-    return (node.attr("batch_index"), node.attr("feature_index")) != (0, 1)
-
-
-@decompose_late(ops.InstanceNorm, "onnx", when=_lies_otherwise)
-@decompose(ops.InstanceNorm)
-def _instance_norm_apart(b: Builder, node: Node) -> Value:
-    x, feature = Term(b, node.operand(0)), node.attr("feature_index")
-    axes = [a for a in range(x.value.rank) if a not in (node.attr("batch_index"), feature)]
-    apart = x - Term(b, b(ops.Reduce, x.value, axes, kind="mean", keepdims=True))
-    variance = Term(b, b(ops.Reduce, (apart * apart).value, axes, kind="mean", keepdims=True))
-    scale, bias = (_along(b, node.operand(i), x.value.rank - 1 - feature) for i in (1, 2))
-    return ((apart / (variance + float(node.attr("epsilon"))).sqrt()) * scale + bias).value
-
-
-def _along(b: Builder, vector: Value, behind: int) -> Term:
-    return Term(b, reshape(b, vector, (*vector.shape, *[1] * behind)))
+row(ops.InstanceNorm, onnx="InstanceNormalization", since=(1, 6, 22), attributes="epsilon", when=_channels_second)
+row(ops.LRN, onnx="LRN", since=(1, 13), attributes="size alpha beta bias", fixed={"axis": 1})
+row(ops.LayerNorm, onnx="LayerNormalization", attributes="axis epsilon", lifts=False)
+row(ops.GroupNorm, onnx="GroupNormalization", since=(21,), attributes="num_groups epsilon", lowers=False)
+decompose_late(ops.InstanceNorm, "onnx", when=_channels_elsewhere)(expand)
+decompose_late(ops.BatchNormInference, "onnx", when=_channels_elsewhere)(expand)
 
 
 @upgrade("BatchNormalization", since=(1, 6, 7, 9))
@@ -68,23 +54,16 @@ def _batch_norm(b: Builder, node: Node) -> list[Value]:
 
 def _batch_norm_training(b: Builder, node: Node) -> list[Value]:
     """With the batch's own statistics; the second and third result are the running ones, moved on by `momentum`."""
-    x, scale, bias, mean, variance = (node.operand(i) for i in range(5))
+    x, scale, bias, *old = (Term(b, node.operand(i)) for i in range(5))
     axes, keep = [a for a in range(x.rank) if a != 1], float(node.attr("momentum", 0.9))
-    own_mean = b(ops.Reduce, x, axes, kind="mean", keepdims=True)
-    apart = Term(b, x) - Term(b, own_mean)
-    own_variance = b(ops.Reduce, (apart * apart).value, axes, kind="mean", keepdims=True)
-    flat = [reshape(b, v, (x.shape[1],)) for v in (own_mean, own_variance)]
+    mean = x.mean(axes)
+    difference = x - mean
+    variance = (difference * difference).mean(axes)
+    own = [Term(b, reshape(b, v.value, (x.value.shape[1],))) for v in (mean, variance)]
     epsilon = float(node.attr("epsilon", 1e-5))
-    result = b(ops.BatchNormInference, x, scale, bias, *flat, epsilon=epsilon, feature_index=1)
-    running = [
-        (Term(b, old) * keep + Term(b, _cast(b, new, old.dtype)) * (1 - keep)).value
-        for old, new in zip((mean, variance), flat, strict=True)
-    ]
-    return [result, *running][: len(node.results)]
-
-
-def _cast(b: Builder, x: Value, dtype: DType) -> Value:
-    return x if x.dtype is dtype else b(ops.Convert, x, dtype=dtype)
+    result = x.apply(ops.BatchNormInference, scale, bias, *own, epsilon=epsilon, feature_index=1)
+    running = [(o * keep + new.to(o.dtype) * (1 - keep)).value for o, new in zip(old, own, strict=True)]
+    return [result.value, *running][: len(node.results)]
 
 
 @lower_onnx(ops.BatchNormInference)
@@ -97,164 +76,107 @@ def _onnx_batch_norm(node: Node, opset: int) -> Form | None:
     return Form("BatchNormalization", tuple(node.operands), {"epsilon": float(node.attr("epsilon"))})
 
 
-@decompose_late(ops.BatchNormInference, "onnx", when=lambda node: node.attr("feature_index") != 1)
-@decompose(ops.BatchNormInference)
-def _batch_norm_apart(b: Builder, node: Node) -> Value:
-    """x * a + c with a = scale / sqrt(variance + epsilon) and c = bias - mean * a, which fold if they are constant."""
-    x, scale, bias, mean, variance = (node.operand(i) for i in range(5))
-    wide = variance.dtype
-    scale, bias, mean = (v if v.dtype is wide else b(ops.Convert, v, dtype=wide) for v in (scale, bias, mean))
-    deviation = b(ops.Sqrt, b(ops.Add, variance, b.scalar(float(node.attr("epsilon")), variance)))
-    factor = b(ops.Div, scale, deviation)
-    offset = b(ops.Sub, bias, b(ops.Mul, mean, factor))
-    if x.dtype is not wide:
-        factor, offset = (b(ops.Convert, v, dtype=x.dtype) for v in (factor, offset))
-    rank = x.rank - node.attr("feature_index")
-    factor, offset = (reshape(b, v, (*v.shape, *[1] * (rank - 1))) for v in (factor, offset))
-    return b(ops.Add, b(ops.Mul, x, factor), offset)
-
-
-def standardized(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value]:
-    """(x - mean) / sqrt(variance + epsilon) over `axes`, the mean, and 1 / sqrt(variance + epsilon)."""
-    mean = b(ops.Reduce, x, list(axes), kind="mean", keepdims=True)
-    apart = b(ops.Sub, x, mean)
-    variance = b(ops.Reduce, b(ops.Mul, apart, apart), list(axes), kind="mean", keepdims=True)
-    inverse = b(ops.Rsqrt, b(ops.Add, variance, b.scalar(epsilon, x)))
-    return b(ops.Mul, apart, inverse), mean, inverse
-
-
-def _stash(node: Node, x: Value) -> DType:
-    """The type that statistics are made in: float32 for the smaller floats, unless `stash_type` says otherwise."""
-    return DType.FLOAT32 if x.dtype.bits < 32 and node.attr("stash_type", 1) == 1 else x.dtype
-
-
-def _known_rank(x: Value) -> int:
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("the rank of the operand is not known", hint="give --input-shape")
-    return x.rank
-
-
-def _affine(b: Builder, x: Value, scale: Value | None, bias: Value | None, behind: int = 0) -> Value:
-    """x * scale + bias; these have `behind` axes fewer at the end."""
-    if scale is not None:
-        x = b(ops.Mul, x, _widened(b, scale, behind))
-    return x if bias is None else b(ops.Add, x, _widened(b, bias, behind))
-
-
-def _widened(b: Builder, vector: Value, behind: int) -> Value:
-    return reshape(b, vector, (*vector.shape, *[1] * behind)) if behind else vector
-
-
-@upgrade("InstanceNormalization", since=(1,))
-def _instance_norm_1(b: Builder, node: Node) -> None:
-    """Only consumed_inputs went."""
-    node.attributes.pop("consumed_inputs", None)
-
-
-@lift_onnx("InstanceNormalization", since=(6, 22))
-def _instance_norm(b: Builder, node: Node) -> Value:
-    x = node.operand(0)
-    axes = range(2, _known_rank(x))
-    result, _, _ = standardized(b, x, axes, float(node.attr("epsilon", 1e-5)))
-    return _affine(b, result, node.operand(1), node.operand(2), len(axes))
-
-
 @lift_onnx("LayerNormalization", since=(17,))
 @lift_onnx("LayerNormalization", since=(1,), domain="com.microsoft")
 def _layer_norm(b: Builder, node: Node) -> list[Value]:
+    """The mean and the inverse deviation are results too."""
+    x, axes, epsilon = Term(b, node.operand(0)), _axes(node), float(node.attr("epsilon", 1e-5))
+    if len(node.results) == 1:
+        return [b(ops.LayerNorm, *node.operands, axis=axes[0], epsilon=epsilon)]
+    result, mean, inverse = ops.standardized(x.to(_stash(node)), axes, epsilon)
+    scaled = _affine(result.to(x.dtype), node.optional(1), node.optional(2))
+    return [scaled.value, mean.value, inverse.value][: len(node.results)]
+
+
+def _axes(node: Node) -> list[int]:
+    """The axes from `axis` on."""
     x = node.operand(0)
-    axes = range(normalize_axis(int(node.attr("axis", -1)), _known_rank(x)), x.rank)
-    wide = _cast(b, x, _stash(node, x))
-    result, mean, inverse = standardized(b, wide, axes, float(node.attr("epsilon", 1e-5)))
-    scaled = _affine(b, _cast(b, result, x.dtype), node.optional(1), node.optional(2))
-    return [scaled, mean, inverse][: len(node.results)]
+    if x.tensor_type.shape is None:
+        raise UnsupportedError("the rank of the operand is not known", hint="give --input-shape")
+    return list(range(normalize_axis(int(node.attr("axis", -1)), x.rank), x.rank))
+
+
+def _stash(node: Node) -> DType:
+    """The type that statistics are made in: float32 for the smaller floats, unless `stash_type` says otherwise."""
+    dtype = node.operand(0).dtype
+    return DType.FLOAT32 if dtype.bits < 32 and node.attr("stash_type", 1) == 1 else dtype
+
+
+def _affine(x: Term, scale: Value | None, bias: Value | None) -> Term:
+    """x * scale + bias, as far as there are such."""
+    x = x if scale is None else x.apply(ops.Mul, scale)
+    return x if bias is None else x.apply(ops.Add, bias)
 
 
 @lift_onnx("SimplifiedLayerNormalization", since=(ANY_VERSION,))
 @lift_onnx("SimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
 @lift_onnx("RMSNormalization", since=(23,))
 def _rms_norm(b: Builder, node: Node) -> list[Value]:
-    return list(_root_mean_square(b, node, node.operand(0), node.optional(1)))[: len(node.results)]
+    return list(_root_mean_square(Term(b, node.operand(0)), node, node.optional(1)))[: len(node.results)]
 
 
-def _root_mean_square(b: Builder, node: Node, x: Value, scale: Value | None) -> tuple[Value, Value]:
+def _root_mean_square(x: Term, node: Node, scale: Value | None) -> tuple[Value, Value]:
     """x / sqrt(mean of squares + epsilon) * scale, and the inverse root."""
-    axes = list(range(normalize_axis(int(node.attr("axis", -1)), _known_rank(x)), x.rank))
-    wide = Term(b, _cast(b, x, _stash(node, x)))
-    square = Term(b, b(ops.Reduce, (wide * wide).value, axes, kind="mean", keepdims=True))
-    inverse = (square + float(node.attr("epsilon", 1e-5))).apply(ops.Rsqrt)
-    return _affine(b, _cast(b, (wide * inverse).value, x.dtype), scale, None), inverse.value
+    wide = x.to(_stash(node))
+    inverse = ((wide * wide).mean(_axes(node)) + float(node.attr("epsilon", 1e-5))).rsqrt()
+    return _affine((wide * inverse).to(x.dtype), scale, None).value, inverse.value
 
 
 @lift_onnx("SkipLayerNormalization", since=(1,), domain="com.microsoft")
 def _skip_layer_norm(b: Builder, node: Node) -> list[Value]:
     """Results: output, mean, inverse deviation, and the sum that was normalized."""
-    x = b(ops.Add, node.operand(0), node.operand(1))
-    extra = node.optional(4)
-    x = x if extra is None else b(ops.Add, x, extra)
-    result, mean, inverse = standardized(b, x, [x.rank - 1], float(node.attr("epsilon", 1e-12)))
-    return [_affine(b, result, node.optional(2), node.optional(3)), mean, inverse, x][: len(node.results)]
+    x = _sum(b, node, 4)
+    result, mean, inverse = ops.standardized(x, [x.rank - 1], float(node.attr("epsilon", 1e-12)))
+    scaled = _affine(result, node.optional(2), node.optional(3))
+    return [scaled.value, mean.value, inverse.value, x.value][: len(node.results)]
+
+
+def _sum(b: Builder, node: Node, extra: int) -> Term:
+    """The first two operands, and operand `extra` where it is present, added up."""
+    total = Term(b, node.operand(0)) + Term(b, node.operand(1))
+    third = node.optional(extra)
+    return total if third is None else total.apply(ops.Add, third)
 
 
 @lift_onnx("SkipSimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
 def _skip_rms_norm(b: Builder, node: Node) -> list[Value]:
-    x = b(ops.Add, node.operand(0), node.operand(1))
-    extra = node.optional(3)
-    x = x if extra is None else b(ops.Add, x, extra)
-    result, inverse = _root_mean_square(b, node, x, node.optional(2))
-    return [result, inverse, inverse, x][: len(node.results)]
+    x = _sum(b, node, 3)
+    result, inverse = _root_mean_square(x, node, node.optional(2))
+    return [result, inverse, inverse, x.value][: len(node.results)]
 
 
-@lift_onnx("GroupNormalization", since=(18, 21))
-def _group_norm(b: Builder, node: Node) -> Value:
-    """Scale and bias are for each group in version 18, for each channel from 21 on."""
-    x, groups = node.operand(0), int(node.attr("num_groups"))
-    rank = _known_rank(x)
-    wide = _cast(b, x, _stash(node, x) if node.op.version >= 21 else x.dtype)
-    grouped = reshape(b, wide, (x.shape[0], groups, x.shape[1] // groups, product(x.shape[2:])))
-    result, _, _ = standardized(b, grouped, (2, 3), float(node.attr("epsilon", 1e-5)))
-    scale, bias = node.operand(1), node.operand(2)
-    if node.op.version == 18:
-        return reshape(b, _affine(b, result, scale, bias, 2), x.shape)
-    return _affine(b, _cast(b, reshape(b, result, x.shape), x.dtype), scale, bias, rank - 2)
+@upgrade("GroupNormalization", since=(18,))
+def _group_norm_18(b: Builder, node: Node) -> None:
+    """Scale and bias were for each group, not for each channel."""
+    groups, channels = int(node.attr("num_groups")), node.operand(0).shape[1]
+    for i in (1, 2):
+        rows = broadcast(b, unsqueezed(b, node.operand(i), [1]), (groups, channels // groups))
+        node.set_operand(i, reshape(b, rows, (channels,)))
 
 
 @lift_onnx("MeanVarianceNormalization", since=(9, 13))
 def _mean_variance_norm(b: Builder, node: Node) -> Value:
     """(x - mean) / (deviation + 1e-9). Source: the function body of the op."""
     x, axes = Term(b, node.operand(0)), list(node.attr("axes", (0, 2, 3)))
-    apart = x - Term(b, b(ops.Reduce, x.value, axes, kind="mean", keepdims=True))
-    variance = Term(b, b(ops.Reduce, (apart * apart).value, axes, kind="mean", keepdims=True))
-    return (apart / (variance.apply(ops.Sqrt) + 1e-9)).value
+    difference = x - x.mean(axes)
+    return (difference / ((difference * difference).mean(axes).sqrt() + 1e-9)).value
 
 
 @lift_onnx("LpNormalization", since=(1, 22))
 def _lp_norm(b: Builder, node: Node) -> Value:
     """x over its norm along an axis; zeros stay zeros."""
-    x, p = node.operand(0), int(node.attr("p", 2))
-    axis = [normalize_axis(int(node.attr("axis", -1)), _known_rank(x))]
-    if p == 1:
-        norm = b(ops.Reduce, b(ops.Abs, x), axis, kind="sum", keepdims=True)
-    else:
-        norm = b(ops.Sqrt, b(ops.Reduce, b(ops.Mul, x, x), axis, kind="sum", keepdims=True))
+    x, kind = Term(b, node.operand(0)), "l1" if node.attr("p", 2) == 1 else "l2"
+    norm = x.apply(ops.FunctionReduce, np.asarray(_axes(node)[:1]), kind=kind, keepdims=True)
     smallest = float(np.finfo(np.float32 if x.dtype.bits >= 32 else np.float16).tiny)
-    return b(ops.Div, x, b(ops.Max, norm, b.scalar(smallest, x)))
+    return (x / norm.max(smallest)).value
 
 
 @lift_tfl("L2_NORMALIZATION")
 def _tfl_l2_norm(b: Builder, node: Node) -> Value:
     """Along the last axis, the norm at least 1e-6. Source: LiteRT l2normalization.h."""
     x = Term(b, node.operand(0))
-    square = Term(b, b(ops.Reduce, (x * x).value, [x.value.rank - 1], kind="sum", keepdims=True))
-    norm = square.apply(ops.Sqrt).apply(ops.Max, 1e-6)
-    return activated(b, (x / norm).value, node)
-
-
-@lift_onnx("LRN", since=(1, 13))
-def _lrn(b: Builder, node: Node) -> Value:
-    size = int(node.attr("size"))
-    numbers = {name: float(node.attr(name, default)) for name, default in _LRN_DEFAULTS.items()}
-    return b(ops.LRN, node.operand(0), axis=1, size=size, **numbers)
+    norm = x.apply(ops.FunctionReduce, np.asarray([x.rank - 1]), kind="l2", keepdims=True)
+    return activated(b, (x / norm.max(1e-6)).value, node)
 
 
 _LRN_DEFAULTS = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
@@ -267,13 +189,6 @@ def _tfl_lrn(b: Builder, node: Node) -> Value:
     numbers = {name: float(node.attr(name)) for name in _LRN_DEFAULTS}
     numbers["alpha"] *= size
     return b(ops.LRN, x, axis=x.rank - 1, size=size, **numbers)
-
-
-@lower_onnx(ops.LRN)
-def _onnx_lrn(node: Node, opset: int) -> Form | None:
-    if node.attr("axis") != 1:
-        return None
-    return Form("LRN", (node.operand(0),), {name: node.attr(name) for name in ("size", *_LRN_DEFAULTS)})
 
 
 @decompose(ops.LRN)
@@ -294,20 +209,4 @@ def _lrn_apart(b: Builder, node: Node) -> Value:
     ordered = reshape(b, mean, [x.shape[a] for a in order], x)
     back = transposed(b, ordered, [order.index(a) for a in range(x.rank)])
     alpha, beta, bias = (float(node.attr(name)) for name in _LRN_DEFAULTS)
-    scale = (Term(b, back) * alpha + bias).apply(ops.Pow, -beta)
-    return (Term(b, x) * scale).value
-
-
-@lower_onnx(ops.LayerNorm)
-def _onnx_layer_norm(node: Node, opset: int) -> Form | None:
-    if opset < 17:
-        return None
-    operands = tuple(v for v in node.operands if v is not None)
-    return Form("LayerNormalization", operands, {"axis": node.attr("axis"), "epsilon": float(node.attr("epsilon"))})
-
-
-@decompose(ops.LayerNorm)
-def _layer_norm_apart(b: Builder, node: Node) -> Value:
-    x = node.operand(0)
-    axes = range(normalize_axis(node.attr("axis"), x.rank), x.rank)
-    return _affine(b, standardized(b, x, axes, float(node.attr("epsilon")))[0], node.operand(1), node.optional(2))
+    return (Term(b, x) * (Term(b, back) * alpha + bias).power(-beta)).value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -20,49 +20,6 @@ def _global_pool(node: Node, opset: int) -> Form | None:
     name = {"mean": "GlobalAveragePool", "max": "GlobalMaxPool"}.get(node.attr("kind"))
     whole = axes is not None and rank > 2 and set(axes) == set(range(2, rank)) and node.attr("keepdims")
     return Form(name, (node.operand(0),)) if name and whole and node.operand(0).dtype.is_float else None
-
-
-# --- reductions -------------------------------------------------------------------------------------------------------
-
-_REDUCTIONS = {
-    "l1": "ReduceL1",
-    "l2": "ReduceL2",
-    "sum_square": "ReduceSumSquare",
-    "log_sum": "ReduceLogSum",
-    "log_sum_exp": "ReduceLogSumExp",
-}
-
-
-@lower_onnx(ops.FunctionReduce)
-def _function_reduce(node: Node, opset: int) -> Form | None:
-    """The axes are an attribute before opset 18."""
-    name, axes = _REDUCTIONS[node.attr("kind")], ops.reduced_axes(node)
-    if axes is None or (node.optional(1) is not None and not axes):
-        return None
-    attributes = {"keepdims": int(node.attr("keepdims"))}
-    if opset < 18:
-        return Form(name, (node.operand(0),), {**attributes, "axes": axes})
-    return Form(name, (node.operand(0), np.asarray(axes, np.int64)), attributes)
-
-
-@decompose(ops.FunctionReduce)
-def _function_reduce_apart(b: Builder, node: Node) -> Value:
-    x, kind = Term(b, node.operand(0)), node.attr("kind")
-    if kind == "log_sum_exp":
-        return _log_sum_exp_formula(b, node)
-    inner = x.abs() if kind == "l1" else x if kind == "log_sum" else x * x
-    total = Term(b, b(ops.Reduce, inner.value, *node.operands[1:], kind="sum", keepdims=node.attr("keepdims")))
-    return {"l2": total.sqrt, "log_sum": total.log}.get(kind, lambda: total)().value
-
-
-def _log_sum_exp_formula(b: Builder, node: Node) -> Value:
-    """The greatest is taken out, so that nothing overflows."""
-    x, axes, keep = Term(b, node.operand(0)), node.operands[1:], node.attr("keepdims")
-    top = Term(b, b(ops.Reduce, x.value, *axes, kind="max", keepdims=True))
-    shift = (top.abs() < math.inf).choose(top, 0.0)
-    total = Term(b, b(ops.Reduce, (x - shift).exp().value, *axes, kind="sum", keepdims=keep)).log()
-    back = shift if keep else Term(b, b(ops.Reduce, shift.value, *axes, kind="sum", keepdims=False))
-    return (total + back).value
 
 
 def _reduce(b: Builder, node: Node) -> Value | None:
@@ -88,6 +45,13 @@ _KINDS = (
     ("max", "ReduceMax", (1, 11, 12, 13), (18, 20), "REDUCE_MAX"),
     ("min", "ReduceMin", (1, 11, 12, 13), (18, 20), "REDUCE_MIN"),
 )
+_FUNCTIONS = (
+    ("l1", "ReduceL1", _NEW),
+    ("l2", "ReduceL2", _NEW),
+    ("sum_square", "ReduceSumSquare", _NEW),
+    ("log_sum", "ReduceLogSum", (18, 28)),
+    ("log_sum_exp", "ReduceLogSumExp", (18, 28)),
+)
 _TFL = {kind: tfl for kind, *_, tfl in _KINDS} | {"any": "REDUCE_ANY", "all": "REDUCE_ALL"}
 _BY_TFL = {tfl: kind for kind, tfl in _TFL.items()}
 
@@ -108,81 +72,28 @@ def _axes(b: Builder, node: Node) -> Value | None:
     return constant(np.zeros(0, np.int64)) if node.attributes.get("noop_with_empty_axes", 0) else None
 
 
-def _reduced(b: Builder, node: Node, value: Value | Term, kind: str) -> Term:
-    value = value.value if isinstance(value, Term) else value
-    keepdims, axes = bool(node.attributes.get("keepdims", 1)), _axes(b, node)
-    if axes is not None and axes.shape == (0,):
-        return Term(b, value)
-    return Term(b, b(ops.Reduce, value, axes, kind=kind, keepdims=keepdims))
-
-
-def _lift_kind(b: Builder, node: Node, kind: str) -> Value:
-    if node.operand(0).dtype is DType.BOOL:
+def _lift_kind(b: Builder, node: Node, kind: str, op: type[Op] = ops.Reduce) -> Value:
+    x, axes = node.operand(0), _axes(b, node)
+    if x.dtype is DType.BOOL:
         kind = {"max": "any", "min": "all"}[kind]
-    return _reduced(b, node, node.operand(0), kind).value
+    if op is ops.Reduce and axes is not None and axes.shape == (0,):
+        return x
+    return b(op, x, axes, kind=kind, keepdims=bool(node.attributes.get("keepdims", 1)))
 
 
 for _kind, _onnx, _before, _since, _tfl in _KINDS:
     upgrade(_onnx, since=_before)(_axes_as_operand)
     lift_onnx(_onnx, since=_since)(partial(_lift_kind, kind=_kind))
-for _onnx in ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"):
+for _kind, _onnx, _since in _FUNCTIONS:
     upgrade(_onnx, since=_OLD)(_axes_as_operand)
-
-
-@lift_onnx("ReduceL1", since=_NEW)
-def _l1(b: Builder, node: Node) -> Value:
-    return _reduced(b, node, Term(b, node.operand(0)).abs(), "sum").value
-
-
-@lift_onnx("ReduceSumSquare", since=_NEW)
-def _sum_square(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    return _reduced(b, node, x * x, "sum").value
-
-
-@lift_onnx("ReduceL2", since=_NEW)
-def _l2(b: Builder, node: Node) -> Value:
-    """The root of integers is that of their float, cut off."""
-    x = Term(b, node.operand(0))
-    return _through_float(_reduced(b, node, x * x, "sum"), lambda t: t.sqrt()).value
-
-
-@lift_onnx("ReduceLogSum", since=(18, 28))
-def _log_sum(b: Builder, node: Node) -> Value:
-    return _through_float(_reduced(b, node, node.operand(0), "sum"), lambda t: t.log()).value
-
-
-@lift_onnx("ReduceLogSumExp", since=(18, 28))
-def _log_sum_exp(b: Builder, node: Node) -> Value:
-    """The largest is taken out before Exp; where it is infinite there is nothing to take out."""
-    dtype = node.operand(0).dtype
-    x = Term(b, node.operand(0)).to(DType.FLOAT32 if dtype.is_integer else dtype)
-    axes = _axes(b, node)
-    top = Term(b, b(ops.Reduce, x.value, axes, kind="max", keepdims=True))
-    shift = (top.abs() < math.inf).choose(top, 0.0)
-    total = _reduced(b, node, (x - shift).exp(), "sum").log()
-    if not node.attributes.get("keepdims", 1):
-        shift = Term(b, b(ops.Reduce, shift.value, axes, kind="sum", keepdims=False))
-    return (total + shift).to(dtype).value
-
-
-def _through_float(x: Term, function: Callable[[Term], Term]) -> Term:
-    return function(x.to(DType.FLOAT32) if x.dtype.is_integer else x).to(x.dtype)
-
-
-def _lift_arg(b: Builder, node: Node, op: type[Op]) -> Value:
-    get = node.attributes.get
-    return b(
-        op,
-        node.operand(0),
-        axis=get("axis", 0),
-        keepdims=bool(get("keepdims", 1)),
-        select_last_index=bool(get("select_last_index", 0)),
-    )
-
-
-lift_onnx("ArgMax", since=(1, 11, 12, 13))(partial(_lift_arg, op=ops.ArgMax))
-lift_onnx("ArgMin", since=(1, 11, 12, 13))(partial(_lift_arg, op=ops.ArgMin))
+    lift_onnx(_onnx, since=_since)(partial(_lift_kind, kind=_kind, op=ops.FunctionReduce))
+_ARG_NAMES: Mapping[str, str | Spelled] = {
+    "axis": "axis",
+    "keepdims": Spelled("keepdims", default=1),
+    "select_last_index": Spelled("select_last_index", default=0),
+}
+for _op, _onnx in ((ops.ArgMax, "ArgMax"), (ops.ArgMin, "ArgMin")):
+    row(_op, onnx=_onnx, since=(1, 11, 12, 13), onnx_attributes=_ARG_NAMES, fixed={"dtype": DType.INT64})
 
 
 # --- TFLite -----------------------------------------------------------------------------------------------------------
@@ -300,10 +211,11 @@ decompose(ops.ArgMax, "tfl")(_arg_formula)
 decompose(ops.ArgMin, "tfl")(_arg_formula)
 # --- back to ONNX -----------------------------------------------------------------------------------------------------
 
-_ONNX = {kind: (onnx, since[0]) for kind, onnx, _, since, _ in _KINDS}
+_ONNX = {kind: (onnx, since[0]) for kind, onnx, *_, since, _ in _KINDS} | {k: (name, 18) for k, name, _ in _FUNCTIONS}
 
 
 @lower_onnx(ops.Reduce)
+@lower_onnx(ops.FunctionReduce)
 def _reduce_onnx(node: Node, opset: int) -> Form | None:
     kind, axes = node.attr("kind"), node.optional(1)
     numbers = ops.reduced_axes(node) if axes is not None else ()
@@ -330,18 +242,6 @@ def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
     kind = {"any": "sum", "all": "prod"}[node.attr("kind")]
     number = b(ops.Reduce, x.to(DType.INT32).value, axes, **{**node.attributes, "kind": kind})
     return b(ops.Convert, number, dtype=DType.BOOL)
-
-
-def _arg_onnx(node: Node, opset: int, name: str) -> Form | None:
-    if node.attr("dtype") is not DType.INT64:
-        return None
-    attributes = {"axis": node.attr("axis"), "keepdims": int(node.attr("keepdims"))}
-    last = {"select_last_index": 1} if node.attr("select_last_index") else {}
-    return Form(name, (node.operand(0),), attributes | last)
-
-
-lower_onnx(ops.ArgMax)(partial(_arg_onnx, name="ArgMax"))
-lower_onnx(ops.ArgMin)(partial(_arg_onnx, name="ArgMin"))
 
 
 def _arg_int32(b: Builder, node: Node) -> Value | None:

@@ -12,7 +12,7 @@ import pytest
 from onnx import defs
 
 from onnxtfl.ir.op import OPS
-from onnxtfl.rewriting.registry import Row, rules
+from onnxtfl.rewriting.registry import rules
 from onnxtfl.targets.table import op_names
 
 HERE = Path(__file__).parent
@@ -33,8 +33,7 @@ NEUTRAL, ONNX, TFL = (family_of(side) for side in ("neutral", "onnx", "tfl"))
 def module_of(rule: Callable[..., Any]) -> str | None:
     """The last part of the name of the mapping module that registers `rule`; None for rules that families share."""
     if isinstance(rule, functools.partial):
-        row = next((a for a in rule.args if isinstance(a, Row)), None)
-        return module_of(rule.func) if row is None else row.module.rpartition(".")[2]
+        return module_of(rule.func)
     package, _, module = rule.__module__.rpartition(".")
     return module if package.endswith("mappings") else None
 

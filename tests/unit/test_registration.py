@@ -12,6 +12,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import tensor
 from onnxtfl.rewriting import registry
 from onnxtfl.rewriting.registry import Form, RuleError, Rules
+from onnxtfl.rules import row
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,7 @@ REGISTRATIONS: dict[str, Callable[[], object]] = {
     "lift_onnx": lambda: registry.lift_onnx("Add", since=(7, 13))(rule),
     "lift_tfl": lambda: registry.lift_tfl("ADD")(rule),
     "upgrade": lambda: registry.upgrade("Add", since=(1, 6))(upgrade_rule),
-    "row": lambda: registry.row(ops.Add, onnx="Add", since=(7,), tfl="ADD"),
+    "row": lambda: row(ops.Add, onnx="Add", since=(7,), tfl="ADD"),
     "decompose": lambda: registry.decompose(ops.Add, "tfl")(rule),
     "decompose_late": lambda: registry.decompose_late(ops.Add, "tfl", when=lambda node: True)(rule),
     "regions_of": lambda: registry.regions_of("onnx.If")(lambda node: None),
@@ -65,7 +66,7 @@ def test_a_version_is_lifted_or_upgraded() -> None:
 
 
 def test_a_row_for_writing_only_leaves_reading_to_another_rule(tables: Rules) -> None:
-    registry.row(ops.Relu6, tfl="RELU6", lifts=False)
+    row(ops.Relu6, tfl="RELU6", lifts=False)
     registry.lift_tfl("RELU6")(rule)
     assert tables.lift_tfl["RELU6"] is rule
 
@@ -90,7 +91,7 @@ def test_decompositions_come_in_their_order(tables: Rules) -> None:
 
 def test_a_derived_op_expands_last(tables: Rules) -> None:
     registry.decompose(ops.Squeeze)(named("first"))
-    assert [d.__name__ for d in tables.decompositions(ops.Squeeze, "tfl")] == ["first", "_expand"]
+    assert [d.__name__ for d in tables.decompositions(ops.Squeeze, "tfl")] == ["first", "expand"]
 
 
 def test_forms_come_by_rank_and_name(tables: Rules) -> None:

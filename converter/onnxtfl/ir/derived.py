@@ -31,7 +31,7 @@ class Derived(Op, register=False):
         return [r.type for r in results if r.type is not None]
 
     @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> tuple[Array, ...]:
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array | tuple[Array, ...]:
         graph = Graph()
         given = [None if x is None else constant(x, dtype_of(x.dtype)) for x in operands]
         graph.outputs = cls.expand(Builder(graph), Node(cls, given, attributes))

@@ -1,22 +1,38 @@
-"""Formulas over neutral ops, written as formulas: ``(x * 0.5).exp() + 1`` makes Mul, Exp and Add."""
+"""Formulas over neutral ops: ``(x * 0.5).exp() + 1`` makes Mul, Exp and Add. And the ops that are such formulas."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxtfl.ir import ops
+import numpy as np
+
+from onnxtfl.ir import numeric
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import Op
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.graph import OPS, Node, Value
+from onnxtfl.ir.op import Attributes, Op, attributes_of
 from onnxtfl.ir.types import DType
 
 Number = int | float | bool
 
 
+def _unary(op: str, meaning: str) -> Callable[[Term], Term]:
+    def method(self: Term) -> Term:
+        return self.apply(op)
+
+    method.__doc__ = meaning
+    return method
+
+
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A value that can be computed with. Plain numbers become constants of the value's element type."""
+    """A value that can be computed with. Numbers and arrays become constants; ``x * 1`` and ``x + 0`` are `x`.
+
+    Ops are found by name: the modules of `ir/ops` write formulas with terms, so terms cannot import them.
+    """
 
     b: Builder
     value: Value
@@ -26,58 +42,64 @@ class Term:
         """The element type."""
         return self.value.dtype
 
-    def apply(self, op: type[Op], *others: Term | Value | Number, **attributes: Any) -> Term:
-        """`op` of this and `others`."""
-        return Term(self.b, self.b(op, self.value, *(self._other(o) for o in others), **attributes))
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return self.value.rank
 
-    def _other(self, other: Term | Value | Number) -> Value:
+    def apply(self, op: type[Op] | str, *others: Term | Value | Array | Number | None, **attributes: Any) -> Term:
+        """`op` (a class, or its name) of this and `others`."""
+        kind = OPS[op] if isinstance(op, str) else op
+        return Term(self.b, self.b(kind, self.value, *(self._other(o) for o in others), **attributes))
+
+    def _other(self, other: Term | Value | Array | Number | None) -> Value | Array | None:
         if isinstance(other, Term):
             return other.value
-        return other if isinstance(other, Value) else self.b.scalar(other, self.value)
+        return self.b.scalar(other, self.value) if isinstance(other, Number) else other
 
     def constant(self, number: Number) -> Term:
         """`number` in this element type."""
         return Term(self.b, self.b.scalar(number, self.value))
 
     def __add__(self, other: Term | Number) -> Term:
-        return self.apply(ops.Add, other)
+        return self if other == 0 else self.apply("Add", other)
 
     def __radd__(self, other: Number) -> Term:
-        return self.apply(ops.Add, other)
+        return self + other
 
     def __sub__(self, other: Term | Number) -> Term:
-        return self.apply(ops.Sub, other)
+        return self if other == 0 else self.apply("Sub", other)
 
     def __rsub__(self, other: Number) -> Term:
-        return self.constant(other).apply(ops.Sub, self)
+        return self.constant(other) - self
 
     def __mul__(self, other: Term | Number) -> Term:
-        return self.apply(ops.Mul, other)
+        return self if other == 1 else self.apply("Mul", other)
 
     def __rmul__(self, other: Number) -> Term:
-        return self.apply(ops.Mul, other)
+        return self * other
 
     def __truediv__(self, other: Term | Number) -> Term:
-        return self.apply(ops.Div, other)
+        return self if other == 1 else self.apply("Div", other)
 
     def __rtruediv__(self, other: Number) -> Term:
-        return self.constant(other).apply(ops.Div, self)
+        return self.constant(other) / self
 
     def __mod__(self, other: Term | Number) -> Term:
         """The remainder with the divisor's sign."""
-        return self.apply(ops.FloorMod, other)
+        return self.apply("FloorMod", other)
 
     def __neg__(self) -> Term:
-        return self.apply(ops.Neg)
+        return self.apply("Neg")
 
     def __xor__(self, other: Term | Number) -> Term:
-        return self.apply(ops.Xor, other)
+        return self.apply("Xor", other)
 
     def __and__(self, other: Term | Number) -> Term:
-        return self.apply(ops.And, other)
+        return self.apply("And", other)
 
     def __or__(self, other: Term | Number) -> Term:
-        return self.apply(ops.Or, other)
+        return self.apply("Or", other)
 
     def __lt__(self, other: Term | Number) -> Term:
         return self.compared("LT", other)
@@ -93,57 +115,94 @@ class Term:
 
     def compared(self, direction: str, other: Term | Number) -> Term:
         """The bools of a comparison."""
-        return self.apply(ops.Compare, other, comparison_direction=direction)
+        return self.apply("Compare", other, comparison_direction=direction)
 
     def equals(self, other: Term | Number) -> Term:
-        """Where both are the same."""
+        """Whether both are equal."""
         return self.compared("EQ", other)
 
     def differs(self, other: Term | Number) -> Term:
-        """Where they are not the same."""
+        """Whether they are not equal."""
         return self.compared("NE", other)
 
     def choose(self, on_true: Term, on_false: Term | Number) -> Term:
         """`on_true` where this (of bools) holds, else `on_false`."""
         other = on_false if isinstance(on_false, Term) else on_true.constant(on_false)
-        return self.apply(ops.Select, on_true, other)
+        return self.apply("Select", on_true, other)
 
     def max(self, other: Term | Number) -> Term:
         """The greater."""
-        return self.apply(ops.Max, other)
+        return self.apply("Max", other)
 
     def min(self, other: Term | Number) -> Term:
         """The smaller."""
-        return self.apply(ops.Min, other)
+        return self.apply("Min", other)
 
-    def abs(self) -> Term:
-        """The absolute value."""
-        return self.apply(ops.Abs)
+    def clamp(self, low: Term | Number | None, high: Term | Number | None) -> Term:
+        """At least `low` and at most `high`."""
+        return self.apply("Clamp", low, high)
 
-    def exp(self) -> Term:
-        """e to this."""
-        return self.apply(ops.Exp)
+    def power(self, exponent: Term | Number) -> Term:
+        """This to the `exponent`."""
+        return self.apply("Pow", exponent)
 
-    def log(self) -> Term:
-        """The natural logarithm."""
-        return self.apply(ops.Log)
+    abs = _unary("Abs", "The absolute value.")
+    erf = _unary("Erf", "The error function.")
+    exp = _unary("Exp", "e to this.")
+    floor = _unary("Floor", "Rounded down.")
+    log = _unary("Log", "The natural logarithm.")
+    relu = _unary("Relu", "What is over 0, else 0.")
+    rsqrt = _unary("Rsqrt", "1 over the square root.")
+    sigmoid = _unary("Sigmoid", "1 / (1 + exp(-this)).")
+    sign = _unary("Sign", "-1, 0 or 1.")
+    sqrt = _unary("Sqrt", "The square root.")
+    tanh = _unary("Tanh", "The hyperbolic tangent.")
 
-    def sqrt(self) -> Term:
-        """The square root."""
-        return self.apply(ops.Sqrt)
+    def reduce(self, kind: str, axes: Sequence[int] | Term | None = None, keepdims: bool = True) -> Term:
+        """The sum, mean, max ... along `axes` (None: all), which stay with size 1."""
+        along = axes.value if isinstance(axes, Term) else axes if axes is None else list(axes)
+        return Term(self.b, self.b(OPS["Reduce"], self.value, along, kind=kind, keepdims=keepdims))
 
-    def floor(self) -> Term:
-        """Rounded down."""
-        return self.apply(ops.Floor)
+    def mean(self, axes: Sequence[int] | Term | None) -> Term:
+        """The mean along `axes`, which stay with size 1."""
+        return self.reduce("mean", axes)
 
-    def sign(self) -> Term:
-        """-1, 0 or 1."""
-        return self.apply(ops.Sign)
+    def along(self, axis: int, rank: int) -> Term:
+        """A vector with unit axes after it, so that it broadcasts along `axis` of a tensor of `rank`."""
+        after = [1] * (rank - 1 - axis)
+        sizes = [d if isinstance(d, int) else -1 for d in self.value.shape]
+        return self.apply("Reshape", np.asarray([*sizes, *after])) if after else self
 
     def to(self, dtype: DType) -> Term:
         """In another element type."""
-        return self if dtype is self.dtype else self.apply(ops.Convert, dtype=dtype)
+        return self if dtype is self.dtype else self.apply("Convert", dtype=dtype)
 
     def bits(self, dtype: DType) -> Term:
         """The same bits read as another element type."""
-        return self if dtype is self.dtype else self.apply(ops.BitcastConvert, dtype=dtype)
+        return self if dtype is self.dtype else self.apply("BitcastConvert", dtype=dtype)
+
+
+class Formula(Derived, register=False):
+    """An op that is a formula over other ops: its meaning and its default decomposition follow from `formula`.
+
+    Where a target has a better way to write it, an explicit decomposition comes before the formula.
+    """
+
+    @classmethod
+    def formula(cls, *operands: Any, **attributes: Any) -> Term:
+        """The result: of a Term for each operand (None: absent) and the attributes, of which floats may be Terms."""
+        raise NotImplementedError
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        terms = [None if v is None else Term(b, v) for v in node.operands]
+        absent = [None] * (len(cls.operands) - len(terms))
+        return [cls.formula(*terms, *absent, **attributes_of(node)).value]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        """Computed in a wide type, then rounded."""
+        wide = [None if x is None else numeric.widened(x) for x in operands]
+        (result,) = super().evaluate(attributes, *wide)
+        narrow = {w.dtype: x.dtype for x, w in zip(operands, wide, strict=True) if x is not None and w is not None}
+        return np.asarray(result).astype(narrow.get(result.dtype, result.dtype), copy=False)

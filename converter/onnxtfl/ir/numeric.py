@@ -65,25 +65,6 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(np.where(x >= 0, 1, small) / (1 + small))
 
 
-def softplus(x: Array) -> Array:
-    """log(1 + exp(x)) without overflow."""
-    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
-
-
-def round_half_away(x: Array) -> Array:
-    """To the nearest integer, halves away from zero."""
-    whole = np.trunc(x)
-    return np.asarray(whole + np.sign(x) * (np.abs(x - whole) >= 0.5))
-
-
-def gelu(x: Array, approximate: str) -> Array:
-    """x times the normal distribution's share below x; "tanh" for the approximation by a tanh."""
-    if approximate == "tanh":
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
-        return np.asarray(0.5 * x * (1 + np.tanh(inner)))
-    return np.asarray(0.5 * x * (1 + erf(x / math.sqrt(2))))
-
-
 def truncating_divide(a: Array, b: Array) -> Array:
     """Quotients: exact for floats, rounded toward zero for integers. Dims (object arrays) count as not negative."""
     if not is_integral(a):

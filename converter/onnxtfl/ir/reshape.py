@@ -10,11 +10,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Atom, Dim, FloorDiv, SymDim, product, symbol
+from onnxtfl.ir.dims import Atom, Dim, SymDim, product, symbol
+from onnxtfl.ir.dims import FloorDiv as Quotient
 from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Mul
+from onnxtfl.ir.ops.broadcasting import BroadcastTo
+from onnxtfl.ir.ops.casts import Convert
+from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.gathering import Gather
+from onnxtfl.ir.ops.reshape import Reshape
+from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.ops.transpose import Transpose
 from onnxtfl.ir.shapes import known_dims, normalize_axes
 from onnxtfl.ir.types import DType, TensorType
 
@@ -31,7 +39,7 @@ def reshape(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
         return x
     if all(isinstance(d, int) for d in dims) and (whole := reshaped_constant(x, dims)) is not None:
         return whole
-    result = b(ops.Reshape, x, reshape_target(b, x, dims, *sources))
+    result = b(Reshape, x, reshape_target(b, x, dims, *sources))
     if not result.is_constant:
         result.type = result.tensor_type.with_shape(tuple(dims))  # inference may know less
     return result
@@ -64,7 +72,7 @@ def resized(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
                 dims = [rest if d == -1 else d for d in dims]
     if -1 not in dims:
         return reshape(b, x, dims, *sources)
-    return b(ops.Reshape, x, dim_vector(b, dims, x, *sources))
+    return b(Reshape, x, dim_vector(b, dims, x, *sources))
 
 
 def unsqueezed(b: Builder, x: Value, axes: Sequence[int]) -> Value:
@@ -85,7 +93,7 @@ def transposed(b: Builder, x: Value, permutation: Sequence[int]) -> Value:
         return x
     if x.data is not None:
         return transposed_constant(x, permutation)
-    return b(ops.Transpose, x, permutation=tuple(permutation))
+    return b(Transpose, x, permutation=tuple(permutation))
 
 
 def transposed_constant(x: Value, permutation: Sequence[int]) -> Value:
@@ -122,7 +130,7 @@ def broadcast(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Val
     result = [o if d == 1 else d for o, d in zip(own, asked, strict=True)]
     if tuple(result) == x.shape:
         return x
-    return b(ops.BroadcastTo, x, dim_vector(b, result, x, *sources))
+    return b(BroadcastTo, x, dim_vector(b, result, x, *sources))
 
 
 def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:
@@ -141,8 +149,8 @@ def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:
         if run is None:
             run = i + 1, dim_value(b, dims[i], *sources)
         i = run[0]
-        pieces.append(run[1] if isinstance(run[1], Value) else b(ops.Shape, run[1][0], axes=run[1][1]))
-    return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
+        pieces.append(run[1] if isinstance(run[1], Value) else b(Shape, run[1][0], axes=run[1][1]))
+    return pieces[0] if len(pieces) == 1 else b(Concatenate, *pieces, axis=0)
 
 
 _Piece = tuple[int, "Value | tuple[Value, tuple[int, ...]]"]
@@ -175,9 +183,9 @@ def dim_value(b: Builder, dim: Dim, *sources: Value) -> Value:
         return constant(np.asarray([dim], np.int64))
     for source in sources:
         if dim in (shape := source.tensor_type.shape or ()):
-            return b(ops.Shape, source, axes=(shape.index(dim),))
+            return b(Shape, source, axes=(shape.index(dim),))
         if dim in (known := known_dims(source) or []) and source.rank == 1:
-            return as_int64(b, b(ops.Gather, source, [known.index(dim)], axis=0))
+            return as_int64(b, b(Gather, source, [known.index(dim)], axis=0))
     return _multiple(b, dim, sources) or _computed(b, dim, sources)
 
 
@@ -189,14 +197,14 @@ def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None
         rest = dim - have * factor
         if factor and not over and isinstance(rest, int):
             size = dim_value(b, have, *sources)
-            scaled = size if factor == 1 else b(ops.Mul, size, [factor])
-            return b(ops.Add, scaled, [rest]) if rest else scaled
+            scaled = size if factor == 1 else b(Mul, size, [factor])
+            return b(Add, scaled, [rest]) if rest else scaled
     return None
 
 
 def as_int64(b: Builder, value: Value) -> Value:
     """An integer tensor as int64."""
-    return value if value.dtype is DType.INT64 else b(ops.Convert, value, dtype=DType.INT64)
+    return value if value.dtype is DType.INT64 else b(Convert, value, dtype=DType.INT64)
 
 
 def _computed(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value:
@@ -209,15 +217,15 @@ def _computed(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value:
         parts = atoms if factor == 1 and atoms else [*atoms, constant(np.asarray([factor], np.int64))]
         term = parts[0]
         for part in parts[1:]:
-            term = b(ops.Mul, term, part)
-        total = term if total is None else b(ops.Add, total, term)
+            term = b(Mul, term, part)
+        total = term if total is None else b(Add, total, term)
     assert total is not None
     return total
 
 
 def _atom(b: Builder, atom: Atom, sources: Sequence[Value]) -> Value:
-    if isinstance(atom, FloorDiv):
-        return b(ops.FloorDiv, dim_value(b, atom.numerator, *sources), dim_value(b, atom.denominator, *sources))
+    if isinstance(atom, Quotient):
+        return b(FloorDiv, dim_value(b, atom.numerator, *sources), dim_value(b, atom.denominator, *sources))
     dim = symbol(atom)
     if any(d == dim for source in sources for d in _offered(source)):
         return dim_value(b, dim, *sources)

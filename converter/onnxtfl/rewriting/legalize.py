@@ -85,6 +85,24 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
             raise UnsupportedError("legalization does not come to an end", node=node.name, op=node.op.name)
 
 
+def write_formulas(graph: Graph, target: Target) -> bool:
+    """Decompose the ops outside the core that the target has no form of; returns whether there were any.
+
+    Simplification then sees what they consist of.
+    """
+    work = [node for node in graph.nodes if _is_unknown(node, target)]
+    changed = bool(work)
+    while work:
+        node = work.pop()
+        work.extend(made for made in _rewrite(graph, node, target) if _is_unknown(made, target))
+    return changed
+
+
+def _is_unknown(node: Node, target: Target) -> bool:
+    known = node.op.core or node.op.dialect != "neutral"
+    return not known and not target.forms(node) and _late_rule(node, target) is None
+
+
 def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
     """The nodes that stand for `node` where the target does not take it."""
     try:

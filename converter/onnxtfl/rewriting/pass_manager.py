@@ -45,12 +45,14 @@ class Pass:
 class Group:
     """Passes that run in order: once, or (`rounds` > 1) until a round changes nothing.
 
-    Raises InternalError where `rounds` do not reach the fixed point.
+    Raises InternalError where `rounds` do not reach the fixed point. `dependent`: the passes after the first run only
+    where that changed something.
     """
 
     name: str
     passes: Sequence[Pass | Group]
     rounds: int = 1
+    dependent: bool = False
     needs: frozenset[Fact] = frozenset()
     establishes: frozenset[Fact] = frozenset()
     breaks: frozenset[Fact] = frozenset()
@@ -113,6 +115,8 @@ class PassManager:
             for member in step.passes:
                 changed |= self._apply(member, graph, is_region)
                 self._verify(graph, member)
+                if step.dependent and not changed:
+                    break
             changed_at_all |= changed
             if not changed:
                 return changed_at_all

@@ -1,7 +1,7 @@
 """The mapping rules: what each op of a file becomes in the neutral graph, and back.
 
-Modules in ``mappings/`` call :func:`row` and the decorators below while they are imported; :func:`rules` imports them
-all (once) and returns the tables to the engine. No one imports a mapping module by name.
+Modules in ``mappings/`` call the decorators below, and ``rules.row``, while they are imported; :func:`rules` imports
+them all (once) and returns the tables to the engine. No one imports a mapping module by name.
 
 The order of imports means nothing. Two rules that claim the same are an error (RuleError) at import: two lift rules, or
 a lift rule and an upgrade, of the same op and version; two decompositions of the same op, target and :data:`Order`.
@@ -11,7 +11,6 @@ of equal ones the form with the lower rank, then by name, is taken.
 ==================  =======================================================================================
 rule                signature
 ==================  =======================================================================================
-row                 one-to-one op, both formats, both directions
 lift_onnx           ``(b, node) -> Value | sequence of Values``: an ``onnx.X`` node as neutral ops
 upgrade             ``(b, node) -> Node-like change``: an old since-version brought to a newer form, in place
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
@@ -29,7 +28,6 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -39,7 +37,6 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.fused_activation import activated
 
 Lifted = Value | Sequence[Value]
 LiftRule = Callable[[Builder, Node], Lifted]
@@ -107,27 +104,6 @@ class Inlined:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A one-to-one op.
-
-    `onnx_attributes` and `tfl_options`: neutral attribute name -> name on that side; `fixed`: attributes with the one
-    value that this row means (``Compare`` with EQ is Equal); `fixed_tfl`: options written always.
-    """
-
-    op: type[Op]
-    onnx: str | None
-    since: tuple[int, ...]
-    tfl: str | None
-    onnx_attributes: Mapping[str, str]
-    tfl_options: Mapping[str, str]
-    fixed: Mapping[str, Any]
-    fixed_tfl: Mapping[str, Any]
-    domain: str = ""
-    module: str = ""
-    """The mapping module that declares the row."""
-
-
-@dataclass(frozen=True, slots=True)
 class LateRule:
     """A decomposition that waits for layout, and the nodes for which it does."""
 
@@ -139,7 +115,6 @@ class LateRule:
 class Rules:
     """All tables. `lift_onnx` and `upgrades` are by op (domain, name) and since-version."""
 
-    rows: list[Row] = field(default_factory=list)
     lift_onnx: dict[tuple[str, str], dict[int, LiftRule]] = field(default_factory=dict)
     upgrades: dict[tuple[str, str], dict[int, UpgradeRule]] = field(default_factory=dict)
     lift_tfl: dict[str, LiftRule] = field(default_factory=dict)
@@ -162,7 +137,7 @@ class Rules:
         """The rules that write `op` with other ops for `target`, in order; last the expansion of a derived op."""
         found = self.decompose.get(op, {})
         keys = [(order, wanted) for order in _ORDERS for wanted in (target, None)]
-        derived = [_expand] if issubclass(op, Derived) else []
+        derived = [expand] if issubclass(op, Derived) else []
         return [*(found[key] for key in keys if key in found), *derived]
 
 
@@ -183,7 +158,8 @@ def rules() -> Rules:
     return _RULES
 
 
-def _expand(b: Builder, node: Node) -> list[Value]:
+def expand(b: Builder, node: Node) -> list[Value]:
+    """The results of a node of a derived op, by the op's own definition."""
     assert issubclass(node.op, Derived)
     return node.op.expand(b, node)
 
@@ -209,39 +185,6 @@ def _add_versions(
             if version in claimed.get(op, {}):
                 raise RuleError(f"{what} has two rules: {rule_name(claimed[op][version])} and {rule_name(rule)}")
         table.setdefault(op, {})[version] = rule
-
-
-def row(
-    op: type[Op],
-    *,
-    onnx: str | None = None,
-    since: tuple[int, ...] = (),
-    tfl: str | None = None,
-    onnx_attributes: Mapping[str, str] | None = None,
-    tfl_options: Mapping[str, str] | None = None,
-    fixed: Mapping[str, Any] | None = None,
-    fixed_tfl: Mapping[str, Any] | None = None,
-    domain: str = "",
-    lifts: bool = True,
-) -> None:
-    """Declare that `op` is one op on each side, with the same operands and results in the same order.
-
-    `since` lists the ONNX versions whose meaning this is (older ones reach it through :func:`upgrade`). Not `lifts`:
-    the row is for writing only, and another rule says how these ops are read.
-    """
-    module = sys._getframe(1).f_globals["__name__"]
-    entry = Row(
-        op, onnx, since, tfl, onnx_attributes or {}, tfl_options or {}, fixed or {}, fixed_tfl or {}, domain, module
-    )
-    _RULES.rows.append(entry)
-    if onnx is not None:
-        lower_onnx(op)(functools.partial(_lower_row_onnx, entry))
-        if lifts:
-            lift_onnx(onnx, since, domain)(functools.partial(_lift_row, entry, entry.onnx_attributes))
-    if tfl is not None:
-        lower_tfl(op)(functools.partial(_lower_row_tfl, entry))
-        if lifts:
-            lift_tfl(tfl)(functools.partial(_lift_row, entry, entry.tfl_options))
 
 
 def lift_onnx(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[LiftRule], LiftRule]:
@@ -270,9 +213,6 @@ def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[Up
 
 def rule_name(rule: Any) -> str:
     """The name of a rule or rewrite: its family and function; for a row, its family and op."""
-    row = next((a for a in getattr(rule, "args", ()) if isinstance(a, Row)), None)
-    if row is not None:
-        return f"{row.module.rpartition('.')[2]}.{row.op.name}"
     function = getattr(rule, "func", rule)
     return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.lstrip('_')}"
 
@@ -354,37 +294,3 @@ def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[D
         return rule
 
     return register
-
-
-def _lift_row(entry: Row, names: Mapping[str, str], b: Builder, node: Node) -> list[Value]:
-    attributes = {ours: node.attributes[theirs] for ours, theirs in names.items() if theirs in node.attributes}
-    attributes = {
-        k: type(entry.op.defaults[k])(v) if isinstance(entry.op.defaults.get(k), bool) else v
-        for k, v in attributes.items()
-    }
-    results = b.many(entry.op, *node.operands, **attributes, **entry.fixed)
-    return [activated(b, result, node) for result in results]
-
-
-def _matches(entry: Row, node: Node) -> bool:
-    return all(node.attr(name) == value for name, value in entry.fixed.items())
-
-
-def _lower_row_onnx(entry: Row, node: Node, opset: int) -> Form | None:
-    if not _matches(entry, node) or entry.onnx is None:
-        return None
-    attributes = {theirs: _plain(node.attr(ours)) for ours, theirs in entry.onnx_attributes.items()}
-    return Form(
-        entry.onnx, tuple(node.operands), {k: v for k, v in attributes.items() if v is not None}, domain=entry.domain
-    )
-
-
-def _lower_row_tfl(entry: Row, node: Node) -> Form | None:
-    if not _matches(entry, node) or entry.tfl is None:
-        return None
-    options = {theirs: node.attr(ours) for ours, theirs in entry.tfl_options.items()}
-    return Form(entry.tfl, tuple(node.operands), {**entry.fixed_tfl, **options})
-
-
-def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else value

@@ -42,12 +42,12 @@ from onnxtfl.rewriting.registry import (
     append_operand,
     decompose,
     decompose_late,
+    expand,
     lift_onnx,
     lift_tfl,
     lower_onnx,
     lower_tfl,
     regions_of,
-    row,
     upgrade,
 )
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
@@ -56,6 +56,7 @@ from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, l
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.onnx_dtypes import dtype_from, number_of
 from onnxtfl.rules.resizing import OpenAxis
+from onnxtfl.rules.rows import Spelled, row
 from onnxtfl.rules.samples import FeatureMap, Size, along_channels, neighbours
 from onnxtfl.rules.sizes import (
     HUGE,

@@ -1,12 +1,12 @@
 """The neutral ops, one module a family; mappings and tests have the same families.
 
-A small core does the work: lifting emits core ops only, so passes meet one form of each thing, and every other op has
-one rule into the core. Each op class of the core sets ``core = True``; this list is what a reader (and a test) compares
-with them. Signatures (operands; attributes). Vectors of sizes, starts and axes are integer operands, constant where
-known.
+A small core does the work, and every other op has one rule into it: most of them are formulas (:mod:`ir.formula`).
+Lifting emits core ops and formulas. Each op class of the core sets ``core = True``; this list is what a reader (and a
+test) compares with them. Signatures (operands; attributes). Vectors of sizes, starts and axes are integer operands,
+constant where known.
 
 elementwise (unary)
-    Abs Neg Sign Ceil Floor Round(half away) RoundNearestEven Exp Log Sqrt Rsqrt Sin Cos Tan Asin Acos Atan Sinh Cosh
+    Abs Neg Sign Ceil Floor RoundNearestEven Exp Log Sqrt Rsqrt Sin Cos Tan Asin Acos Atan Sinh Cosh
     Asinh Acosh Atanh Erf Tanh IsNaN IsInf(detect_positive, detect_negative)
 activations (unary, but for the slope)
     Relu Elu(alpha) LeakyRelu(alpha) Sigmoid, and those that both formats have as one op: Gelu(approximate) HardSwish

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Formula, Number, Term
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.arithmetic import Binary
-from onnxtfl.ir.ops.elementwise import Unary
+from onnxtfl.ir.ops.elementwise import Log1p, Unary, UnaryFormula
+from onnxtfl.ir.ops.splitting import Split
 from onnxtfl.ir.permutations import everywhere, moved
 from onnxtfl.ir.shapes import normalize_axis, same_type
 from onnxtfl.ir.types import Type
@@ -28,93 +30,81 @@ class Relu(Unary):
         return np.asarray(np.maximum(x, np.zeros((), x.dtype)))
 
 
-class Relu6(Unary):
-    """min(max(input, 0), 6). Source: neutral-ops 3.96; into the core: Clamp."""
+class Relu6(UnaryFormula):
+    """min(max(input, 0), 6). Source: neutral-ops 3.96."""
 
     operands = (Operand("input", NUMERIC),)
-    core = False
-
-    @staticmethod
-    def function(x: Array) -> Array:
-        return np.clip(x, 0, 6)
-
-
-class ReluN1To1(Unary):
-    """min(max(input, -1), 1). Source: TFLite RELU_N1_TO_1 (added); into the core: Clamp."""
-
-    core = False
-
-    @staticmethod
-    def function(x: Array) -> Array:
-        return np.clip(x, -1, 1)
-
-
-class Parametric(Unary, register=False):
-    """A unary op with attributes; `activate` computes it in the wide type."""
 
     @classmethod
-    def activate(cls, x: Array, attributes: Mapping[str, Any]) -> Array:
-        """The result for `x`."""
-        raise NotImplementedError
+    def formula(cls, x: Term) -> Term:
+        return x.clamp(0, 6)
+
+
+class ReluN1To1(UnaryFormula):
+    """min(max(input, -1), 1). Source: TFLite RELU_N1_TO_1 (added)."""
 
     @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        return numeric.computed(lambda wide: cls.activate(wide, attributes), x)
+    def formula(cls, x: Term) -> Term:
+        return x.clamp(-1, 1)
 
 
-class Elu(Parametric):
+class Elu(Unary):
     """input where positive, else alpha * (exp(input) - 1). Source: neutral-ops 3.47."""
 
     defaults = {"alpha": 1.0}
 
     @classmethod
-    def activate(cls, x: Array, attributes: Mapping[str, Any]) -> Array:
-        return np.asarray(np.where(x > 0, x, attributes["alpha"] * np.expm1(x)))
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        assert operands[0] is not None
+        return numeric.computed(lambda x: np.where(x > 0, x, attributes["alpha"] * np.expm1(x)), operands[0])
 
 
-class LeakyRelu(Parametric):
+class LeakyRelu(UnaryFormula):
     """input where not negative, else alpha * input. Source: neutral-ops 3.72."""
 
     operands = (Operand("input", NUMERIC),)
     defaults = {"alpha": 0.01}
+    core = True
 
     @classmethod
-    def activate(cls, x: Array, attributes: Mapping[str, Any]) -> Array:
-        return np.asarray(np.where(x < 0, attributes["alpha"] * x, x))
+    def formula(cls, x: Term, alpha: float) -> Term:
+        return (x < 0).choose(x * alpha, x)
 
 
-class Gelu(Parametric):
+class Gelu(UnaryFormula):
     """input times the normal distribution's share below it. `approximate`: "none", or "tanh" for the approximation.
 
     In the core since both formats have it as one op. Source: neutral-ops 3.54, ONNX Gelu, TFLite GELU.
     """
 
     defaults = {"approximate": "none"}
+    core = True
 
     @classmethod
-    def activate(cls, x: Array, attributes: Mapping[str, Any]) -> Array:
-        return numeric.gelu(x, attributes["approximate"])
+    def formula(cls, x: Term, approximate: str) -> Term:
+        if approximate == "tanh":
+            return x * 0.5 * (((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)).tanh() + 1.0)
+        return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1.0)
 
 
-class HardSwish(Unary):
-    """input * max(0, min(1, input / 6 + 0.5)). In the core since both formats have it. Source: neutral-ops 3.65."""
+class HardSigmoid(UnaryFormula):
+    """max(0, min(1, slope * input + offset)). Source: neutral-ops 3.64."""
 
-    @staticmethod
-    def function(x: Array) -> Array:
-        return np.asarray(x * np.clip(x / 6 + 0.5, 0, 1))
-
-
-class HardSigmoid(Parametric):
-    """max(0, min(1, slope * input + offset)). Source: neutral-ops 3.64; into the core: Mul, Add, Clamp."""
-
-    core = False
     defaults = {"slope": 0.2, "offset": 0.5}
 
     @classmethod
-    def activate(cls, x: Array, attributes: Mapping[str, Any]) -> Array:
-        return np.asarray(np.clip(attributes["slope"] * x + attributes["offset"], 0, 1))
+    def formula(cls, x: Term, slope: float, offset: float) -> Term:
+        return (x * slope + offset).clamp(0.0, 1.0)
+
+
+class HardSwish(UnaryFormula):
+    """input * max(0, min(1, input / 6 + 0.5)). In the core since both formats have it. Source: neutral-ops 3.65."""
+
+    core = True
+
+    @classmethod
+    def formula(cls, x: Term) -> Term:
+        return x * x.apply(HardSigmoid, slope=1 / 6, offset=0.5)
 
 
 class Sigmoid(Unary):
@@ -123,52 +113,47 @@ class Sigmoid(Unary):
     function = numeric.sigmoid
 
 
-class Silu(Unary):
-    """input * sigmoid(input). Source: neutral-ops 3.120; into the core: Mul and Sigmoid."""
+class Silu(UnaryFormula):
+    """input * sigmoid(input). Source: neutral-ops 3.120."""
 
-    core = False
-
-    @staticmethod
-    def function(x: Array) -> Array:
-        return np.asarray(x * numeric.sigmoid(x))
+    @classmethod
+    def formula(cls, x: Term) -> Term:
+        return x * x.sigmoid()
 
 
-class Swish(Parametric):
-    """input * sigmoid(alpha * input). Source: neutral-ops 3.131, ONNX Swish; into the core: Mul and Sigmoid."""
+class Swish(UnaryFormula):
+    """input * sigmoid(alpha * input). Source: neutral-ops 3.131, ONNX Swish."""
 
-    core = False
     defaults = {"alpha": 1.0}
 
     @classmethod
-    def activate(cls, x: Array, attributes: Mapping[str, Any]) -> Array:
-        return np.asarray(x * numeric.sigmoid(attributes["alpha"] * x))
+    def formula(cls, x: Term, alpha: float) -> Term:
+        return x * (x * alpha).sigmoid()
 
 
-class Softplus(Parametric):
-    """log(1 + exp(beta * input)) / beta. Source: neutral-ops 3.125 (exact, so without threshold).
+class Softplus(UnaryFormula):
+    """log(1 + exp(beta * input)) / beta, as relu(z) + log1p(exp(-|z|)), which does not overflow.
 
-    Into the core: Relu, Exp and a polynomial.
+    Source: neutral-ops 3.125 (exact, so without threshold).
     """
 
-    core = False
     defaults = {"beta": 1.0}
 
     @classmethod
-    def activate(cls, x: Array, attributes: Mapping[str, Any]) -> Array:
-        return np.asarray(numeric.softplus(attributes["beta"] * x) / attributes["beta"])
+    def formula(cls, x: Term, beta: float) -> Term:
+        z = x * beta
+        return (z.relu() + (-z.abs()).exp().apply(Log1p)) / beta
 
 
-class Mish(Unary):
-    """input * tanh(softplus(input)). Source: neutral-ops 3.80; into the core: a quotient of polynomials in Exp."""
+class Mish(UnaryFormula):
+    """input * tanh(softplus(input)). Source: neutral-ops 3.80."""
 
-    core = False
-
-    @staticmethod
-    def function(x: Array) -> Array:
-        return np.asarray(x * np.tanh(numeric.softplus(x)))
+    @classmethod
+    def formula(cls, x: Term) -> Term:
+        return x * x.apply(Softplus).tanh()
 
 
-class Gated(Op, register=False):
+class Gated(Formula, register=False):
     """The operand split along `dim` into halves a and b, a (or a function of it) times a function of b."""
 
     operands = (Operand("input", FLOATS),)
@@ -186,16 +171,14 @@ class Gated(Op, register=False):
         return [same_type(x, (*x.shape[:dim], size // 2, *x.shape[dim + 1 :]))]
 
     @classmethod
-    def gate(cls, a: Array, b: Array, attributes: Mapping[str, Any]) -> Array:
+    def gate(cls, a: Term, b: Term, approximate: str) -> Term:
         """The result for the halves."""
         raise NotImplementedError
 
     @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        first, second = np.split(numeric.widened(x), 2, attributes["dim"])
-        return cls.gate(first, second, attributes).astype(x.dtype)
+    def formula(cls, x: Term, dim: int, approximate: str = "") -> Term:
+        a, b = (Term(x.b, half) for half in x.b.many(Split, x.value, None, axis=dim, count=2))
+        return cls.gate(a, b, approximate)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -203,70 +186,69 @@ class Gated(Op, register=False):
 
 
 class Glu(Gated):
-    """a * sigmoid(b). Source: neutral-ops 3.60; into the core: Split, Sigmoid, Mul."""
+    """a * sigmoid(b). Source: neutral-ops 3.60."""
 
     @classmethod
-    def gate(cls, a: Array, b: Array, attributes: Mapping[str, Any]) -> Array:
-        return np.asarray(a * numeric.sigmoid(b))
+    def gate(cls, a: Term, b: Term, approximate: str) -> Term:
+        return a * b.sigmoid()
 
 
 class GeGlu(Gated):
-    """a * gelu(b). Source: neutral-ops 3.53; into the core: Split, Gelu, Mul."""
+    """a * gelu(b). Source: neutral-ops 3.53."""
 
     defaults = {"dim": REQUIRED, "approximate": "none"}
 
     @classmethod
-    def gate(cls, a: Array, b: Array, attributes: Mapping[str, Any]) -> Array:
-        return np.asarray(a * numeric.gelu(b, attributes["approximate"]))
+    def gate(cls, a: Term, b: Term, approximate: str) -> Term:
+        return a * b.apply(Gelu, approximate=approximate)
 
 
 class Gtu(Gated):
-    """tanh(a) * sigmoid(b). Source: neutral-ops 3.63; into the core: Split, Tanh, Sigmoid, Mul."""
+    """tanh(a) * sigmoid(b). Source: neutral-ops 3.63."""
 
     @classmethod
-    def gate(cls, a: Array, b: Array, attributes: Mapping[str, Any]) -> Array:
-        return np.asarray(np.tanh(a) * numeric.sigmoid(b))
+    def gate(cls, a: Term, b: Term, approximate: str) -> Term:
+        return a.tanh() * b.sigmoid()
 
 
-class PRelu(Binary):
+class PRelu(Formula, Binary):
     """input where not negative, else slope * input; the slope broadcasts. Source: neutral-ops 3.90."""
 
     operands = (Operand("input", NUMERIC), Operand("slope", NUMERIC))
+    infer = Binary.infer
 
-    @staticmethod
-    def function(x: Array, slope: Array) -> Array:
-        return np.asarray(np.where(x < 0, slope * x, x))
+    @classmethod
+    def formula(cls, x: Term, slope: Term) -> Term:
+        return (x < 0).choose(x * slope, x)
 
 
-class Selu(Parametric):
+class Selu(UnaryFormula):
     """gamma * input where positive, else gamma * alpha * (exp(input) - 1). Source: ONNX Selu-6 (added)."""
 
-    core = False
     defaults = {"alpha": 1.6732631921768188, "gamma": 1.0507010221481323}
 
     @classmethod
-    def activate(cls, x: Array, attributes: Attributes) -> Array:
-        return np.asarray(attributes["gamma"] * np.where(x > 0, x, attributes["alpha"] * np.expm1(np.minimum(x, 0))))
+    def formula(cls, x: Term, alpha: float, gamma: float) -> Term:
+        return x.apply(Elu, alpha=alpha) * gamma
 
 
-class Celu(Parametric):
+class Celu(UnaryFormula):
     """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)). Source: ONNX Celu-12 (added)."""
 
-    core = False
     defaults = {"alpha": 1.0}
 
     @classmethod
-    def activate(cls, x: Array, attributes: Attributes) -> Array:
-        alpha = attributes["alpha"]
-        return np.asarray(np.maximum(x, 0) + np.minimum(alpha * np.expm1(x / alpha), 0))
+    def formula(cls, x: Term, alpha: Number | Term) -> Term:
+        if isinstance(alpha, Number) and alpha < 0:
+            return x.relu() + (((x / alpha).exp() - 1.0) * alpha).min(0.0)
+        return (x / alpha).apply(Elu) * alpha
 
 
-class ThresholdedRelu(Parametric):
+class ThresholdedRelu(UnaryFormula):
     """The input where it is over `alpha`, else 0. Source: ONNX ThresholdedRelu-10 (added)."""
 
-    core = False
     defaults = {"alpha": 1.0}
 
     @classmethod
-    def activate(cls, x: Array, attributes: Attributes) -> Array:
-        return np.where(x > attributes["alpha"], x, np.zeros((), x.dtype))
+    def formula(cls, x: Term, alpha: float) -> Term:
+        return (x > alpha).choose(x, 0.0)

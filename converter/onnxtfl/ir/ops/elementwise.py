@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand
 from onnxtfl.ir.shapes import same_type
@@ -34,6 +35,13 @@ class Unary(Elementwise, register=False):
         (x,) = operands
         assert x is not None
         return numeric.computed(cls.function, x)
+
+
+class UnaryFormula(Formula, Unary, register=False):
+    """A unary op that is a formula over others."""
+
+    core = False
+    infer = Unary.infer
 
 
 class Test(Unary, register=False):
@@ -96,10 +104,14 @@ class Floor(Unary):
     function = np.floor
 
 
-class Round(Unary):
+class Round(UnaryFormula):
     """To the nearest integer, halves away from zero. Source: neutral-ops 3.105."""
 
-    function = numeric.round_half_away
+    @classmethod
+    def formula(cls, x: Term) -> Term:
+        size = x.abs()
+        whole = size.floor()
+        return x.sign() * (size - whole >= 0.5).choose(whole + 1.0, whole)
 
 
 class RoundNearestEven(Unary):
@@ -140,19 +152,22 @@ class Sqrt(Unary):
     function = np.sqrt
 
 
-class Rsqrt(Unary):
+class Rsqrt(UnaryFormula):
     """1 / sqrt(input). Source: neutral-ops 3.107 (0 gives infinity, as in TFLite)."""
 
-    @staticmethod
-    def function(x: Array) -> Array:
-        return np.asarray(1 / np.sqrt(x))
+    core = True
+
+    @classmethod
+    def formula(cls, x: Term) -> Term:
+        return 1 / x.sqrt()
 
 
-class Cbrt(Unary):
-    """The real cube root. Source: neutral-ops 3.20 (float operands); into the core: Pow."""
+class Cbrt(UnaryFormula):
+    """The real cube root. Source: neutral-ops 3.20 (float operands)."""
 
-    core = False
-    function = np.cbrt
+    @classmethod
+    def formula(cls, x: Term) -> Term:
+        return x.sign() * x.abs().power(1 / 3)
 
 
 class Sin(Unary):
@@ -253,8 +268,12 @@ class IsInf(Test):
         return np.asarray(up | (np.isneginf(wide) & attributes["detect_negative"]))
 
 
-class IsFinite(Test):
-    """Whether neither infinite nor NaN. Source: neutral-ops 3.70 (bool results); into the core: |x| < infinity."""
+class IsFinite(Formula, Test):
+    """Whether neither infinite nor NaN. Source: neutral-ops 3.70 (bool results)."""
 
     core = False
-    function = np.isfinite
+    infer = Test.infer
+
+    @classmethod
+    def formula(cls, x: Term) -> Term:
+        return x.abs() < np.inf

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-import numpy as np
-
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.ops.arithmetic import Add, Div, Mul, Sub
-from onnxtfl.ir.ops.concatenation import Concatenate
-from onnxtfl.ir.ops.elementwise import Sqrt
-from onnxtfl.ir.ops.reductions import Reduce
-from onnxtfl.ir.ops.reshape import Reshape
-from onnxtfl.ir.ops.shape import Shape
-from onnxtfl.ir.ops.slicing import END, Slice
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Formula, Term
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Operand, Permutation, Relabeled
+from onnxtfl.ir.ops.pooling import AveragePool
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.spatial import LARGEST_WINDOW, computing, renumbered, unless_identity
+from onnxtfl.ir.spatial import LARGEST_WINDOW, renumbered, unless_identity
 from onnxtfl.ir.types import TensorType, Type
 
 
-class BatchNormInference(Op):
+def standardized(x: Term, axes: Iterable[int], epsilon: float) -> tuple[Term, Term, Term]:
+    """(x - mean) / sqrt(variance + epsilon) over `axes`, the mean, and 1 / sqrt(variance + epsilon)."""
+    axes = list(axes)
+    mean = x.mean(axes)
+    difference = x - mean
+    inverse = ((difference * difference).mean(axes) + epsilon).rsqrt()
+    return difference * inverse, mean, inverse
+
+
+class BatchNormInference(Formula):
     """output = (input - mean) / sqrt(variance + epsilon) * scale + bias, each a vector along `feature_index`.
 
     The vectors may be of another float type than the input (ONNX BatchNormalization-15). Source: neutral-ops 3.14.
@@ -48,14 +49,14 @@ class BatchNormInference(Op):
         return [TensorType(x.dtype, x.shape)]
 
     @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        given = [computing(v) for v in operands if v is not None]
-        x = given[0]
-        shape = [-1 if a == attributes["feature_index"] else 1 for a in range(x.ndim)]
-        scale, bias, mean, variance = (v.reshape(shape) for v in given[1:])
-        result = (x - mean) / np.sqrt(variance + np.asarray(attributes["epsilon"], variance.dtype)) * scale + bias
-        assert operands[0] is not None
-        return np.asarray(result, operands[0].dtype)
+    def formula(
+        cls, x: Term, scale: Term, bias: Term, mean: Term, variance: Term, epsilon: float, feature_index: int
+    ) -> Term:
+        """x * a + c, where a and c are constant if all vectors are."""
+        factor = scale.to(variance.dtype) / (variance + epsilon).sqrt()
+        offset = bias.to(variance.dtype) - mean.to(variance.dtype) * factor
+        along = (v.to(x.dtype).along(feature_index, x.rank) for v in (factor, offset))
+        return x * next(along) + next(along)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -72,7 +73,7 @@ def _same(a: int, b: int, name: str) -> None:
         raise ValueError(f"{name} of {a} for {b} features")
 
 
-class LRN(Op):
+class LRN(Formula):
     """x / (bias + alpha / size * sum of squares) ^ beta, the sum over `size` neighbours along `axis`.
 
     The window begins (size - 1) // 2 in front; what is outside counts as zeros. Source: ONNX LRN-13 (added).
@@ -92,14 +93,10 @@ class LRN(Op):
         return [x]
 
     @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        assert operands[0] is not None
-        x, size = np.moveaxis(computing(operands[0]), attributes["axis"], -1), attributes["size"]
-        low = (size - 1) // 2
-        square = np.pad(x * x, [(0, 0)] * (x.ndim - 1) + [(low, size - 1 - low)])
-        total = np.lib.stride_tricks.sliding_window_view(square, size, axis=-1).sum(axis=-1)
-        result = x / (attributes["bias"] + attributes["alpha"] / size * total) ** attributes["beta"]
-        return np.asarray(np.moveaxis(result, -1, attributes["axis"]), operands[0].dtype)
+    def formula(cls, x: Term, axis: int, size: int, alpha: float, beta: float, bias: float) -> Term:
+        window = {"kernel_shape": (size,), "strides": (1,), "padding": ((size - 1) // 2, size // 2), "dilations": (1,)}
+        mean = (x * x).apply(AveragePool, dims=(axis % x.rank,), **window, count_include_pad=True)
+        return x * (mean * alpha + bias).power(-beta)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -108,30 +105,26 @@ class LRN(Op):
         return Relabeled((moved,), (moved,), {"axis": renumbered(node.attr("axis"), permutation)})
 
 
-class LayerNorm(Op):
+class LayerNorm(Formula):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over the axes from `axis` on.
 
-    Source: neutral-ops 3.71. Not core: recognised for targets that have it.
+    Source: neutral-ops 3.71.
     """
 
     operands = (Operand("input", FLOATS), Operand("scale", FLOATS), Operand("bias", FLOATS, optional=True))
     defaults: ClassVar[Attributes] = {"axis": -1, "epsilon": 1e-5}
 
     @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
+    def infer(cls, node: Node) -> Sequence[Type]:
         return [node.operand(0).tensor_type]
 
     @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        x, scale, bias = (*(v if v is None else computing(v) for v in operands), None)[:3]
-        assert x is not None and scale is not None and operands[0] is not None
-        axes = tuple(range(attributes["axis"] % x.ndim, x.ndim))
-        apart = x - x.mean(axis=axes, keepdims=True)
-        result = apart / np.sqrt((apart * apart).mean(axis=axes, keepdims=True) + attributes["epsilon"]) * scale
-        return np.asarray(result if bias is None else result + bias, operands[0].dtype)
+    def formula(cls, x: Term, scale: Term, bias: Term | None, axis: int, epsilon: float) -> Term:
+        result = standardized(x, range(normalize_axis(axis, x.rank), x.rank), epsilon)[0] * scale
+        return result if bias is None else result + bias
 
 
-class InstanceNorm(Op):
+class InstanceNorm(Formula):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over all axes but batch and features.
 
     `scale` and `bias` have an entry for each feature. Source: neutral-ops 3.68; ONNX InstanceNormalization-6.
@@ -145,16 +138,10 @@ class InstanceNorm(Op):
         return [node.operand(0).tensor_type]
 
     @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        x, scale, bias = (computing(v) for v in operands if v is not None)
-        kept = (attributes["batch_index"], attributes["feature_index"])
-        axes = tuple(a for a in range(x.ndim) if a not in kept)
-        shape = [-1 if a == attributes["feature_index"] else 1 for a in range(x.ndim)]
-        apart = x - x.mean(axis=axes, keepdims=True)
-        deviation = np.sqrt((apart * apart).mean(axis=axes, keepdims=True) + attributes["epsilon"])
-        result = apart / deviation * scale.reshape(shape) + bias.reshape(shape)
-        assert operands[0] is not None
-        return np.asarray(result, operands[0].dtype)
+    def formula(cls, x: Term, scale: Term, bias: Term, epsilon: float, batch_index: int, feature_index: int) -> Term:
+        axes = (a for a in range(x.rank) if a not in (batch_index, feature_index))
+        factor, offset = (v.along(feature_index, x.rank) for v in (scale, bias))
+        return standardized(x, axes, epsilon)[0] * factor + offset
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -165,7 +152,7 @@ class InstanceNorm(Op):
         return Relabeled((moved, None, None), (moved,), changed)
 
 
-class GroupNorm(Derived):
+class GroupNorm(Formula):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over each of `num_groups` groups of features.
 
     Axis 0 is the batch; scale and bias have an entry for each feature. Source: neutral-ops 3.62; ONNX
@@ -176,25 +163,13 @@ class GroupNorm(Derived):
     defaults: ClassVar[Attributes] = {"num_groups": REQUIRED, "epsilon": 1e-5, "feature_index": 1}
 
     @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x, groups = node.operand(0), node.attr("num_groups")
-        axis = normalize_axis(node.attr("feature_index"), x.rank)
-        features = x.shape[axis]
-        if not isinstance(features, int) or features % groups:
-            raise ValueError(f"{features} features in {groups} groups")
-        sizes = b(Shape, x)
-        before, behind = _part(b, sizes, 0, axis), _part(b, sizes, axis + 1, END)
-        grouped = b(Concatenate, before, [groups, features // groups], behind, axis=0)
-        apart = b(Reshape, x, grouped)
-        others = [a for a in range(1, x.rank + 1) if a != axis]
-        apart = b(Sub, apart, b(Reduce, apart, others, kind="mean", keepdims=True))
-        variance = b(Reduce, b(Mul, apart, apart), others, kind="mean", keepdims=True)
-        deviation = b(Sqrt, b(Add, variance, b.scalar(node.attr("epsilon"), x)))
-        result = b(Reshape, b(Div, apart, deviation), sizes)
-        along = [1] * axis + [features] + [1] * (x.rank - axis - 1)
-        scale, bias = (b(Reshape, node.operand(i), along) for i in (1, 2))
-        return [b(Add, b(Mul, result, scale), bias)]
-
-
-def _part(b: Builder, vector: Value, start: int, limit: int) -> Value:
-    return b(Slice, vector, [start], [limit], [1])
+    def formula(cls, x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float, feature_index: int) -> Term:
+        shape, axis = x.value.shape, normalize_axis(feature_index, x.rank)
+        features = shape[axis]
+        if not isinstance(features, int) or features % num_groups:
+            raise ValueError(f"{features} features in {num_groups} groups")
+        parts = (*shape[:axis], num_groups, features // num_groups, product(shape[axis + 1 :]))
+        grouped = Term(x.b, reshape(x.b, x.value, parts))
+        result, *_ = standardized(grouped, (a for a in range(1, len(parts)) if a != axis), epsilon)
+        factor, offset = (v.along(axis, x.rank) for v in (scale, bias))
+        return Term(x.b, reshape(x.b, result.value, shape, x.value)) * factor + offset

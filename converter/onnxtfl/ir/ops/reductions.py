@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh
+from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import dropping, moved
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, same_type, static_ints
 from onnxtfl.ir.types import DType, TensorType, Type
@@ -187,43 +188,38 @@ class ArgMin(_ArgExtreme):
         return np.asarray(np.argmin(x, axis))
 
 
-class FunctionReduce(Op):
-    """The sum along `axes` of a function of each number, and a function of that.
+class FunctionReduce(Formula):
+    """The sum along `axes` of a function of each element, and a function of that.
 
-    `kind`: l1 (sizes), l2 (root of the sum of squares), sum_square, log_sum (logarithm of the sum), log_sum_exp.
-    Axes and `keepdims` as in Reduce. Source: ONNX ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum, ReduceLogSumExp
-    (added).
+    `kind`: l1 (sum of absolute values), l2 (root of the sum of squares), sum_square, log_sum (logarithm of the sum),
+    log_sum_exp. Axes and `keepdims` as in Reduce; roots and logarithms of integers are truncated. Source: ONNX
+    ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum, ReduceLogSumExp (added).
     """
 
     operands = (Operand("input", NUMERIC), Operand("axes", INDICES, optional=True))
-    defaults: ClassVar[Attributes] = {"kind": REQUIRED, "keepdims": False}
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x: TensorType = node.operand(0).tensor_type
-        if node.attr("kind") not in ("l1", "l2", "sum_square", "log_sum", "log_sum_exp"):
-            raise ValueError(f"no reduction is called {node.attr('kind')!r}")
-        return [same_type(x, reduced_shape(x.shape, node.optional(1), node.attr("keepdims")))]
-
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        x, axes = (*operands, None)[:2]
-        assert x is not None
-        along = tuple(range(x.ndim)) if axes is None else normalize_axes([int(a) for a in axes.reshape(-1)], x.ndim)
-        return numeric.computed(lambda wide: _reduced(wide, along, attributes["kind"], attributes["keepdims"]), x)
-
+    defaults = {"kind": REQUIRED, "keepdims": False}
     relabel = Reduce.relabel
 
+    @classmethod
+    def formula(cls, x: Term, axes: Term | None, kind: str, keepdims: bool) -> Term:
+        real = DType.FLOAT32 if x.dtype.is_integer else x.dtype
+        match kind:
+            case "l1":
+                return x.abs().reduce("sum", axes, keepdims)
+            case "sum_square":
+                return (x * x).reduce("sum", axes, keepdims)
+            case "l2":
+                return (x * x).reduce("sum", axes, keepdims).to(real).sqrt().to(x.dtype)
+            case "log_sum":
+                return x.reduce("sum", axes, keepdims).to(real).log().to(x.dtype)
+            case "log_sum_exp":
+                return cls._log_sum_exp(x.to(real), axes, keepdims).to(x.dtype)
+        raise ValueError(f"no reduction is called {kind!r}")
 
-def _reduced(x: Array, along: tuple[int, ...], kind: str, keepdims: bool) -> Array:
-    if kind in ("l2", "sum_square"):
-        total = np.sum(x * x, along, keepdims=keepdims)
-        return np.asarray(np.sqrt(total) if kind == "l2" else total)
-    if kind == "l1":
-        return np.asarray(np.sum(np.abs(x), along, keepdims=keepdims))
-    if kind == "log_sum_exp":
-        top = np.max(x, along, keepdims=True)
-        top = np.where(np.isfinite(top), top, 0)
-        shift = top if keepdims else np.squeeze(top, along)
-        return np.asarray(np.log(np.sum(np.exp(x - top), along, keepdims=keepdims)) + shift)
-    return np.asarray(np.log(np.sum(x, along, keepdims=keepdims)))
+    @classmethod
+    def _log_sum_exp(cls, x: Term, axes: Term | None, keepdims: bool) -> Term:
+        """The greatest is subtracted first, so that nothing overflows, unless it is infinite."""
+        top = x.reduce("max", axes)
+        shift = (top.abs() < np.inf).choose(top, 0.0)
+        total = (x - shift).exp().reduce("sum", axes, keepdims).log()
+        return total + (shift if keepdims else shift.reduce("sum", axes, keepdims=False))

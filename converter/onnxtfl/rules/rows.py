@@ -1,0 +1,153 @@
+"""Rows: ops that are one op in a format, with the same operands and results in the same order, in both directions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.rewriting.fused_activation import activated
+from onnxtfl.rewriting.registry import Condition, Form, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rules.sizes import narrow
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """An attribute's name in a format, how its values are spelled there, and what its absence means there.
+
+    A value that is the format's default is not written.
+    """
+
+    name: str
+    values: Mapping[Any, Any] = field(default_factory=dict)
+    default: Any = None
+
+    def read(self, node: Node) -> Any:
+        """The neutral value of the attribute of a format's op; None where it is absent."""
+        theirs = node.attributes.get(self.name, self.default)
+        return next((ours for ours, spelling in self.values.items() if spelling == theirs), theirs)
+
+    def written(self, value: Any) -> Any:
+        """The value in the format; None where it is not written."""
+        theirs = self.values.get(value, value)
+        return None if theirs == self.default else theirs
+
+
+Names = str | Mapping[str, str | Spelled]
+"""Attributes with their names in a format; a string lists those that have the same name there."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a row says of one format."""
+
+    op: type[Op]
+    name: str
+    attributes: Mapping[str, Spelled]
+    always: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    axes: Sequence[str]
+    integers: Sequence[int]
+    when: Condition | None
+    domain: str = ""
+
+    def lift(self, b: Builder, node: Node) -> list[Value]:
+        """The neutral op of a format's node."""
+        found = {ours: spelled.read(node) for ours, spelled in self.attributes.items()}
+        given = {ours: self._typed(ours, value, node) for ours, value in found.items() if value is not None}
+        return [activated(b, r, node) for r in b.many(self.op, *node.operands, **given, **self.fixed)]
+
+    def _typed(self, name: str, value: Any, node: Node) -> Any:
+        rank = node.operand(0).tensor_type.rank
+        if name in self.axes and rank is not None:
+            return normalize_axis(value, rank)
+        return bool(value) if isinstance(self.op.defaults.get(name), bool) else value
+
+    def form_onnx(self, node: Node, opset: int) -> Form | None:
+        """ONNX writes bools as integers, and leaves out what is absent."""
+        operands = list(node.operands)
+        while operands and operands[-1] is None:
+            operands.pop()
+        form = self._form(node, operands, _wide)
+        plain = {k: int(v) if isinstance(v, bool) else v for k, v in form.attributes.items()} if form else {}
+        return form and Form(form.op, form.operands, plain, domain=self.domain)
+
+    def form_tfl(self, node: Node) -> Form | None:
+        """TFLite's options."""
+        return self._form(node, node.operands, narrow)
+
+    def _form(self, node: Node, operands: Sequence[Value | None], integer: Callable[[Value], Operand]) -> Form | None:
+        if any(node.attr(k) != v for k, v in self.fixed.items()) or (self.when is not None and not self.when(node)):
+            return None
+        taken = tuple(integer(v) if i in self.integers and v is not None else v for i, v in enumerate(operands))
+        written = {spelled.name: spelled.written(node.attr(ours)) for ours, spelled in self.attributes.items()}
+        return Form(self.name, taken, {**self.always, **{k: v for k, v in written.items() if v is not None}})
+
+
+def row(
+    op: type[Op],
+    *,
+    onnx: str | None = None,
+    since: tuple[int, ...] = (),
+    domain: str = "",
+    tfl: str | None = None,
+    attributes: Names = "",
+    onnx_attributes: Names = "",
+    tfl_options: Names = "",
+    fixed: Mapping[str, Any] | None = None,
+    fixed_onnx: Mapping[str, Any] | None = None,
+    fixed_tfl: Mapping[str, Any] | None = None,
+    axes: Sequence[str] = (),
+    integers: Sequence[int] = (),
+    when: Condition | None = None,
+    lifts: bool = True,
+    lowers: bool = True,
+) -> None:
+    """Declare that `op` is the op `onnx` of the since-versions `since`, the op `tfl`, or both.
+
+    `attributes` are those of both formats, `onnx_attributes` and `tfl_options` those of one; `fixed` are neutral
+    attributes with the one value that this row means (``Compare`` with EQ is Equal); `fixed_onnx` and `fixed_tfl` are
+    written always. `axes`: attributes that hold an axis, counted from the front when lifted. `integers`: operands whose
+    constants are int64 in ONNX and int32 in TFLite. `when`: which nodes are written so. Not `lifts`: another rule says
+    how these ops are read; not `lowers`: how they are written.
+    """
+    module = sys._getframe(1).f_globals["__name__"]
+    both, common = _spelled(attributes), (fixed or {}, axes, integers, when)
+    if onnx is not None:
+        row_onnx = Row(op, onnx, both | _spelled(onnx_attributes), fixed_onnx or {}, *common, domain)
+        if lifts:
+            lift_onnx(onnx, since, domain)(_named(row_onnx.lift, module, op))
+        if lowers:
+            lower_onnx(op)(_named(row_onnx.form_onnx, module, op))
+    if tfl is not None:
+        row_tfl = Row(op, tfl, both | _spelled(tfl_options), fixed_tfl or {}, *common)
+        if lifts:
+            lift_tfl(tfl)(_named(row_tfl.lift, module, op))
+        if lowers:
+            lower_tfl(op)(_named(row_tfl.form_tfl, module, op))
+
+
+def _spelled(names: Names) -> dict[str, Spelled]:
+    pairs = {name: name for name in names.split()} if isinstance(names, str) else names
+    return {ours: theirs if isinstance(theirs, Spelled) else Spelled(theirs) for ours, theirs in pairs.items()}
+
+
+def _named(method: Callable[..., Any], module: str, op: type[Op]) -> Callable[..., Any]:
+    """The rule that the record calls by the row's family and op."""
+
+    def rule(*given: Any) -> Any:
+        return method(*given)
+
+    rule.__module__, rule.__qualname__ = module, op.name
+    return rule
+
+
+def _wide(value: Value) -> Operand:
+    return np.asarray(value.numpy(), np.int64) if value.is_constant else value
