@@ -33,12 +33,12 @@ def _graph(node: Node, name: str) -> Graph:
 
 def _branches(node: Node, then_branch: Graph, else_branch: Graph) -> Inlined | None:
     captures = node.operands[1:]
-    truth = truth_of(node.operand(0))
+    truth = condition_value(node.operand(0))
     if truth is not None:
         return Inlined(then_branch if truth else else_branch, captures)
     for branch in (then_branch, else_branch):
         _without_state(branch)
-        hand_in(branch, captures)
+        bind_captures(branch, captures)
     return None
 
 
@@ -90,7 +90,7 @@ def loop_regions(node: Node) -> None:
             raise ValueError("a value that goes round is absent")
         inside.type = outside.type
     if captures:
-        hand_in(body, node.operands[-captures:])
+        bind_captures(body, node.operands[-captures:])
 
 
 def _carried(node: Node) -> list[Value | None]:

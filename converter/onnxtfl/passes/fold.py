@@ -21,7 +21,7 @@ from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.rewriting.legalize import label
+from onnxtfl.rewriting.legalize import source_name
 
 SMALL = 16 << 10
 """The most bytes of a folded result that is larger than its operands."""
@@ -56,7 +56,7 @@ def fold_node(node: Node) -> list[Value] | None:
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError) as error:
         shown = ", ".join(str(v.type) for v in node.operands if v is not None)
         raise InvalidModelError(
-            f"its constant result cannot be computed: {error}", node=label(node), op=node.op.name, type_=shown
+            f"its constant result cannot be computed: {error}", node=source_name(node), op=node.op.name, type_=shown
         ) from error
     return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Collapse: an elementwise node over more axes than a kernel takes, written over fewer.
+"""Rank reduction: an elementwise node with more axes than a kernel accepts, rewritten with fewer axes.
 
 ::
 
@@ -6,7 +6,7 @@
       ->
     %p = Reshape(%a) [6, 20, 42]; %q = Reshape(%b) [6, 1, 42]; %y = Reshape(Add(%p, %q)) [2, 3, 4, 5, 6, 7]
 
-Neighbouring axes merge where every operand either has both of their sizes or broadcasts over both.
+Adjacent axes are merged where every operand either has the full size of both or broadcasts over both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from onnxtfl.ir.types import TensorType
 
 
 def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
-    """The node on merged axes, at most `limit` of them; None where it is not elementwise or they do not merge."""
+    """Return the results of `node` computed on at most `limit` merged axes; None if it is not elementwise or the axes
+    cannot be merged so far.
+    """
     if not issubclass(node.op, Elementwise) or len(node.results) != 1:
         return None
     full = node.result.tensor_type.shape
@@ -53,12 +55,12 @@ def _groups(full: Shape, shapes: Sequence[Shape]) -> list[list[int]]:
 
 
 def _pattern(axis: int, full: Shape, shapes: Sequence[Shape]) -> tuple[bool, ...]:
-    """Which operands broadcast over `axis`."""
+    """For each operand, whether it broadcasts over `axis`."""
     return tuple(s[axis] == 1 for s in shapes)
 
 
 def _pattern_of(group: Sequence[int], full: Shape, shapes: Sequence[Shape]) -> tuple[bool, ...] | None:
-    """The pattern of a group's axes; None where all of them are units."""
+    """The broadcast pattern of a group's axes; None if all of them have size 1."""
     return next((_pattern(a, full, shapes) for a in group if full[a] != 1), None)
 
 

@@ -1,4 +1,4 @@
-"""How a value is stored where the value that it replaces was declared to be quantized, or not to be."""
+"""The quantization of a value that replaces another: that of the replaced value's declared type."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from onnxtfl.ir.types import TensorType, Type
 
 
 def as_declared(b: Builder, value: Value, wanted: Type | None) -> Value:
-    """`value` stored as the type `wanted` says.
+    """Return `value` with the quantization of the type `wanted`.
 
-    A node that `b` just made, of a real result, declares this so, and rounds once; any other value is converted:
-    quantized, dequantized, or quantized anew.
+    If `b` has just made the node that produces `value` and the result is not quantized, the type of that result is
+    changed, so that it is rounded once. Any other value is quantized, dequantized or requantized by a Convert.
     """
     if not isinstance(wanted, TensorType) or not isinstance(value.type, TensorType):
         return value
@@ -26,7 +26,7 @@ def as_declared(b: Builder, value: Value, wanted: Type | None) -> Value:
 
 
 def _may_declare(b: Builder, value: Value, type_: TensorType) -> bool:
-    """Whether a node made by `b` gives the real numbers `value`, which nothing has seen yet."""
+    """Whether `value` is an unquantized result of a node made by `b`, without uses so far."""
     node = value.producer
     if node is None or node not in b.created or value.uses or b.graph.shows(value):
         return False

@@ -1,4 +1,4 @@
-"""The op of the target that a form names, in place of a neutral node."""
+"""Replaces a neutral node by the target op that a form describes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxtfl.rewriting.registry import Computed, Form
 
 
 def emit(builder: Builder, node: Node, form: Form, dialect: str, version: int) -> Sequence[Value]:
-    """Make the op of `form` and return what takes the place of the results of `node`."""
+    """Make the target op that `form` describes; return the values that replace the results of `node`."""
     order = form.results if form.results is not None else tuple(range(len(node.results)))
     types: Sequence[Type | None] = form.types or [node.results[i].type for i in order]
     operands = [_computed(builder, operand) for operand in form.operands]
@@ -32,5 +32,7 @@ def _computed(builder: Builder, operand: Operand | Computed) -> Operand:
 
 def _unused(node: Node, index: int) -> Value:
     if node.results[index].uses:
-        raise UnsupportedError(f"result {index} has no place in the target's op", node=node.name, op=node.op.name)
+        raise UnsupportedError(
+            f"result {index} is used, but the target's op does not have it", node=node.name, op=node.op.name
+        )
     return Value(node.results[index].type)

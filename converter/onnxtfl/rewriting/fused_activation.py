@@ -1,4 +1,4 @@
-"""The activation that a TFLite op carries in its options: an op of its own after it, which is lifted like any other."""
+"""The fused activation of a TFLite op, as a separate op after it, which is then lifted like any other op."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from onnxtfl.ir.graph import Node, Value
 
 
 def activated(b: Builder, value: Value, node: Node) -> Value:
-    """`value` with the activation that the option `fused_activation_function` of `node` names."""
+    """Apply to `value` the activation in the option `fused_activation_function` of `node`."""
     name = node.attr("fused_activation_function", "NONE")
     return value if name in ("NONE", None) else b.foreign("tfl", name, [value], [value.type])[0]

@@ -1,8 +1,8 @@
-"""Legalize: one worklist that brings every neutral node to a form that the target takes.
+"""Legalization: one worklist that rewrites every neutral node to a form that the target accepts.
 
-For each node, the lowering rules say which op of the target it would be, and the target's tables say whether its
-kernels take that. If not, the node is cast to an element type that holds all its values, collapsed to fewer axes, or
-decomposed, and the new nodes are visited in turn, until every node is accepted or an error names the one that is not.
+For each node, the lowering rules return the target ops that it can be written as, and the target's tables say which
+of them its kernels accept. If there is none, the node is cast to an element type that holds all its values, reduced to
+fewer axes, or decomposed, and the new nodes are visited, until all are accepted or an error names one that is not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onnxtfl.rewriting.registry import Target as TargetName
 
 
 class Refusal(Protocol):
-    """Why a target does not take a form: what to do about it (kinds "dtype" and "rank"), and what to say."""
+    """Why a target does not accept a form: `kind` ("dtype" and "rank" can be repaired) and the message to print."""
 
     @property
     def kind(self) -> str: ...
@@ -38,7 +38,7 @@ class Refusal(Protocol):
 
 
 class Target(Protocol):
-    """What the legalizer asks of a target."""
+    """The interface of a target that legalization uses."""
 
     @property
     def name(self) -> TargetName: ...
@@ -50,15 +50,15 @@ class Target(Protocol):
         ...
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
-        """Why the target does not accept `form` of `node`; None where it does."""
+        """Why the target does not accept `form` of `node`; None if it does."""
         ...
 
     def accepted(self, node: Node) -> Form | None:
-        """The form of `node` that is written; None where the target accepts none."""
+        """The accepted form of `node` with the lowest cost; None if the target accepts none."""
         ...
 
     def version(self, node: Node, form: Form) -> int:
-        """The lowest version of the target's op that means `form`."""
+        """The lowest version of the target's op that can express `form`."""
         ...
 
 
@@ -66,10 +66,10 @@ MAX_STEPS_PER_NODE = 400
 
 
 def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
-    """Rewrite `graph` until `target` accepts every neutral node; UnsupportedError names the one that it never does.
+    """Rewrite `graph` until `target` accepts every neutral node; UnsupportedError names a node that it never accepts.
 
-    `late`: layout is done, so the decompositions that waited for it run too, and ops with operands or results that the
-    target spells in another way are written, with the neutral ops that compute these.
+    `late`: layouts are assigned, so late decompositions run too, and forms that are more than a renaming are emitted,
+    together with the neutral ops that compute their operands and results.
     """
     work = [node for node in graph.nodes if node.op.dialect == "neutral"]
     budget = MAX_STEPS_PER_NODE * (len(work) + 10)
@@ -82,7 +82,7 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
         work.extend(reversed(made))
         budget -= 1 if made else 0
         if budget < 0:
-            raise UnsupportedError("legalization does not come to an end", node=node.name, op=node.op.name)
+            raise UnsupportedError("legalization does not terminate", node=node.name, op=node.op.name)
 
 
 def write_formulas(graph: Graph, target: Target) -> bool:
@@ -104,24 +104,24 @@ def _is_unknown(node: Node, target: Target) -> bool:
 
 
 def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
-    """The nodes that stand for `node` where the target does not take it."""
+    """Rewrite `node` if the target does not accept it; return the new neutral nodes."""
     try:
         form = target.accepted(node)
         if late and form is not None and not form.renames:
-            return _spell(graph, node, form, target)
+            return _emit(graph, node, form, target)
         legal = form is not None or (not late and _late_rule(node, target) is not None)
         return [] if legal else _rewrite(graph, node, target)
     except OnnxtflError as error:
-        error.node = error.node or label(node)
+        error.node = error.node or source_name(node)
         raise
     except (MemoryError, OSError):
         raise
     except Exception as error:
-        raise InternalError("legalize", error, node=label(node), op=node.op.name) from error
+        raise InternalError("legalize", error, node=source_name(node), op=node.op.name) from error
 
 
 def acceptable(node: Node, target: Target) -> bool:
-    """Whether the target takes `node`, or will when layout is done."""
+    """Whether the target accepts `node`, or will accept it after layout assignment and late legalization."""
     return target.accepted(node) is not None or _late_rule(node, target) is not None
 
 
@@ -130,7 +130,7 @@ def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
     return late.func if late is not None and late.when(node) else None
 
 
-def _spell(graph: Graph, node: Node, form: Form, target: Target) -> list[Node]:
+def _emit(graph: Graph, node: Node, form: Form, target: Target) -> list[Node]:
     builder = Builder(graph, node)
     graph.replace(node, emit(builder, node, form, target.name, target.version(node, form)))
     return [made for made in builder.created if made.op.dialect == "neutral"]
@@ -165,7 +165,7 @@ def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | No
         try:
             values = rule(builder, node)
         except OnnxtflError as error:
-            error.node = error.node or label(node)
+            error.node = error.node or source_name(node)
             raise
         if values is not None:
             return [values] if isinstance(values, Value) else list(values)
@@ -189,10 +189,10 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
 
 
 def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> list[Value] | None:
-    """`node` on operands of a wider element type, its results cast back; None where no allowed type holds the values.
+    """Return the results of `node` on operands cast to a wider element type, cast back; None if no allowed type is
+    wide enough.
 
-    Integer arithmetic wraps when it is cast back, as it would have in the narrow type. Floats never stand in for
-    integers.
+    Casting back wraps integers around, as arithmetic in the narrow type does. Integers are never cast to floats.
     """
     if node.op in (ops.Convert, ops.BitcastConvert) or node.op.effect is not Effect.PURE:
         return None
@@ -220,7 +220,7 @@ def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> li
 
 
 def declared(node: Node, index: int) -> frozenset[DType]:
-    """The element types that the op declares for operand `index`."""
+    """The element types that the op accepts for operand `index`."""
     formals = node.op.operands
     return formals[min(index, len(formals) - 1)].dtypes if formals else frozenset(DType)
 
@@ -238,12 +238,12 @@ def _error(node: Node, target: Target, refusals: Sequence[Refusal]) -> Unsupport
     reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or "no form of it exists there"
     hint = "cut the model with --inputs/--outputs, or fix its shapes with --input-shape"
     return UnsupportedError(
-        f"{target.title} cannot run this: {reason}", node=label(node), op=node.op.name, type_=shown, hint=hint
+        f"{target.title} cannot run this: {reason}", node=source_name(node), op=node.op.name, type_=shown, hint=hint
     )
 
 
-def label(node: Node) -> str | None:
-    """A name for errors: the source's node or tensor that this one comes from."""
+def source_name(node: Node) -> str | None:
+    """The name of the source node or tensor that `node` comes from, for messages; None if it has none."""
     if node.name:
         return node.name
     result = node.results[0] if node.results else None

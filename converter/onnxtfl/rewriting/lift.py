@@ -1,4 +1,4 @@
-"""Lift: every op of a file's dialect becomes neutral ops, in order, so that rules know the operands' types."""
+"""Lifting: replaces all ops of a file by neutral ops, in topological order, so that rules know the operand types."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from onnxtfl.rewriting.regions import prepare
 from onnxtfl.rewriting.registry import ANY_VERSION, LiftRule, rule_name, rules
 
 Expand = Callable[[Node], Graph | None]
-"""Gives the body of an op that its format defines by others; None where it defines none."""
+"""Returns the body of an op that its format defines by other ops; None if there is no such definition."""
 
 
 def lift(graph: Graph, expand: Expand) -> None:
-    """Replace all ``onnx`` and ``tfl`` nodes of `graph` by neutral ones.
+    """Replace all ``onnx`` and ``tfl`` nodes of `graph` by neutral nodes.
 
-    Raises UnsupportedError for an op or op version without a rule; the rules raise it for forms they cannot say.
+    Raises UnsupportedError for an op or op version without a rule; rules raise it for cases that they do not support.
     """
     for node in graph.nodes:
         if node.op.dialect != "neutral":
@@ -28,9 +28,9 @@ def lift(graph: Graph, expand: Expand) -> None:
 
 
 def lift_where_possible(graph: Graph, expand: Expand) -> None:
-    """Lift what can be lifted; a node that cannot stays as it is in the file, its regions are lifted likewise.
+    """Lift the nodes that can be lifted, also in regions; all others keep the dialect of the file.
 
-    For analysis, not for conversion: the ops of quantized tensors are lifted as if these were real.
+    For analysis, not for conversion: ops on quantized tensors are lifted by rules for real ones.
     """
     node = graph.first
     while node is not None:
@@ -39,17 +39,17 @@ def lift_where_possible(graph: Graph, expand: Expand) -> None:
             if node.graph is graph:
                 for region in node.regions:
                     lift_where_possible(region, expand)
-            else:  # its body took its place, and not all of that could be lifted
+            else:  # replaced by its body, of which some nodes could not be lifted
                 following = before.next if before is not None else graph.first
         node = following
 
 
 def _is_lifted(graph: Graph, node: Node, expand: Expand) -> bool:
-    """Whether `node` could be lifted; where it could not, nothing is left of the attempt."""
+    """Lift `node` and return True; if that fails, remove the nodes made so far and return False."""
     before = node.previous
     try:
         lift_node(graph, node, expand, quantized=True)
-    except Exception:  # whatever is wrong with this node, the others may be fine
+    except Exception:  # an error in this node does not affect the others
         while node.graph is graph and (made := node.previous) is not before and made is not None:
             if any(result.uses for result in made.results):
                 break
@@ -59,9 +59,9 @@ def _is_lifted(graph: Graph, node: Node, expand: Expand) -> bool:
 
 
 def lift_node(graph: Graph, node: Node, expand: Expand, quantized: bool = False) -> None:
-    """Replace one node of a file's dialect by neutral ones: by its rule, else by its definition.
+    """Replace one node of a file's dialect by neutral nodes: by its rule, else by its definition in the format.
 
-    `quantized`: whether every op may have quantized operands.
+    `quantized`: accept quantized operands for every op, not only where the rule does.
     """
     name = op_name(node)
     node.sources = node.sources or (node.name or next((r.name for r in node.results if r.name), name),)
@@ -78,16 +78,16 @@ def lift_node(graph: Graph, node: Node, expand: Expand, quantized: bool = False)
     except OnnxtflError as error:
         raise _located(error, node, name) from error
     except RecursionError as error:
-        raise InvalidModelError("nested too deep", node=node.name, op=name) from error
+        raise InvalidModelError("subgraphs or functions are nested too deeply", node=node.name, op=name) from error
     except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError, OverflowError) as error:
-        message = f"not a valid {name}: {error}"
+        message = f"invalid {name}: {error}"
         raise InvalidModelError(
             message, node=node.name, op=name, version=node.op.version, type_=_types(node)
         ) from error
 
 
 def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> None:
-    """Regions first, so that the rule knows the types of their results; then ops of the dialect that the rule makes."""
+    """Lift the regions first, so that the rule knows their result types; then the dialect ops that the rule makes."""
     regions = node.regions
     inlined = prepare(node) if regions else None
     if inlined is not None:
@@ -107,7 +107,7 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
 
 
 def _inline(graph: Graph, node: Node, body: Graph, operands: Sequence[Value | None], expand: Expand) -> None:
-    """Put the nodes of `body`, whose inputs are `operands`, in the place of `node`, lifting each."""
+    """Replace `node` by the nodes of `body`, with `operands` as its inputs, and lift each of them."""
     inserted = graph.splice(body, operands, node)
     for inner_node in inserted:
         inner_node.sources = node.sources
@@ -119,7 +119,7 @@ def _inline(graph: Graph, node: Node, body: Graph, operands: Sequence[Value | No
 
 
 def op_name(node: Node) -> str:
-    """The op's name as its file says it, with the domain where that is not the default."""
+    """The op's name in its file, with the domain unless that is the default."""
     name = node.op.name.partition(".")[2] or node.op.name
     return f"{node.op.domain}::{name}" if node.op.domain else name
 
@@ -135,7 +135,7 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     rule = found.get(node.op.version) or found.get(ANY_VERSION)
     if rule is None:
         known = ", ".join(map(str, sorted({*found, *upgrades})))
-        raise UnsupportedError(f"this version of the op is not known (known: {known})")
+        raise UnsupportedError(f"this version of the op is not supported (supported: {known})")
     return rule
 
 
@@ -158,7 +158,7 @@ def _replace(graph: Graph, node: Node, values: Sequence[Value]) -> None:
 
 
 def _located(error: OnnxtflError, node: Node, name: str) -> OnnxtflError:
-    """The same error, naming this node where it names none."""
+    """Return `error` with this node, op and operand types, unless it already names a node."""
     if error.node is None:
         error.node = node.name or (node.results[0].name if node.results else None)
         if error.op != name or error.version is None:

@@ -1,4 +1,4 @@
-"""Lower: each legal neutral node becomes its op of the target. Only renames; it never decomposes."""
+"""Lowering: replaces each legal neutral node by its target op. It renames only; it never decomposes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.rewriting.emit import emit
-from onnxtfl.rewriting.legalize import Target, label
+from onnxtfl.rewriting.legalize import Target, source_name
 
 
 def lower(graph: Graph, target: Target) -> None:
-    """Rename every neutral node; UnsupportedError where legalization left one that has no name there (a bug)."""
+    """Replace every neutral node by its target op; UnsupportedError for one that is still not legal (a bug)."""
     for node in graph.nodes:
         if node.op.dialect == "neutral":
             form = target.accepted(node)
             if form is None or not form.renames:
-                raise UnsupportedError("has no form in the target after layout", node=label(node), op=node.op.name)
+                raise UnsupportedError(
+                    "has no form in the target after layout", node=source_name(node), op=node.op.name
+                )
             graph.replace(node, emit(Builder(graph, node), node, form, target.name, target.version(node, form)))

@@ -1,7 +1,7 @@
 """The pass manager: runs passes in order over a graph and its regions, verifies after each, and measures them.
 
-A pass is a function that rewrites one graph in place without the regions of its nodes; the pass manager visits these
-after the graph. A group runs its passes in order, once or to a fixed point.
+A pass is a function that rewrites one graph in place, not the regions of its nodes; the pass manager visits these after
+the graph. A group runs its passes in order, once or to a fixed point.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Observer = Callable[[str], None]
 class Pass:
     """A pass: `run` rewrites the main graph, `on_region` each region (None: the same).
 
-    `needs`: facts that must hold before. `establishes`: those that hold after it. `breaks`: those that may not.
+    `needs`: facts that must hold before it. `establishes`: facts that hold after it. `breaks`: facts that may not.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Pass:
 
     @staticmethod
     def idle(graph: Graph) -> None:
-        """Do nothing: `on_region` of a pass for the main graph only, or one that visits regions itself."""
+        """Do nothing: the `on_region` of a pass for the main graph only, or of one that visits regions itself."""
 
 
 @dataclass(frozen=True)
 class Group:
     """Passes that run in order: once, or (`rounds` > 1) until a round changes nothing.
 
-    Raises InternalError where `rounds` do not reach the fixed point. `dependent`: the passes after the first run only
+    Raises InternalError if `rounds` rounds do not reach a fixed point. `dependent`: the passes after the first run only
     where that changed something.
     """
 
@@ -60,7 +60,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PassTiming:
-    """Seconds of one run of a pass over graph and regions, and the number of nodes after it, regions included."""
+    """The seconds that one run of a pass took, and the number of nodes after it, both with regions."""
 
     name: str
     seconds: float
@@ -68,10 +68,10 @@ class PassTiming:
 
 
 class PassManager:
-    """Runs `passes` in order; InternalError where one needs a fact that no earlier pass establishes.
+    """Runs `passes` in order; InternalError if one needs a fact that no earlier pass establishes.
 
-    `given`: facts that hold at the start. `observe` is called with the name of each pass before it runs. With `check`
-    the verifier runs after each pass, also after each one of a group.
+    `given`: facts that hold at the start. `observe` is called with the name of each pass before it runs. `check`: run
+    the verifier after each pass, also after each member of a group.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class PassManager:
                 return
 
     def _visit(self, step: Pass | Group, graph: Graph, is_region: bool) -> int:
-        """Rewrite `graph`, then the regions of the nodes that it has by then; returns the number of all nodes."""
+        """Rewrite `graph`, then the regions of its remaining nodes; return the number of nodes with regions."""
         self._apply(step, graph, is_region)
         return sum(1 + sum(self._visit(step, region, True) for region in node.regions) for node in graph.nodes)
 

@@ -1,4 +1,4 @@
-"""The worklist that applies rewrite patterns until none matches."""
+"""Rewrite patterns, and the worklist that applies them until none matches."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from onnxtfl.ir.quantized import may_match
 from onnxtfl.rewriting.registry import rule_name
 
 Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
-"""Returns the values that replace the node's results, or None where the pattern does not match. It must not change the
-graph before it is sure to match, other than through the builder."""
+"""Returns the values that replace the node's results, or None if the pattern does not match. Before the match is
+certain it may change the graph only through the builder."""
 
 
 class Patterns:
-    """Rewrites by the op that they start from, in order of preference."""
+    """Rewrites by the op of their root node, in the order in which they are tried."""
 
     def __init__(self) -> None:
         self._by_op: dict[type[Op], list[tuple[Rewrite, bool]]] = {}
 
     @classmethod
     def of(cls, *parts: Patterns) -> Patterns:
-        """All the rewrites of `parts`."""
+        """The rewrites of all `parts`, in order."""
         whole = cls()
         for part in parts:
             for op, rewrites in part._by_op.items():
@@ -32,10 +32,10 @@ class Patterns:
         return whole
 
     def on(self, *ops: type[Op], quantized: bool = False) -> Callable[[Rewrite], Rewrite]:
-        """Register a rewrite that starts from a node of one of `ops`.
+        """Register a rewrite whose root node is one of `ops`.
 
-        Nodes with quantized operands or results are passed only to rewrites that ask for them: most patterns are
-        about real numbers, and would leave out where these are rounded.
+        `quantized`: also try it on nodes with quantized operands or results. Most patterns are equations of real
+        numbers and would drop the rounding.
         """
 
         def register(rewrite: Rewrite) -> Rewrite:
@@ -46,7 +46,7 @@ class Patterns:
         return register
 
     def apply(self, graph: Graph) -> bool:
-        """Rewrite `graph` until nothing matches; returns whether anything changed."""
+        """Rewrite `graph` until nothing matches; return whether anything changed."""
         work = deque(graph.nodes)
         waiting = set(work)
         changed = False
@@ -85,7 +85,7 @@ class Patterns:
 
 
 def erase_dead(graph: Graph, candidates: Iterable[Node]) -> list[Node]:
-    """Remove the pure nodes among `candidates` whose results are not needed, then their producers; returns them."""
+    """Remove the pure nodes among `candidates` whose results are unused, then their producers; return the removed."""
     outputs = graph.output_set()
     work = list(candidates)
     erased = []

@@ -1,7 +1,7 @@
-"""Regions: graphs among a node's attributes, on their way into the neutral graph.
+"""Regions (graphs among a node's attributes): input types before lifting, copies, conditions known before run time.
 
-A rule for a file's op with regions (:func:`onnxtfl.rewriting.registry.regions_of`) says which values of the node each
-region's inputs are, before the region is lifted; or which region takes the node's place, where that is known.
+A rule for a file's op with regions (:func:`onnxtfl.rewriting.registry.regions_of`) assigns types and constants to the
+inputs of each region before that is lifted, or returns the region that replaces the node, where that is known.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
 from onnxtfl.rewriting.registry import Inlined, rules
 
-MOST_STEPS = 8
-"""Nodes in a row that are computed to find out what a condition is."""
+MAX_DEPTH = 8
+"""How many producers back a condition is evaluated before run time."""
 SMALL = 1 << 10
-"""Elements of the largest value looked at on the way."""
+"""Elements of the largest constant that is read for it."""
 
 
 def prepare(node: Node) -> Inlined | None:
-    """Run the rule for the regions of `node`; UnsupportedError where there is none."""
+    """Run the rule for the regions of `node`; UnsupportedError if there is none."""
     rule = rules().regions.get(node.op.name)
     if rule is None:
         raise UnsupportedError(
-            "its subgraphs are not converted", hint="cut the model around it with --inputs/--outputs"
+            "subgraphs of this op are not supported", hint="cut the model around it with --inputs/--outputs"
         )
     return rule(node)
 
 
-def hand_in(region: Graph, operands: Sequence[Value | None]) -> None:
-    """Let the last inputs of `region` be `operands`: of the same type, and known as far as these are.
+def bind_captures(region: Graph, operands: Sequence[Value | None]) -> None:
+    """Give the last inputs of `region` the types and known values of the captured `operands`.
 
-    For a constant one stands inside, and the input is left unused.
+    A captured constant is copied into the region; the input is unused then.
     """
     for inside, outside in zip(region.inputs[len(region.inputs) - len(operands) :], operands, strict=True):
         if outside is None:
-            raise ValueError("a region takes an absent value")
+            raise ValueError("a captured operand of a region is absent")
         inside.type, inside.known = outside.type, outside.known
         inside.add_origins(outside.origins)
         if outside.data is not None:
@@ -49,7 +49,7 @@ def hand_in(region: Graph, operands: Sequence[Value | None]) -> None:
 
 
 def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[Value]:
-    """The outputs of `region`, whose nodes are made again by `b` over `operands`."""
+    """Copy the nodes of `region` through `b` with `operands` as inputs; return the outputs."""
     values: dict[Value, Value | None] = dict(zip(region.inputs, operands, strict=True))
 
     def seen(value: Value) -> Value | None:
@@ -66,9 +66,9 @@ def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[
     return [v for v in outputs if v is not None]
 
 
-def truth_of(value: Value) -> bool | None:
-    """What a condition of one element is, where that is known before run time."""
-    found = _known(value, MOST_STEPS)
+def condition_value(value: Value) -> bool | None:
+    """The value of a condition of one element if it is known before run time; else None."""
+    found = _known(value, MAX_DEPTH)
     return None if found is None or found.size != 1 else bool(found.reshape(-1)[0])
 
 

@@ -1,25 +1,25 @@
-"""The mapping rules: what each op of a file becomes in the neutral graph, and back.
+"""The registry of mapping rules, from ops of a file to neutral ops and back.
 
 Modules in ``mappings/`` call the decorators below, and ``rules.row``, while they are imported; :func:`rules` imports
 them all (once) and returns the tables to the engine. No one imports a mapping module by name.
 
-The order of imports means nothing. Two rules that claim the same are an error (RuleError) at import: two lift rules, or
-a lift rule and an upgrade, of the same op and version; two decompositions of the same op, target and :data:`Order`.
-Forms of an op each state their condition by returning None; the target's cost chooses among those that it accepts, and
-of equal ones the form with the lower rank, then by name, is taken.
+The order of imports has no effect. A duplicate is an error (RuleError) at import: two lift rules, or a lift rule and an
+upgrade, for the same op and version; two decompositions for the same op, target and :data:`Order`. A form that does not
+apply to a node returns None. Of the forms that the target accepts, the one with the lowest cost is written; ties are
+resolved by rank, then by name.
 
 ==================  =======================================================================================
 rule                signature
 ==================  =======================================================================================
 lift_onnx           ``(b, node) -> Value | sequence of Values``: an ``onnx.X`` node as neutral ops
-upgrade             ``(b, node) -> Node-like change``: an old since-version brought to a newer form, in place
+upgrade             ``(b, node) -> None``: rewrite a node of an old since-version to a newer form, in place
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
-regions_of          ``(node) -> Inlined | None``: what the inputs of the regions of a file's op are
-lower_tfl           ``(node) -> Form | None``: the tfl op that this neutral node is (None: not in this form)
-lower_onnx          ``(node, opset) -> Form | None``: the ONNX op that this neutral node is
-decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes (None: the
-                    next rule in order is asked)
-decompose_late      the same, after layout
+regions_of          ``(node) -> Inlined | None``: types and constants of the inputs of an op's regions
+lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
+lower_onnx          ``(node, opset) -> Form | None``: the ONNX op for a neutral node
+decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes (None: try
+                    the next rule in order)
+decompose_late      the same, after layout assignment
 ==================  =======================================================================================
 """
 
@@ -50,21 +50,21 @@ Target = Literal["tfl", "onnx"]
 K = TypeVar("K")
 R = TypeVar("R")
 Order = Literal["elements", "operands", "axes", "formula"]
-"""When a decomposition is asked: those that change the element type first, then those that bring operands to the form
-that kernels take, then those that change or merge axes, and last the formulas over other ops. Of two in the same place,
-the one for a single target comes before the one for both.
+"""The order in which decompositions are tried: first those that change the element type, then those that rewrite
+operands for kernels, then those that change or merge axes, last the formulas over other ops. At the same place in the
+order, a rule for one target is tried before a rule for both.
 """
 ANY_VERSION = 0
 _ORDERS: tuple[Order, ...] = ("elements", "operands", "axes", "formula")
 
 
 class RuleError(Exception):
-    """Two rules claim the same; a mistake in mappings, raised while they are imported."""
+    """A duplicate registration: a bug in the mappings, raised while they are imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """An operand that a target spells in another way than the neutral op, computed with neutral ops after layout."""
+    """An operand that the neutral op does not have in this form: computed with neutral ops after layout assignment."""
 
     type: TensorType
     compute: Callable[[Builder], Value]
@@ -72,13 +72,13 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A neutral node as one op of a target: a renaming, but for operands and results that the target spells otherwise.
+    """A neutral node as one op of a target: a renaming, except for computed operands and results.
 
     `op`: name in the target ("CONV_2D", "Conv"). `operands` in the target's order (arrays become constants).
     `attributes`: ONNX attributes, or the fields of the TFLite options table (snake_case as in the schema; enums by
     name: ``padding="SAME"``). `results`: which of the node's results the target's op has, in the target's order
-    (None: all). `domain`: ONNX domain. `types`: the types of the op's results where they are not the node's; then
-    `finish` makes the node's results of them.
+    (None: all). `domain`: ONNX domain. `types`: the types of the op's results if they differ from the node's; `finish`
+    then computes the node's results from them.
     """
 
     op: str
@@ -91,13 +91,13 @@ class Form:
 
     @property
     def renames(self) -> bool:
-        """Whether nothing but the target's op is written."""
+        """Whether the target's op is all that is written, without computed operands or results."""
         return self.finish is None and not any(isinstance(operand, Computed) for operand in self.operands)
 
 
 @dataclass(frozen=True, slots=True)
 class Inlined:
-    """A region that takes the place of its node, and what its inputs are."""
+    """A region that replaces its node, and the operands that its inputs become."""
 
     region: Graph
     operands: Sequence[Value | None]
@@ -105,7 +105,7 @@ class Inlined:
 
 @dataclass(frozen=True, slots=True)
 class LateRule:
-    """A decomposition that waits for layout, and the nodes for which it does."""
+    """A decomposition that runs after layout assignment, and the condition on its nodes."""
 
     when: Condition
     func: DecomposeRule
@@ -113,7 +113,7 @@ class LateRule:
 
 @dataclass
 class Rules:
-    """All tables. `lift_onnx` and `upgrades` are by op (domain, name) and since-version."""
+    """All tables. The keys of `lift_onnx` and `upgrades` are the op (domain, name) and the since-version."""
 
     lift_onnx: dict[tuple[str, str], dict[int, LiftRule]] = field(default_factory=dict)
     upgrades: dict[tuple[str, str], dict[int, UpgradeRule]] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Rules:
         return _ranked((rank, rule(node, opset)) for rank, rule in self.lower_onnx.get(node.op, ()))
 
     def decompositions(self, op: type[Op], target: Target) -> list[DecomposeRule]:
-        """The rules that write `op` with other ops for `target`, in order; last the expansion of a derived op."""
+        """The decompositions of `op` for `target`, in order; last the expansion of a derived op."""
         found = self.decompose.get(op, {})
         keys = [(order, wanted) for order in _ORDERS for wanted in (target, None)]
         derived = [expand] if issubclass(op, Derived) else []
@@ -151,7 +151,7 @@ _RULES = Rules()
 
 @functools.cache
 def rules() -> Rules:
-    """The tables, filled by importing every module of ``onnxtfl.mappings``."""
+    """The tables with the rules of all modules in ``onnxtfl.mappings``, which the first call imports."""
     package = importlib.import_module("onnxtfl.mappings")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"onnxtfl.mappings.{module.name}")
@@ -165,7 +165,7 @@ def expand(b: Builder, node: Node) -> list[Value]:
 
 
 def _add(table: dict[K, R], key: K, rule: R, what: str) -> None:
-    """Enter a rule; RuleError where there is one already."""
+    """Add `rule` to `table`; RuleError if the key has one already."""
     if key in table:
         raise RuleError(f"{what} has two rules: {rule_name(table[key])} and {rule_name(rule)}")
     table[key] = rule
@@ -178,7 +178,7 @@ def _add_versions(
     since: Iterable[int],
     rule: R,
 ) -> None:
-    """Enter a rule for versions of an ONNX op that no rule of either table lifts or upgrades yet."""
+    """Add a rule for versions of an ONNX op; RuleError if either table has one for such a version already."""
     for version in since:
         what = f"lifting {'::'.join(filter(None, op))}-{version}"
         for claimed in (table, other):
@@ -188,7 +188,7 @@ def _add_versions(
 
 
 def lift_onnx(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[LiftRule], LiftRule]:
-    """Register how ``onnx.name`` of the since-versions `since` (ANY_VERSION: of any) becomes neutral ops."""
+    """Register the rule that lifts ``onnx.name`` of the since-versions `since` (ANY_VERSION: every version)."""
 
     def register(rule: LiftRule) -> LiftRule:
         _add_versions(_RULES.lift_onnx, _RULES.upgrades, (domain, name), since, rule)
@@ -198,10 +198,9 @@ def lift_onnx(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[
 
 
 def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[UpgradeRule], UpgradeRule]:
-    """Register how `name` of old since-versions is brought, in place, to the form that its newest lift rule takes.
+    """Register the rule that rewrites `name` of old since-versions, in place, to the form of its newest lift rule.
 
-    The rule changes the node's attributes and operands (with `node.operands` and `node.set_operand`, or by
-    :func:`append_operand`).
+    The rule changes the node's attributes and operands (`node.set_operand`, :func:`append_operand`).
     """
 
     def register(rule: UpgradeRule) -> UpgradeRule:
@@ -212,19 +211,19 @@ def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[Up
 
 
 def rule_name(rule: Any) -> str:
-    """The name of a rule or rewrite: its family and function; for a row, its family and op."""
+    """The name of a rule or rewrite for the record: its module and function; for a row, its module and op."""
     function = getattr(rule, "func", rule)
     return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.lstrip('_')}"
 
 
 def append_operand(node: Node, value: Value | None) -> None:
-    """Give `node` one more operand."""
+    """Append `value` to the operands of `node`."""
     node.operands.append(None)
     node.set_operand(len(node.operands) - 1, value)
 
 
 def lift_tfl(*names: str, quantized: bool = False) -> Callable[[LiftRule], LiftRule]:
-    """Register how the tfl ops `names` become neutral ops; `quantized`: the rule takes quantized tensors too."""
+    """Register the rule that lifts the tfl ops `names`; `quantized`: the rule accepts quantized tensors too."""
 
     def register(rule: LiftRule) -> LiftRule:
         for name in names:
@@ -237,9 +236,9 @@ def lift_tfl(*names: str, quantized: bool = False) -> Callable[[LiftRule], LiftR
 
 
 def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
-    """Register what becomes of the regions of a file's op `name` ("onnx.If") before its rule runs.
+    """Register the rule that prepares the regions of a file's op `name` ("onnx.If") before the op is lifted.
 
-    The rule sets the types of the regions' inputs; a region that it returns is lifted in place of the node.
+    The rule sets the types of the regions' inputs; a region that it returns replaces the node.
     """
 
     def register(rule: PrepareRule) -> PrepareRule:
@@ -250,7 +249,7 @@ def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
 
 
 def lower_tfl(op: type[Op], rank: int = 0) -> Callable[[LowerTfl], LowerTfl]:
-    """Register a form that `op` takes in TFLite; `rank` orders those of equal cost."""
+    """Register a TFLite form of `op`; `rank` orders forms of equal cost."""
 
     def register(rule: LowerTfl) -> LowerTfl:
         _RULES.lower_tfl.setdefault(op, []).append((rank, rule))
@@ -260,7 +259,7 @@ def lower_tfl(op: type[Op], rank: int = 0) -> Callable[[LowerTfl], LowerTfl]:
 
 
 def lower_onnx(op: type[Op], rank: int = 0) -> Callable[[LowerOnnx], LowerOnnx]:
-    """Register a form that `op` takes in ONNX; `rank` orders those of equal cost."""
+    """Register an ONNX form of `op`; `rank` orders forms of equal cost."""
 
     def register(rule: LowerOnnx) -> LowerOnnx:
         _RULES.lower_onnx.setdefault(op, []).append((rank, rule))
@@ -272,7 +271,7 @@ def lower_onnx(op: type[Op], rank: int = 0) -> Callable[[LowerOnnx], LowerOnnx]:
 def decompose(
     op: type[Op], target: Target | None = None, order: Order = "formula"
 ) -> Callable[[DecomposeRule], DecomposeRule]:
-    """Register how `op` is written with other neutral ops where the target does not take it as it is."""
+    """Register a rule that replaces `op` by other neutral ops if the target accepts no form of it."""
 
     def register(rule: DecomposeRule) -> DecomposeRule:
         table = _RULES.decompose.setdefault(op, {})
@@ -283,9 +282,9 @@ def decompose(
 
 
 def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:
-    """Register a decomposition that fixes an order of axes, and so waits until layout has chosen one.
+    """Register a decomposition that depends on the axis order, and so runs after layout assignment.
 
-    Until then a node for which `when` holds counts as legal. The new nodes may not depend on layout themselves.
+    Until then a node for which `when` holds counts as legal. The new nodes must not depend on layout.
     """
 
     def register(rule: DecomposeRule) -> DecomposeRule:

@@ -33,7 +33,7 @@ from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axes, normali
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType, tensor
 from onnxtfl.rewriting.fused_activation import activated
-from onnxtfl.rewriting.regions import copied, hand_in, truth_of
+from onnxtfl.rewriting.regions import bind_captures, condition_value, copied
 from onnxtfl.rewriting.registry import (
     ANY_VERSION,
     Computed,
