@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tools.probe.case import Case, int32, meant
+from tools.probe.case import Case, evaluated, int32
 from tools.probe.measure import Finding, Measurer
 from tools.probe.quantized import quantized as quantized_cases
 from tools.probe.runtime import Runtime
@@ -212,7 +212,7 @@ def test_the_probe_tells_right_from_wrong_and_refused() -> None:
         right, wrong, refused = Measurer({"litert": runtime}).measure(cases)
     finally:
         runtime.close()
-    assert set(right.verdicts.values()) == {"right"}
+    assert set(right.verdicts.values()) == {"correct"}
     assert set(wrong.verdicts.values()) == {"wrong"}
     assert set(refused.verdicts.values()) == {"refused"}
 
@@ -230,7 +230,7 @@ def test_the_probe_outlives_a_crash(tmp_path: Any) -> None:
 
 def _finding(dtype: str, rank: int, mode: str, ok: bool) -> Finding:
     places = [f"{r} {k}" for r in ("2.14", "litert") for k in ("xnnpack", "builtin", "reference")]
-    return Finding({"T": dtype}, {}, rank, mode, dict.fromkeys(places, "right" if ok else "wrong"))
+    return Finding({"T": dtype}, {}, rank, mode, dict.fromkeys(places, "correct" if ok else "wrong"))
 
 
 def test_findings_become_forms() -> None:
@@ -330,7 +330,7 @@ def test_two_runtimes_take_what_each_takes() -> None:
 
 def test_quantized_cases_are_right_for_the_stored_numbers() -> None:
     x = np.linspace(-2, 2, 8, dtype=np.float32).reshape(2, 4)
-    case = meant("RELU", {"T": "float32"}, [x], lambda v: [np.maximum(v, 0)])
+    case = evaluated("RELU", {"T": "float32"}, [x], lambda v: [np.maximum(v, 0)])
     made = list(quantized_cases([case]))
     assert {c.types["T"] for c in made} == {"qint8", "quint8", "qint16"}
     for c in made:
@@ -342,8 +342,8 @@ def test_quantized_cases_are_right_for_the_stored_numbers() -> None:
 def test_findings_of_constants_count_where_they_are_computed_too() -> None:
     places = [f"{r} {k}" for r in ("2.14", "litert") for k in ("xnnpack", "builtin", "reference")]
     fixed = {"constant": "axes"}
-    findings = [Finding({"T": "float32"}, {}, rank, "equal", dict.fromkeys(places, "right")) for rank in range(1, 9)]
+    findings = [Finding({"T": "float32"}, {}, rank, "equal", dict.fromkeys(places, "correct")) for rank in range(1, 9)]
     for rank in range(1, 9):
-        verdicts = {p: "refused" if rank > 6 and "xnnpack" in p else "right" for p in places}
+        verdicts = {p: "refused" if rank > 6 and "xnnpack" in p else "correct" for p in places}
         findings.append(Finding({"T": "float32"}, fixed, rank, "equal", verdicts))
     assert summarize(findings).startswith('both = [{ T = "float32", rank = 6 }]')

@@ -1,1 +1,1 @@
-"""Measures what the CPU kernels of TFLite runtimes really compute; see tools/probe_kernels.py."""
+"""Measures what the CPU kernels of TFLite runtimes accept and compute; see tools/probe_kernels.py."""

@@ -1,4 +1,4 @@
-"""A case: one op on given numbers, with the numbers that are right, and what it tells about the kernel."""
+"""A case: one op on operands, with the expected results."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from onnxtfl.targets.table import Parameter, entry
 from onnxtfl.targets.tflite import TfliteTarget
 
 Array = np.ndarray[Any, Any]
-Meaning = Callable[..., Sequence[Array]]
-Place = tuple[str, int]
+Evaluate = Callable[..., Sequence[Array]]
+Position = tuple[str, int]
 """("operands" or "results", index)"""
 FLOATS = ("float32", "float16", "float64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -32,14 +32,13 @@ ALL = (*NUMBERS, "bool", "string")
 
 @dataclass
 class Case:
-    """One op on given operands.
+    """One op on operands.
 
     `types`: element types by variable of the op's signature ("qint8": quantized). `mode`: "equal", "scalar",
-    "broadcast", "empty", "nan", or the activation that is fused in. `extra`: what the case is narrower in than the op
-    (options, ``constant``, ranks of other variables); it becomes part of the form. `constants`: indices of the operands
-    that stand in the model; `states`: of those that are variables, zero at first. `dynamic`: results whose shapes are
-    not known before the run. `quantizations`: of operands and results that hold stored integers. `meaning`: the op in
-    NumPy, by which quantized cases are made of float ones.
+    "broadcast", "empty", "nan", or the fused activation. `extra`: constraints of the form beyond the types (options,
+    ``constant``, ranks of other variables). `constants`: indices of the constant operands; `states`: of those that are
+    variables, initially zero. `dynamic`: the shapes of the results are unknown before the run. `quantizations`: of
+    operands and results that are stored as integers. `evaluate`: the op in NumPy, from which quantized cases are made.
     """
 
     op: str
@@ -52,22 +51,22 @@ class Case:
     constants: frozenset[int] = frozenset()
     states: frozenset[int] = frozenset()
     dynamic: bool = False
-    quantizations: Mapping[Place, Quantization] = field(default_factory=dict)
+    quantizations: Mapping[Position, Quantization] = field(default_factory=dict)
     tolerance: float = 1e-4
-    meaning: Meaning | None = None
+    evaluate: Evaluate | None = None
 
     def __post_init__(self) -> None:
-        """tflite-runtime's Python cannot set uint16 inputs; what its kernels do with them shows on constants."""
+        """Make uint16 operands constants, since tflite-runtime's Python interface cannot set such inputs."""
         self.constants |= {i for i, x in enumerate(self.operands) if x is not None and x.dtype == np.uint16}
 
     @property
     def group(self) -> tuple[Any, ...]:
-        """What makes a form: the element types and what the case is narrower in."""
+        """The key of a form: element types and `extra`."""
         return tuple(sorted(self.types.items())), tuple(sorted(self.extra.items()))
 
     @property
     def rank(self) -> int:
-        """The highest rank of what has the main element type, which is what the limits count."""
+        """The highest rank of operands and results of variable T, to which the limits of forms refer."""
         ranks = [a.ndim for a, p in self._bound() if p.variable == "T"]
         return max(ranks, default=0)
 
@@ -79,11 +78,11 @@ class Case:
                     yield array, parameters[min(index, len(parameters) - 1)]
 
     def inputs(self) -> list[Array]:
-        """The operands that the model takes as inputs."""
+        """The operands that are inputs of the model."""
         return [a for i, a in enumerate(self.operands) if a is not None and i not in self.constants | self.states]
 
     def model(self) -> bytes:
-        """The model, its op written with the version that the table names."""
+        """The .tflite file, its op with the version of the op table."""
         graph = Graph()
         operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]
         results = [Value(self._type(array, side="results", index=i)) for i, array in enumerate(self.expected)]
@@ -115,13 +114,15 @@ class Case:
         return TensorType(dtype, shape, quantization)
 
 
-def meant(op: str, types: Mapping[str, str], operands: Sequence[Array | None], meaning: Meaning, **fields: Any) -> Case:
-    """A case whose right results are what `meaning` makes of the operands."""
-    return Case(op, types, operands, meaning(*operands), meaning=meaning, **fields)
+def evaluated(
+    op: str, types: Mapping[str, str], operands: Sequence[Array | None], evaluate: Evaluate, **fields: Any
+) -> Case:
+    """A case whose expected results `evaluate` computes from the operands."""
+    return Case(op, types, operands, evaluate(*operands), evaluate=evaluate, **fields)
 
 
-def numbers(element: str, shape: Sequence[int], *, seed: str = "", low: float = -4, high: float = 4) -> Array:
-    """Numbers of an element type: floats in a range, integers over much of theirs, every bool, short strings."""
+def draw(element: str, shape: Sequence[int], *, seed: str = "", low: float = -4, high: float = 4) -> Array:
+    """Random values of an element type: floats in [low, high), integers in two thirds of their range, short strings."""
     rng = np.random.default_rng(zlib.crc32(f"{element} {tuple(shape)} {seed}".encode()))
     if element == "string":
         texts = [b"abcdefgh"[: 1 + i % 7] + b"%d" % i for i in rng.integers(0, 50, int(np.prod(shape)))]
@@ -139,15 +140,15 @@ def numbers(element: str, shape: Sequence[int], *, seed: str = "", low: float = 
     return np.asarray(rng.uniform(low, high, shape)).astype(dtype)
 
 
-def small(element: str, shape: Sequence[int], *, seed: str = "", low: int = -5, high: int = 5) -> Array:
-    """Whole numbers in a small range (from 0 for unsigned types)."""
+def draw_small(element: str, shape: Sequence[int], *, seed: str = "", low: int = -5, high: int = 5) -> Array:
+    """Random integers in [low, high], from 0 for unsigned types."""
     rng = np.random.default_rng(zlib.crc32(f"small {element} {tuple(shape)} {seed}".encode()))
     floor = 0 if element.startswith("u") or element == "bool" else low
     return np.asarray(rng.integers(floor, high, shape, endpoint=True)).astype(DType(element).numpy)
 
 
 def sizes(rank: int) -> tuple[int, ...]:
-    """A shape of that rank without ones."""
+    """A shape of this rank without sizes of 1."""
     return (2, 3, 2, 3, 2, 2, 2, 2)[:rank]
 
 

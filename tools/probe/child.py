@@ -1,7 +1,7 @@
-"""The child process of the probe: runs one-op models in the TFLite runtime of its interpreter, and may crash.
+"""The child process of the probe: runs one-op models in the TFLite runtime of its Python, and may crash.
 
-A plain script for Python 3.9 and newer, with NumPy and one runtime. Reads pickled ``(kernels, model, inputs)`` from
-standard input, an input being ``(shape, dtype, bytes)`` or, for strings, ``(shape, "string", [bytes])``; answers
+A script for Python 3.9 and newer, with NumPy and one runtime. Reads pickled ``(kernels, model, inputs)`` from standard
+input, an input being ``(shape, dtype, bytes)`` or, for strings, ``(shape, "string", [bytes])``; answers
 ``("ran", outputs)`` or ``("refused", message)``.
 """
 
@@ -12,7 +12,7 @@ import pickle
 import sys
 from typing import Any
 
-# Another module called "child" or "cases" beside this script must not hide one that the runtime imports.
+# The modules in the folder of this script must not hide those that the runtime imports.
 if __name__ == "__main__" and sys.path:
     del sys.path[0]
 
@@ -22,7 +22,7 @@ GREETING = b"ready\n"
 
 
 def load() -> tuple[Any, dict[str, Any]]:
-    """The Interpreter class of this Python's runtime, and its op resolvers by the names of the kernel sets."""
+    """The Interpreter class of this Python's runtime, and its op resolvers by kernel set."""
     try:
         from ai_edge_litert import interpreter as module
     except ImportError:
@@ -48,20 +48,20 @@ def run(opener: Any, resolver: Any, model: bytes, inputs: list[Any]) -> tuple[st
 
 
 def fetch(interpreter: Any, detail: Any) -> Any:
-    """The numbers of an output (get_tensor cannot read an empty one)."""
+    """The array of an output (get_tensor cannot read an empty one)."""
     shape = interpreter._interpreter.TensorSize(int(detail["index"]), 0)
     return np.zeros(shape, detail["dtype"]) if 0 in shape else interpreter.get_tensor(detail["index"])
 
 
 def pack(array: Any) -> Any:
-    """An array as shape, dtype and bytes, which every version of NumPy can read."""
+    """``array`` as (shape, dtype, bytes), which every version of NumPy can read."""
     if array.dtype.kind in "OS":
         return array.shape, "string", [bytes(item) for item in array.reshape(-1)]
     return array.shape, array.dtype.str, array.tobytes()
 
 
 def unpack(packed: Any) -> Any:
-    """The array that was packed so."""
+    """The array from the result of `pack`."""
     shape, dtype, content = packed
     if dtype != "string":
         return np.frombuffer(content, dtype).reshape(shape)
@@ -71,7 +71,7 @@ def unpack(packed: Any) -> Any:
 
 
 def main() -> None:
-    """Answer until standard input ends; what native code prints goes to standard error."""
+    """Answer until standard input ends; output of native code goes to standard error."""
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     opener, resolvers = load()

@@ -1,4 +1,4 @@
-"""Asks ONNX Runtime which element types its CPU kernels of an op take: one-node models without shapes."""
+"""Finds out which element types ONNX Runtime's CPU kernels of an op lack, by loading one-node models without shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VALUES: Mapping[Any, Any] = {
 def gaps(job: tuple[str, int]) -> dict[str, list[str]]:
     """Type variable -> the tensor types without a kernel, for the op (name, since-version).
 
-    Empty for ops that no such model can be made of (subgraphs, tensor attributes).
+    Empty for ops that need subgraphs or tensor attributes.
     """
     name, version = job
     schema = onnx.defs.get_schema(name, max_inclusive_version=version, domain="")
@@ -38,7 +38,7 @@ def gaps(job: tuple[str, int]) -> dict[str, list[str]]:
 
 
 def _choices(schema: Any, variable: str, type_: str) -> Iterator[dict[str, str]]:
-    """Types to try with this one: the defaults, the same for all variables, and others for one variable each."""
+    """Type assignments to try with this type: the defaults, this type for all variables, others for one variable."""
     yield {variable: type_}
     others = [c for c in schema.type_constraints if c.type_param_str != variable]
     yield {variable: type_, **{c.type_param_str: type_ for c in others if type_ in c.allowed_type_strs}}
@@ -48,8 +48,8 @@ def _choices(schema: Any, variable: str, type_: str) -> Iterator[dict[str, str]]
 
 
 def _lacks_kernel(schema: Any, version: int, chosen: Mapping[str, str]) -> bool:
-    """With or without the optional operands: an op without a kernel is expanded, and into what depends on them."""
-    return any(_is_refused(_model(schema, version, chosen, whole)) for whole in (False, True))
+    """Whether ORT refuses the op, with or without optional operands: it expands functions without a kernel."""
+    return any(_is_refused(_model(schema, version, chosen, optional)) for optional in (False, True))
 
 
 def _is_refused(model: onnx.ModelProto) -> bool:
@@ -65,16 +65,20 @@ def _is_refused(model: onnx.ModelProto) -> bool:
     return False
 
 
-def _model(schema: Any, version: int, chosen: Mapping[str, str], whole: bool) -> onnx.ModelProto:
+def _model(schema: Any, version: int, chosen: Mapping[str, str], with_optional: bool) -> onnx.ModelProto:
     types = {c.type_param_str: chosen.get(c.type_param_str) or _default(c) for c in schema.type_constraints}
     optional = onnx.defs.OpSchema.FormalParameterOption.Optional
-    operands = [p for p in schema.inputs if whole or p.option != optional]
+    operands = [p for p in schema.inputs if with_optional or p.option != optional]
     results = [p for p in schema.outputs if p.option != optional]
-    taken = [helper.make_value_info(f"x{i}", _proto(types.get(p.type_str, p.type_str))) for i, p in enumerate(operands)]
-    given = [helper.make_value_info(f"y{i}", _proto(types.get(p.type_str, p.type_str))) for i, p in enumerate(results)]
+    inputs = [
+        helper.make_value_info(f"x{i}", _proto(types.get(p.type_str, p.type_str))) for i, p in enumerate(operands)
+    ]
+    outputs = [
+        helper.make_value_info(f"y{i}", _proto(types.get(p.type_str, p.type_str))) for i, p in enumerate(results)
+    ]
     attributes = {a.name: _value(a, types) for a in schema.attributes.values() if a.required or a.name == "to"}
-    node = helper.make_node(schema.name, [v.name for v in taken], [v.name for v in given], **attributes)
-    graph = helper.make_graph([node], "probe", taken, given)
+    node = helper.make_node(schema.name, [v.name for v in inputs], [v.name for v in outputs], **attributes)
+    graph = helper.make_graph([node], "probe", inputs, outputs)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10)
 
 

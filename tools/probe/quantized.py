@@ -1,4 +1,4 @@
-"""Quantized cases, made of float ones: operands stored as integers, and what is right for exactly these numbers."""
+"""Quantized cases, made from float ones: quantized operands, and the results for the values that they represent."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from tools.probe.case import Array, Case, Place
+from tools.probe.case import Array, Case, Position
 
 from onnxtfl.ir.quantization import Quantization, dequantize, quantize
 from onnxtfl.targets.table import entry
 
 STORAGES = ("int8", "uint8", "int16")
-_MOVES = (
+_DATA_MOVEMENT = (
     "RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE PAD PADV2 MIRROR_PAD CONCATENATION PACK UNPACK SPLIT SPLIT_V SLICE",
     "STRIDED_SLICE GATHER GATHER_ND TILE BROADCAST_TO REVERSE_V2 SPACE_TO_DEPTH DEPTH_TO_SPACE SPACE_TO_BATCH_ND",
     "BATCH_TO_SPACE_ND SELECT SELECT_V2 DYNAMIC_UPDATE_SLICE FILL",
 )
-MOVES = frozenset(op for line in _MOVES for op in line.split())
-"""Ops that move numbers without computing."""
+DATA_MOVEMENT = frozenset(op for line in _DATA_MOVEMENT for op in line.split())
+"""Ops that copy elements without arithmetic."""
 _AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": 0}
-"""The axis of the filter that has a scale for each index."""
-_A_CELL = 3
+"""The axis of the filter that per-axis quantization refers to."""
+_CASES_PER_CELL = 3
 
 
 def quantized(cases: Iterable[Case]) -> Iterator[Case]:
     """For some of the float cases of each rank and mode: each storage, with equal and with different scales."""
-    taken: Counter[Any] = Counter()
+    counts: Counter[Any] = Counter()
     for case in cases:
         cell = case.group, case.mode, case.rank
-        taken[cell] += 1
-        if taken[cell] <= _A_CELL and (case.meaning or case.op in MOVES):
+        counts[cell] += 1
+        if counts[cell] <= _CASES_PER_CELL and (case.evaluate or case.op in DATA_MOVEMENT):
             for storage in STORAGES:
                 yield from _stored(case, storage)
 
@@ -46,14 +46,14 @@ def _stored(case: Case, storage: str) -> Iterator[Case]:
             yield _weighted(case, storage, _AXES[case.op])
         return
     if fixed is not None:
-        own = _own(case, storage) | {("results", 0): Quantization(storage, (fixed[0],), (int(fixed[1]),))}
-        yield _made(case, own, quantization="fixed")
-    yield _made(case, _own(case, storage))
-    yield _made(case, _shared(case, storage), quantization="same")
+        result = {("results", 0): Quantization(storage, (fixed[0],), (int(fixed[1]),))}
+        yield _case(case, _different(case, storage) | result, quantization="fixed")
+    yield _case(case, _different(case, storage))
+    yield _case(case, _same(case, storage), quantization="same")
 
 
-def _main(case: Case) -> Iterator[tuple[Place, Array]]:
-    """The operands and results of float32 whose type variables are those of activations."""
+def _activations(case: Case) -> Iterator[tuple[Position, Array]]:
+    """The float32 operands and results of the type variables T and W."""
     for side, arrays in (("operands", case.operands), ("results", case.expected)):
         parameters = getattr(entry(case.op), side)
         for index, array in enumerate(arrays):
@@ -62,75 +62,75 @@ def _main(case: Case) -> Iterator[tuple[Place, Array]]:
                 yield (side, index), array
 
 
-def _own(case: Case, storage: str) -> dict[Place, Quantization]:
-    """A scale for each; the operands of ops that only move share one, the results have another."""
-    if case.op not in MOVES:
-        return {place: parameters(array, storage) for place, array in _main(case)}
-    arrays = [array.reshape(-1) for _, array in _main(case)]
+def _different(case: Case, storage: str) -> dict[Position, Quantization]:
+    """A scale for each operand and result; one for all operands and one for all results of data movement."""
+    if case.op not in DATA_MOVEMENT:
+        return {position: parameters(array, storage) for position, array in _activations(case)}
+    arrays = [array.reshape(-1) for _, array in _activations(case)]
     inner = parameters(np.concatenate(arrays), storage)
     outer = parameters(np.concatenate(arrays) * 1.5, storage)
-    return {place: inner if place[0] == "operands" else outer for place, _ in _main(case)}
+    return {position: inner if position[0] == "operands" else outer for position, _ in _activations(case)}
 
 
-def _shared(case: Case, storage: str) -> dict[Place, Quantization]:
-    one = parameters(np.concatenate([array.reshape(-1) for _, array in _main(case)]), storage)
-    return {place: one for place, _ in _main(case)}
+def _same(case: Case, storage: str) -> dict[Position, Quantization]:
+    one = parameters(np.concatenate([array.reshape(-1) for _, array in _activations(case)]), storage)
+    return {position: one for position, _ in _activations(case)}
 
 
 def _weighted(case: Case, storage: str, axis: int | None) -> Case:
-    """A convolution or dense layer: filter of 8 bits (symmetric unless uint8), bias of the product of scales."""
+    """A convolution or dense layer: 8-bit filter (symmetric unless uint8), the bias' scale is the product of scales."""
     x = 2 if case.op == "TRANSPOSE_CONV" else 0
     kernel, bias = case.operands[1], len(case.operands) - 1
     assert kernel is not None
-    found = {place: q for place, q in _own(case, storage).items() if place[1] == x or place[0] == "results"}
+    found = {p: q for p, q in _different(case, storage).items() if p[1] == x or p[0] == "results"}
     weights = parameters(kernel, "uint8") if storage == "uint8" else symmetric(kernel, "int8", axis)
     found["operands", 1] = weights
     wide = "int64" if storage == "int16" else "int32"
     if case.operands[bias] is not None:
         scales = tuple(found["operands", x].scales[0] * s for s in weights.scales)
         found["operands", bias] = Quantization(wide, scales, (0,) * len(scales), None if axis is None else 0)
-    return _made(case, found, {"B": f"q{wide}"}, **({} if axis is None else {"per_axis": "W B"}))
+    return _case(case, found, {"B": f"q{wide}"}, **({} if axis is None else {"per_axis": "W B"}))
 
 
-def _made(
-    case: Case, parameters_: Mapping[Place, Quantization], types: Mapping[str, str] = MappingProxyType({}), **extra: Any
+def _case(
+    case: Case, chosen: Mapping[Position, Quantization], types: Mapping[str, str] = MappingProxyType({}), **extra: Any
 ) -> Case:
-    """The case with these operands and results stored; what is right is computed from what the integers mean."""
-    stored = [_each(quantize, a, parameters_.get(("operands", i))) for i, a in enumerate(case.operands)]
-    if case.meaning is not None:
-        meant_by = (_each(dequantize, a, parameters_.get(("operands", i))) for i, a in enumerate(stored))
-        expected = list(case.meaning(*meant_by))
+    """The case with quantized operands and results: quantize(evaluate(dequantize(quantize(operands))))."""
+    stored = [_optional(quantize, a, chosen.get(("operands", i))) for i, a in enumerate(case.operands)]
+    if case.evaluate is not None:
+        values = (_optional(dequantize, a, chosen.get(("operands", i))) for i, a in enumerate(stored))
+        expected = list(case.evaluate(*values))
     else:
-        inner = next(q for (side, _), q in parameters_.items() if side == "operands")
+        inner = next(q for (side, _), q in chosen.items() if side == "operands")
         expected = [dequantize(quantize(a, inner), inner) if a.dtype == np.float32 else a for a in case.expected]
-    results = [_each(quantize, a, parameters_.get(("results", i))) for i, a in enumerate(expected)]
+    results = [_optional(quantize, a, chosen.get(("results", i))) for i, a in enumerate(expected)]
     return replace(
         case,
-        types={v: _type(case, v, parameters_) or t for v, t in {**case.types, **types}.items()},
+        types={v: _type(case, v, chosen) or t for v, t in {**case.types, **types}.items()},
         operands=stored,
         expected=results,
         extra={**case.extra, **extra},
-        quantizations=parameters_,
+        quantizations=chosen,
         options={**case.options, **({"pot_scale_int16": False} if case.op in ("ADD", "SUB") else {})},
-        meaning=None,
+        evaluate=None,
     )
 
 
-def _each(convert: Callable[[Array, Quantization], Array], array: Any, quantization: Quantization | None) -> Any:
+def _optional(convert: Callable[[Array, Quantization], Array], array: Any, quantization: Quantization | None) -> Any:
     return array if array is None or quantization is None else convert(array, quantization)
 
 
-def _type(case: Case, variable: str, found: Mapping[Place, Quantization]) -> str:
-    known = entry(case.op)
-    for (side, index), quantization in found.items():
-        known_ones = known.operands if side == "operands" else known.results
-        if known_ones[min(index, len(known_ones) - 1)].variable == variable:
+def _type(case: Case, variable: str, chosen: Mapping[Position, Quantization]) -> str:
+    """The element type of a variable in the kernel tables; "" where it is not quantized."""
+    for (side, index), quantization in chosen.items():
+        parameters = getattr(entry(case.op), side)
+        if parameters[min(index, len(parameters) - 1)].variable == variable:
             return f"q{quantization.storage}"
     return ""
 
 
 def parameters(array: Array, storage: str) -> Quantization:
-    """Scale and zero point that cover the numbers (and zero); int16 is symmetric."""
+    """Scale and zero point for the range of the finite values and zero; int16 is symmetric."""
     if storage == "int16":
         return symmetric(array, storage, None)
     bounds = np.iinfo(storage)
@@ -141,7 +141,7 @@ def parameters(array: Array, storage: str) -> Quantization:
 
 
 def symmetric(array: Array, storage: str, axis: int | None) -> Quantization:
-    """Zero point 0; a scale for each index of `axis`."""
+    """Scales for the largest absolute values, one for each index of `axis`; zero points are 0."""
     over = None if axis is None else tuple(i for i in range(array.ndim) if i != axis)
     largest = np.atleast_1d(np.max(np.abs(array), axis=over, initial=1e-3))
     scales = tuple(float(np.float32(m / np.iinfo(storage).max)) for m in largest)

@@ -1,4 +1,4 @@
-"""The probes: for each op, a function that gives the cases."""
+"""The probes: for each op, functions that generate its cases."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tools.probe.quantized import quantized
 
 ACTIVATION = "fused_activation_function"
 BOUNDS = {"RELU": (0, np.inf), "RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}
-"""What an activation clips to; a case has its name for the mode."""
+"""The range of each fused activation; its name is the mode of a case."""
 Probe = Callable[[str], Iterator[Case]]
 _PROBES: dict[str, list[Probe]] = {}
 
 
 def probe(*ops: str) -> Callable[[Probe], Probe]:
-    """Register the cases of these ops."""
+    """Register a probe of these ops."""
 
     def register(function: Probe) -> Probe:
         for op in ops:
@@ -31,7 +31,7 @@ def probe(*ops: str) -> Callable[[Probe], Probe]:
 
 
 def probes() -> dict[str, list[Probe]]:
-    """All probes, by op."""
+    """All probes by op."""
     package = importlib.import_module("tools.probe.cases")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"tools.probe.cases.{module.name}")
@@ -39,7 +39,7 @@ def probes() -> dict[str, list[Probe]]:
 
 
 def cases_of(op: str) -> Iterator[Case]:
-    """The cases of an op, but those that the Python interface cannot feed: scalars of strings."""
+    """The cases of an op, without those of string scalars, which the Python interface cannot set as inputs."""
     for function in probes()[op]:
         floats = []
         for case in function(op):
@@ -47,32 +47,32 @@ def cases_of(op: str) -> Iterator[Case]:
                 yield case
             if case.types.get("T") == "float32" and set(case.types.values()) <= {"float32", "int32", "bool"}:
                 floats.append(case)
-        yield from _odd(floats)
-        yield from _activated(
+        yield from _special(floats)
+        yield from _with_activations(
             [c for c in floats if c.mode == "equal" and c.rank <= 5 and c.options.get(ACTIVATION) == "NONE"]
         )
         yield from quantized(floats)
 
 
-def _odd(cases: Sequence[Case]) -> Iterator[Case]:
+def _special(cases: Sequence[Case]) -> Iterator[Case]:
     """One case without elements, one with NaN and infinities."""
-    plain = [c for c in cases if c.meaning and c.mode == "equal" and not c.constants and c.rank > 1]
-    for case in plain[:1]:
+    suitable = [c for c in cases if c.evaluate and c.mode == "equal" and not c.constants and c.rank > 1]
+    for case in suitable[:1]:
         empty = [
             a[:0] if a is not None and a.ndim > 1 and i != _FILTER.get(case.op) else a
             for i, a in enumerate(case.operands)
         ]
-        special = [_peppered(a) for a in case.operands]
-        for mode, operands in (("empty", empty), ("nan", special)):
+        not_finite = [_with_nan(a) for a in case.operands]
+        for mode, operands in (("empty", empty), ("nan", not_finite)):
             with contextlib.suppress(ValueError), np.errstate(all="ignore"):
-                assert case.meaning is not None
-                yield replace(case, mode=mode, operands=operands, expected=case.meaning(*operands))
+                assert case.evaluate is not None
+                yield replace(case, mode=mode, operands=operands, expected=case.evaluate(*operands))
 
 
 _FILTER = dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D", "FULLY_CONNECTED"), 1)
 
 
-def _peppered(array: Array | None) -> Array | None:
+def _with_nan(array: Array | None) -> Array | None:
     if array is None or array.dtype != np.float32 or array.size < 4:
         return array
     result = array.copy()
@@ -80,8 +80,8 @@ def _peppered(array: Array | None) -> Array | None:
     return result
 
 
-def _activated(cases: Sequence[Case]) -> Iterator[Case]:
-    """Some of the float cases with each activation fused in."""
+def _with_activations(cases: Sequence[Case]) -> Iterator[Case]:
+    """Some of the float cases with each fused activation."""
     for activation, (low, high) in BOUNDS.items():
         for case in cases[:: max(1, len(cases) // 6)]:
             expected = [np.clip(array, low, high) for array in case.expected]

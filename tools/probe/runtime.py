@@ -1,4 +1,4 @@
-"""The parent's side of `tools.probe.child`: a runtime whose crashes and hangs are answers like any other."""
+"""Runs models in a child process (`tools.probe.child`), whose crashes and hangs are results."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import numpy as np
 from tools.probe.child import GREETING, pack, unpack
 
 Array = np.ndarray[Any, Any]
-Ending = Literal["ran", "refused", "abort", "timeout"]
+Status = Literal["ran", "refused", "abort", "timeout"]
 KERNELS = ("xnnpack", "builtin", "reference")
 _CHILD = Path(__file__).with_name("child.py")
 _SECONDS = 20.0
 
 
 class Runtime:
-    """A TFLite runtime in a child process of `python`, started again after each crash."""
+    """The TFLite runtime of the interpreter `python`, in a child process that is restarted after a crash."""
 
     def __init__(self, python: str) -> None:
         self.python = python
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, kernels: str, model: bytes, inputs: list[Array]) -> tuple[Ending, Any]:
-        """How a run ended, with the outputs ("ran") or a message."""
+    def run(self, kernels: str, model: bytes, inputs: list[Array]) -> tuple[Status, Any]:
+        """The status of a run, with the outputs ("ran") or a message."""
         process = self._started()
         assert process.stdin and process.stdout
         expired = threading.Event()

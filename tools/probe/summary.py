@@ -1,8 +1,8 @@
-"""From findings to the forms that a kernel table lists.
+"""Summarizes findings as the forms of a kernel table.
 
-A form says: these element types, up to this rank, up to that rank where shapes differ, with these options. It stands
-in the table when every case in it is right on every kernel set of the runtime. Only the reference set may lack the op
-or its version (it has no CEIL, no ELU, no ROUND): nobody runs models on it but to look for faults of the others.
+A form has element types, a highest rank, a highest rank for broadcasting, and options. It is in the table if all its
+cases are correct on every kernel set of the runtime. Only the reference set may lack the op or its version (it has no
+CEIL, ELU and ROUND), since it is used to debug the others only.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tools.probe.runtime import KERNELS
 Key = tuple[tuple[str, frozenset[Any]], ...]
 RUNTIMES = ("2.14", "litert")
 _LISTED = 12
-"""How many combinations of types a note lists."""
+"""Most combinations of types in a note."""
 _NARROWING = ("constant", "required")
-_ODD = ("empty", "nan")
-"""Modes that have no part in forms."""
+_SPECIAL = ("empty", "nan")
+"""Modes that forms do not depend on."""
 _BAD = ("wrong", "abort", "absent")
 
 
 @dataclass(frozen=True)
 class Form:
-    """`sets`: the values of each type variable, option, and rank of another variable."""
+    """A form. `sets`: the accepted values of each type variable, option, and rank of another variable."""
 
     sets: Mapping[str, frozenset[Any]]
     low: int
@@ -39,11 +39,11 @@ class Form:
 
     @property
     def limits(self) -> tuple[Any, ...]:
-        """What two forms have to share to become one."""
+        """The limits of ranks, which must be equal for two forms to be merged."""
         return self.low, self.high, self.broadcast, self.scalar
 
     def covers(self, other: Form) -> bool:
-        """Whether each use that `other` takes is taken by this."""
+        """Whether this form accepts all nodes that `other` accepts."""
         return (
             all(key in other.sets and other.sets[key] <= values for key, values in self.sets.items())
             and self.sets.get("per_axis") == other.sets.get("per_axis")
@@ -64,9 +64,9 @@ def summarize(findings: Sequence[Finding]) -> str:
         text = "".join(_list(f'"{runtime}"' if "." in runtime else runtime, rows) for runtime, rows in lines.items())
     if any(finding.mode in BOUNDS for finding in findings):
         text += f'activations = "{" ".join(_activations(findings))}"\n'
-    for mode in _ODD:
-        if odd := [finding for finding in findings if finding.mode == mode]:
-            text += f"{mode} = {str(all(_taken(f, r) for f in odd for r in RUNTIMES)).lower()}\n"
+    for mode in _SPECIAL:
+        if special := [finding for finding in findings if finding.mode == mode]:
+            text += f"{mode} = {str(all(_is_correct(f, r) for f in special for r in RUNTIMES)).lower()}\n"
     for verdict in _BAD:
         if notes := _notes(findings, verdict):
             text += _list(verdict, [f'"{note}"' for note in notes])
@@ -74,13 +74,13 @@ def summarize(findings: Sequence[Finding]) -> str:
 
 
 def _activations(findings: Sequence[Finding]) -> list[str]:
-    """The activations that every runtime computes rightly when they are fused in."""
+    """The fused activations that every runtime computes correctly."""
     tried = {mode: [f for f in findings if f.mode == mode] for mode in BOUNDS}
-    return [mode for mode, group in tried.items() if all(_taken(f, r) for f in group for r in RUNTIMES)]
+    return [mode for mode, group in tried.items() if all(_is_correct(f, r) for f in group for r in RUNTIMES)]
 
 
 def _domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
-    """All values that were tried of what is not a type."""
+    """All values that were tried of each constraint that is not a type."""
     tried: defaultdict[str, set[Any]] = defaultdict(set)
     for finding in findings:
         for key, value in finding.extra.items():
@@ -98,8 +98,8 @@ def _form_lines(findings: Sequence[Finding], runtime: str, domains: Mapping[str,
 
 
 def _groups(findings: Sequence[Finding]) -> dict[Key, list[Finding]]:
-    """Findings by types and options. A form that lets an operand be computed, or absent, has to be right where it is
-    constant, or given, too: constants bring in delegates.
+    """Findings by types and options. A form without the constraint that an operand is constant, or present, includes
+    the cases with it: constants make a difference for delegates.
     """
     groups: defaultdict[Key, list[Finding]] = defaultdict(list)
     for finding in findings:
@@ -121,20 +121,20 @@ def _key(sets: Mapping[str, Any]) -> Key:
 def _form(sets: Mapping[str, frozenset[Any]], group: Iterable[Finding], runtime: str) -> Form | None:
     cells: defaultdict[tuple[str, int], bool] = defaultdict(lambda: True)
     for finding in group:
-        cells[finding.mode, finding.rank] &= _taken(finding, runtime)
-    equal = _longest({rank: right for (mode, rank), right in cells.items() if mode == "equal"})
-    if equal is None or equal == (0, 0):  # a kernel that is right about scalars alone is so by chance
+        cells[finding.mode, finding.rank] &= _is_correct(finding, runtime)
+    equal = _longest({rank: correct for (mode, rank), correct in cells.items() if mode == "equal"})
+    if equal is None or equal == (0, 0):  # a kernel that is correct for scalars only is so by chance
         return None
-    return Form(sets, *equal, _upto(cells, "broadcast"), _upto(cells, "scalar"))
+    return Form(sets, *equal, _highest(cells, "broadcast"), _highest(cells, "scalar"))
 
 
-def _taken(finding: Finding, runtime: str) -> bool:
+def _is_correct(finding: Finding, runtime: str) -> bool:
     verdicts = [finding.verdicts[f"{runtime} {kernels}"] for kernels in KERNELS]
-    return verdicts in (["right"] * 3, ["right", "right", "absent"])
+    return verdicts in (["correct"] * 3, ["correct", "correct", "absent"])
 
 
 def _longest(ranks: Mapping[int, bool]) -> tuple[int, int] | None:
-    """The longest run of tested ranks that are all right."""
+    """The longest run of tested ranks that are all correct."""
     runs: list[list[int]] = [[]]
     for rank in sorted(ranks):
         if ranks[rank]:
@@ -145,21 +145,21 @@ def _longest(ranks: Mapping[int, bool]) -> tuple[int, int] | None:
     return (best[0], best[-1]) if best else None
 
 
-def _upto(cells: Mapping[tuple[str, int], bool], mode: str) -> int | None:
-    """The highest rank up to which all of that mode is right; None where it was not tried."""
-    tried = sorted((rank, right) for (m, rank), right in cells.items() if m == mode)
+def _highest(cells: Mapping[tuple[str, int], bool], mode: str) -> int | None:
+    """The highest rank up to which all cases of a mode are correct; None where it has none."""
+    tried = sorted((rank, correct) for (m, rank), correct in cells.items() if m == mode)
     if not tried:
         return None
     highest = 0
-    for rank, right in tried:
-        if not right:
+    for rank, correct in tried:
+        if not correct:
             break
         highest = rank
     return highest
 
 
 def _merged(forms: list[Form]) -> list[Form]:
-    """Join forms that differ in one set only, and drop those that another covers, until nothing changes."""
+    """Merge forms that differ in one set only, and drop those that another covers, to a fixed point."""
     done = False
     while not done:
         forms = [
@@ -222,54 +222,54 @@ def _literal(value: Any) -> str:
 
 def _type_order(name: str) -> tuple[int, str]:
     kinds = ("float", "int", "uint", "bool")
-    plain = name.removeprefix("q")
-    kind = next((i for i, k in enumerate(kinds) if plain.startswith(k)), 9)
-    digits = "".join(c for c in plain if c.isdigit())
+    storage = name.removeprefix("q")
+    kind = next((i for i, k in enumerate(kinds) if storage.startswith(k)), 9)
+    digits = "".join(c for c in storage if c.isdigit())
     return (100 if name.startswith("q") else 0) + kind * 10, digits.zfill(3) if digits != "32" else "000"
 
 
 def _notes(findings: Sequence[Finding], verdict: str) -> list[str]:
-    """Where kernels compute a case wrongly, or die of it, or only lack it: kernel sets, types, modes and ranks."""
+    """The kernel sets, types, modes and ranks with this verdict."""
     by_rank: defaultdict[tuple[Any, ...], set[int]] = defaultdict(set)
-    for (types, mode, rank, extra), wheres in _places(findings, verdict).items():
-        by_rank[tuple(sorted(wheres)), mode, extra, types].add(rank)
+    for (types, mode, rank, extra), kernel_sets in _kernel_sets(findings, verdict).items():
+        by_rank[tuple(sorted(kernel_sets)), mode, extra, types].add(rank)
     by_type: defaultdict[tuple[Any, Any, Any, Any], list[str]] = defaultdict(list)
-    for (wheres, mode, extra, types), ranks in by_rank.items():
-        by_type[wheres, mode, extra, tuple(sorted(ranks))].append("/".join(dict.fromkeys(types)))
+    for (kernel_sets, mode, extra, types), ranks in by_rank.items():
+        by_type[kernel_sets, mode, extra, tuple(sorted(ranks))].append("/".join(dict.fromkeys(types)))
     return [_note(*key, types) for key, types in by_type.items()]
 
 
-def _places(findings: Sequence[Finding], verdict: str) -> dict[tuple[Any, ...], set[str]]:
-    """Kernel sets by types, mode, rank and options; no options where it is so with all of them."""
+def _kernel_sets(findings: Sequence[Finding], verdict: str) -> dict[tuple[Any, ...], set[str]]:
+    """Kernel sets with this verdict by types, mode, rank and options; without options where all of them have it."""
     tried: defaultdict[tuple[Any, ...], set[Any]] = defaultdict(set)
     bad: defaultdict[tuple[Any, ...], set[Any]] = defaultdict(set)
     for f in findings:
         extra = tuple(f"{k} {v}" for k, v in f.extra.items())
-        for where, found in f.verdicts.items():
-            cell = tuple(f.types.values()), f.mode, f.rank, where
+        for kernel_set, found in f.verdicts.items():
+            cell = tuple(f.types.values()), f.mode, f.rank, kernel_set
             tried[cell].add(extra)
-            if found == verdict and (verdict != "absent" or _taken(f, where.split()[0])):
+            if found == verdict and (verdict != "absent" or _is_correct(f, kernel_set.split()[0])):
                 bad[cell].add(extra)
-    places: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
+    kernel_sets: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     for cell, extras in bad.items():
-        *place, where = cell
+        *key, kernel_set = cell
         for extra in [()] if extras == tried[cell] else sorted(extras):
-            places[(*place, extra)].add(where)
-    return places
+            kernel_sets[(*key, extra)].add(kernel_set)
+    return kernel_sets
 
 
-def _note(wheres: Sequence[str], mode: str, extra: Sequence[str], ranks: Sequence[int], types: Sequence[str]) -> str:
+def _note(sets: Sequence[str], mode: str, extra: Sequence[str], ranks: Sequence[int], types: Sequence[str]) -> str:
     runtimes: defaultdict[str, list[str]] = defaultdict(list)
-    for where in wheres:
-        runtime, kernels = where.split()
+    for kernel_set in sets:
+        runtime, kernels = kernel_set.split()
         runtimes[runtime].append(kernels)
-    place = ", ".join(f"{r} {'all' if len(k) == len(KERNELS) else ' '.join(k)}" for r, k in runtimes.items())
-    together = list(ranks) == list(range(ranks[0], ranks[-1] + 1))
-    several = f"{ranks[0]}-{ranks[-1]}" if together else " ".join(map(str, ranks))
+    names = ", ".join(f"{r} {'all' if len(k) == len(KERNELS) else ' '.join(k)}" for r, k in runtimes.items())
+    is_range = list(ranks) == list(range(ranks[0], ranks[-1] + 1))
+    several = f"{ranks[0]}-{ranks[-1]}" if is_range else " ".join(map(str, ranks))
     shown = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {several}"
     what = {"equal": "", "scalar": " with a scalar"}.get(mode, f" {mode}")
     listed = " ".join(types[:_LISTED]) + (f" and {len(types) - _LISTED} more" if len(types) > _LISTED else "")
-    return f"{place}: {listed}, {shown}{what}" + "".join(f", {e}" for e in extra)
+    return f"{names}: {listed}, {shown}{what}" + "".join(f", {e}" for e in extra)
 
 
 def _list(key: str, rows: Sequence[str]) -> str:

@@ -1,1 +1,1 @@
-"""The cases, one module a family of ops."""
+"""The cases, one module for each group of ops."""

@@ -1,4 +1,4 @@
-"""Ops on one tensor, element by element."""
+"""Elementwise ops on one tensor."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tools.probe.case import ALL, FLOATS, INTEGERS, NUMBERS, Array, Case, meant, numbers, sizes, small
+from tools.probe.case import ALL, FLOATS, INTEGERS, NUMBERS, Array, Case, draw, draw_small, evaluated, sizes
 from tools.probe.registry import probe
 
 from onnxtfl.ir.types import DType
 
-Meaning = Callable[[Array], Array]
+Evaluate = Callable[[Array], Array]
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -25,7 +25,7 @@ def _gelu_tanh(x: Array) -> Array:
     return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
 
 
-_FLOAT_OPS: dict[str, tuple[Meaning, float, float]] = {
+_FLOAT_OPS: dict[str, tuple[Evaluate, float, float]] = {
     "CEIL": (np.ceil, -9, 9),
     "COS": (np.cos, -9, 9),
     "ELU": (lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), -6, 6),
@@ -40,7 +40,7 @@ _FLOAT_OPS: dict[str, tuple[Meaning, float, float]] = {
     "SQRT": (np.sqrt, 0.01, 9),
     "TANH": (np.tanh, -5, 5),
 }
-_NUMBER_OPS: dict[str, Meaning] = {
+_NUMBER_OPS: dict[str, Evaluate] = {
     "ABS": np.abs,
     "NEG": np.negative,
     "RELU": lambda x: np.maximum(x, 0),
@@ -53,68 +53,68 @@ _NUMBER_OPS: dict[str, Meaning] = {
 
 
 def _unary(
-    op: str, elements: tuple[str, ...], meaning: Meaning, operand: Callable[[str, Any], Array]
+    op: str, elements: tuple[str, ...], evaluate: Evaluate, operand: Callable[[str, Any], Array]
 ) -> Iterator[Case]:
     for element in elements:
         for rank in (1, 2, 3, 4, 0, 5, 6, 7, 8):
             x = operand(element, sizes(rank))
-            yield meant(op, {"T": element}, [x], partial(_rounded, meaning))
+            yield evaluated(op, {"T": element}, [x], partial(_rounded, evaluate))
 
 
-def _rounded(meaning: Meaning, x: Array) -> list[Array]:
-    """Small floats are computed in float32."""
+def _rounded(evaluate: Evaluate, x: Array) -> list[Array]:
+    """The result of `evaluate`, for 16-bit floats computed in float32."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iub" else x
     with np.errstate(all="ignore"):
-        return [np.asarray(meaning(wide)).astype(x.dtype)]
+        return [np.asarray(evaluate(wide)).astype(x.dtype)]
 
 
 @probe(*_FLOAT_OPS)
 def float_ops(op: str) -> Iterator[Case]:
-    """Ops that only floats have; quantized ones come later."""
-    meaning, low, high = _FLOAT_OPS[op]
-    yield from _unary(op, FLOATS, meaning, lambda e, s: numbers(e, s, seed=op, low=low, high=high))
+    """Ops for floats (quantized cases are made from these)."""
+    evaluate, low, high = _FLOAT_OPS[op]
+    yield from _unary(op, FLOATS, evaluate, lambda e, s: draw(e, s, seed=op, low=low, high=high))
 
 
 @probe(*_NUMBER_OPS)
 def number_ops(op: str) -> Iterator[Case]:
-    """Ops that all numbers have."""
-    yield from _unary(op, NUMBERS, _NUMBER_OPS[op], lambda e, s: numbers(e, s, seed=op))
+    """Ops for all numeric types."""
+    yield from _unary(op, NUMBERS, _NUMBER_OPS[op], lambda e, s: draw(e, s, seed=op))
 
 
 @probe("RELU_N1_TO_1")
 def relu_n1_to_1(op: str) -> Iterator[Case]:
-    """Clipped to [-1, 1], which unsigned numbers do not have."""
+    """Clips to [-1, 1]; signed types only."""
     elements = tuple(e for e in NUMBERS if not e.startswith("u"))
-    yield from _unary(op, elements, lambda x: np.clip(x, -1, 1), lambda e, s: numbers(e, s, seed=op))
+    yield from _unary(op, elements, lambda x: np.clip(x, -1, 1), lambda e, s: draw(e, s, seed=op))
 
 
 @probe("LOGICAL_NOT")
 def logical_not(op: str) -> Iterator[Case]:
     """Bools."""
-    yield from _unary(op, ("bool",), np.logical_not, numbers)
+    yield from _unary(op, ("bool",), np.logical_not, draw)
 
 
 @probe("GELU")
 def gelu(op: str) -> Iterator[Case]:
-    """Exact, and by tanh."""
-    for approximate, meaning in ((False, _gelu), (True, _gelu_tanh)):
-        for case in _unary(op, FLOATS, meaning, numbers):
+    """Exact and tanh approximation."""
+    for approximate, evaluate in ((False, _gelu), (True, _gelu_tanh)):
+        for case in _unary(op, FLOATS, evaluate, draw):
             case.options, case.extra = {"approximate": approximate}, {"approximate": approximate}
             yield case
 
 
 @probe("LEAKY_RELU")
 def leaky_relu(op: str) -> Iterator[Case]:
-    """With a slope below and above 1."""
+    """Slopes below 0, below 1 and above 1."""
     for alpha in (0.2, 1.5, -0.5):
-        for case in _unary(op, FLOATS, lambda x, a=alpha: np.where(x > 0, x, x * a), numbers):  # type: ignore[misc]
+        for case in _unary(op, FLOATS, lambda x, a=alpha: np.where(x > 0, x, x * a), draw):  # type: ignore[misc]
             case.options = {"alpha": alpha}
             yield case
 
 
 @probe("CAST")
 def cast(op: str) -> Iterator[Case]:
-    """Every pair of element types; fractions are cut, what does not fit is not asked."""
+    """Every pair of element types; fractions are truncated, all values are in the range of the target."""
     elements = tuple(e for e in ALL if e != "string")
     for source in elements:
         for target in elements:
@@ -124,15 +124,15 @@ def cast(op: str) -> Iterator[Case]:
 
 
 def _fitting(source: str, target: str, rank: int) -> Array:
-    """Numbers of `source` that `target` has, cut or rounded."""
+    """Values of `source` in the range of `target`."""
     if source in FLOATS:
-        x = numbers(source, sizes(rank), low=0 if target.startswith("u") else -100, high=100)
+        x = draw(source, sizes(rank), low=0 if target.startswith("u") else -100, high=100)
         return np.where(np.abs(x.astype(np.float32)) < 1, x.dtype.type(0), x).astype(x.dtype)
     if source == "bool" or target not in INTEGERS:
-        return small(source, sizes(rank)) if target == "bool" else numbers(source, sizes(rank))
+        return draw_small(source, sizes(rank)) if target == "bool" else draw(source, sizes(rank))
     bounds, own = np.iinfo(target), np.iinfo(source)
     low, high = max(int(bounds.min), int(own.min)), min(int(bounds.max), int(own.max))
-    return np.clip(numbers(source, sizes(rank)), low // 2, high // 2).astype(source)
+    return np.clip(draw(source, sizes(rank)), low // 2, high // 2).astype(source)
 
 
 def _converted(x: Array, target: str) -> Array:
@@ -142,26 +142,26 @@ def _converted(x: Array, target: str) -> Array:
 
 @probe("DEQUANTIZE")
 def dequantize(op: str) -> Iterator[Case]:
-    """float16 to float32. (A constant that goes through this op alone to an output is refused by XNNPACK.)"""
+    """float16 to float32. (XNNPACK refuses a constant whose only use is this op.)"""
     for rank in (1, 0, 2, 3, 4, 5, 6, 7, 8):
-        x = numbers("float16", sizes(rank))
+        x = draw("float16", sizes(rank))
         yield Case(op, {"T": "float16", "U": "float32"}, [x], [x.astype(np.float32)])
 
 
 @probe("BITCAST")
 def bitcast(op: str) -> Iterator[Case]:
-    """Types of one width, and 64-bit numbers as pairs of words."""
+    """Types of equal width, and 64-bit integers as pairs of words."""
     widths = {8: ("int8", "uint8"), 16: ("int16", "uint16", "float16"), 32: ("int32", "uint32", "float32")}
     widths[64] = ("int64", "uint64", "float64")
     for elements in widths.values():
         for source in elements:
             for target in elements:
                 for rank in (1, 0, 2, 4, 6, 8) if source != target else ():
-                    x = numbers(source, sizes(rank))
+                    x = draw(source, sizes(rank))
                     yield Case(op, {"T": source, "U": target}, [x], [np.asarray(x).view(target)])
     for element in ("int64", "uint64"):
         for rank in (1, 0, 2, 4, 6, 7):
-            x = numbers(element, sizes(rank))
+            x = draw(element, sizes(rank))
             words = np.frombuffer(x.tobytes(), np.int32).reshape(*x.shape, 2)
             yield Case(op, {"T": element, "U": "int32"}, [x], [words])
             yield Case(op, {"T": "int32", "U": element}, [words], [x])
@@ -169,14 +169,14 @@ def bitcast(op: str) -> Iterator[Case]:
 
 @probe("FAKE_QUANT")
 def fake_quant(op: str) -> Iterator[Case]:
-    """Eight bits over [-4, 4], nudged so that zero is exact."""
+    """8 bits over [-4, 4], the range adjusted so that zero is exact."""
     options = {"min": -4.0, "max": 4.0, "num_bits": 8, "narrow_range": False}
     scale = 8.0 / 255
     zero = round(4.0 / scale)
 
-    def meaning(x: Array) -> Array:
+    def evaluate(x: Array) -> Array:
         return (np.clip(np.round(x / scale + zero), 0, 255) - zero) * scale
 
-    for case in _unary(op, ("float32",), meaning, numbers):
+    for case in _unary(op, ("float32",), evaluate, draw):
         case.options, case.tolerance = options, 5e-2
         yield case

@@ -1,4 +1,4 @@
-"""Slices, gathers, scatters and other ops that take indices."""
+"""Slices, gathers, scatters and other ops with indices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from tools.probe.case import ALL, FLOATS, NUMBERS, Array, Case, int32, numbers, sizes, small
+from tools.probe.case import ALL, FLOATS, NUMBERS, Array, Case, draw, draw_small, int32, sizes
 from tools.probe.registry import probe
 
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -15,42 +15,42 @@ RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
 
 @probe("SLICE")
 def slice_op(op: str) -> Iterator[Case]:
-    """Begin and size constant and computed; -1 takes the rest."""
+    """Begin and size constant and computed; size -1 is up to the end."""
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in RANKS:
-                x = numbers(element, tuple(d + 1 for d in sizes(rank)))
+                x = draw(element, tuple(d + 1 for d in sizes(rank)))
                 for begin, size in (([1] * rank, [2] * rank), ([i % 2 for i in range(rank)], [-1] * rank)):
                     cut = tuple(slice(b, None if s < 0 else b + s) for b, s in zip(begin, size, strict=True))
                     operands = [x, np.asarray(begin, index), np.asarray(size, index)]
-                    yield from _fixed_or_not(
+                    yield from _constant_or_computed(
                         op, {"T": element, "I": index}, operands, np.ascontiguousarray(x[cut]), "begin size"
                     )
 
 
-def _fixed_or_not(
+def _constant_or_computed(
     op: str, types: dict[str, str], operands: list[Array], y: Array, names: str, options: dict[str, Any] | None = None
 ) -> Iterator[Case]:
-    """The operands behind the first constant, then computed."""
-    behind = frozenset(range(1, len(operands)))
-    yield Case(op, types, operands, [y], options or {}, constants=behind, extra={"constant": names})
+    """The operands after the first one constant, then computed."""
+    rest = frozenset(range(1, len(operands)))
+    yield Case(op, types, operands, [y], options or {}, constants=rest, extra={"constant": names})
     yield Case(op, types, operands, [y], options or {}, dynamic=True)
 
 
 @probe("STRIDED_SLICE")
 def strided_slice(op: str) -> Iterator[Case]:
-    """Strides of both signs, masks, and axes that go."""
+    """Strides of both signs, masks, and axes that are removed."""
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in RANKS:
-                x = numbers(element, tuple(d + 2 for d in sizes(rank)))
+                x = draw(element, tuple(d + 2 for d in sizes(rank)))
                 for begin, end, strides, masks in _strides(rank):
                     y = _strided(x, begin, end, strides, masks)
                     operands = [x, *(np.asarray(v, index) for v in (begin, end, strides))]
                     options = {"begin_mask": 0, "end_mask": 0, "ellipsis_mask": 0, "new_axis_mask": 0}
                     options |= {"shrink_axis_mask": 0, "offset": False, **masks}
                     types = {"T": element, "I": index}
-                    yield from _fixed_or_not(op, types, operands, y, "begin end strides", options)
+                    yield from _constant_or_computed(op, types, operands, y, "begin end strides", options)
 
 
 def _strides(rank: int) -> Iterator[tuple[list[int], list[int], list[int], dict[str, int]]]:
@@ -77,11 +77,11 @@ def _strided(x: Array, begin: list[int], end: list[int], strides: list[int], mas
 
 @probe("GATHER")
 def gather(op: str) -> Iterator[Case]:
-    """Along each axis, by indices of rank 0 to 3, in batches, constant and computed."""
+    """Along each axis, indices of rank 0 to 3, batches, constant and computed."""
     for element in ALL:
         for index in ("int32", "int64", "int16"):
             for rank in RANKS:
-                x = numbers(element, sizes(rank))
+                x = draw(element, sizes(rank))
                 for axis, rank_of_indices in itertools.product(sorted({0, rank - 1, rank // 2}), range(4)):
                     yield from _gathered(op, element, index, x, axis, rank_of_indices, 0)
                 if rank > 1:
@@ -107,11 +107,11 @@ def _gathered(op: str, element: str, index: str, x: Array, axis: int, rank: int,
 
 @probe("GATHER_ND")
 def gather_nd(op: str) -> Iterator[Case]:
-    """By rows of one to all indices."""
+    """Index vectors of length 1 to the rank."""
     for element in ALL:
         for index in ("int32", "int64", "int16"):
             for rank in RANKS:
-                x = numbers(element, sizes(rank))
+                x = draw(element, sizes(rank))
                 for depth, lead in itertools.product(sorted({1, rank, (rank + 1) // 2}), ((3,), (2, 2), ())):
                     if len(lead) + rank - depth <= 8:
                         indices = _indices(x.shape[:depth], lead).astype(index)
@@ -128,7 +128,7 @@ def _indices(shape: tuple[int, ...], lead: tuple[int, ...]) -> Array:
 
 @probe("SCATTER_ND")
 def scatter_nd(op: str) -> Iterator[Case]:
-    """Into zeros; what falls on one place adds up."""
+    """Updates of zeros; those of equal indices are added."""
     for element in (*NUMBERS, "bool"):
         for rank in RANKS:
             full = sizes(rank)
@@ -136,7 +136,7 @@ def scatter_nd(op: str) -> Iterator[Case]:
                 indices = _indices(full[:depth], (3,)).astype(np.int32)
                 indices[1] = indices[0] if element != "bool" else indices[1]
                 updates = (
-                    numbers(element, (3, *full[depth:])) if element in FLOATS else small(element, (3, *full[depth:]))
+                    draw(element, (3, *full[depth:])) if element in FLOATS else draw_small(element, (3, *full[depth:]))
                 )
                 wide = np.zeros(full, np.float32 if element == "float16" else updates.dtype)
                 np.add.at(wide, tuple(indices.T), updates.astype(wide.dtype))
@@ -148,15 +148,15 @@ def scatter_nd(op: str) -> Iterator[Case]:
 
 @probe("ONE_HOT")
 def one_hot(op: str) -> Iterator[Case]:
-    """Along a new axis in front, inside and behind; indices outside are off."""
+    """Along a new first, inner and last axis; indices out of range are off."""
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in range(8):
                 indices = np.asarray(np.random.default_rng(rank).integers(-1, 5, sizes(rank))).astype(index)
-                on, off = numbers(element, (), seed="on"), numbers(element, (), seed="off")
+                on, off = draw(element, (), seed="on"), draw(element, (), seed="off")
                 for axis in sorted({0, -1, rank}):
-                    place = rank if axis == -1 else axis
-                    hit = np.expand_dims(indices, place) == np.arange(4).reshape((4,) + (1,) * (rank - place))
+                    new = rank if axis == -1 else axis
+                    hit = np.expand_dims(indices, new) == np.arange(4).reshape((4,) + (1,) * (rank - new))
                     types = {"T": element, "I": index, "J": "int32"}
                     operands, y = [indices, int32(4), on, off], np.where(hit, on, off).astype(on.dtype)
                     fixed = frozenset({1, 2, 3})
@@ -166,12 +166,12 @@ def one_hot(op: str) -> Iterator[Case]:
 
 @probe("DYNAMIC_UPDATE_SLICE")
 def dynamic_update_slice(op: str) -> Iterator[Case]:
-    """Starts beyond the end are moved back."""
+    """Start indices out of range are clamped."""
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in RANKS:
-                x = numbers(element, tuple(d + 2 for d in sizes(rank)))
-                update = numbers(element, sizes(rank), seed="u")
+                x = draw(element, tuple(d + 2 for d in sizes(rank)))
+                update = draw(element, sizes(rank), seed="u")
                 for starts in ([1] * rank, [0] * rank, [9] * rank):
                     y = x.copy()
                     y[tuple(slice(min(s, 2), min(s, 2) + d) for s, d in zip(starts, update.shape, strict=True))] = (
@@ -182,10 +182,10 @@ def dynamic_update_slice(op: str) -> Iterator[Case]:
 
 @probe("MATRIX_DIAG")
 def matrix_diag(op: str) -> Iterator[Case]:
-    """A vector, or several, as diagonals."""
+    """One and several diagonals."""
     for element in (*NUMBERS, "bool"):
         for rank in RANKS[:7]:
-            x = numbers(element, sizes(rank))
+            x = draw(element, sizes(rank))
             y = np.zeros((*x.shape, x.shape[-1]), x.dtype)
             diagonal = np.arange(x.shape[-1])
             y[..., diagonal, diagonal] = x
@@ -197,10 +197,10 @@ def matrix_set_diag(op: str) -> Iterator[Case]:
     """Square matrices."""
     for element in (*NUMBERS, "bool"):
         for rank in RANKS[1:]:
-            x = numbers(element, (*sizes(rank)[:-2], 3, 3))
-            diagonal = numbers(element, x.shape[:-1], seed="d")
-            y, places = x.copy(), np.arange(3)
-            y[..., places, places] = diagonal
+            x = draw(element, (*sizes(rank)[:-2], 3, 3))
+            diagonal = draw(element, x.shape[:-1], seed="d")
+            y, indices = x.copy(), np.arange(3)
+            y[..., indices, indices] = diagonal
             yield Case(op, {"T": element}, [x, diagonal], [y])
 
 
@@ -209,7 +209,7 @@ def embedding_lookup(op: str) -> Iterator[Case]:
     """Rows of a constant table."""
     for element in ALL[:-1]:
         for rank in RANKS[1:]:
-            table = numbers(element, sizes(rank))
+            table = draw(element, sizes(rank))
             y = table[[1, 0, 1]]
             types = {"I": "int32", "W": element, "T": element}
             yield Case(op, types, [int32([1, 0, 1]), table], [y], constants=frozenset({1}), extra={"constant": "value"})
@@ -218,16 +218,16 @@ def embedding_lookup(op: str) -> Iterator[Case]:
 
 @probe("SPARSE_TO_DENSE")
 def sparse_to_dense(op: str) -> Iterator[Case]:
-    """Single places of a tensor."""
+    """Two elements of a tensor."""
     for element in (*NUMBERS, "bool"):
         for index in ("int32", "int64"):
             for rank in RANKS:
                 full = sizes(rank)
-                places = np.asarray([[0] * rank, [d - 1 for d in full]], index)
-                values, default = numbers(element, (2,), seed="v"), numbers(element, (), seed="d")
+                indices = np.asarray([[0] * rank, [d - 1 for d in full]], index)
+                values, default = draw(element, (2,), seed="v"), draw(element, (), seed="d")
                 y = np.full(full, default, default.dtype)
-                y[tuple(places[0])], y[tuple(places[1])] = values
-                operands = [places, np.asarray(full, index), values, default]
+                y[tuple(indices[0])], y[tuple(indices[1])] = values
+                operands = [indices, np.asarray(full, index), values, default]
                 types = {"I": index, "T": element}
                 yield Case(op, types, operands, [y], {"validate_indices": False}, dynamic=True)
 
@@ -237,6 +237,6 @@ def bucketize(op: str) -> Iterator[Case]:
     """Three boundaries."""
     for element in NUMBERS:
         for rank in RANKS:
-            x = small(element, sizes(rank))
+            x = draw_small(element, sizes(rank))
             y = np.digitize(x.astype(np.float64), [-1.5, 0.5, 2.0]).astype(np.int32)
             yield Case(op, {"T": element, "U": "int32"}, [x], [y], {"boundaries": (-1.5, 0.5, 2.0)})

@@ -1,4 +1,4 @@
-"""Detection, Fourier transforms, subgraphs, stored weights."""
+"""Non-maximum suppression, Fourier transforms, complex and random values, control flow, quantization."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from tools.probe.case import ALL, NUMBERS, Array, Case, int32, numbers, sizes
+from tools.probe.case import ALL, NUMBERS, Array, Case, draw, int32, sizes
 from tools.probe.quantized import STORAGES, parameters, symmetric
 from tools.probe.registry import probe
 
@@ -40,9 +40,9 @@ def non_max_suppression(op: str) -> Iterator[Case]:
 
 @probe("RFFT2D")
 def rfft2d(op: str) -> Iterator[Case]:
-    """Over the last two axes, by powers of two."""
+    """Over the last two axes, whose sizes are powers of two."""
     for rank in (2, 3, 4, 5, 6, 7, 8):
-        x = numbers("float32", (*sizes(rank - 2), 4, 8))
+        x = draw("float32", (*sizes(rank - 2), 4, 8))
         y = np.fft.rfft2(x).astype(np.complex64)
         types = {"T": "float32", "I": "int32", "U": "complex64"}
         fixed = {"constant": "fft_length"}
@@ -55,39 +55,38 @@ def parts_of_complex(op: str) -> Iterator[Case]:
     """complex64 to float32."""
     parts: dict[str, Callable[[Array], Any]] = {"REAL": np.real, "IMAG": np.imag, "COMPLEX_ABS": np.abs}
     for rank in RANKS:
-        x = numbers("complex64", sizes(rank))
+        x = draw("complex64", sizes(rank))
         yield Case(op, {"T": "complex64", "U": "float32"}, [x], [np.asarray(parts[op](x), np.float32)])
 
 
 @probe("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL")
 def random_numbers(op: str) -> Iterator[Case]:
-    """Only the shapes can be right or wrong."""
+    """Only shapes are compared."""
     for index in ("int32", "int64"):
         for rank in RANKS:
             shape, y = np.asarray(sizes(rank), index), np.zeros(sizes(rank), np.float32)
             types, options = {"I": index, "T": "float32"}, {"seed": 3, "seed2": 5}
             fixed = {"constant": "shape"}
-            any_number = np.inf
-            yield Case(op, types, [shape], [y], options, constants=frozenset({0}), extra=fixed, tolerance=any_number)
-            yield Case(op, types, [shape], [y], options, dynamic=True, tolerance=any_number)
+            yield Case(op, types, [shape], [y], options, constants=frozenset({0}), extra=fixed, tolerance=np.inf)
+            yield Case(op, types, [shape], [y], options, dynamic=True, tolerance=np.inf)
 
 
 @probe("MULTINOMIAL")
 def multinomial(op: str) -> Iterator[Case]:
-    """Only the shapes can be right or wrong."""
+    """Only shapes are compared."""
     for result in ("int32", "int64"):
         types = {"T": "float32", "I": "int32", "U": result}
-        operands, y = [numbers("float32", (2, 3)), int32(5)], np.zeros((2, 5), result)
+        operands, y = [draw("float32", (2, 3)), int32(5)], np.zeros((2, 5), result)
         options = {"seed": 3, "seed2": 5}
         yield Case(op, types, operands, [y], options, constants=frozenset({1}), tolerance=np.inf)
 
 
 @probe("DILATE")
 def dilate(op: str) -> Iterator[Case]:
-    """Other numbers between those along some axes."""
+    """Fill values between the elements along some axes."""
     for element in (*NUMBERS, "bool"):
         for rank in RANKS[2:]:
-            x, filler = numbers(element, sizes(rank)), numbers(element, (), seed="v")
+            x, filler = draw(element, sizes(rank)), draw(element, (), seed="v")
             steps = [1 + i % 3 for i in range(rank)]
             y = np.full([(d - 1) * s + 1 for d, s in zip(x.shape, steps, strict=True)], filler, filler.dtype)
             y[tuple(slice(None, None, s) for s in steps)] = x
@@ -97,33 +96,33 @@ def dilate(op: str) -> Iterator[Case]:
 
 
 @probe("IF")
-def branches(op: str) -> Iterator[Case]:
-    """One branch passes its operand on, the other returns it reshaped to its own shape."""
+def if_op(op: str) -> Iterator[Case]:
+    """Both branches reshape their operand to its own shape."""
     for element in ALL:
-        for taken in (False, True):
+        for condition in (False, True):
             for rank in RANKS:
-                x = numbers(element, sizes(rank))
-                operands = [np.asarray(taken), x]
+                x = draw(element, sizes(rank))
+                operands = [np.asarray(condition), x]
                 options = {"then_subgraph_index": _reshaping(x), "else_subgraph_index": _reshaping(x)}
                 yield Case(op, {"C": "bool", "T": element}, operands, [x], options)
 
 
 @probe("WHILE")
-def loops(op: str) -> Iterator[Case]:
-    """Counts to five while something else is handed on."""
+def while_op(op: str) -> Iterator[Case]:
+    """Counts to five, with another loop-carried value."""
     for element in ALL:
         for rank in RANKS:
-            x = numbers(element, sizes(rank))
+            x = draw(element, sizes(rank))
             options = {"cond_subgraph_index": _below(x), "body_subgraph_index": _counting(x)}
             yield Case(op, {"T": element}, [x, int32(0)], [x, int32(5)], options)
 
 
 @probe("QUANTIZE", "DEQUANTIZE")
 def quantization(op: str) -> Iterator[Case]:
-    """Each storage, one scale and one for each index of the last axis."""
+    """Each storage, per tensor and along the last axis."""
     for storage in (*STORAGES, "int32"):
         for rank in RANKS:
-            x = numbers("float32", sizes(rank), low=-3, high=3)
+            x = draw("float32", sizes(rank), low=-3, high=3)
             for axis in (None, rank - 1) if rank and storage == "int8" else (None,):
                 found = parameters(x, storage) if axis is None else symmetric(x, storage, axis)
                 if storage != "int32" or op == "DEQUANTIZE":
@@ -132,7 +131,7 @@ def quantization(op: str) -> Iterator[Case]:
         for source in STORAGES:
             for target in STORAGES:
                 for rank in RANKS:
-                    yield _requantized(op, numbers("float32", sizes(rank)), source, target)
+                    yield _requantized(op, draw("float32", sizes(rank)), source, target)
 
 
 def _converted(op: str, x: Array, found: Quantization) -> Case:

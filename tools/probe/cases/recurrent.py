@@ -1,4 +1,4 @@
-"""Sequence LSTM and RNN, from a state of zeros."""
+"""Sequence LSTM and RNN with zeros as initial state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from tools.probe.case import Array, Case, numbers
+from tools.probe.case import Array, Case, draw
 from tools.probe.registry import probe
 
 _GATES = ("i", "f", "c", "o")
@@ -30,7 +30,7 @@ def lstm(x: Array, w: Sequence[Array], r: Sequence[Array], b: Sequence[Array]) -
 
 
 def rnn(x: Array, w: Array, r: Array, b: Array) -> Array:
-    """[time, batch, in] -> [time, batch, units], by tanh."""
+    """[time, batch, in] -> [time, batch, units], with tanh."""
     h = np.zeros((x.shape[1], r.shape[0]), np.float32)
     steps = []
     for now in x:
@@ -39,10 +39,10 @@ def rnn(x: Array, w: Array, r: Array, b: Array) -> Array:
     return np.stack(steps)
 
 
-def _lstm_weights(seed: str, inside: int = 3, units: int = 4) -> tuple[list[Array], list[Array], list[Array]]:
-    w = [numbers("float32", (units, inside), seed=seed + g, low=-1, high=1) for g in _GATES]
-    r = [numbers("float32", (units, units), seed=seed + "r" + g, low=-1, high=1) for g in _GATES]
-    return w, r, [numbers("float32", (units,), seed=seed + "b" + g) for g in _GATES]
+def _lstm_weights(seed: str, inputs: int = 3, units: int = 4) -> tuple[list[Array], list[Array], list[Array]]:
+    w = [draw("float32", (units, inputs), seed=seed + g, low=-1, high=1) for g in _GATES]
+    r = [draw("float32", (units, units), seed=seed + "r" + g, low=-1, high=1) for g in _GATES]
+    return w, r, [draw("float32", (units,), seed=seed + "b" + g) for g in _GATES]
 
 
 def _time_major(x: Array, major: bool) -> Array:
@@ -53,7 +53,7 @@ def _time_major(x: Array, major: bool) -> Array:
 def unidirectional_lstm(op: str) -> Iterator[Case]:
     """No peepholes, no projection, no layer norm; time first and batch first."""
     w, r, b = _lstm_weights("f")
-    x = numbers("float32", (5, 2, 3))
+    x = draw("float32", (5, 2, 3))
     state = np.zeros((2, 4), np.float32)
     for major in (False, True):
         operands = [_time_major(x, major), *w, *r, None, None, None, *b, None, None, state, state, *[None] * 4]
@@ -65,9 +65,9 @@ def unidirectional_lstm(op: str) -> Iterator[Case]:
 
 @probe("UNIDIRECTIONAL_SEQUENCE_RNN")
 def unidirectional_rnn(op: str) -> Iterator[Case]:
-    """By tanh; time first and batch first."""
-    w, r = (numbers("float32", (4, n), low=-1, high=1) for n in (3, 4))
-    b, x, state = numbers("float32", (4,)), numbers("float32", (5, 2, 3)), np.zeros((2, 4), np.float32)
+    """With tanh; time first and batch first."""
+    w, r = (draw("float32", (4, n), low=-1, high=1) for n in (3, 4))
+    b, x, state = draw("float32", (4,)), draw("float32", (5, 2, 3)), np.zeros((2, 4), np.float32)
     for major in (False, True):
         operands = [_time_major(x, major), w, r, b, state]
         options = {"fused_activation_function": "TANH", "time_major": major}
@@ -76,9 +76,9 @@ def unidirectional_rnn(op: str) -> Iterator[Case]:
 
 @probe("BIDIRECTIONAL_SEQUENCE_LSTM")
 def bidirectional_lstm(op: str) -> Iterator[Case]:
-    """The results apart, and merged."""
+    """Separate and concatenated results."""
     forward, backward = _lstm_weights("f"), _lstm_weights("b")
-    x, state = numbers("float32", (5, 2, 3)), np.zeros((2, 4), np.float32)
+    x, state = draw("float32", (5, 2, 3)), np.zeros((2, 4), np.float32)
     one = [*forward[0], *forward[1], None, None, None, *forward[2], None, None]
     two = [*backward[0], *backward[1], None, None, None, *backward[2], None, None]
     y, z = lstm(x, *forward), lstm(x[::-1], *backward)[::-1]
@@ -94,9 +94,9 @@ def bidirectional_lstm(op: str) -> Iterator[Case]:
 
 @probe("BIDIRECTIONAL_SEQUENCE_RNN")
 def bidirectional_rnn(op: str) -> Iterator[Case]:
-    """The results apart, and merged."""
-    weights = [[numbers("float32", s, seed=d, low=-1, high=1) for s in ((4, 3), (4, 4), (4,))] for d in "fb"]
-    x, state = numbers("float32", (5, 2, 3)), np.zeros((2, 4), np.float32)
+    """Separate and concatenated results."""
+    weights = [[draw("float32", s, seed=d, low=-1, high=1) for s in ((4, 3), (4, 4), (4,))] for d in "fb"]
+    x, state = draw("float32", (5, 2, 3)), np.zeros((2, 4), np.float32)
     y, z = rnn(x, *weights[0]), rnn(x[::-1], *weights[1])[::-1]
     for major in (True, False):
         for merged in (False, True):
@@ -108,6 +108,6 @@ def bidirectional_rnn(op: str) -> Iterator[Case]:
 
 
 def _fixed(operands: Sequence[Array | None], states: Sequence[int]) -> dict[str, Any]:
-    """All but the first operand stand in the model."""
+    """Constants and states of a case: all operands after the first one are constant or states."""
     constants = frozenset(i for i, a in enumerate(operands) if i and a is not None and i not in states)
     return {"constants": constants, "states": frozenset(states)}

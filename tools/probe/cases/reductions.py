@@ -1,4 +1,4 @@
-"""Reductions, arg max, cumulative sums, softmax."""
+"""Reductions, arg max, cumulative sums, softmax, top-k, segments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tools.probe.case import FLOATS, NUMBERS, Array, Case, Meaning, int32, meant, numbers, sizes, small
+from tools.probe.case import FLOATS, NUMBERS, Array, Case, Evaluate, draw, draw_small, evaluated, int32, sizes
 from tools.probe.registry import probe
 
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -23,7 +23,7 @@ _REDUCE: dict[str, Callable[..., Any]] = {
 
 
 def _axes(rank: int) -> list[tuple[int, ...]]:
-    """One axis, several, all; counted from either end."""
+    """One axis, several, all; negative ones too."""
     everything = tuple(range(rank))
     return list(dict.fromkeys([(rank - 1,), (0,), (-1,), everything, everything[::2], everything[1:], everything[-2:]]))
 
@@ -41,41 +41,41 @@ def reduce(op: str) -> Iterator[Case]:
             for axes in _axes(rank):
                 x = _operand(op, element, rank, axes)
                 for keep in (False, True):
-                    meaning = partial(_reduced, op, axes, keep)
-                    yield from _constant_or_not(op, {"T": element}, x, int32(axes), meaning, {"keep_dims": keep})
+                    evaluate = partial(_reduced, op, axes, keep)
+                    yield from _constant_or_computed(op, {"T": element}, x, int32(axes), evaluate, {"keep_dims": keep})
 
 
 def _operand(op: str, element: str, rank: int, axes: tuple[int, ...]) -> Array:
     if op == "REDUCE_PROD" and element not in FLOATS:
-        return np.asarray(small(element, sizes(rank), low=-1, high=1) * 2 - (0 if element[0] == "u" else 1)).astype(
-            element
-        )
+        return np.asarray(
+            draw_small(element, sizes(rank), low=-1, high=1) * 2 - (0 if element[0] == "u" else 1)
+        ).astype(element)
     if element in FLOATS and op == "REDUCE_PROD":
-        return numbers(element, sizes(rank), low=0.8, high=1.2)
+        return draw(element, sizes(rank), low=0.8, high=1.2)
     if op in ("SUM", "MEAN") and element not in FLOATS:
         return (
-            small(element, sizes(rank), low=-3, high=4)
+            draw_small(element, sizes(rank), low=-3, high=4)
             if element in ("int8", "uint8")
-            else numbers(element, sizes(rank)) // 128
+            else draw(element, sizes(rank)) // 128
         )
-    return numbers(element, sizes(rank))
+    return draw(element, sizes(rank))
 
 
 def _reduced(op: str, axes: tuple[int, ...], keep: bool, x: Array, _: Array) -> list[Array]:
     axis = tuple({a % x.ndim for a in axes})
-    if op == "MEAN" and x.dtype.kind in "iu":  # a quotient of integers is cut towards zero
+    if op == "MEAN" and x.dtype.kind in "iu":  # quotients of integers are truncated
         total, count = np.sum(x.astype(object), axis=axis, keepdims=keep), np.prod([x.shape[a] for a in axis])
-        cut = np.vectorize(lambda t: abs(t) // int(count) * (1 if t >= 0 else -1), otypes=[object])
-        return [np.asarray(cut(total)).astype(x.dtype)]
+        divide = np.vectorize(lambda t: abs(t) // int(count) * (1 if t >= 0 else -1), otypes=[object])
+        return [np.asarray(divide(total)).astype(x.dtype)]
     return [np.asarray(_REDUCE[op](_wide(x), axis=axis, keepdims=keep)).astype(x.dtype)]
 
 
-def _constant_or_not(
-    op: str, types: dict[str, str], x: Array, axes: Array, meaning: Meaning, options: dict[str, Any]
+def _constant_or_computed(
+    op: str, types: dict[str, str], x: Array, axes: Array, evaluate: Evaluate, options: dict[str, Any]
 ) -> Iterator[Case]:
     types, fixed = {**types, "I": axes.dtype.name}, {"constant": _name(op)}
-    yield meant(op, types, [x, axes], meaning, options=options, constants=frozenset({1}), extra=fixed)
-    yield meant(op, types, [x, axes], meaning, options=options, dynamic=True)
+    yield evaluated(op, types, [x, axes], evaluate, options=options, constants=frozenset({1}), extra=fixed)
+    yield evaluated(op, types, [x, axes], evaluate, options=options, dynamic=True)
 
 
 def _name(op: str) -> str:
@@ -84,18 +84,18 @@ def _name(op: str) -> str:
 
 @probe("ARG_MAX", "ARG_MIN")
 def arg_max(op: str) -> Iterator[Case]:
-    """The first of equal ones; both types of result."""
+    """The first of equal elements; both result types."""
     find = np.argmax if op == "ARG_MAX" else np.argmin
     for element in (*NUMBERS, "bool"):
         for result in ("int32", "int64"):
             for rank in RANKS:
-                x = numbers(element, sizes(rank)) if element in FLOATS else small(element, sizes(rank), high=1)
+                x = draw(element, sizes(rank)) if element in FLOATS else draw_small(element, sizes(rank), high=1)
                 for axis in sorted({0, rank - 1, -1, rank // 2}):
-                    meaning = partial(_found, find, axis, result)
+                    evaluate = partial(_found, find, axis, result)
                     for index in ("int32", "int64"):
                         types = {"T": element, "U": result}
                         options = {"output_type": result.upper()}
-                        yield from _constant_or_not(op, types, x, np.asarray(axis, index), meaning, options)
+                        yield from _constant_or_computed(op, types, x, np.asarray(axis, index), evaluate, options)
 
 
 def _found(find: Callable[..., Any], axis: int, result: str, x: Array, _: Array) -> list[Array]:
@@ -107,19 +107,19 @@ def cumsum(op: str) -> Iterator[Case]:
     """Every axis, exclusive and reversed."""
     for element in NUMBERS:
         for rank in RANKS:
-            x = small(element, sizes(rank))
+            x = draw_small(element, sizes(rank))
             for axis in sorted({0, rank - 1, -1, rank // 2}):
                 for exclusive in (False, True):
                     for reverse in (False, True):
-                        meaning = partial(_cumulated, axis, exclusive, reverse)
+                        evaluate = partial(_cumulated, axis, exclusive, reverse)
                         options = {"exclusive": exclusive, "reverse": reverse}
-                        yield from _constant_or_not(op, {"T": element}, x, int32(axis), meaning, options)
+                        yield from _constant_or_computed(op, {"T": element}, x, int32(axis), evaluate, options)
 
 
 def _cumulated(axis: int, exclusive: bool, reverse: bool, x: Array, _: Array) -> list[Array]:
-    turned = np.flip(x, axis) if reverse else x
-    total = np.cumsum(_wide(turned), axis=axis).astype(x.dtype)
-    total = (total - turned) if exclusive else total
+    values = np.flip(x, axis) if reverse else x
+    total = np.cumsum(_wide(values), axis=axis).astype(x.dtype)
+    total = (total - values) if exclusive else total
     return [np.ascontiguousarray(np.flip(total, axis) if reverse else total)]
 
 
@@ -129,8 +129,8 @@ def softmax(op: str) -> Iterator[Case]:
     for element in FLOATS:
         for rank in RANKS:
             for beta in (1.0, 0.5):
-                x = numbers(element, sizes(rank))
-                yield meant(op, {"T": element}, [x], partial(_softmax, beta), options={"beta": beta})
+                x = draw(element, sizes(rank))
+                yield evaluated(op, {"T": element}, [x], partial(_softmax, beta), options={"beta": beta})
 
 
 def _softmax(beta: float, x: Array) -> list[Array]:
@@ -143,8 +143,8 @@ def log_softmax(op: str) -> Iterator[Case]:
     """Along the last axis."""
     for element in FLOATS:
         for rank in RANKS:
-            x = numbers(element, sizes(rank))
-            yield meant(op, {"T": element}, [x], _log_softmax)
+            x = draw(element, sizes(rank))
+            yield evaluated(op, {"T": element}, [x], _log_softmax)
 
 
 def _log_softmax(x: Array) -> list[Array]:
@@ -157,8 +157,8 @@ def l2_normalization(op: str) -> Iterator[Case]:
     """Along the last axis."""
     for element in FLOATS:
         for rank in RANKS:
-            x = numbers(element, sizes(rank), low=0.5)
-            yield meant(op, {"T": element}, [x], _normalized, options={"fused_activation_function": "NONE"})
+            x = draw(element, sizes(rank), low=0.5)
+            yield evaluated(op, {"T": element}, [x], _normalized, options={"fused_activation_function": "NONE"})
 
 
 def _normalized(x: Array) -> list[Array]:
@@ -168,24 +168,24 @@ def _normalized(x: Array) -> list[Array]:
 
 @probe("LOCAL_RESPONSE_NORMALIZATION")
 def lrn(op: str) -> Iterator[Case]:
-    """Over a window of the last axis of four."""
+    """Over windows of the last axis."""
     options = {"radius": 2, "bias": 1.5, "alpha": 0.3, "beta": 0.75}
     for element in FLOATS:
         for rank in (4, 1, 2, 3, 5):
-            x = _wide(numbers(element, (*sizes(rank)[:-1], 7)))
+            x = _wide(draw(element, (*sizes(rank)[:-1], 7)))
             squares = np.pad(x * x, [(0, 0)] * (rank - 1) + [(2, 2)])
             total = sum(squares[..., i : i + 7] for i in range(5))
             y = x / (1.5 + 0.3 * total) ** 0.75
-            yield Case(op, {"T": element}, [x.astype(numbers(element, ()).dtype)], [y], options)
+            yield Case(op, {"T": element}, [x.astype(draw(element, ()).dtype)], [y], options)
 
 
 @probe("TOPK_V2")
 def topk(op: str) -> Iterator[Case]:
-    """The largest of the last axis, sorted, no two equal."""
+    """Along the last axis; no equal elements."""
     for element in NUMBERS:
         for rank in RANKS:
             shape = (*sizes(rank)[:-1], 5)
-            x = numbers(element, shape)
+            x = draw(element, shape)
             order = _descending(x)
             for k in (1, 3, 5):
                 indices = order[..., :k].astype(np.int32)
@@ -204,10 +204,10 @@ def _descending(x: Array) -> Array:
 
 @probe("WHERE")
 def where(op: str) -> Iterator[Case]:
-    """The places of what is not zero."""
+    """The indices of the nonzero elements."""
     for element in (*NUMBERS, "bool"):
         for rank in RANKS:
-            x = numbers(element, sizes(rank)) if element == "bool" else small(element, sizes(rank), low=-1, high=1)
+            x = draw(element, sizes(rank)) if element == "bool" else draw_small(element, sizes(rank), low=-1, high=1)
             yield Case(op, {"T": element, "U": "int64"}, [x], [np.argwhere(x).astype(np.int64)], dynamic=True)
 
 
@@ -216,12 +216,12 @@ def unique(op: str) -> Iterator[Case]:
     """In the order of first appearance."""
     for element in NUMBERS:
         for index in ("int32", "int64"):
-            x = small(element, (9,))
+            x = draw_small(element, (9,))
             values, first, inverse = np.unique(x, return_index=True, return_inverse=True)
             order = np.argsort(first)
-            places = np.argsort(order)[inverse].astype(index)
+            positions = np.argsort(order)[inverse].astype(index)
             types = {"T": element, "U": index}
-            yield Case(op, types, [x], [values[order], places], {"idx_out_type": index.upper()}, dynamic=True)
+            yield Case(op, types, [x], [values[order], positions], {"idx_out_type": index.upper()}, dynamic=True)
 
 
 @probe("SEGMENT_SUM")
@@ -229,18 +229,18 @@ def segment_sum(op: str) -> Iterator[Case]:
     """Sorted segments."""
     for element in NUMBERS:
         for rank in RANKS:
-            x = small(element, (4, *sizes(rank)[1:]))
+            x = draw_small(element, (4, *sizes(rank)[1:]))
             y = np.stack([x[:2].sum(0), x[2:].sum(0)]).astype(x.dtype)
             yield Case(op, {"T": element, "I": "int32"}, [x, int32([0, 0, 1, 1])], [y], dynamic=True)
 
 
 @probe("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_PROD", "UNSORTED_SEGMENT_MAX", "UNSORTED_SEGMENT_MIN")
 def unsorted_segments(op: str) -> Iterator[Case]:
-    """No segment without members."""
+    """Segments of two rows each."""
     join = {"SUM": np.add, "PROD": np.multiply, "MAX": np.maximum, "MIN": np.minimum}[op.rpartition("_")[2]]
     for element in NUMBERS:
         for rank in RANKS:
-            x = small(element, (4, *sizes(rank)[1:]), low=-3, high=3)
+            x = draw_small(element, (4, *sizes(rank)[1:]), low=-3, high=3)
             y = np.stack([join(x[1], x[3]), join(x[0], x[2])])
             types = {"T": element, "I": "int32", "J": "int32"}
             yield Case(op, types, [x, int32([1, 0, 1, 0]), int32(2)], [y], dynamic=True)

@@ -1,4 +1,4 @@
-"""Ops that move elements by shape: reshape, transpose, pads, joins and splits."""
+"""Ops that move elements: reshape, transpose, pad, concatenate, split, broadcast, reverse; and ops on shapes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from tools.probe.case import ALL, INTEGERS, NUMBERS, Array, Case, int32, numbers, sizes
+from tools.probe.case import ALL, INTEGERS, NUMBERS, Array, Case, draw, int32, sizes
 from tools.probe.registry import probe
 
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -15,7 +15,7 @@ RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
 def vector_cases(
     op: str, name: str, types: dict[str, str], x: Array, vector: Array, y: Array, options: dict[str, Any] | None = None
 ) -> Iterator[Case]:
-    """The vector constant, then computed."""
+    """`vector` constant, then computed."""
     types = {**types, "I": vector.dtype.name}
     yield Case(op, types, [x, vector], [y], options or {}, constants=frozenset({1}), extra={"constant": name})
     yield Case(op, types, [x, vector], [y], options or {}, dynamic=True)
@@ -26,7 +26,7 @@ def reshape(op: str) -> Iterator[Case]:
     """To a vector and back."""
     for element in ALL:
         for rank in (1, 0, *RANKS[1:]):
-            x = numbers(element, sizes(rank))
+            x = draw(element, sizes(rank))
             for y in (x.reshape(-1), x.reshape((1,) * (rank == 0) + x.shape[::-1])):
                 for a, b in ((x, y), (y, x)):
                     if rank or a is x:
@@ -37,21 +37,21 @@ def reshape(op: str) -> Iterator[Case]:
 
 @probe("SQUEEZE")
 def squeeze(op: str) -> Iterator[Case]:
-    """Named axes, and all of size one."""
+    """The first axis, by positive and negative index."""
     for element in ALL:
         for rank in RANKS:
-            x = numbers(element, (1, *sizes(rank)[1:]))
+            x = draw(element, (1, *sizes(rank)[1:]))
             yield Case(op, {"T": element}, [x], [x.reshape(x.shape[1:])], {"squeeze_dims": (0,)})
             yield Case(op, {"T": element}, [x], [x.reshape(x.shape[1:])], {"squeeze_dims": (-rank,)})
 
 
 @probe("EXPAND_DIMS")
 def expand_dims(op: str) -> Iterator[Case]:
-    """In front, inside, behind; axes of both types."""
+    """A new first, inner and last axis; both index types."""
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in (1, 0, *RANKS[1:7]):
-                x = numbers(element, sizes(rank))
+                x = draw(element, sizes(rank))
                 for axis in (0, -1, rank // 2):
                     yield from vector_cases(
                         op, "axis", {"T": element}, x, np.asarray(axis, index), np.expand_dims(x, axis)
@@ -60,10 +60,10 @@ def expand_dims(op: str) -> Iterator[Case]:
 
 @probe("TRANSPOSE")
 def transpose(op: str) -> Iterator[Case]:
-    """Reversed, rotated, swapped at either end, interleaved."""
+    """Reversed, rotated, first two or last two axes swapped, interleaved."""
     for element in ALL:
         for rank in RANKS:
-            x, axes = numbers(element, sizes(rank)), list(range(rank))
+            x, axes = draw(element, sizes(rank)), list(range(rank))
             swapped = [*axes[:-2], *axes[-2:][::-1]]
             front = [*axes[:2][::-1], *axes[2:]]
             for perm in (
@@ -80,7 +80,7 @@ def transpose(op: str) -> Iterator[Case]:
 
 @probe("PAD", "MIRROR_PAD")
 def pad(op: str) -> Iterator[Case]:
-    """Some axes padded in front, some behind, some not."""
+    """Axes padded before, after, on both sides, and not."""
     modes: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
         (({}, {"mode": "constant"}),)
         if op == "PAD"
@@ -89,10 +89,10 @@ def pad(op: str) -> Iterator[Case]:
     for element in (e for e in ALL if e != "string"):
         for index in ("int32", "int64"):
             for rank in RANKS:
-                x = numbers(element, sizes(rank))
-                for options, meant in modes:
+                x = draw(element, sizes(rank))
+                for options, arguments in modes:
                     for padding in _paddings(rank):
-                        y = np.pad(x, padding, **meant)
+                        y = np.pad(x, padding, **arguments)
                         yield from vector_cases(
                             op, "padding", {"T": element}, x, np.asarray(padding, index), y, options
                         )
@@ -107,11 +107,11 @@ def _paddings(rank: int) -> Iterator[list[tuple[int, int]]]:
 
 @probe("PADV2")
 def padv2(op: str) -> Iterator[Case]:
-    """The value constant or computed as the padding is."""
+    """Padding and value constant and computed."""
     for element in (e for e in ALL if e != "string"):
         for index in ("int32", "int64"):
             for rank in RANKS:
-                x, value = numbers(element, sizes(rank)), numbers(element, (), seed="v")
+                x, value = draw(element, sizes(rank)), draw(element, (), seed="v")
                 for padding in _paddings(rank):
                     y = np.pad(x, padding, constant_values=value)
                     vector, types = np.asarray(padding, index), {"T": element, "I": index}
@@ -123,19 +123,19 @@ def padv2(op: str) -> Iterator[Case]:
 
 @probe("CONCATENATION")
 def concatenation(op: str) -> Iterator[Case]:
-    """Two to five operands, each axis, one of them constant."""
+    """One to five operands along each axis, one of them constant."""
     for element in ALL:
         for rank in RANKS:
             for axis in sorted({0, rank - 1, -1, rank // 2}):
                 for count in (2, 3, 5, 1):
-                    xs = [numbers(element, _grown(rank, axis, i), seed=str(i)) for i in range(count)]
+                    xs = [draw(element, _enlarged(rank, axis, i), seed=str(i)) for i in range(count)]
                     options = {"axis": axis, "fused_activation_function": "NONE"}
                     for constants in ((), (count - 1,)) if count > 1 else ((),):
                         y = np.concatenate(xs, axis)
                         yield Case(op, {"T": element}, xs, [y], options, constants=frozenset(constants))
 
 
-def _grown(rank: int, axis: int, by: int) -> tuple[int, ...]:
+def _enlarged(rank: int, axis: int, by: int) -> tuple[int, ...]:
     shape = list(sizes(rank))
     shape[axis] += by
     return tuple(shape)
@@ -148,7 +148,7 @@ def pack(op: str) -> Iterator[Case]:
         for rank in range(7):
             for axis in sorted({0, rank, -1, rank // 2}):
                 for count in (2, 4, 1):
-                    xs = [numbers(element, sizes(rank), seed=str(i)) for i in range(count)]
+                    xs = [draw(element, sizes(rank), seed=str(i)) for i in range(count)]
                     options = {"values_count": count, "axis": axis}
                     yield Case(op, {"T": element}, xs, [np.stack(xs, axis)], options)
 
@@ -158,7 +158,7 @@ def unpack(op: str) -> Iterator[Case]:
     """Along each axis."""
     for element in ALL:
         for rank in RANKS:
-            x = numbers(element, sizes(rank))
+            x = draw(element, sizes(rank))
             for axis in sorted({0, rank - 1, -1, rank // 2}):
                 ys = [np.ascontiguousarray(np.take(x, i, axis)) for i in range(x.shape[axis])]
                 yield Case(op, {"T": element}, [x], ys, {"num": len(ys), "axis": axis})
@@ -166,10 +166,10 @@ def unpack(op: str) -> Iterator[Case]:
 
 @probe("SPLIT")
 def split(op: str) -> Iterator[Case]:
-    """Into equal parts, the axis constant and computed."""
+    """Equal parts; the axis constant and computed."""
     for element in ALL:
         for rank in RANKS:
-            x = numbers(element, tuple(4 if i in (0, rank - 1) else d for i, d in enumerate(sizes(rank))))
+            x = draw(element, tuple(4 if i in (0, rank - 1) else d for i, d in enumerate(sizes(rank))))
             for axis in sorted({0, rank - 1, -1}):
                 for count in (2, 4):
                     ys = [np.ascontiguousarray(y) for y in np.split(x, count, axis)]
@@ -181,11 +181,11 @@ def split(op: str) -> Iterator[Case]:
 
 @probe("SPLIT_V")
 def split_v(op: str) -> Iterator[Case]:
-    """Into unequal parts, one of them inferred."""
+    """Unequal parts, one of inferred size."""
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in RANKS:
-                x = numbers(element, tuple(5 if i in (0, rank - 1) else d for i, d in enumerate(sizes(rank))))
+                x = draw(element, tuple(5 if i in (0, rank - 1) else d for i, d in enumerate(sizes(rank))))
                 for axis in sorted({0, rank - 1, -1}):
                     for parts in ((2, 3), (1, -1, 2)):
                         ends = np.cumsum([p if p > 0 else 2 for p in parts])[:-1]
@@ -203,7 +203,7 @@ def tile(op: str) -> Iterator[Case]:
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in RANKS:
-                x = numbers(element, sizes(rank))
+                x = draw(element, sizes(rank))
                 for repeats in ([2 - i % 2 for i in range(rank)], [1] * (rank - 1) + [3], [2] + [1] * (rank - 1)):
                     y = np.tile(x, repeats)
                     yield from vector_cases(op, "multiples", {"T": element}, x, np.asarray(repeats, index), y)
@@ -211,24 +211,24 @@ def tile(op: str) -> Iterator[Case]:
 
 @probe("BROADCAST_TO")
 def broadcast_to(op: str) -> Iterator[Case]:
-    """From a scalar, fewer axes, and ones."""
+    """From scalars, fewer axes, and sizes of 1."""
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in RANKS:
                 full = sizes(rank)
                 ones = tuple(1 if i % 2 else d for i, d in enumerate(full))
                 for shape in ((), full[1:], ones, (*full[:-1], 1), full):
-                    x = numbers(element, shape)
+                    x = draw(element, shape)
                     y = np.ascontiguousarray(np.broadcast_to(x, full))
                     yield from vector_cases(op, "shape", {"T": element}, x, np.asarray(full, index), y)
 
 
 @probe("REVERSE_V2")
 def reverse_v2(op: str) -> Iterator[Case]:
-    """One axis, several neighbouring ones; others count as narrower forms."""
+    """One axis."""
     for element in ALL:
         for rank in RANKS:
-            x = numbers(element, sizes(rank))
+            x = draw(element, sizes(rank))
             for axis in sorted({0, rank - 1, rank // 2, -1}):
                 yield from vector_cases(
                     op, "axis", {"T": element}, x, int32([axis]), np.ascontiguousarray(np.flip(x, axis))
@@ -244,25 +244,25 @@ def reverse_sequence(op: str) -> Iterator[Case]:
                 for seq, batch in ((1, 0), (0, 1)):
                     shape = list(sizes(rank))
                     shape[seq], shape[batch] = 4, 3
-                    x, lengths = numbers(element, shape), np.asarray([4, 2, 1], index)
+                    x, lengths = draw(element, shape), np.asarray([4, 2, 1], index)
                     types, options = {"T": element, "I": index}, {"seq_dim": seq, "batch_dim": batch}
-                    yield Case(op, types, [x, lengths], [_turned(x, lengths, seq, batch)], options)
+                    yield Case(op, types, [x, lengths], [_reversed(x, lengths, seq, batch)], options)
 
 
-def _turned(x: Array, lengths: Array, seq: int, batch: int) -> Array:
-    moved = np.moveaxis(x, (batch, seq), (0, 1)).copy()
+def _reversed(x: Array, lengths: Array, seq: int, batch: int) -> Array:
+    y = np.moveaxis(x, (batch, seq), (0, 1)).copy()
     for i, n in enumerate(lengths):
-        moved[i, :n] = moved[i, :n][::-1]
-    return np.ascontiguousarray(np.moveaxis(moved, (0, 1), (batch, seq)))
+        y[i, :n] = y[i, :n][::-1]
+    return np.ascontiguousarray(np.moveaxis(y, (0, 1), (batch, seq)))
 
 
 @probe("SHAPE")
 def shape(op: str) -> Iterator[Case]:
-    """Both types of result."""
+    """Both result types."""
     for element in ALL:
         for result in ("int32", "int64"):
             for rank in (1, 0, *RANKS[1:]):
-                x = numbers(element, sizes(rank))
+                x = draw(element, sizes(rank))
                 yield Case(
                     op, {"T": element, "U": result}, [x], [np.asarray(x.shape, result)], {"out_type": result.upper()}
                 )
@@ -270,19 +270,19 @@ def shape(op: str) -> Iterator[Case]:
 
 @probe("RANK")
 def rank_op(op: str) -> Iterator[Case]:
-    """Always int32."""
+    """The result is int32."""
     for element in ALL:
         for rank in (1, 0, *RANKS[1:]):
-            yield Case(op, {"T": element, "U": "int32"}, [numbers(element, sizes(rank))], [int32(rank)])
+            yield Case(op, {"T": element, "U": "int32"}, [draw(element, sizes(rank))], [int32(rank)])
 
 
 @probe("FILL")
 def fill(op: str) -> Iterator[Case]:
-    """Sizes of both types."""
+    """Both index types."""
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in (1, 0, *RANKS[1:]):
-                value = numbers(element, ())
+                value = draw(element, ())
                 dims, types = np.asarray(sizes(rank), index), {"T": element, "I": index}
                 y = np.full(sizes(rank), value, value.dtype)
                 yield Case(op, types, [dims, value], [y], constants=frozenset({0}), extra={"constant": "dims"})
@@ -291,11 +291,11 @@ def fill(op: str) -> Iterator[Case]:
 
 @probe("RANGE")
 def arange(op: str) -> Iterator[Case]:
-    """Up and down."""
+    """Positive and negative steps."""
     for element in NUMBERS:
         for start, limit, delta in ((1, 9, 2), (9, 1, -3), (0, 5, 1), (3, 3, 1)):
             if delta > 0 or not element.startswith("u"):
-                scalars = [numbers(element, ()) * 0 + numbers(element, ()).dtype.type(v) for v in (start, limit, delta)]
+                scalars = [draw(element, ()) * 0 + draw(element, ()).dtype.type(v) for v in (start, limit, delta)]
                 y = np.arange(start, limit, delta).astype(scalars[0].dtype)
                 operands = [np.asarray(s) for s in scalars]
                 yield Case(op, {"T": element}, operands, [y], dynamic=True)
@@ -303,7 +303,7 @@ def arange(op: str) -> Iterator[Case]:
 
 @probe("BROADCAST_ARGS")
 def broadcast_args(op: str) -> Iterator[Case]:
-    """Two shapes to one."""
+    """The broadcast shape of two shapes."""
     for element in INTEGERS:
         for a, b, y in (((2, 3), (3,), (2, 3)), ((2, 1, 4), (5, 1), (2, 5, 4)), ((4,), (), (4,))):
             operands = [np.asarray(v, element) for v in (a, b)]
