@@ -4,10 +4,10 @@
     python tools/bench.py --only resnet50 chain --runs 3
     python tools/bench.py --no-latency --strict
 
-A conversion is measured beside `cp --reflink=never` of the same file and `python -c "import onnx, numpy, flatbuffers"`,
-in turn, so that a busy machine hurts all three. Peak memory is VmHWM, read by the process itself as its last act (a
-child's ru_maxrss begins at its parent's peak). Latency is that of LiteRT (XNNPACK) beside ONNX Runtime on the source,
-2 threads each, in processes of their own, in turn.
+Runs of the conversion alternate with `cp --reflink=never` of the same file and `python -c "import onnx, numpy,
+flatbuffers"`, so that other load affects all three. Peak memory is VmHWM, which the process reads before it ends (a
+child's ru_maxrss includes its parent's peak). Latency is that of LiteRT (XNNPACK) on the result and of ONNX Runtime on
+the source, in alternating processes, 2 threads each.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ import sys
 def peak():
     with open("/proc/self/status") as status:
         return next(line.split()[1] for line in status if line.startswith("VmHWM"))
-def tell():
+def write_peak():
     with open(sys.argv[1], "w") as out:
         out.write(peak())
 """
-_IMPORTS = _PEAK + "import onnx, numpy, flatbuffers\ntell()\n"
+_IMPORTS = _PEAK + "import onnx, numpy, flatbuffers\nwrite_peak()\n"
 _COMMAND = _PEAK + (
     "from onnxtfl.cli import {0} as command\n"
-    "told = sys.argv[1]\nsys.argv = ['{0}', *sys.argv[2:]]\n"
-    "try:\n    command()\nfinally:\n    sys.argv[1:] = [told]\n    tell()\n"
+    "path = sys.argv[1]\nsys.argv = ['{0}', *sys.argv[2:]]\n"
+    "try:\n    command()\nfinally:\n    sys.argv[1:] = [path]\n    write_peak()\n"
 )
 _CONVERT = _COMMAND.format("onnx2tfl")
 _CHECK = _COMMAND.format("main")
@@ -94,15 +94,15 @@ print(json.dumps(statistics.median(times)))
 
 @dataclass
 class Series:
-    """Wall seconds, processor seconds and peak bytes of the runs of one command."""
+    """Wall seconds, CPU seconds and peak bytes of the runs of one command."""
 
     seconds: list[float] = field(default_factory=list)
-    busy: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
     peaks: list[int] = field(default_factory=list)
 
     @property
     def wall(self) -> float:
-        """Median seconds."""
+        """Median wall seconds."""
         return statistics.median(self.seconds)
 
     @property
@@ -112,19 +112,19 @@ class Series:
 
 
 class FailedError(Exception):
-    """A measured command ended with an error; says which and what it said."""
+    """A measured command failed; the message has the command and its output."""
 
 
 class Bench:
-    """Keeps the folder of the generated files, and whether each bar was met."""
+    """The folder of the generated files, and the measurements that exceed their limit."""
 
     def __init__(self, folder: Path, runs: int) -> None:
         self.folder = folder
         self.runs = runs
-        self.over: list[str] = []
+        self.exceeded: list[str] = []
 
     def source(self, name: str) -> Path:
-        """The generated model, written where it is not there yet."""
+        """The path of a generated model, which is written on the first call."""
         path = self.folder / f"{name}.onnx"
         if not path.exists():
             model, nodes = _SIZES.get(name, (name, 0))
@@ -135,7 +135,7 @@ class Bench:
         return path
 
     def in_turn(self, *commands: Callable[[Series], None]) -> list[Series]:
-        """Run the commands in turn, as often as asked for."""
+        """Run the commands alternately, `runs` times each."""
         found = [Series() for _ in commands]
         for _ in range(self.runs):
             for command, series in zip(commands, found, strict=True):
@@ -144,16 +144,16 @@ class Bench:
 
     def process(self, code: str, *arguments: str) -> Callable[[Series], None]:
         """A command: Python code that writes its peak memory to its first argument."""
-        told = self.folder / "peak.txt"
+        peak = self.folder / "peak.txt"
 
         def run(series: Series) -> None:
-            _timed([sys.executable, "-c", code, str(told), *arguments], series)
-            series.peaks.append(int(told.read_text()) * 1024)
+            _timed([sys.executable, "-c", code, str(peak), *arguments], series)
+            series.peaks.append(int(peak.read_text()) * 1024)
 
         return run
 
     def convert(self, source: Path, target: Path) -> Callable[[Series], None]:
-        """A command: onnx2tfl as a user starts it."""
+        """A command: onnx2tfl."""
         run = self.process(_CONVERT, str(source), "-o", str(target), "--no-check")
 
         def fresh(series: Series) -> None:
@@ -163,7 +163,7 @@ class Bench:
         return fresh
 
     def copy(self, source: Path) -> Callable[[Series], None]:
-        """A command: a copy of the file that really copies."""
+        """A command: a copy of the file (no reflink)."""
         target = self.folder / "copy.bin"
 
         def run(series: Series) -> None:
@@ -173,19 +173,19 @@ class Bench:
         return run
 
     def failed(self, what: str, error: FailedError) -> None:
-        """Say that something could not be measured, and remember it."""
-        self.over.append(what)
+        """Print and record that a measurement failed."""
+        self.exceeded.append(what)
         print(f"  {what:15} FAILED: {error}", flush=True)
 
-    def judge(self, what: str, value: float, bar: float, unit: str) -> str:
-        """A value beside its bar, in words; remembers the bars that were not met."""
-        if value > bar:
-            self.over.append(what)
-        return f"{value:.2f} {unit} (bar {bar:.2f}{'' if value <= bar else ', OVER'})"
+    def check(self, what: str, value: float, limit: float, unit: str) -> str:
+        """The text of a value and its limit; records values that exceed it."""
+        if value > limit:
+            self.exceeded.append(what)
+        return f"{value:.2f} {unit} (limit {limit:.2f}{'' if value <= limit else ', EXCEEDED'})"
 
 
 def main() -> int:
-    """Exit code 1 with --strict where a bar is not met."""
+    """Return exit code 1 with --strict if a limit is exceeded."""
     options = _options()
     folder = options.dir or Path(tempfile.mkdtemp(prefix="onnxtfl-bench-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -199,17 +199,17 @@ def main() -> int:
     finally:
         if not options.dir:
             shutil.rmtree(folder, ignore_errors=True)
-    print(f"\nbars not met: {', '.join(bench.over) or 'none'}")
-    return int(bool(options.strict and bench.over))
+    print(f"\nlimits exceeded: {', '.join(bench.exceeded) or 'none'}")
+    return int(bool(options.strict and bench.exceeded))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="models whose name begins so")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="models whose name begins with NAME")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--dir", type=Path, help="keep the generated files here (1.5 GB), and take them from here")
+    parser.add_argument("--dir", type=Path, help="folder that keeps the generated files (1.5 GB)")
     parser.add_argument("--no-latency", action="store_true")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 where a bar is not met")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 if a limit is exceeded")
     return parser.parse_args()
 
 
@@ -218,17 +218,17 @@ def _wanted(name: str, options: argparse.Namespace) -> bool:
 
 
 def _timed(command: Sequence[str], series: Series) -> None:
-    """Run a command, adding its wall seconds; raises FailedError with what it said where it fails."""
-    began, used = time.perf_counter(), _used()
+    """Run a command and add its wall and CPU seconds; FailedError with its output where it fails."""
+    started, used = time.perf_counter(), _used()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    series.seconds.append(time.perf_counter() - began)
-    series.busy.append(_used() - used)
+    series.seconds.append(time.perf_counter() - started)
+    series.cpu.append(_used() - used)
     if done.returncode:
         raise FailedError(f"{' '.join(command[-4:])}\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
 
 
 def _used() -> float:
-    """Processor seconds of all children so far: on a busy machine they say more than the wall does."""
+    """CPU seconds of all children so far, which depend less on other load than wall seconds."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -243,23 +243,24 @@ def _conversions(bench: Bench, names: Sequence[str]) -> None:
             bench.failed(name, error)
     if walls.keys() >= _SIZES.keys():
         ratio = walls["chain_10000"] / walls["chain_5000"]
-        print(f"  10,000 nodes over 5,000: {bench.judge('growth', ratio, 2.4, 'times')}")
+        print(f"  10,000 nodes over 5,000: {bench.check('growth', ratio, 2.4, 'times')}")
 
 
 def _conversion(bench: Bench, name: str) -> float:
-    """Measure and print one model's conversion; returns its seconds."""
+    """Measure and print one model's conversion; returns its wall seconds."""
     source = bench.source(name)
     commands = (bench.process(_IMPORTS), bench.copy(source), bench.convert(source, _target(bench, name)))
-    imports, copy, ours = bench.in_turn(*commands)
-    bar = 10.0 if name in _SIZES else 4 * imports.wall + 6 * copy.wall
+    imports, copy, conversion = bench.in_turn(*commands)
+    limit = 10.0 if name in _SIZES else 4 * imports.wall + 6 * copy.wall
     print(
-        f"  {name:15} {source.stat().st_size / _MB:6.0f} MB: {bench.judge(f'{name} wall', ours.wall, bar, 's')}, "
-        f"{bench.judge(f'{name} memory', ours.peak, imports.peak + 100, 'MB')}; "
+        f"  {name:15} {source.stat().st_size / _MB:6.0f} MB: "
+        f"{bench.check(f'{name} wall', conversion.wall, limit, 's')}, "
+        f"{bench.check(f'{name} memory', conversion.peak, imports.peak + 100, 'MB')}; "
         f"import {imports.wall:.2f} s {imports.peak:.0f} MB, cp {copy.wall:.3f} s; "
-        f"processor {statistics.median(ours.busy):.2f} s, import {statistics.median(imports.busy):.2f} s",
+        f"CPU {statistics.median(conversion.cpu):.2f} s, import {statistics.median(imports.cpu):.2f} s",
         flush=True,
     )
-    return ours.wall
+    return conversion.wall
 
 
 def _checks(bench: Bench, names: Sequence[str]) -> None:
@@ -268,21 +269,21 @@ def _checks(bench: Bench, names: Sequence[str]) -> None:
     for name in names:
         check = bench.process(_CHECK, "check", str(bench.source(name)), str(_target(bench, name)))
         try:
-            imports, ours = bench.in_turn(bench.process(_IMPORTS), check)
+            imports, checked = bench.in_turn(bench.process(_IMPORTS), check)
         except FailedError as error:
             bench.failed(f"{name} check", error)
             continue
-        memory = bench.judge(f"{name} check memory", ours.peak, imports.peak + 100, "MB")
-        print(f"  {name:15} {memory}, {ours.wall:.2f} s", flush=True)
+        memory = bench.check(f"{name} check memory", checked.peak, imports.peak + 100, "MB")
+        print(f"  {name:15} {memory}, {checked.wall:.2f} s", flush=True)
 
 
 def _start(bench: Bench) -> None:
     try:
-        imports, ours = bench.in_turn(bench.process(_IMPORTS), bench.process(_CONVERT, "--help"))
+        imports, usage = bench.in_turn(bench.process(_IMPORTS), bench.process(_CONVERT, "--help"))
     except FailedError as error:
         bench.failed("--help", error)
         return
-    print(f"  onnx2tfl --help: {bench.judge('--help', ours.wall, imports.wall, 's')}")
+    print(f"  onnx2tfl --help: {bench.check('--help', usage.wall, imports.wall, 's')}")
 
 
 def _latencies(bench: Bench, names: Sequence[str]) -> None:
@@ -292,12 +293,14 @@ def _latencies(bench: Bench, names: Sequence[str]) -> None:
         try:
             if not target.exists():
                 bench.convert(source, target)(Series())
-            theirs, ours = bench.in_turn(_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target))
+            source_run, result_run = bench.in_turn(_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target))
         except FailedError as error:
             bench.failed(f"{name} latency", error)
             continue
-        ratio = bench.judge(f"{name} latency", ours.wall / theirs.wall, 1.0, "times")
-        print(f"  {name:15} {1000 * ours.wall:7.1f} ms over {1000 * theirs.wall:7.1f} ms: {ratio}", flush=True)
+        ratio = bench.check(f"{name} latency", result_run.wall / source_run.wall, 1.0, "times")
+        print(
+            f"  {name:15} {1000 * result_run.wall:7.1f} ms over {1000 * source_run.wall:7.1f} ms: {ratio}", flush=True
+        )
 
 
 def _latency(code: str, model: Path) -> Callable[[Series], None]:
