@@ -136,92 +136,92 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
     return activated(b, result if bias is None else b(ops.Add, result, bias), node)
 
 
-def is_weight(value: Value) -> bool:
-    """Whether `value` is constant, or made of constants only (a float16 weight behind its Convert)."""
-    if value.is_constant:
-        return True
-    producer = value.producer
-    if producer is None or producer.op not in (ops.Convert, ops.DequantizeLinear):
-        return False
-    return all(v is None or is_weight(v) for v in producer.operands)
+_EXACT = {"asymmetric_quantize_inputs": False}
 
 
-def fully_connected_roles(node: Node) -> ops.DotRoles | None:
-    """The roles of a DotGeneral that FULLY_CONNECTED computes as it stands.
+def _filter_order(node: Node) -> tuple[int, ...] | None:
+    """The order [n, k...] of rhs's axes in which FULLY_CONNECTED multiplies lhs [free..., k...] by it; None without.
 
-    lhs [free..., k...] times a weight [n, k...] with equal order of the k: one contracting axis and any number of free
-    ones, or one free axis and several contracting ones, which the kernel flattens itself.
+    With several contracting axes lhs has one free axis: the kernel flattens the others itself.
     """
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or node.attr("output_permutation"):
         return None
     roles = ops.DotRoles.of(node)
-    count = len(roles.lhs_contract)
-    if roles.lhs_batch or roles.rhs_free != (0,) or not is_weight(rhs):
+    pairs = sorted(zip(roles.lhs_contract, roles.rhs_contract, strict=True))
+    last = tuple(range(lhs.rank - len(pairs), lhs.rank))
+    if roles.lhs_batch or len(roles.rhs_free) != 1 or tuple(axis for axis, _ in pairs) != last:
         return None
-    if roles.lhs_contract != tuple(range(lhs.rank - count, lhs.rank)) or roles.rhs_contract != tuple(
-        range(1, rhs.rank)
-    ):
-        return None
-    fits = len(roles.lhs_free) >= 1 if count == 1 else len(roles.lhs_free) == 1 and rhs.is_constant
-    return roles if fits else None
+    fits = len(roles.lhs_free) >= 1 if len(pairs) == 1 else len(roles.lhs_free) == 1 and rhs.is_constant
+    return (*roles.rhs_free, *(axis for _, axis in pairs)) if fits else None
 
 
 @lower_tfl(ops.DotGeneral)
 @lower_tfl(ops.DotGeneralBias)
 def _fully_connected(node: Node) -> Form | None:
-    roles = fully_connected_roles(node)
-    if roles is None:
+    """A constant is brought into the order of the kernel."""
+    lhs, rhs, order = node.operand(0), node.operand(1), _filter_order(node)
+    if order is None:
         return None
-    lhs, rhs = node.operand(0), node.operand(1)
     weights: Value | TensorData = rhs
-    if rhs.rank != 2 and rhs.data is not None:
-        weights = rhs.data.reshape((rhs.data.shape[0], math.prod(rhs.data.shape[1:])))
+    if rhs.data is not None and rhs.tensor_type.quantization is None and order != (0, 1):
+        ordered = rhs.data.transpose(order)
+        weights = ordered.reshape((ordered.shape[0], math.prod(ordered.shape[1:])))
+    elif order != (0, 1):
+        return None
     options = {
         "fused_activation_function": "NONE",
         "weights_format": "DEFAULT",
         "keep_num_dims": rhs.rank == 2 and lhs.rank > 2,
-        "asymmetric_quantize_inputs": False,
+        **_EXACT,
     }
     return Form("FULLY_CONNECTED", (lhs, weights, node.optional(2)), options)
 
 
+def _batched_order(node: Node) -> tuple[int, ...] | None:
+    """The order of the result of [batch..., two axes] times [batch..., two axes]; None for other nodes."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or not ops.DotRoles.of(node).is_batch_matmul:
+        return None
+    natural = tuple(range(lhs.rank))
+    order = tuple(node.attr("output_permutation")) or natural
+    return order if order in (natural, (*natural[:-2], lhs.rank - 1, lhs.rank - 2)) else None
+
+
 @lower_tfl(ops.DotGeneral, rank=1)
 def _batch_matmul(node: Node) -> Form | None:
-    lhs, rhs = node.operand(0), node.operand(1)
-    if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None:
+    order, lhs, rhs = _batched_order(node), node.operand(0), node.operand(1)
+    if order is None:
         return None
-    roles, count = ops.DotRoles.of(node), lhs.rank - 2
-    order = tuple(node.attr("output_permutation"))
-    if not roles.is_batch_matmul or order not in ((), (*range(count), count + 1, count)):
-        return None
-    if not roles.lhs_batch and is_weight(rhs) and rhs.dtype.is_float:
-        return None  # FULLY_CONNECTED with a constant matrix is up to ten times faster
-    lhs_flag, rhs_flag = roles.lhs_contract == (count,), roles.rhs_contract == (count + 1,)
-    if order:  # the transposed product is the product of the transposed operands, swapped
+    roles, last = ops.DotRoles.of(node), lhs.rank - 1
+    lhs_flag, rhs_flag = roles.lhs_contract != (last,), roles.rhs_contract == (last,)
+    if order[-1] != last:  # the transposed product is the product of the transposed operands, swapped
         lhs, rhs, lhs_flag, rhs_flag = rhs, lhs, not rhs_flag, not lhs_flag
-    options = {"adj_x": lhs_flag, "adj_y": rhs_flag, "asymmetric_quantize_inputs": False}
-    return Form("BATCH_MATMUL", (lhs, rhs), options)
+    return Form("BATCH_MATMUL", (lhs, rhs), {"adj_x": lhs_flag, "adj_y": rhs_flag, **_EXACT})
+
+
+@lower_tfl(ops.DotGeneral, rank=2)
+def _rows_times_matrix(node: Node) -> Form | None:
+    """[free..., k] times one matrix, which is broadcast."""
+    order, lhs, rhs = _filter_order(node), node.operand(0), node.operand(1)
+    if order is None or rhs.rank != 2 or lhs.rank == 2:
+        return None
+    return Form("BATCH_MATMUL", (lhs, rhs), {"adj_x": False, "adj_y": order == (0, 1), **_EXACT})
 
 
 @decompose(ops.DotGeneral, "tfl", "operands")
 @decompose(ops.DotGeneralBias, "tfl", "operands")
 def _weight_in_order(b: Builder, node: Node) -> Value | None:
     """A weight as [n, k...], its contracting axes in the order of lhs's, where only that is missing."""
-    lhs, rhs = node.operand(0), node.operand(1)
-    if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or node.attr("output_permutation"):
+    rhs, order = node.operand(1), _filter_order(node)
+    if order is None or order == tuple(range(len(order))) or not is_weight(rhs):
         return None
-    roles = ops.DotRoles.of(node)
-    pairs = sorted(zip(roles.lhs_contract, roles.rhs_contract, strict=True))
-    order = (*roles.rhs_free, *(axis for _, axis in pairs))
-    last = tuple(range(lhs.rank - len(pairs), lhs.rank))
-    if roles.lhs_batch or len(roles.rhs_free) != 1 or not is_weight(rhs) or tuple(a for a, _ in pairs) != last:
-        return None
-    if order == tuple(range(rhs.rank)):
-        return None
-    weight = transposed(b, rhs, order)
-    contract = {"lhs_contracting_dimensions": last, "rhs_contracting_dimensions": tuple(range(1, rhs.rank))}
-    return b(node.op, lhs, weight, *node.operands[2:], **contract)
+    last = node.operand(0).rank
+    contract = {
+        "lhs_contracting_dimensions": tuple(range(last - rhs.rank + 1, last)),
+        "rhs_contracting_dimensions": tuple(range(1, rhs.rank)),
+    }
+    return b(node.op, node.operand(0), transposed(b, rhs, order), *node.operands[2:], **contract)
 
 
 @decompose(ops.DotGeneralBias)
@@ -237,9 +237,9 @@ def _apart(b: Builder, node: Node) -> Value:
 def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
     """Into a form that kernels take: axes grouped, a weight as [n, k], else batched matrices; integers as sums."""
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
-    if is_weight(rhs) and not roles.lhs_batch and fully_connected_roles(node) is None:
+    if is_weight(rhs) and not roles.lhs_batch and _filter_order(node) is None:
         product = _weighted(b, lhs, rhs, roles)
-    elif lhs.dtype.is_float and (_batch_matmul(node) is None or len(roles.lhs_batch) > 3):
+    elif lhs.dtype.is_float and (_batched_order(node) is None or len(roles.lhs_batch) > 3):
         product = _grouped(b, lhs, rhs, roles)
     elif not lhs.dtype.is_float:
         product = _products(b, lhs, rhs, roles)

@@ -4,9 +4,11 @@ python tools/probe_kernels.py                        every op that has a probe
 python tools/probe_kernels.py ADD SELECT_V2          these ops; the others' tables stay
 python tools/probe_kernels.py ADD --verbose --dry    tell every case that is not right, write nothing
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
+python tools/probe_kernels.py --costs                measure instead how long the ops take that forms choose from
 
 The facts hold for the LiteRT (ai-edge-litert) of this Python and the tflite-runtime 2.14 of --runtime-python, for which
-the environment variable ONNXTFL_TFLITE_RUNTIME_PYTHON stands too. All ops take half an hour.
+the environment variable ONNXTFL_TFLITE_RUNTIME_PYTHON stands too. All ops take half an hour, the costs
+one minute.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.probe import measure
+from tools.probe.costs.measure import costs
 from tools.probe.registry import cases_of, probes
 from tools.probe.runtime import Runtime
 from tools.probe.summary import summarize
-from tools.probe.tables import rewrite
+from tools.probe.tables import rewrite, rows_text
+
+from onnxtfl.targets.tflite import TfliteTarget
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "schemas" / "tflite_ops.toml"
@@ -33,6 +38,8 @@ FINDINGS = ROOT / "build" / "probe"
 def main() -> int:
     """Exit code 0."""
     options = _options()
+    if options.costs:
+        return _costs(options)
     wanted = options.ops or sorted(probes())
     runtimes = {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
     measurer = measure.Measurer(runtimes, options.verbose)
@@ -53,10 +60,21 @@ def main() -> int:
     return 0
 
 
+def _costs(options: argparse.Namespace) -> int:
+    found = costs(TfliteTarget("litert-2.3"), options.ops)
+    tables = {op: rows_text(rows) for op, rows in found.items()}
+    for op, text in tables.items():
+        print(f"[{op}]\n{text}")
+    if not options.dry:
+        rewrite(TABLE, tables, "costs")
+    return 0
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("ops", nargs="*", metavar="OP")
     parser.add_argument("--runtime-python", default=os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON", "python3.11"))
+    parser.add_argument("--costs", action="store_true", help="measure how long ops take")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")
     parser.add_argument("--dry", action="store_true", help="do not write the table")
     parser.add_argument("--verbose", action="store_true", help="tell each case that is not right")

@@ -2,48 +2,72 @@
 
 python tools/probe_onnxruntime.py              every op of the default domain, every version in opsets 13 to 24
 python tools/probe_onnxruntime.py Add Conv     tell these, write nothing
+python tools/probe_onnxruntime.py --costs      measure instead how long the ops take that forms choose from
 """
 
 from __future__ import annotations
 
 import sys
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx.defs
+import onnxruntime
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.harness.workers import run_all
+from tools.probe.costs.fit import Row
+from tools.probe.costs.measure import costs
+from tools.probe.tables import rows_text
+
+from onnxtfl.targets.onnx import OnnxTarget
 
 TABLE = Path(__file__).resolve().parents[1] / "schemas" / "onnxruntime.toml"
 OPSETS = range(13, 25)
 HEAD = """\
-# Element types that an op's ONNX schema allows and for which ONNX Runtime {version} has no CPU kernel.
+# Element types that an op's ONNX schema allows and for which ONNX Runtime {version} has no CPU kernel; what ops cost.
 # Written by tools/probe_onnxruntime.py; never edit it by hand.
 #   [OP]
 #   SINCE.VARIABLE = element types, by the op's since-version and the schema's name of the type variable
+#   [OP.costs]
+#   rows as in tflite_ops.toml, measured with --costs
 """
 
 
 def main() -> int:
     """Exit code 0."""
-    wanted = sys.argv[1:]
+    wanted = [argument for argument in sys.argv[1:] if argument != "--costs"]
+    known = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    measured = {op: section.pop("costs")["rows"] for op, section in known.items() if "costs" in section}
+    if "--costs" in sys.argv:
+        measured = costs(OnnxTarget(OPSETS[-1]), wanted)
+    else:
+        known = _gaps(wanted)
+    text = "\n".join(_section(op, known.get(op, {}), measured.get(op)) for op in sorted({**known, **measured}))
+    if wanted:
+        print(text)
+    else:
+        TABLE.write_text(f"{HEAD.format(version=onnxruntime.__version__)}\n{text}", encoding="utf-8")
+    return 0
+
+
+def _gaps(wanted: Sequence[str]) -> dict[str, dict[str, dict[str, str]]]:
+    """Op -> since-version -> type variable -> types without a kernel."""
     jobs = [job for job in _versions() if not wanted or job[0] in wanted]
-    found: dict[str, dict[int, dict[str, list[str]]]] = {}
+    found: dict[str, dict[str, dict[str, str]]] = {}
     for (name, version), outcome in run_all("tools.probe.ort_child:gaps", jobs, timeout=120):
         if outcome.kind != "done":
             print(f"{name}-{version}: {outcome.kind}: {outcome.message}")
         elif outcome.value:
-            found.setdefault(name, {})[version] = outcome.value
-    text = "\n".join(_section(name, found[name]) for name in sorted(found))
-    if wanted:
-        print(text)
-    else:
-        import onnxruntime
+            plain = {variable: _plain(types) for variable, types in outcome.value.items()}
+            found.setdefault(name, {})[str(version)] = plain
+    return found
 
-        head = HEAD.format(version=onnxruntime.__version__)
-        TABLE.write_text(f"{head}\n{text}", encoding="utf-8")
-    return 0
+
+def _plain(types: Sequence[str]) -> str:
+    return " ".join(t.removeprefix("tensor(").removesuffix(")") for t in types)
 
 
 def _versions() -> list[tuple[str, int]]:
@@ -61,13 +85,13 @@ def _versions() -> list[tuple[str, int]]:
     return sorted(found)
 
 
-def _section(name: str, versions: dict[int, dict[str, list[str]]]) -> str:
-    lines = [f"[{name}]"]
-    for version, variables in sorted(versions.items()):
-        for variable, types in sorted(variables.items()):
-            plain = " ".join(t.removeprefix("tensor(").removesuffix(")") for t in types)
-            lines.append(f'{version}.{variable} = "{plain}"')
-    return "\n".join(lines) + "\n"
+def _section(op: str, versions: Mapping[str, Mapping[str, str]], rows: Sequence[Row] | None) -> str:
+    lines = [f"[{op}]\n"] if versions else []
+    for version, variables in sorted(versions.items(), key=lambda item: int(item[0])):
+        lines += [f'{version}.{variable} = "{types}"\n' for variable, types in sorted(variables.items())]
+    if rows is not None:
+        lines.append(f"{chr(10) if versions else ''}[{op}.costs]\n{rows_text(rows)}")
+    return "".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,45 @@
-"""Writes kernel tables into schemas/tflite_ops.toml; everything else in the file stays as it is."""
+"""Writes what was measured into the tables of schemas/; everything else in a file stays as it is."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 
-def rewrite(file: Path, tables: Mapping[str, str]) -> None:
-    """Put each op's kernel table behind the op's own entry, in place of the one that is there."""
+def rewrite(file: Path, tables: Mapping[str, str], kind: str = "kernels") -> None:
+    """Put each op's table of a kind after the op's other tables, in place of the one that is there."""
     parts = re.split(r"^(?=\[)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    kept = []
-    for part in parts:
-        name = part[1 : part.find("]")] if part.startswith("[") else ""
-        if name.removesuffix(".kernels") in tables and name.endswith(".kernels"):
-            continue
-        kept.append(part)
-        if name in tables:
-            kept.append(f"[{name}.kernels]\n{tables[name]}\n")
-    file.write_text("".join(kept), encoding="utf-8")
+    kept = [part for part in parts if not (_name(part).endswith(f".{kind}") and _op(part) in tables)]
+    ops = [_op(part) for part in kept]
+    written = []
+    for i, part in enumerate(kept):
+        written.append(part)
+        if ops[i] in tables and ops[i] not in ops[i + 1 :]:
+            written.append(f"[{ops[i]}.{kind}]\n{tables[ops[i]]}\n")
+    file.write_text("".join(written).rstrip() + "\n", encoding="utf-8")
+
+
+def _name(part: str) -> str:
+    """The name of a section; the head has none."""
+    return part[1 : part.find("]")] if part.startswith("[") else ""
+
+
+def _op(part: str) -> str:
+    return _name(part).partition(".")[0]
+
+
+def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows of costs, as the tables write them."""
+    return "rows = [\n" + "".join(f"  {{ {_row(row)} }},\n" for row in rows) + "]\n"
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {_literal(value)}" for name, value in row.items())
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else f'"{value}"'

@@ -36,6 +36,14 @@ def is_close(value: float | None, wanted: float, tolerance: float = 1e-4) -> boo
     return value is not None and abs(value - wanted) <= tolerance * max(1.0, abs(wanted))
 
 
+def is_weight(value: Value) -> bool:
+    """Whether `value` is constant, or converted from constants (a float16 weight after its Convert)."""
+    node = value.producer
+    if value.is_constant or node is None or node.op not in (ops.Convert, ops.DequantizeLinear):
+        return value.is_constant
+    return all(v is None or is_weight(v) for v in node.operands)
+
+
 def made_by(value: Value | None, *ops: type[Op], quantized: bool = False) -> Node | None:
     """The node, of one of `ops` (none: of any), that makes `value`; None where there is none.
 

@@ -10,8 +10,11 @@ from onnxtfl.rewriting.legalize import Target, source_name
 
 
 def lower(graph: Graph, target: Target) -> None:
-    """Replace every neutral node by its target op; UnsupportedError for one that is still not legal (a bug)."""
-    for node in graph.nodes:
+    """Replace every neutral node by its target op; UnsupportedError for one that is still not legal (a bug).
+
+    Users come before producers: when the target is asked about a node, its operands are results of neutral ops.
+    """
+    for node in reversed(list(graph.nodes)):
         if node.op.dialect == "neutral":
             form = target.accepted(node)
             if form is None or not form.renames:

@@ -12,7 +12,7 @@ from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.matching import scalar, single_use
+from onnxtfl.ir.matching import is_weight, scalar, single_use
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative

@@ -16,12 +16,34 @@ from onnxtfl.targets.table import OpEntry, Parameter
 Bound = tuple[int, Parameter, Value]
 
 
-class OpInstance:
-    """The op that a condition or a kernel form is checked against.
+class BoundOp:
+    """The operands and results of an op, bound to the parameters of its signature.
 
     `operands` and `results`: (index, parameter, value) of each that is present; operands beyond those of the
-    signature are left out.
+    signature are left out. `options`: of a TFLite op its options, of an ONNX op its attributes. `main`: the variable
+    whose values the op is about. `matrix_rank`: how many trailing axes of its operands are matrices.
     """
+
+    def __init__(
+        self,
+        parameters: tuple[Sequence[Parameter], Sequence[Parameter]],
+        operands: Sequence[Value | None],
+        results: Sequence[Value],
+        options: Mapping[str, Any],
+        main: str = "T",
+        matrix_rank: int = 0,
+    ) -> None:
+        self.operands = list(_bind(parameters[0], operands))
+        self.results = list(_bind(parameters[1], results))
+        self.options, self.main, self.matrix_rank = options, main, matrix_rank
+
+    def named(self, name: str) -> list[Value]:
+        """The values of that operand or result (none where it is absent, several where it is variadic)."""
+        return [v for _, p, v in (*self.operands, *self.results) if p.name == name]
+
+
+class OpInstance(BoundOp):
+    """The tfl op that a condition or a kernel form is checked against."""
 
     def __init__(
         self,
@@ -30,17 +52,11 @@ class OpInstance:
         results: Sequence[Value],
         options: Mapping[str, Any],
     ) -> None:
+        super().__init__((entry.operands, entry.results), operands, results, options, matrix_rank=entry.matrix_rank)
         self.entry = entry
-        self.operands = list(_bind(entry.operands, operands))
-        self.results = list(_bind(entry.results, results))
-        self.options = options
         self._variables: defaultdict[str, list[Value]] = defaultdict(list)
         for _, parameter, value in (*self.operands, *self.results):
             self._variables[parameter.variable].append(value)
-
-    def named(self, name: str) -> list[Value]:
-        """The values of that operand or result (none where it is absent, several where it is variadic)."""
-        return [v for _, p, v in (*self.operands, *self.results) if p.name == name]
 
     @functools.cached_property
     def elements(self) -> Mapping[str, frozenset[str]]:

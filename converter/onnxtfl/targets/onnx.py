@@ -17,7 +17,9 @@ import onnx.defs
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
 from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.targets.instance import BoundOp
 from onnxtfl.targets.refusal import Refusal
+from onnxtfl.targets.table import CostRow, Parameter
 from onnxtfl.targets.target import Target, operands_of
 
 _ONNX_NAMES = {"float": DType.FLOAT32, "double": DType.FLOAT64} | {d.value: d for d in DType}
@@ -49,6 +51,19 @@ class OnnxTarget(Target):
     def version_of(self, form: Form, results: Sequence[Value]) -> int:
         """The since-version of the op at this opset."""
         return self.op_version(form.op, form.domain)
+
+    def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
+        """`form` with its operands and results bound to the op's schema; None where the opset has no such op."""
+        schema = _schema(form.op, self.opset, form.domain)
+        if schema is None:
+            return None
+        parameters = _parameters(schema.inputs), _parameters(schema.outputs)
+        main = schema.inputs[0].type_str if schema.inputs else ""
+        return BoundOp(parameters, operands_of(form), results, form.attributes, main, matrix_rank=2)
+
+    def costs(self, form: Form) -> Sequence[CostRow]:
+        """What was measured with ONNX Runtime."""
+        return () if form.domain else _costs(form.op)
 
     def refusal(
         self,
@@ -86,6 +101,11 @@ def _schema(op: str, opset: int, domain: str) -> Any:
         return onnx.defs.get_schema(op, max_inclusive_version=opset, domain=domain)
     except onnx.defs.SchemaError:
         return None
+
+
+def _parameters(formals: Sequence[Any]) -> list[Parameter]:
+    variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
+    return [Parameter(f.name, f.type_str, variadic=f.option == variadic) for f in formals]
 
 
 def _wrong_count(schema: Any, operands: Sequence[Value | None], results: Sequence[Value]) -> Refusal | None:
@@ -161,3 +181,9 @@ def _gaps(op: str, version: int) -> Mapping[str, frozenset[str]]:
     """Type variable -> types for which ONNX Runtime has no CPU kernel at this since-version."""
     entry = _table().get(op, {}).get(str(version), {})
     return {variable: frozenset(f"tensor({n})" for n in names.split()) for variable, names in entry.items()}
+
+
+@functools.cache
+def _costs(op: str) -> tuple[CostRow, ...]:
+    """The rows measured for `op`."""
+    return tuple(map(CostRow.of, _table().get(op, {}).get("costs", {}).get("rows", ())))

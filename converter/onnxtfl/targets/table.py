@@ -36,6 +36,25 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class CostRow:
+    """Nanoseconds for each unit of work (see :mod:`work`).
+
+    `constant`: operands that are constants in the instances that the row is about. `last`: whether these work along
+    the last axis (None: either).
+    """
+
+    constant: frozenset[str]
+    last: bool | None
+    rates: Mapping[str, float]
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> CostRow:
+        """A row as the tables write it."""
+        rates = {name: float(rate) for name, rate in table.items() if name not in ("constant", "last")}
+        return cls(frozenset(table.get("constant", "").split()), table.get("last"), rates)
+
+
+@dataclass(frozen=True, slots=True)
 class OpEntry:
     """What the table says of one op.
 
@@ -58,6 +77,7 @@ class OpEntry:
     matrix_rank: int
     fixed_results: Mapping[str, tuple[float, int]]
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
+    costs: tuple[CostRow, ...] = ()
     in_place: tuple[int, ...] = ()
     same_memory: bool = False
 
@@ -75,10 +95,10 @@ def op_names() -> tuple[str, ...]:
 @functools.cache
 def entry(op: str) -> OpEntry:
     """The entry of `op`; KeyError where TFLite has no such op."""
-    table = _parse(op)
+    table = tomllib.loads(_sections()[op])
     operands, results = parse_signature(table["signature"])
     versions = tuple(_version(text) for text in table.get("versions", ()))
-    kernels = _parse(f"{op}.kernels") if f"{op}.kernels" in _sections() else {}
+    kernels, costs = _parse(f"{op}.kernels"), _parse(f"{op}.costs")
     forms = {runtime: tuple(kernels.get("both", kernels.get(runtime, ()))) for runtime in MEASURED}
     return OpEntry(
         name=op,
@@ -93,6 +113,7 @@ def entry(op: str) -> OpEntry:
         matrix_rank=table.get("matrix_rank", 0),
         fixed_results={kind: (float(scale), zero) for kind, (scale, zero) in table.get("fixed_results", {}).items()},
         kernels=forms,
+        costs=tuple(map(CostRow.of, costs.get("rows", ()))),
         in_place=tuple(table.get("in_place", ())),
         same_memory=table.get("same_memory", False),
     )
@@ -117,7 +138,8 @@ def _sections() -> dict[str, str]:
 
 
 def _parse(section: str) -> dict[str, Any]:
-    return tomllib.loads(_sections()[section])
+    """The contents of a section, empty where there is none."""
+    return tomllib.loads(_sections().get(section, ""))
 
 
 def _parameter(text: str) -> Parameter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
@@ -15,7 +16,13 @@ from onnxtfl.ir.types import Type
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting.registry import Computed, Form
 from onnxtfl.rewriting.registry import Target as TargetName
+from onnxtfl.targets.instance import BoundOp
 from onnxtfl.targets.refusal import Refusal
+from onnxtfl.targets.table import CostRow
+from onnxtfl.targets.work import estimate
+
+EQUAL, SOME = 1.1, 100.0
+"""Costs that differ by less than this factor, and these nanoseconds, are equal, as measurements go."""
 
 
 class Target(ABC):
@@ -46,9 +53,31 @@ class Target(ABC):
     def version_of(self, form: Form, results: Sequence[Value]) -> int:
         """The lowest op version that means `form`."""
 
+    @abstractmethod
+    def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
+        """`form` with its operands and results bound to the op's signature; None where the target has no such op."""
+
+    @abstractmethod
+    def costs(self, form: Form) -> Sequence[CostRow]:
+        """What was measured of the op of `form`."""
+
     def accepted(self, node: Node) -> Form | None:
-        """The form of `node` that is written; None where the target accepts none."""
-        return next((form for form in self.forms(node) if self.refuses(node, form) is None), None)
+        """The form of `node` that is written; None where the target accepts none.
+
+        Of several it is the cheapest; of equally cheap ones the first, as the rules order them.
+        """
+        forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
+        if len(forms) < 2:
+            return forms[0] if forms else None
+        costs = [self.cost(node, form) for form in forms]
+        known = [math.inf if cost is None else cost for cost in costs]
+        return next(form for form, cost in zip(forms, known, strict=True) if cost <= min(known) * EQUAL + SOME)
+
+    def cost(self, node: Node, form: Form) -> float | None:
+        """Nanoseconds that `form` of `node` takes; None where that was not measured."""
+        rows = self.costs(form)
+        op = self.bound(form, results_of(node, form)) if rows else None
+        return None if op is None else estimate(rows, op)
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
         """Why the target does not accept `form` of `node`; None where it does."""

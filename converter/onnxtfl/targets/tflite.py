@@ -14,9 +14,9 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
-from onnxtfl.targets.instance import OpInstance
+from onnxtfl.targets.instance import BoundOp, OpInstance
 from onnxtfl.targets.refusal import Refusal
-from onnxtfl.targets.table import OpEntry, Release, entry, op_names, parse_release
+from onnxtfl.targets.table import CostRow, OpEntry, Release, entry, op_names, parse_release
 from onnxtfl.targets.target import Target, operands_of
 
 LITERT_RELEASES: Mapping[str, Release] = {
@@ -69,6 +69,15 @@ class TfliteTarget(Target):
     def version_of(self, form: Form, results: Sequence[Value]) -> int:
         """The lowest version of the op that means `form`."""
         return self.op_version(form.op, operands_of(form), results, form.attributes)
+
+    def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
+        """`form` with its operands and results bound to the op's signature; None where TFLite has no such op."""
+        known = form.op in op_names()
+        return OpInstance(entry(form.op), operands_of(form), results, form.attributes) if known else None
+
+    def costs(self, form: Form) -> Sequence[CostRow]:
+        """What was measured with LiteRT."""
+        return entry(form.op).costs if form.op in op_names() else ()
 
     def refusal(
         self, op: str, operands: Sequence[Value | None], results: Sequence[Value], options: Mapping[str, Any]

@@ -1,0 +1,138 @@
+"""How much work an op instance is: the amounts that the costs in ``schemas/`` are multiplied with.
+
+=========  ==========================================================================================================
+call       1 for each call
+read       bytes of the operands that are not constant
+written    bytes of the results
+macs       multiply-adds of a product of matrices, or a convolution
+rows       lines of elements along the last axis: 1,6,6,64 has 36
+pieces     contiguous parts after the last axis that the op works along: 1,6,6,64 gathered along axis 1 has 6
+blocks     contiguous parts from that axis on: 1,6,6,64 concatenated along axis 2 has 6
+=========  ==========================================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.dims import nominal
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.targets.instance import BoundOp
+from onnxtfl.targets.table import CostRow
+
+Amounts = Mapping[str, float]
+_AXES = ("axis", "axes", "dim", "perm")
+"""What options and operands that say which axes an op works along are called in both formats."""
+
+
+def estimate(rows: Sequence[CostRow], op: BoundOp) -> float | None:
+    """Nanoseconds that `op` takes, by the first row that is about it; None where there is none."""
+    amounts, last = amounts_of(op), None
+    for row in rows:
+        if row.last is not None and last is None:
+            last = along_last(op)
+        weights = all(is_static(value) for name in row.constant for value in op.named(name))
+        if weights and row.last in (None, last):
+            return sum(rate * amounts[name] for name, rate in row.rates.items())
+    return None
+
+
+def is_static(value: Value) -> bool:
+    """Whether runtimes prepare `value` before the first run: constants, and float16 ones that are widened."""
+    widening = made_by(value, ops.Convert)
+    half = widening.operand(0) if widening is not None else None
+    return value.is_constant or (half is not None and half.is_constant and half.dtype is DType.FLOAT16)
+
+
+def along_last(op: BoundOp) -> bool:
+    """Whether `op` works along the last axis of more than one element."""
+    source = _source(op)
+    shape = () if source is None else source.shape
+    return bool(shape) and max(_axes(op, shape), default=-1) >= max(
+        (i for i, d in enumerate(shape) if d != 1), default=0
+    )
+
+
+def amounts_of(op: BoundOp) -> Amounts:
+    """How much of each kind of work `op` is; unknown sizes count as 64."""
+    read = [v for _, _, v in op.operands if not is_static(v)]
+    results = [v for _, _, v in op.results]
+    return {
+        "call": 1,
+        "read": sum(map(_bytes, read)),
+        "written": sum(map(_bytes, results)),
+        "macs": _multiply_adds(op),
+        **_parts(op),
+    }
+
+
+def _bytes(value: Value) -> float:
+    return _size(value) * value.type.storage.bits / 8 if isinstance(value.type, TensorType) else 0
+
+
+def _size(value: Value) -> int:
+    return _product(value.type.shape or ()) if isinstance(value.type, TensorType) else 0
+
+
+def _product(shape: Iterable[Any]) -> int:
+    return math.prod(max(1, nominal(d)) for d in shape)
+
+
+def _multiply_adds(op: BoundOp) -> float:
+    """Elements of the result, times those of the second operand (without batches) for each of the last axis's."""
+    values = [v for _, _, v in (*op.operands[:2], *op.results[:1])]
+    if len(values) < 3 or not all(isinstance(v.type, TensorType) and v.type.shape for v in values):
+        return 0
+    kernel, result = values[1].shape, values[2].shape
+    return _size(values[2]) * _product(kernel[-op.matrix_rank :]) / _product(result[-1:])
+
+
+def _parts(op: BoundOp) -> dict[str, float]:
+    """Rows, pieces and blocks of the larger side."""
+    source = _source(op)
+    shape = () if source is None else source.shape
+    moved = [v for _, p, v in op.operands if p.variable == op.main]
+    size = max(sum(map(_size, moved)), sum(_size(v) for _, _, v in op.results))
+    last = max(_axes(op, shape), default=-1) if shape else -1
+    after, from_ = _product(shape[last + 1 :]), _product(shape[max(last, 0) :])
+    return {"rows": size / _product(shape[-1:]), "pieces": size / after, "blocks": size / from_}
+
+
+def _source(op: BoundOp) -> Value | None:
+    """The first operand of those that `op` is about, where its rank is known."""
+    source = next((v for _, p, v in op.operands if p.variable == op.main), None)
+    known = source is not None and isinstance(source.type, TensorType) and source.type.shape is not None
+    return source if known else None
+
+
+def _axes(op: BoundOp, shape: Sequence[Any]) -> Iterable[int]:
+    """The axes of `shape` that `op` works along: those it names or moves, else those whose sizes it changes."""
+    rank = len(shape)
+    for name in _AXES:
+        axes = _numbers(op, name)
+        if axes is not None:
+            return _moved(axes, shape) if name == "perm" else [a % rank for a in axes]
+    result = op.results[0][2].type
+    if not isinstance(result, TensorType) or result.shape is None or len(result.shape) != rank:
+        return ()
+    return [i for i, (a, b) in enumerate(zip(shape, result.shape, strict=True)) if a != b]
+
+
+def _moved(order: Sequence[int], shape: Sequence[Any]) -> Iterable[int]:
+    """The axes of more than one element that change places among each other."""
+    large = [a for a in order if shape[a] != 1]
+    return [have for have, want in zip(sorted(large), large, strict=True) if have != want]
+
+
+def _numbers(op: BoundOp, name: str) -> Sequence[int] | None:
+    found = op.options.get(name)
+    if found is None:
+        value = next(iter(op.named(name)), None)
+        return None if value is None else static_ints(value)
+    return [found] if isinstance(found, int) else list(found)

@@ -1,0 +1,112 @@
+"""From times to rows: nanoseconds for each unit of work, the fewest kinds of work that explain what was measured."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.targets.work import Amounts
+
+KINDS = ("call", "read", "written", "rows", "pieces", "blocks")
+PRODUCT = ("call", "read", "written", "macs")
+_WORTH = 0.9
+"""One more kind of work has to bring the error down to this part of it."""
+_ENOUGH = 6
+_REWEIGHTED = 8
+_CALL = 50.0
+"""Nanoseconds below which nothing is measured."""
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One form on one node: which operands are weights, whether it works along the last axis, work, nanoseconds."""
+
+    weights: frozenset[str]
+    last: bool
+    is_product: bool
+    amounts: Amounts
+    nanoseconds: float
+
+
+Fit = tuple[float, dict[str, float]]
+"""The error of the logarithms, and the rates."""
+
+
+Row = dict[str, Any]
+"""Conditions and rates, as the tables hold them."""
+
+
+def rows(timings: Iterable[Timing]) -> list[Row]:
+    """The rows of one op, those with conditions first."""
+    groups: defaultdict[frozenset[str], list[Timing]] = defaultdict(list)
+    for timing in timings:
+        groups[timing.weights].append(timing)
+    shared = frozenset.intersection(*groups)
+    ordered = sorted(groups, key=lambda weights: (-len(weights), sorted(weights)))
+    return [row for weights in ordered for row in _rows(weights - shared, groups[weights])]
+
+
+def _rows(weights: frozenset[str], timings: Sequence[Timing]) -> Iterator[Row]:
+    """One row, or one for each kind of axes where that tells the times better."""
+    parts = {last: [t for t in timings if t.last == last] for last in (True, False)}
+    whole = best_fit(timings)
+    split = {last: best_fit(part) for last, part in parts.items() if len(part) >= _ENOUGH}
+    if len(split) == 2 and _joined(split, parts) < whole[0] * _WORTH:
+        for last, (_, rates) in split.items():
+            yield _row(weights, {"last": last}, rates)
+    else:
+        yield _row(weights, {}, whole[1])
+
+
+def _joined(fits: Mapping[bool, Fit], parts: Mapping[bool, Sequence[Timing]]) -> float:
+    """The error of several fits together."""
+    squares = sum(error**2 * len(parts[last]) for last, (error, _) in fits.items())
+    return float(np.sqrt(squares / sum(map(len, parts.values()))))
+
+
+def _row(weights: frozenset[str], conditions: Mapping[str, bool], rates: Mapping[str, float]) -> Row:
+    """Rates have two digits: no more of them is measured."""
+    constant = {"constant": " ".join(sorted(weights))} if weights else {}
+    return {**constant, **conditions, **{kind: float(f"{rate:.1e}") for kind, rate in rates.items()}}
+
+
+def best_fit(timings: Sequence[Timing]) -> Fit:
+    """The fewest rates that tell the times."""
+    kinds = _distinct(timings, PRODUCT if timings[0].is_product else KINDS)
+    times = np.asarray([max(t.nanoseconds, _CALL) for t in timings])
+    best: Fit = (np.inf, {})
+    for count in range(1, len(kinds) + 1):
+        fits = [_fit(timings, times, chosen) for chosen in itertools.combinations(kinds, count)]
+        fit = min((f for f in fits if f is not None), key=lambda f: f[0], default=None)
+        if fit is not None and fit[0] < best[0] * _WORTH:
+            best = fit
+    return best
+
+
+def _distinct(timings: Sequence[Timing], kinds: Sequence[str]) -> list[str]:
+    """Without kinds of work that are always the same multiple of an earlier one."""
+    kept: dict[tuple[float, ...], str] = {}
+    for kind in kinds:
+        work = [t.amounts[kind] for t in timings]
+        kept.setdefault(tuple(round(w / work[0], 9) if work[0] else w for w in work), kind)
+    return list(kept.values())
+
+
+def _fit(timings: Sequence[Timing], times: Array, kinds: Sequence[str]) -> Fit | None:
+    """Error of the logarithms, and rates, by these kinds of work alone; None where a rate would be negative."""
+    work = np.asarray([[t.amounts[kind] for kind in kinds] for t in timings])
+    told = times
+    for _ in range(_REWEIGHTED):
+        scale = np.sqrt(told * times)
+        rates, *_ = np.linalg.lstsq(work / scale[:, None], times / scale, rcond=None)
+        if (rates <= 0).any():
+            return None
+        told = work @ rates
+    error = float(np.sqrt(np.mean(np.log(told / times) ** 2)))
+    return error, dict(zip(kinds, map(float, rates), strict=True))

@@ -1,0 +1,61 @@
+"""Measures the forms of all samples on a runtime, and gives the rows of each op."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.harness.workers import Worker
+from tools.probe.costs.fit import Row, Timing, rows
+from tools.probe.costs.models import Candidate, candidates, nothing
+from tools.probe.costs.nodes import samples
+
+from onnxtfl.ir import ops
+from onnxtfl.targets import Target
+from onnxtfl.targets.target import results_of
+from onnxtfl.targets.work import along_last, amounts_of
+
+KERNELS: Mapping[str, Mapping[str, float]] = {
+    "tfl": {"litert": 1.0, "litert builtin": 1 / 64},
+    "onnx": {"onnxruntime": 1.0},
+}
+"""What each kernel set counts: users run the default one; among forms that are equal there, the builtin one decides."""
+_TOGETHER = 24
+"""Forms that are timed in turn."""
+_SECONDS = 900
+
+
+def costs(target: Target, wanted: Sequence[str] = ()) -> dict[str, list[Row]]:
+    """The rows of each op (of those `wanted`, where any are)."""
+    found: defaultdict[str, list[Timing]] = defaultdict(list)
+    with Worker() as worker:
+        for candidate, nanoseconds in _timed(worker, target, wanted):
+            found[candidate.op].append(_timing(candidate, nanoseconds, target))
+    return {op: rows(found[op]) for op in sorted(found)}
+
+
+def _timed(worker: Worker, target: Target, wanted: Sequence[str]) -> Iterator[tuple[Candidate, float]]:
+    every = sorted((c for sample in samples() for c in candidates(sample, target)), key=lambda c: c.node.op.name)
+    chosen = [c for c in every if not wanted or c.op in wanted]
+    for start in range(0, len(chosen), _TOGETHER):
+        part = chosen[start : start + _TOGETHER]
+        models = list(dict.fromkeys([nothing(target), *(m for c in part for m in c.models)]))
+        total = [0.0] * len(part)
+        for kernels, share in KERNELS[target.name].items():
+            outcome = worker.run("tools.probe.costs.timing:times", (kernels, models), _SECONDS)
+            if outcome.kind != "done":
+                raise RuntimeError(f"{kernels}: {outcome.message}\n{outcome.detail}")
+            times = dict(zip(models, outcome.value, strict=True))
+            for i, candidate in enumerate(part):
+                whole, before, after = (times[model] for model in candidate.models)
+                total[i] += share * (whole - before - after + times[models[0]])
+        yield from zip(part, total, strict=True)
+
+
+def _timing(candidate: Candidate, nanoseconds: float, target: Target) -> Timing:
+    node, form = candidate.node, candidate.form
+    op = target.bound(form, results_of(node, form))
+    assert op is not None
+    is_product = node.op is ops.DotGeneral
+    weights = frozenset(p.name for _, p, v in op.operands if v.is_constant) if is_product else frozenset[str]()
+    return Timing(weights, not is_product and along_last(op), is_product, amounts_of(op), nanoseconds)

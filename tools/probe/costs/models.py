@@ -1,0 +1,111 @@
+"""Models that show what a form costs: with it between its neighbours, and the neighbours alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tools.probe.costs.nodes import Sample
+
+from onnxtfl.errors import OnnxtflError
+from onnxtfl.formats.onnx import writer as onnx_writer
+from onnxtfl.formats.tflite import writer as tflite_writer
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.types import DType, TensorType, tensor
+from onnxtfl.rewriting.emit import emit
+from onnxtfl.rewriting.lower import lower
+from onnxtfl.rewriting.registry import Form
+from onnxtfl.targets import Target
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A form of a sample: `node` is as the target was asked about it.
+
+    `models`: the form after an Add on each computed operand and before one on each float result; the Adds on the
+    operands alone; those on the results alone.
+    """
+
+    op: str
+    node: Node
+    form: Form
+    models: tuple[bytes, bytes, bytes]
+
+
+def candidates(sample: Sample, target: Target) -> Iterator[Candidate]:
+    """The forms of a sample that the target accepts."""
+    node = _node(sample)
+    if node is None:
+        return
+    for index, form in enumerate(target.forms(node)):
+        if target.refuses(node, form) is None:
+            alone = [v.type for v in node.operands if v is not None and not v.is_constant]
+            results = [r.type for r in node.results if _is_float(r)]
+            after = _alone(results, target) if results else nothing(target)
+            models = _whole(sample, index, target), _alone(alone, target), after
+            yield Candidate(form.op, node, form, models)
+
+
+def _node(sample: Sample) -> Node | None:
+    """The node of a sample; None where the op does not take such operands."""
+    graph = Graph()
+    operands = [graph.add_input(tensor("float32", *x)) if isinstance(x, tuple) else x for x in sample.operands]
+    try:
+        made = Builder(graph).many(sample.op, *operands, **sample.attributes)
+    except OnnxtflError:
+        return None
+    return made[0].producer
+
+
+def _is_float(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype is DType.FLOAT32
+
+
+def _whole(sample: Sample, index: int, target: Target) -> bytes:
+    graph = Graph()
+    b = Builder(graph)
+    operands = [_input(b, tensor("float32", *x)) if isinstance(x, tuple) else x for x in sample.operands]
+    node = b.many(sample.op, *operands, **sample.attributes)[0].producer
+    assert node is not None
+    graph.outputs = [_added(b, r) if _is_float(r) else r for r in node.results]
+    form = target.forms(node)[index]
+    graph.replace(node, emit(Builder(graph, node), node, form, target.name, target.version(node, form)))
+    return _written(graph, target)
+
+
+def _alone(types: Sequence[Any], target: Target) -> bytes:
+    graph = Graph()
+    b = Builder(graph)
+    graph.outputs = [_input(b, type_) for type_ in types]
+    return _written(graph, target)
+
+
+def nothing(target: Target) -> bytes:
+    """A model that does next to nothing."""
+    return _alone([tensor("float32", 1)], target)
+
+
+def _input(b: Builder, type_: TensorType) -> Value:
+    return _added(b, b.graph.add_input(type_, f"x{len(b.graph.inputs)}"))
+
+
+def _added(b: Builder, value: Value) -> Value:
+    return b(ops.Add, value, np.float32(1.5))
+
+
+def _written(graph: Graph, target: Target) -> bytes:
+    lower(graph, target)
+    for i, value in enumerate(graph.outputs):
+        value.name = f"y{i}"
+    file = io.BytesIO()
+    if target.name == "tfl":
+        tflite_writer.write(Model(graph), file)
+    else:
+        onnx_writer.write(Model(graph), file, opset=target.opset)
+    return file.getvalue()

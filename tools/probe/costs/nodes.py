@@ -1,0 +1,110 @@
+"""Nodes that stand for what models hold: ops with several forms, and ops whose kernels depend on the axis order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.types import DType
+
+Shape = tuple[int, ...]
+FEATURE_MAPS = (
+    (1, 56, 56, 64),
+    (1, 14, 14, 256),
+    (4, 32, 32, 32),
+    (1, 8, 8, 16),
+    (1, 24, 60, 4),
+    (1, 64, 56, 56),
+    (1, 3, 256, 256),
+    (1, 256, 256, 3),
+)
+_ALL = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A node to measure: tuples among `operands` are shapes of computed float operands, the rest is constant."""
+
+    op: type[Op]
+    operands: Sequence[Any]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def samples() -> Iterator[Sample]:
+    """All nodes that are measured."""
+    yield from products()
+    for shape in FEATURE_MAPS:
+        yield from moves(shape)
+        yield from along_axes(shape)
+
+
+def products() -> Iterator[Sample]:
+    """Products of matrices: many rows and one, the second operand a weight and computed, each axis contracted."""
+    for m, k, n in ((1, 256, 256), (16, 64, 64), (128, 128, 128), (1, 1024, 512), (64, 512, 32), (200, 96, 384)):
+        for weight, (i, j) in itertools.product((True, False), itertools.product((0, 1), repeat=2)):
+            lhs, rhs = ((m, k), (k, m))[i == 0], ((k, n), (n, k))[j]
+            axes = {"lhs_contracting_dimensions": (i,), "rhs_contracting_dimensions": (j,)}
+            yield Sample(ops.DotGeneral, [lhs, _weight(rhs) if weight else rhs], axes)
+    for b, m, k, n in ((1, 16, 64, 64), (1, 128, 128, 128), (4, 16, 96, 64), (2, 128, 64, 256)):
+        for weight, j in itertools.product((True, False), (0, 1)):
+            rhs = ((k, n), (n, k))[j]
+            axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (j,)}
+            yield Sample(ops.DotGeneral, [(b, m, k), _weight(rhs) if weight else rhs], axes)
+    for b, m, k, n in ((8, 64, 64, 64), (12, 128, 32, 128), (4, 1, 64, 200)):
+        for i, j in itertools.product((1, 2), repeat=2):
+            lhs, rhs = ((b, m, k), (b, k, m))[i == 1], ((b, k, n), (b, n, k))[j == 2]
+            axes = {f"{side}_batching_dimensions": (0,) for side in ("lhs", "rhs")}
+            axes |= {"lhs_contracting_dimensions": (i,), "rhs_contracting_dimensions": (j,)}
+            yield Sample(ops.DotGeneral, [lhs, rhs], axes)
+
+
+def _weight(shape: Shape) -> Any:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def moves(shape: Shape) -> Iterator[Sample]:
+    """What moves elements only."""
+    yield Sample(ops.Copy, [shape])
+    yield Sample(ops.Reshape, [shape, np.asarray([shape[0] * shape[1], -1])])
+    for order in itertools.permutations(range(4)):
+        large = [axis for axis in order if shape[axis] != 1]
+        if large != sorted(large):  # else no element moves
+            yield Sample(ops.Transpose, [shape], {"permutation": order})
+    for axis in (1, 2, 3):
+        size = shape[axis]
+        yield Sample(ops.Concatenate, [shape, shape], {"axis": axis})
+        yield Sample(ops.Split, [shape, np.asarray([size // 2, size - size // 2])], {"axis": axis})
+        yield _slice(shape, axis, 1, size // 2 + 1)
+        yield Sample(ops.Pad, [shape, _pads(axis), np.float32(0)])
+        yield Sample(ops.Gather, [shape, np.arange(0, size, 2)], {"axis": axis})
+        yield Sample(ops.Reverse, [shape], {"dimensions": (axis,)})
+    yield Sample(ops.Pad, [shape, _pads(1, 2), np.float32(0)])
+    yield Sample(ops.Pad, [shape, _pads(2, 3), np.float32(0)])
+
+
+def _slice(shape: Shape, axis: int, start: int, limit: int) -> Sample:
+    starts, limits = np.zeros(4, np.int64), np.full(4, _ALL, np.int64)
+    starts[axis], limits[axis] = start, limit
+    return Sample(ops.Slice, [shape, starts, limits, np.ones(4, np.int64)])
+
+
+def _pads(*axes: int) -> Any:
+    return np.asarray([[int(a in axes)] * 2 for a in range(4)])
+
+
+def along_axes(shape: Shape) -> Iterator[Sample]:
+    """What computes along axes."""
+    for axes, kind in itertools.product(((1,), (2,), (3,), (1, 2), (2, 3)), ("mean", "sum", "max", "min", "prod")):
+        yield Sample(ops.Reduce, [shape, np.asarray(axes)], {"kind": kind, "keepdims": True})
+    for axis in (1, 2, 3):
+        yield Sample(ops.Softmax, [shape], {"axis": axis})
+        yield Sample(ops.LogSoftmax, [shape], {"axis": axis})
+        yield Sample(ops.CumSum, [shape, np.asarray(axis)])
+        for op in (ops.ArgMax, ops.ArgMin):
+            yield Sample(op, [shape], {"axis": axis, "dtype": DType.INT64})

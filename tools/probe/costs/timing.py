@@ -1,0 +1,79 @@
+"""Times models in one process, in turn, in seconds of its own thread: neighbours on the machine hurt all alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+_ROUND = 1_000_000
+"""Nanoseconds for which a model is run before it is the next one's turn."""
+_ROUNDS = 25
+Run = Callable[[], object]
+
+
+def times(job: tuple[str, Sequence[bytes]]) -> list[float]:
+    """Nanoseconds of one run of each model, with the kernels "litert", "litert builtin" or "onnxruntime"."""
+    kernels, models = job
+    opener = _onnxruntime if kernels == "onnxruntime" else _litert
+    return medians([opener(model, kernels) for model in models])
+
+
+def medians(runs: Sequence[Run]) -> list[float]:
+    """The median of the rounds of each."""
+    counts = [_count(run) for run in runs]
+    rounds: list[list[float]] = [[] for _ in runs]
+    for _ in range(_ROUNDS):
+        for run, count, found in zip(runs, counts, rounds, strict=True):
+            begin = time.thread_time_ns()
+            for _ in range(count):
+                run()
+            found.append((time.thread_time_ns() - begin) / count)
+    return [statistics.median(found) for found in rounds]
+
+
+def _count(run: Run) -> int:
+    run()
+    run()
+    count, begin = 0, time.thread_time_ns()
+    while time.thread_time_ns() - begin < _ROUND:
+        run()
+        count += 1
+    return count
+
+
+def _litert(model: bytes, kernels: str) -> Run:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    types = OpResolverType
+    resolver = types.AUTO if kernels == "litert" else types.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+    interpreter.allocate_tensors()
+    for detail in interpreter.get_input_details():
+        interpreter.set_tensor(detail["index"], _numbers(detail["shape"]))
+    return interpreter.invoke  # type: ignore[no-any-return]
+
+
+def _onnxruntime(model: bytes, kernels: str) -> Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for value in session.get_inputs():
+        binding.bind_cpu_input(value.name, _numbers(value.shape))
+    for value in session.get_outputs():
+        element = np.int64 if "int64" in value.type else np.float32
+        place = onnxruntime.OrtValue.ortvalue_from_shape_and_type(value.shape, element)
+        binding.bind_ortvalue_output(value.name, place)
+    return lambda: session.run_with_iobinding(binding)
+
+
+def _numbers(shape: Sequence[int]) -> Any:
+    return np.random.default_rng(0).uniform(0.5, 1.5, list(shape)).astype(np.float32)
