@@ -152,7 +152,7 @@ def _slope_by_channel(b: Builder, node: Node) -> None:
 def _prelu(b: Builder, node: Node) -> Value:
     """One slope for all is LeakyRelu. (XNNPACK of tflite-runtime 2.14 reads past the end of such a constant.)"""
     x, slope = node.operand(0), node.operand(1)
-    number = number_for_all(x, slope)
+    number = uniform_scalar(x, slope)
     if number is not None and x.dtype.is_float:
         return b(ops.LeakyRelu, x, alpha=number)
     return b(ops.PRelu, x, slope)

@@ -89,7 +89,7 @@ def _pow(b: Builder, node: Node) -> Value:
     """Small constant exponents are products and roots, which every delegate takes."""
     base, exponent = node.operand(0), node.operand(1)
     x = Term(b, base)
-    number = number_for_all(base, exponent)
+    number = uniform_scalar(base, exponent)
     match number:
         case 2:
             return (x * x).value
@@ -171,7 +171,7 @@ def _bound(node: Node, index: int, absent: float) -> float:
     value = node.optional(index)
     if value is None:
         return absent
-    number = number_for_all(node.operand(0), value)
+    number = uniform_scalar(node.operand(0), value)
     return math.nan if number is None else number
 
 

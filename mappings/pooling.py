@@ -131,7 +131,7 @@ def _lp_pool(b: Builder, node: Node) -> Value:
 
 def _without_ceil(window: Window, sizes: Sequence[Any]) -> Window:
     """The same positions by more padding behind."""
-    after = [max(a, n) for a, n in zip(window.after, padding_behind(window, sizes), strict=True)]
+    after = [max(a, n) for a, n in zip(window.after, padding_after(window, sizes), strict=True)]
     return replace(window, padding=(*window.before, *after), ceil=False)
 
 
@@ -249,7 +249,7 @@ def _as_2d(b: Builder, node: Node) -> Value:
 def _pad_apart(b: Builder, node: Node, window: Window, value: float | None = None) -> Value:
     """The padding that the windows see as a Pad of its own."""
     x, dims = node.operand(0), node.attr("dims")
-    after = padding_behind(window, [x.shape[d] for d in dims])
+    after = padding_after(window, [x.shape[d] for d in dims])
     return _bare(b, node, padded(b, x, dims, (*window.before, *after), value), window)
 
 
@@ -406,5 +406,5 @@ def _shares(b: Builder, node: Node, window: Window, sizes: Sequence[Any]) -> Val
     x, dims = node.operand(0), node.attr("dims")
     ones = broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in dims else 1 for a in range(x.rank)], x)
     ones = padded(b, ones, dims, window.padding, 1.0 if node.attr("count_include_pad") else 0.0)
-    more = [max(0, n - a) for n, a in zip(padding_behind(window, sizes), window.after, strict=True)]
+    more = [max(0, n - a) for n, a in zip(padding_after(window, sizes), window.after, strict=True)]
     return _bare(b, node, padded(b, ones, dims, (*[0] * window.rank, *more)), window)

@@ -1,7 +1,7 @@
-"""The vocabulary of mappings: their modules have ``from onnxtfl.rules import *`` and nothing else of the package.
+"""The names that mappings use: their modules do ``from onnxtfl.rules import *`` and import nothing else of the package.
 
-The graph's own nouns, the decorators of the rule registry with Form, and helpers: shapes and sizes
-(:mod:`onnxtfl.ir.reshape`, :mod:`sizes`), indices, windows and padding, convolutions, samples of feature maps, fused
+The classes of the graph, the decorators of the rule registry with Form, and helpers: shapes and sizes
+(:mod:`onnxtfl.ir.reshape`, :mod:`sizes`), indices, windows and padding, convolutions, sampling of feature maps, fused
 activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
 """
 
@@ -51,7 +51,7 @@ from onnxtfl.rewriting.registry import (
     upgrade,
 )
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
-from onnxtfl.rules.broadcasting import align_by_axis, number_for_all
+from onnxtfl.rules.broadcasting import align_by_axis, uniform_scalar
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.onnx_dtypes import dtype_from, number_of
@@ -78,7 +78,7 @@ from onnxtfl.rules.windows import (
     onnx_attributes,
     onnx_window,
     padded,
-    padding_behind,
+    padding_after,
     tfl_dilations,
     tfl_padding,
     tfl_strides,

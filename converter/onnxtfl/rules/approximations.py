@@ -1,6 +1,6 @@
-"""Functions that TFLite has no kernel for, as polynomials: relative error below 4e-7 in float32, near 0 too.
+"""Polynomials for functions without a TFLite kernel: relative error below 4e-7 in float32, near 0 too.
 
-The coefficients are least maximum relative errors (Lawson's iteration over 4,000 points).
+The coefficients minimize the maximum relative error (Lawson's iteration over 4,000 points).
 """
 
 from __future__ import annotations

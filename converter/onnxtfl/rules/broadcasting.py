@@ -10,9 +10,9 @@ from onnxtfl.ir.reshape import unsqueezed
 
 
 def align_by_axis(b: Builder, node: Node) -> None:
-    """Upgrade a binary op of before opset 7 in place.
+    """Rewrite a binary op of an opset below 7 for NumPy broadcasting, in place.
 
-    There `axis` says where the axes of the second operand begin; without it they end with the first's.
+    Attribute `axis` is the axis of the first operand at which the second's begin; without it the trailing axes align.
     """
     axis, wanted = node.attributes.pop("axis", None), node.attributes.pop("broadcast", 0)
     if not wanted or axis is None:
@@ -23,6 +23,6 @@ def align_by_axis(b: Builder, node: Node) -> None:
         node.set_operand(1, unsqueezed(b, rhs, range(rhs.rank, rhs.rank + trailing)))
 
 
-def number_for_all(x: Value, operand: Value) -> float | None:
-    """The one number that `operand` is for every element of `x`; None where there is no such number."""
+def uniform_scalar(x: Value, operand: Value) -> float | None:
+    """The constant of one element that `operand` broadcasts to `x` without adding axes; None if it is no such one."""
     return scalar(operand) if is_single(operand) and operand.rank <= (x.tensor_type.rank or 0) else None

@@ -1,4 +1,4 @@
-"""What the rules of Conv and ConvTranspose share: dimension numbers, the kernel's size, one spatial axis as two."""
+"""Helpers for the rules of Conv and ConvTranspose: dimension numbers, kernel sizes, 1-D convolutions as 2-D."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxtfl.ir.spatial import Window
 
 
 def window_attributes(window: Window) -> dict[str, Any]:
-    """The window in the attributes of the neutral Conv."""
+    """The attributes of the neutral Conv that describe `window`."""
     return {
         "window_strides": window.strides,
         "padding": window.padding,
@@ -25,13 +25,13 @@ def window_attributes(window: Window) -> dict[str, Any]:
 
 
 def first(rank: int) -> dict[str, Any]:
-    """The dimension numbers of channels-first tensors over `rank` spatial axes."""
+    """The dimension numbers of channels-first tensors with `rank` spatial axes."""
     spatial = tuple(range(2, rank + 2))
     return {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
 
 
 def last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]) -> dict[str, Any]:
-    """The dimension numbers of channels-last tensors over `rank` spatial axes."""
+    """The dimension numbers of channels-last tensors with `rank` spatial axes."""
     spatial = tuple(range(1, rank + 1))
     sides = {
         f"{s}_{k}": v
@@ -47,18 +47,18 @@ def last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Seque
 
 
 def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
-    """The spatial sizes of an ONNX kernel, from its type or the attribute kernel_shape."""
+    """The spatial sizes of an ONNX kernel, from its type or the attribute kernel_shape; UnsupportedError if unknown."""
     given = tuple(node.attr("kernel_shape", ()))
     shape = kernel.tensor_type.shape
     sizes = given or (shape[2:] if shape is not None else ())
     known = tuple(k for k in sizes if isinstance(k, int))
     if not known or len(known) != len(sizes):
-        raise UnsupportedError("the size of the kernel is not known", hint="freeze the kernel, or give --input-shape")
+        raise UnsupportedError("the size of the kernel is unknown", hint="freeze the kernel, or give --input-shape")
     return known
 
 
 def fix_kernel(kernel: Value, sizes: Sequence[int]) -> None:
-    """Write down what kernel_shape tells of a kernel whose type does not."""
+    """Set the spatial `sizes` in the type of `kernel` where they are unknown there."""
     shape = kernel.tensor_type.shape
     if shape is not None and not all(isinstance(d, int) for d in shape[2:]):
         kernel.type = kernel.tensor_type.with_shape((*shape[:2], *sizes))
@@ -71,7 +71,7 @@ def sized_window(node: Node) -> tuple[Window, tuple[Any, ...]]:
 
 
 def as_2d(b: Builder, node: Node) -> Value:
-    """::
+    """Return a 1-D Conv as a 2-D one::
 
     %y = Conv(%x: [n, c, w], %k: [o, i, k])
       ->
@@ -92,7 +92,7 @@ def as_2d(b: Builder, node: Node) -> Value:
 
 
 def _unit_axis_numbers(attributes: dict[str, Any], side: str) -> dict[str, Any]:
-    """The dimension numbers of one side with a unit axis in front of the spatial one."""
+    """The dimension numbers of one operand or result with a unit axis before the spatial one."""
     (spatial,) = attributes[f"{side}_spatial_dimensions"]
     names = [n for n in attributes if n.startswith(f"{side}_") and n.endswith("_dimension")]
     moved = {n: attributes[n] + (attributes[n] > spatial) for n in names}

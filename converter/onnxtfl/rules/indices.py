@@ -1,4 +1,4 @@
-"""Indices that mapping rules need: counted from the front, as rows of coordinates, as single positions."""
+"""Helpers for index operands: negative indices, index vectors, and flat indices."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
 
 
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:
-    """`indices` in [-size, size) brought to [0, size); free where they are constant or seen not to be negative."""
+    """Map `indices` from [-size, size) to [0, size); makes no node if they are constant or known to be nonnegative."""
     if indices.is_constant and isinstance(size, int):
-        numbers = _inside(indices.numpy(), [size])
-        if not (numbers < 0).any():
+        values = _checked(indices.numpy(), [size])
+        if not (values < 0).any():
             return indices
-        return constant(np.where(numbers < 0, numbers + size, numbers).astype(numbers.dtype))
+        return constant(np.where(values < 0, values + size, values).astype(values.dtype))
     if never_negative(indices):
         return indices
     bound = dim_value(b, size, *sources)
@@ -32,30 +32,30 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
     return b(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
 
 
-def _inside(numbers: Array, sizes: Sequence[Dim]) -> Array:
-    """Indices of axes of `sizes`, the last axis running over these; ValueError where one lies outside."""
-    wide, limits = numbers.astype(np.int64), np.asarray(sizes, np.int64)
+def _checked(indices: Array, sizes: Sequence[Dim]) -> Array:
+    """Return `indices` [..., len(sizes)] (or of one axis); ValueError if one is out of range for its axis."""
+    wide, limits = indices.astype(np.int64), np.asarray(sizes, np.int64)
     outside = (wide >= limits) | (wide < -limits)
     if outside.any():
-        raise ValueError(f"the index {wide[outside][0]} lies outside of axes of sizes {', '.join(map(str, sizes))}")
-    return numbers
+        raise ValueError(f"the index {wide[outside][0]} is out of range for axes of sizes {', '.join(map(str, sizes))}")
+    return indices
 
 
 def strides_of(sizes: Sequence[Dim]) -> Array:
-    """How far apart neighbours along each axis lie in C order, in elements; all sizes but the first have to be ints."""
+    """The strides of a tensor in C order, in elements; all sizes except the first must be ints."""
     inner = [int(str(d)) for d in sizes[1:]]
     return np.asarray([math.prod(inner[i:]) for i in range(len(sizes))], np.int64)
 
 
 def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
-    """Rows of positions of the axes of `x` behind `batch`, those counted from the end resolved."""
+    """Map index vectors [..., depth] into the axes of `x` from `batch` on to nonnegative ones."""
     depth = indices.shape[-1]
     if not isinstance(depth, int) or x.tensor_type.shape is None:
-        raise UnsupportedError("how many axes are indexed has to be known before run time", hint="give --input-shape")
+        raise UnsupportedError("the number of indexed axes is unknown before run time", hint="give --input-shape")
     sizes = x.shape[batch : batch + depth]
     if indices.is_constant and all(isinstance(d, int) for d in sizes):
-        numbers = _inside(indices.numpy(), sizes)
-        return constant(np.where(numbers < 0, numbers + np.asarray(sizes, numbers.dtype), numbers))
+        values = _checked(indices.numpy(), sizes)
+        return constant(np.where(values < 0, values + np.asarray(sizes, values.dtype), values))
     if len(set(sizes)) == 1:
         return nonnegative(b, indices, sizes[0], x)
     wide = as_int64(b, indices)
@@ -63,7 +63,7 @@ def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
 
 
 def flat_positions(b: Builder, rows: Value, sizes: Sequence[Dim]) -> Value:
-    """Rows of positions as single positions over axes of `sizes`, all known, merged to one."""
+    """Index vectors [..., len(sizes)] as flat indices [...] in C order; all `sizes` must be ints."""
     strides = strides_of(sizes)
     if rows.is_constant:
         return constant((rows.numpy().astype(np.int64) * strides).sum(-1).astype(rows.dtype.numpy))

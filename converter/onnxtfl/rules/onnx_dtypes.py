@@ -1,4 +1,4 @@
-"""The element types by their number in ONNX (onnx.proto, TensorProto.DataType), for attributes like Cast's `to`."""
+"""Element types by their code in ONNX (onnx.proto, TensorProto.DataType), for attributes like Cast's `to`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NUMBERS = {dtype: number for number, dtype in enumerate(_IN_ORDER, 1)}
 
 
 def dtype_from(number: int) -> DType:
-    """The element type with ONNX's `number`; UnsupportedError where none is known."""
+    """The element type with the ONNX code `number`; UnsupportedError for an unknown code."""
     if not 1 <= number <= len(_IN_ORDER):
         raise UnsupportedError(f"no element type has the number {number}")
     return _IN_ORDER[number - 1]
 
 
 def number_of(dtype: DType) -> int:
-    """The number of `dtype` in ONNX."""
+    """The ONNX code of `dtype`."""
     return _NUMBERS[dtype]

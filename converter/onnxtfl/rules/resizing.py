@@ -1,6 +1,6 @@
-"""An axis resized to a size that is known at run time only: coordinates and weights as ops.
+"""Resizing of an axis to a size known only at run time: coordinates and weights are computed by ops.
 
-The arithmetic is that of :mod:`onnxtfl.ir.resampling`, step by step.
+The arithmetic is that of :mod:`onnxtfl.ir.resampling`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from onnxtfl.ir.types import DType
 
 
 class OpenAxis:
-    """One axis of `x` resized as `node` (a Resize) says.
+    """One axis of `x`, resized with the attributes of `node` (a Resize).
 
-    `size`: the new size, an integer vector of one entry; `scale`, `roi`: float vectors of one and two entries, absent
-    where they are new size by old, and the whole axis.
+    `size`: the new size, an integer vector of one entry; `scale`, `roi`: float vectors of one and two entries; None
+    means new size / old size, and the whole axis.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class OpenAxis:
         self.scale = b(ops.Div, self.resized, self.length) if scale is None else scale
 
     def resampled(self) -> Value:
-        """The axis resized."""
+        """`x` with the axis resized."""
         b, where = self.b, self.coordinates()
         result = self._nearest(where) if self.sampling.mode == "nearest" else self._weighted(where)
         result.type = result.tensor_type.with_shape(
@@ -51,7 +51,7 @@ class OpenAxis:
         return b(ops.Select, self._along(outside), value, result)
 
     def coordinates(self) -> Value:
-        """For each new position the place that it reads."""
+        """The coordinate on the original axis for each new position, a float vector."""
         b, one = self.b, self._number(1.0)
         stop = reshape(b, self.size, ())
         x = self._float(b(ops.Range, b.scalar(0, stop), stop, b.scalar(1, stop)))
@@ -96,7 +96,7 @@ class OpenAxis:
         return b(ops.Gather, self.x, self._index(rounded), axis=self.axis)
 
     def _weighted(self, where: Value) -> Value:
-        """The neighbours at each tap times their weights."""
+        """The sum of the elements at all taps times their weights."""
         b = self.b
         base = b(ops.Floor, where)
         rest = b(ops.Sub, where, base)
@@ -129,7 +129,7 @@ class OpenAxis:
         return result
 
     def _inside(self, base: Value, taps: tuple[int, ...], weights: list[Value]) -> list[Value]:
-        """The weights without those of places outside, adding up to 1 again."""
+        """The weights with 0 for taps outside the axis, normalized to a sum of 1."""
         b = self.b
         kept = []
         for tap, weight in zip(taps, weights, strict=True):
@@ -148,13 +148,13 @@ class OpenAxis:
         return b(ops.Convert, clipped, dtype=DType.INT32)
 
     def _top(self) -> Value:
-        """The last place, as a float vector of one entry."""
+        """The last index of the original axis, as a float vector of one entry."""
         return self.b(ops.Sub, self.length, self._number(1.0))
 
     def _along(self, vector: Value) -> Value:
-        """A vector with an entry for each new position, broadcastable against the tensor."""
-        behind = self.x.rank - 1 - self.axis
-        return reshape(self.b, vector, (*vector.shape, *[1] * behind))
+        """A vector along the resized axis with trailing unit axes, so that it broadcasts with `x`."""
+        trailing = self.x.rank - 1 - self.axis
+        return reshape(self.b, vector, (*vector.shape, *[1] * trailing))
 
     def _float(self, value: Value) -> Value:
         return self.b(ops.Convert, value, dtype=DType.FLOAT32)

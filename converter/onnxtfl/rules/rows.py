@@ -20,9 +20,9 @@ from onnxtfl.rules.sizes import narrow
 
 @dataclass(frozen=True)
 class Spelled:
-    """An attribute's name in a format, how its values are spelled there, and what its absence means there.
+    """An attribute in a format: its name, its spelling of neutral values, and its default.
 
-    A value that is the format's default is not written.
+    The default is not written.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Spelled:
     default: Any = None
 
     def read(self, node: Node) -> Any:
-        """The neutral value of the attribute of a format's op; None where it is absent."""
+        """The neutral value of the attribute of a format's `node`; None if it is absent without a default."""
         theirs = node.attributes.get(self.name, self.default)
         return next((ours for ours, spelling in self.values.items() if spelling == theirs), theirs)
 
     def written(self, value: Any) -> Any:
-        """The value in the format; None where it is not written."""
+        """The format's value for a neutral `value`; None if it is not written."""
         theirs = self.values.get(value, value)
         return None if theirs == self.default else theirs
 
@@ -46,7 +46,7 @@ Names = str | Mapping[str, str | Spelled]
 
 @dataclass(frozen=True)
 class Row:
-    """What a row says of one format."""
+    """A row for one format."""
 
     op: type[Op]
     name: str
@@ -59,7 +59,7 @@ class Row:
     domain: str = ""
 
     def lift(self, b: Builder, node: Node) -> list[Value]:
-        """The neutral op of a format's node."""
+        """Lift a format's `node` to the neutral op."""
         found = {ours: spelled.read(node) for ours, spelled in self.attributes.items()}
         given = {ours: self._typed(ours, value, node) for ours, value in found.items() if value is not None}
         return [activated(b, r, node) for r in b.many(self.op, *node.operands, **given, **self.fixed)]
@@ -71,7 +71,7 @@ class Row:
         return bool(value) if isinstance(self.op.defaults.get(name), bool) else value
 
     def form_onnx(self, node: Node, opset: int) -> Form | None:
-        """ONNX writes bools as integers, and leaves out what is absent."""
+        """The ONNX form: bools are integers, trailing absent operands are left out."""
         operands = list(node.operands)
         while operands and operands[-1] is None:
             operands.pop()
@@ -80,7 +80,7 @@ class Row:
         return form and Form(form.op, form.operands, plain, domain=self.domain)
 
     def form_tfl(self, node: Node) -> Form | None:
-        """TFLite's options."""
+        """The TFLite form."""
         return self._form(node, node.operands, narrow)
 
     def _form(self, node: Node, operands: Sequence[Value | None], integer: Callable[[Value], Operand]) -> Form | None:
@@ -112,11 +112,11 @@ def row(
 ) -> None:
     """Declare that `op` is the op `onnx` of the since-versions `since`, the op `tfl`, or both.
 
-    `attributes` are those of both formats, `onnx_attributes` and `tfl_options` those of one; `fixed` are neutral
-    attributes with the one value that this row means (``Compare`` with EQ is Equal); `fixed_onnx` and `fixed_tfl` are
-    written always. `axes`: attributes that hold an axis, counted from the front when lifted. `integers`: operands whose
-    constants are int64 in ONNX and int32 in TFLite. `when`: which nodes are written so. Not `lifts`: another rule says
-    how these ops are read; not `lowers`: how they are written.
+    `attributes`: those of both formats; `onnx_attributes` and `tfl_options`: those of one. `fixed`: neutral attributes
+    that must have these values (``Compare`` with EQ is Equal); `fixed_onnx` and `fixed_tfl` are always written. `axes`:
+    attributes that hold an axis, normalized when lifted. `integers`: operands whose constants are int64 in ONNX and
+    int32 in TFLite. `when`: a condition on nodes to write. `lifts` False: another rule lifts these ops; `lowers` False:
+    another rule writes them.
     """
     module = sys._getframe(1).f_globals["__name__"]
     both, common = _spelled(attributes), (fixed or {}, axes, integers, when)
@@ -140,7 +140,7 @@ def _spelled(names: Names) -> dict[str, Spelled]:
 
 
 def _named(method: Callable[..., Any], module: str, op: type[Op]) -> Callable[..., Any]:
-    """The rule that the record calls by the row's family and op."""
+    """`method` as a rule whose name in the record is the mapping module and the op."""
 
     def rule(*given: Any) -> Any:
         return method(*given)

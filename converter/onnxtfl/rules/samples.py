@@ -1,4 +1,4 @@
-"""Elements of a feature map at computed places, by gathering: what GridSample, RoiAlign and DeformConv are made of."""
+"""Sampling of a feature map at computed coordinates, by Gather: for GridSample, RoiAlign and DeformConv."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Size = Term | float
 
 
 class FeatureMap:
-    """A map [n, c, spatial...] whose elements are read at places, one number for each spatial axis.
+    """A map [n, c, spatial...] whose elements are gathered at coordinates.
 
-    Places are float terms of shape [n, p]; what is read has shape [n, p, c].
+    `places`: a float term [n, p] for each spatial axis. Gathered elements have shape [n, p, c].
     """
 
     def __init__(self, b: Builder, x: Value) -> None:
@@ -35,7 +35,7 @@ class FeatureMap:
         return Term(self.b, self.b(ops.Convert, dim_value(self.b, dim, self.x), dtype=dtype))
 
     def at(self, places: Sequence[Term]) -> Term:
-        """The elements at whole places, which are brought inside."""
+        """The elements [n, p, c] at integral `places`, clipped to the map."""
         index: Term | None = None
         for place, size, count in zip(places, self.sizes, self._counts, strict=True):
             clipped = place.max(0.0).min(size - 1)
@@ -45,7 +45,7 @@ class FeatureMap:
         return Term(self.b, self.b(ops.Gather, self.flat, index.value, axis=1, batch_dims=1))
 
     def inside(self, places: Sequence[Term]) -> Term:
-        """1.0 where whole places lie on the map, else 0.0."""
+        """1.0 where integral `places` are inside the map, else 0.0; [n, p]."""
         mask: Term | None = None
         for place, size in zip(places, self.sizes, strict=True):
             on = (place >= 0.0) & (place <= size - 1)
@@ -55,11 +55,11 @@ class FeatureMap:
 
 
 def neighbours(rank: int, offsets: Sequence[int]) -> list[tuple[int, ...]]:
-    """All combinations of offsets along `rank` axes."""
+    """All combinations of `offsets` along `rank` axes."""
     return list(itertools.product(offsets, repeat=rank))
 
 
 def along_channels(weight: Term) -> Term:
-    """Weights [n, p] as [n, p, 1]."""
+    """Reshape weights [n, p] to [n, p, 1]."""
     value = weight.value
     return Term(weight.b, reshape(weight.b, value, (*value.shape, 1)))

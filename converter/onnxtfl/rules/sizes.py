@@ -1,7 +1,7 @@
-"""Vectors of sizes and indices that mapping rules need: as constants where they are known, else computed at run time.
+"""Vectors of sizes and indices for mapping rules: constants if they are known, else computed at run time.
 
-What has to be computed is written with Shape, Gather and Concatenate as far as these go, and narrowed to int32 for
-TFLite as a whole chain (:func:`as_int32`), since int64 or a cast in it keeps delegates away.
+Computed vectors consist of Shape, Gather and Concatenate where possible. For TFLite the whole chain is rewritten to
+int32 (:func:`as_int32`), since delegates reject int64 and casts in it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ HUGE = (1 << 63) - 1
 
 
 def vector_length(vector: Value) -> int:
-    """The number of entries of a vector; UnsupportedError where it is only known at run time."""
+    """The number of entries of a vector; UnsupportedError if it is unknown before run time."""
     shape = vector.tensor_type.shape
     if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
-        raise UnsupportedError("the number of axes has to be known before run time")
+        raise UnsupportedError("the number of axes is unknown before run time")
     return shape[0]
 
 
 def may_hold_zeros(shape: Value) -> bool:
-    """Whether the sizes come straight from an input of the graph, so that zeros may be among them."""
+    """Whether the sizes are moved elements of a graph input, so that they may contain zeros."""
     if shape.is_constant:
         return False
     node = shape.producer
@@ -45,20 +45,20 @@ def may_hold_zeros(shape: Value) -> bool:
     return node.op in moving and any(may_hold_zeros(v) for v in node.operands[:1] if v is not None)
 
 
-def int32(numbers: Sequence[int] | Array) -> Array:
-    """Constant sizes or indices as TFLite's kernels take them; beyond int32 they mean "to the end"; clamped."""
-    return np.clip(np.asarray(numbers, np.int64), -INT32_MAX, INT32_MAX).astype(np.int32)
+def int32(values: Sequence[int] | Array) -> Array:
+    """Constant sizes or indices as int32; larger ones, which mean "to the end", are clamped."""
+    return np.clip(np.asarray(values, np.int64), -INT32_MAX, INT32_MAX).astype(np.int32)
 
 
 def narrow(vector: Value) -> Value | Array:
-    """A constant vector as int32, any other as it is."""
+    """A constant vector as int32; any other vector unchanged."""
     if not vector.is_constant or vector.dtype is DType.INT32:
         return vector
     return int32(vector.numpy())
 
 
 def as_int32(b: Builder, value: Value) -> Value:
-    """An integer vector as int32: the chain that computes it is written anew as far as it is shape arithmetic."""
+    """An integer vector as int32: the shape arithmetic that computes it is rewritten in int32."""
     if value.dtype is DType.INT32:
         return value
     if value.is_constant:
@@ -84,14 +84,14 @@ _MANY = 1 << 30
 
 @functools.cache
 def _narrowed() -> dict[type[Op], int]:
-    """Ops of shape arithmetic, with how many of their operands are numbers (the others are indices)."""
+    """Ops of shape arithmetic, with the number of leading operands to narrow (the others are indices)."""
     moving: dict[type[Op], int] = {ops.Concatenate: _MANY, ops.Gather: 1, ops.Slice: 1, ops.Reshape: 1, ops.Split: 1}
     arithmetic = (ops.Add, ops.Sub, ops.Mul, ops.Div, ops.FloorDiv, ops.FloorMod, ops.Max, ops.Min, ops.Neg)
     return moving | dict.fromkeys(arithmetic, _MANY)
 
 
 def _gathered_entries(b: Builder, node: Node) -> Value | None:
-    """Entries of a vector picked one by one and put side by side again: one Gather does both."""
+    """A reshaped Gather of entries of a vector as one int32 Gather; None for other Reshapes."""
     inner = node.operand(0).producer
     if inner is None or inner.op is not ops.Gather or inner.operand(0).tensor_type.rank != 1:
         return None
@@ -102,7 +102,7 @@ def _gathered_entries(b: Builder, node: Node) -> Value | None:
 
 
 def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
-    """The node with the computed vectors among operands `indices` in int32; None where they are already."""
+    """The results of `node` with the computed vectors among operands `indices` as int32; None if they already are."""
     wide = [
         i for i in indices if (v := node.optional(i)) is not None and v.dtype is not DType.INT32 and not v.is_constant
     ]
@@ -113,7 +113,7 @@ def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
 
 
 def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, default: int) -> Value:
-    """A vector with an entry for each of `axes` as one with an entry for each axis, `default` for the others."""
+    """Expand a vector with an entry for each of `axes` to `rank` entries; the other axes get `default`."""
     if vector is None:
         return constant(np.full(rank, default, np.int64))
     if list(axes) == list(range(rank)):
@@ -131,7 +131,7 @@ def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, def
 
 
 def merge_whole(whole: Sequence[bool]) -> list[list[int]]:
-    """Runs of axes: neighbours that are both taken whole stand together."""
+    """Group adjacent axes that are both `whole`; every other axis is a group of its own."""
     groups: list[list[int]] = []
     for axis, is_whole in enumerate(whole):
         if is_whole and groups and whole[groups[-1][-1]]:
@@ -142,7 +142,7 @@ def merge_whole(whole: Sequence[bool]) -> list[list[int]]:
 
 
 def merged_shape(shape: Sequence[Dim], groups: Sequence[Sequence[int]]) -> list[Dim]:
-    """The shape with the axes of each group merged."""
+    """The shape after merging the axes of each group."""
     result: list[Dim] = []
     for group in groups:
         size: Dim = 1

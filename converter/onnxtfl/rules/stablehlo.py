@@ -1,4 +1,4 @@
-"""What rules for StableHLO ops share: lists of integers, index vectors, and the op that a reduction's body is."""
+"""Helpers for StableHLO rules: lists of integers, index vectors, and the op in the body of a reduction."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from onnxtfl.ir.reshape import transposed, unsqueezed
 
 
 def int_list(node: Node, name: str) -> list[int]:
-    """The integers of attribute `name`; none where it is absent."""
+    """The integers of attribute `name`; an empty list if it is absent."""
     return [int(n) for n in node.attr(name) or ()]
 
 
 def index_vectors(b: Builder, node: Node, indices: Value) -> Value:
-    """The indices with the axis that holds a vector's entries (`index_vector_dim`) last."""
+    """`indices` with the axis of index vectors (`index_vector_dim`) last."""
     axis = int(node.attr("index_vector_dim"))
     if axis == indices.rank:
         return unsqueezed(b, indices, [axis])
@@ -22,7 +22,7 @@ def index_vectors(b: Builder, node: Node, indices: Value) -> Value:
 
 
 def combining_op(body: object) -> type[Op] | None:
-    """The one binary op over both inputs that a (lifted) body is; None for other bodies."""
+    """The op of a lifted body that consists of one binary op on its two inputs; None for other bodies."""
     nodes = list(body.nodes) if isinstance(body, Graph) else []
     if len(nodes) != 1 or not isinstance(body, Graph) or set(nodes[0].operands) != set(body.inputs):
         return None

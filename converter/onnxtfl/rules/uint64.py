@@ -1,4 +1,4 @@
-"""64-bit unsigned integers, for which TFLite has no arithmetic: computed, or moved, as signed ones of the same bits."""
+"""uint64 arithmetic and moves, which TFLite does not have, on int64 values with the same bits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAME_ON_BITS = ("none", "add", "mul")
 
 
 def moved_as_signed(b: Builder, node: Node) -> Sequence[Value] | None:
-    """`node`, which moves elements (or adds and multiplies them where it scatters), on signed operands."""
+    """The results of `node`, which moves elements (or scatters with add or mul), computed on int64; None otherwise."""
     if node.results[0].dtype is not DType.UINT64 or node.attr("kind", "none") not in _SAME_ON_BITS:
         return None
     operands = [
@@ -28,17 +28,17 @@ def moved_as_signed(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 def signed(b: Builder, value: Value) -> Term:
-    """`value`, of uint64 as int64 of the same bits."""
+    """`value`, a uint64 one as int64 with the same bits."""
     return Term(b, value).bits(DType.INT64) if value.dtype is DType.UINT64 else Term(b, value)
 
 
 def is_uint64(node: Node) -> bool:
-    """Whether an operand is of uint64."""
+    """Whether an operand of `node` is uint64."""
     return any(v is not None and v.dtype is DType.UINT64 for v in node.operands)
 
 
 def same_bits(b: Builder, node: Node) -> Value | None:
-    """`node` on signed operands: sums, products and choices have the same bits in both."""
+    """`node` computed on int64: sums, products and selections have the same bits; None without uint64 operands."""
     if not is_uint64(node):
         return None
     operands = [None if v is None else signed(b, v).value for v in node.operands]
@@ -47,7 +47,7 @@ def same_bits(b: Builder, node: Node) -> Value | None:
 
 
 def same_order(b: Builder, node: Node) -> Value | None:
-    """`node` on signed operands, shifted down by half of the range: then they are in the same order."""
+    """`node` computed on int64 values minus 2**63, which have the same order; None without uint64 operands."""
     if not is_uint64(node):
         return None
     operands = [(signed(b, v) + SMALLEST_INT64).value for v in node.operands if v is not None]
@@ -56,7 +56,7 @@ def same_order(b: Builder, node: Node) -> Value | None:
 
 
 def words(x: Term) -> tuple[Term, Term]:
-    """The low and the high halves of 64-bit integers, as int32."""
+    """The low and the high 32-bit words of 64-bit integers, as int32."""
     pair = x.bits(DType.INT32).value
     low, high = (x.b(ops.Gather, pair, np.asarray(i, np.int32), axis=pair.rank - 1) for i in (0, 1))
     return Term(x.b, low), Term(x.b, high)

@@ -1,4 +1,4 @@
-"""Windows as the two formats say them: TFLite knows SAME and VALID, ONNX explicit padding and auto_pad."""
+"""Window attributes of the two formats: SAME and VALID in TFLite, explicit padding and auto_pad in ONNX."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from onnxtfl.rules.sizes import INT32_MAX
 
 
 def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
-    """The TFLite padding under which the window stands at the same places; None where neither does.
+    """The TFLite padding that results in the same window positions; None if neither SAME nor VALID does.
 
-    Only the padding in front and the number of positions matter: what follows the last position is never seen.
+    Only the padding before and the number of positions matter: elements after the last window are never read.
     """
     if window.auto_pad != "NOTSET":
         return "SAME" if window.auto_pad == "SAME_UPPER" else None
@@ -51,31 +51,31 @@ def _is_same(window: Window, i: int, size: Dim) -> bool:
 
 
 def _one(window: Window, i: int) -> Window:
-    """The window along one axis."""
+    """The window along axis `i` only."""
     padding = (window.before[i], window.after[i])
     return Window((window.shape[i],), (window.strides[i],), (window.dilations[i],), padding, ceil=window.ceil)
 
 
-def padding_behind(window: Window, sizes: Sequence[Dim]) -> tuple[int, ...]:
-    """The padding behind each axis under which the window, without its ceil_mode, stands at the same places.
+def padding_after(window: Window, sizes: Sequence[Dim]) -> tuple[int, ...]:
+    """The padding after each axis that results in the same window positions without ceil_mode.
 
-    For a size that is not known, UnsupportedError where it hangs on that whether the last window starts in the padding.
+    UnsupportedError if an unknown size decides whether the last window starts in the padding.
     """
-    return tuple(_behind(_one(window, i), size) for i, size in enumerate(sizes))
+    return tuple(_after(_one(window, i), size) for i, size in enumerate(sizes))
 
 
-def _behind(window: Window, size: Dim) -> int:
+def _after(window: Window, size: Dim) -> int:
     (after,), (span,), (stride,) = window.after, window.span, window.strides
     if isinstance(size, int):
         return max(0, *window.overhang([size]))
     if window.ceil and after + stride > span:
-        raise UnsupportedError("ceil_mode over sizes that are not known", hint="give --input-shape")
+        raise UnsupportedError("ceil_mode over unknown sizes is not supported", hint="give --input-shape")
     return after + (stride - 1 if window.ceil else 0)
 
 
 def onnx_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Window:
-    """The window of an ONNX node with attributes auto_pad, strides, pads, dilations, ceil_mode; padding made explicit
-    where `sizes` settle it.
+    """The window of an ONNX node with attributes auto_pad, strides, pads, dilations, ceil_mode; with explicit padding
+    if `sizes` determine it.
     """
     rank = len(shape)
     auto_pad = node.attr("auto_pad", "NOTSET") or "NOTSET"
@@ -95,7 +95,7 @@ def onnx_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Windo
 
 
 def tfl_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Window:
-    """The window of a TFLite node (options padding, stride_h, stride_w, dilation_*_factor); explicit if it can be."""
+    """The window of a TFLite node (options padding, stride_*, dilation_*_factor); explicit if `sizes` determine it."""
     axes = ("d", "h", "w")[-len(shape) :]
     strides = tuple(int(node.attr(f"stride_{a}", 1)) for a in axes)
     dilations = tuple(int(node.attr(f"dilation_{a}_factor", 1) or 1) for a in axes)
@@ -104,7 +104,7 @@ def tfl_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Window
 
 
 def onnx_attributes(window: Window) -> dict[str, Any]:
-    """The attributes that say `window` in ONNX."""
+    """The ONNX attributes that describe `window`."""
     attributes: dict[str, Any] = {
         "kernel_shape": window.shape,
         "strides": window.strides,
@@ -126,7 +126,7 @@ def tfl_dilations(window: Window) -> dict[str, int]:
 
 
 def padded(b: Builder, x: Value, dims: Sequence[int], padding: Sequence[int], value: float | None = None) -> Value:
-    """`x` with the axes `dims` padded by `padding` (beginnings, then ends) with zeros or `value`."""
+    """Pad the axes `dims` of `x` by `padding` (beginnings, then ends) with zeros or `value`."""
     table = np.zeros((x.rank, 2), np.int64)
     for i, axis in enumerate(dims):
         table[axis] = padding[i], padding[len(dims) + i]
@@ -138,7 +138,7 @@ def padded(b: Builder, x: Value, dims: Sequence[int], padding: Sequence[int], va
 def interleaved(
     b: Builder, x: Value, axis: int, stride: int, value: Value | None = None, *, keep_last: bool = False
 ) -> Value:
-    """`x` with stride - 1 zeros (or `value`) after each element along `axis`; after the last only with `keep_last`."""
+    """Insert stride - 1 zeros (or `value`) after each element along `axis`; after the last only with `keep_last`."""
     if stride == 1 or x.shape[axis] == 0:
         return x
     size = x.shape[axis]
