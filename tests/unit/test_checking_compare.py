@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnxtfl.checking.compare import Expectation, compare, dequantize, quantize
+from onnxtfl.checking.compare import Expectation, compare
 from onnxtfl.ir.quantization import Quantization
 
 A = np.array([[1.0, -2.0], [0.0, 100.0]], np.float32)
@@ -123,13 +123,9 @@ def test_quantized_integers_allow_one_unit_on_99_percent() -> None:
 def test_one_side_quantized_the_other_float() -> None:
     q = Quantization("int8", (0.5,), (3,))
     real = np.float32([0.0, 0.5, -1.0])
-    assert quantize(real, q, "int8").tolist() == [3, 4, 1]
-    assert dequantize(np.int8([3, 4, 1]), q).tolist() == real.tolist()
     assert judged(real, np.int8([3, 4, 1]), quantization_b=q).ok
     assert judged(np.int8([3, 4, 1]), real, quantization_a=q).ok
     assert not judged(real, np.int8([3, 9, 1]), quantization_b=q).ok
-    along = Quantization("int8", (0.5, 1.0), (0, 0), 1)
-    assert dequantize(np.int8([[2, 2]]), along).tolist() == [[1.0, 2.0]]
 
 
 def test_random_outputs_count_by_dtype_and_shape_only() -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onnxtfl.checking.compare import Expectation, compare, quantize
+from onnxtfl.checking.compare import Expectation, compare
 from onnxtfl.checking.describe import ModelInfo, TensorInfo, describe
 from onnxtfl.checking.facts import Facts, Range, analyze
 from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
@@ -20,6 +20,7 @@ from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.ties import flips
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
+from onnxtfl.ir.quantization import quantize
 from onnxtfl.runtimes import RunError, RunOptions, Worker, runtime_for
 
 PathLike = str | os.PathLike[str]
@@ -332,7 +333,7 @@ def _as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
     if a.dtype == b.dtype or "string" in (a.dtype, b.dtype):
         return value
     if b.quantization is not None and a.dtype.startswith("float"):
-        return quantize(value, b.quantization, b.dtype)
+        return quantize(value, b.quantization)
     return value.astype(numpy_type(b.dtype))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.report import OutputCheck
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantization import Quantization, dequantize
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -81,23 +81,6 @@ def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, s
     if b.dtype.kind == "f" and a.dtype.kind in "iu" and expect.quantization_a:
         return dequantize(a, expect.quantization_a).astype(b.dtype), b, f"{dtype_name(a)} became {dtype_name(b)}"
     return a, b, ""
-
-
-def dequantize(array: Array, quantization: Quantization) -> Array:
-    """Return the real values of quantized integers, as float64."""
-    scale, zero_point = np.array(quantization.scales), np.array(quantization.zero_points)
-    if scale.size > 1:
-        shape = [1] * array.ndim
-        shape[quantization.axis or 0] = -1
-        scale, zero_point = scale.reshape(shape), zero_point.reshape(shape)
-    return np.asarray((array.astype(np.float64) - zero_point) * scale)
-
-
-def quantize(array: Array, quantization: Quantization, dtype: str) -> Array:
-    """Return the integers of type ``dtype`` nearest to real values, per tensor."""
-    limits = np.iinfo(dtype)
-    stored = np.rint(array.astype(np.float64) / quantization.scales[0]) + quantization.zero_points[0]
-    return np.asarray(np.clip(stored, limits.min, limits.max), dtype=dtype)
 
 
 def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: str) -> OutputCheck:

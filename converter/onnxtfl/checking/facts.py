@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import ANY, Effect, Op
+from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
 
@@ -66,10 +66,12 @@ MOVING = frozenset({ops.Copy, ops.Reshape, ops.Squeeze, ops.Unsqueeze, ops.Trans
 """Ops whose result has all elements of their first operand and no others."""
 SAME_ELEMENTS = MOVING - {ops.Transpose} | {ops.Convert}
 """Ops that change type or shape of their first operand, and neither the order nor the values of its elements."""
-BOUNDING = frozenset({ops.FloorMod, ops.Max, ops.Min, ops.Clamp})
-"""Ops that keep the elements of an operand that are within bounds, and replace others."""
-COMPUTE_WITH_ANY = frozenset({ops.Compare, ops.Shape, ops.Size, ops.NonZero, ops.BitcastConvert})
-"""Exceptions: other ops with an operand of any element type, strings included, can only move its elements."""
+CARRIES: Mapping[type[Op], slice] = {
+    **dict.fromkeys((ops.Convert, ops.Clamp, ops.FloorMod, ops.Pad), slice(0, 1)),
+    **dict.fromkeys((ops.Max, ops.Min), slice(0, 2)),
+    **dict.fromkeys((ops.ScatterElements, ops.ScatterND), slice(0, 3, 2)),
+}
+"""Operands whose elements are elements of the result, of ops whose result may have others too; see also `Op.moves`."""
 
 
 @dataclass(frozen=True)
@@ -233,20 +235,11 @@ def _carried(node: Node, index: int, affine: Affine) -> Iterator[tuple[Value, Af
 
 
 def _moved(node: Node, index: int) -> list[Value]:
-    """Return the results whose elements are elements of operand ``index``."""
-    if node.op in BOUNDING:
-        return node.results if index == 0 or node.op in (ops.Max, ops.Min) else []
-    if node.op is ops.Convert:
-        return [] if node.attr("dtype") is DType.BOOL else node.results
-    if node.op.dialect != "neutral" or node.op in COMPUTE_WITH_ANY or node.regions:
+    """Return the results with elements of operand ``index``."""
+    moves = CARRIES.get(node.op, node.op.moves)
+    if moves is None or (node.op is ops.Convert and node.attr("dtype") is DType.BOOL):
         return []
-    declared = node.op.operands[min(index, len(node.op.operands) - 1)]
-    dtype = _dtype(node.operand(index))
-    return [value for value in node.results if declared.dtypes is ANY and _dtype(value) is dtype]
-
-
-def _dtype(value: Value) -> DType | None:
-    return value.type.dtype if isinstance(value.type, TensorType) else None
+    return node.results if index in range(len(node.operands))[moves] else []
 
 
 def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.compare import quantize
 from onnxtfl.checking.describe import Dim, TensorInfo
 from onnxtfl.checking.facts import Range
 from onnxtfl.errors import UsageError
+from onnxtfl.ir.quantization import quantize
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -112,7 +112,7 @@ def _by_name(info: TensorInfo) -> Range | None:
 def _within(random: np.random.Generator, shape: tuple[int, ...], known: Range, info: TensorInfo) -> Array:
     """Return values in ``known``; those of a quantized input are quantized."""
     if known.kind == "range" and info.quantization is not None:
-        return quantize(random.uniform(known.low, known.high, shape), info.quantization, info.dtype)
+        return quantize(random.uniform(known.low, known.high, shape), info.quantization)
     if known.kind == "index" or not info.dtype.startswith(("float", "bfloat")):
         low = int(np.ceil(known.low))
         return np.asarray(random.integers(low, max(int(known.high), low + 1), shape))
