@@ -55,5 +55,5 @@ def test_other_text_is_refused(text: str) -> None:
 
 
 def test_an_unknown_op_is_named() -> None:
-    with pytest.raises(TextError, match="line 2: there is no op 'Frob'"):
+    with pytest.raises(TextError, match="line 2: unknown op 'Frob'"):
         parse_graph("graph m() -> () {\n %a = Frob()\n}")

@@ -1,4 +1,4 @@
-"""Makes nodes at a place in a graph: infers their types, follows known values, folds shape arithmetic at once."""
+"""The builder: inserts nodes into a graph, infers their types, propagates known values, folds shape arithmetic."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Operand = Value | Array | TensorData | Sequence[int] | None
 
 
 class Builder:
-    """Inserts nodes into `graph`, in front of `before` (None: at the end).
+    """Inserts nodes into `graph` before the node `before` (None: at the end).
 
-    Operands may be given as values; arrays and lists of ints become constants (int64 for lists). New nodes do the work
-    of the same nodes of the source as `cause` does (by default `before`), and are made by `maker`, a rule or a pass.
+    Operands are values, or arrays and lists of ints, which become constants (int64 for lists). New nodes inherit the
+    source nodes of `cause` (by default `before`); `maker` is the rule or pass to record for them.
     """
 
     def __init__(self, graph: Graph, before: Node | None = None, *, cause: Node | None = None, maker: str = "") -> None:
@@ -33,14 +33,14 @@ class Builder:
         self.created: list[Node] = []
 
     def __call__(self, op: type[Op], *operands: Operand, **attributes: Any) -> Value:
-        """Make a node with one result and return that."""
+        """Make a node with one result and return the result."""
         results = self.many(op, *operands, **attributes)
         if len(results) != 1:
             raise ValueError(f"{op.name} has {len(results)} results")
         return results[0]
 
     def many(self, op: type[Op], *operands: Operand, **attributes: Any) -> list[Value]:
-        """Make a node and return all its results; where all of them are known, only constants are made."""
+        """Make a node and return all its results; if all elements are known, return constants instead."""
         node = Node(op, [self.value(v) for v in operands], attributes)
         types = infer(node)
         known = propagate(node, types)
@@ -54,9 +54,9 @@ class Builder:
         return self._insert(node)
 
     def remade(self, node: Node, *operands: Operand, **changes: Any) -> list[Value]:
-        """Make `node` anew over `operands`, with `changes` to its attributes; its results are quantized as before.
+        """Make a copy of `node` with other operands and attributes; its results keep their quantization.
 
-        ValueError where a result with scales along an axis has another shape.
+        ValueError if a result quantized along an axis changes its shape.
         """
         results = self.many(node.op, *operands, **{**node.attributes, **changes})
         for new, old in zip(results, node.results, strict=True):
@@ -64,7 +64,7 @@ class Builder:
             if isinstance(before, TensorType) and isinstance(after, TensorType) and not after.quantization:
                 new.type = after.stored_as(before.quantization)
                 if before.quantization and not before.quantization.per_tensor and before.shape != after.shape:
-                    raise ValueError(f"{before} does not stay quantized as {after}")
+                    raise ValueError(f"the quantization of {before} does not fit {after}")
         return results
 
     def foreign(
@@ -77,7 +77,7 @@ class Builder:
         domain: str = "",
         **attributes: Any,
     ) -> list[Value]:
-        """Make a node of a file's dialect, with the types of its results given."""
+        """Make a node of a file's dialect with results of `types`."""
         node = Node(foreign(dialect, name, version, domain), [self.value(v) for v in operands], attributes)
         for type_ in types:
             node.add_result(type_)
@@ -93,7 +93,7 @@ class Builder:
         return node.results
 
     def value(self, operand: Operand) -> Value | None:
-        """`operand` as a value."""
+        """`operand` as a value; arrays and lists become constants."""
         if operand is None or isinstance(operand, Value):
             return operand
         if isinstance(operand, TensorData):
@@ -103,20 +103,20 @@ class Builder:
         return constant(np.asarray(operand, np.int64))
 
     def scalar(self, number: float, like: Value | DType) -> Value:
-        """A constant of rank 0 in the element type of `like`."""
+        """A constant of rank 0 with the element type of `like`."""
         return constant(np.asarray(number), like if isinstance(like, DType) else like.dtype)
 
     def dims(self, dims: Sequence[Dim], dtype: DType = DType.INT64) -> Value | None:
-        """A constant vector of `dims` where all are ints, else None."""
+        """A constant vector of `dims` if all are ints, else None."""
         if all(isinstance(d, int) for d in dims):
             return constant(np.asarray(dims, dtype.numpy))
         return None
 
 
 def infer(node: Node) -> list[Type]:
-    """The types of the node's results, as far as they follow from the operands (see :mod:`onnxtfl.ir.quantized`).
+    """Infer the types of the node's results from its operands (see :mod:`onnxtfl.ir.quantized`).
 
-    An error names the op and the operand types.
+    OnnxtflError with the op and the operand types if the operands do not fit.
     """
     try:
         _check_operands(node)
@@ -132,7 +132,7 @@ def infer(node: Node) -> list[Type]:
 
 
 LARGEST_SIZE = 1 << 48
-"""A size from which on an axis is no tensor's."""
+"""The least size that an axis of a tensor cannot have."""
 
 
 def _check_sizes(type_: Type) -> None:
@@ -158,7 +158,7 @@ def _check_operands(node: Node) -> None:
 
 
 def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
-    """What is known of the results' contents (small integer tensors; bools come out of comparisons as unknown)."""
+    """The known elements of the results (small integer tensors; None for others, and for comparisons)."""
     nothing: list[Array | None] = [None] * len(types)
     follow = getattr(node.op, "follow", None)
     if follow is not None:
@@ -192,7 +192,7 @@ def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[
 
 
 def _wrapped(contents: Array, dtype: DType) -> Array:
-    """Exact integers brought into the range of `dtype`, as its own arithmetic would."""
+    """Exact integers as elements of `dtype`, wrapped around like its arithmetic."""
     if dtype.bits < 64:
         contents = np.asarray([int(d) & ((1 << dtype.bits) - 1) for d in contents.reshape(-1)], np.uint64).reshape(
             contents.shape

@@ -1,8 +1,7 @@
-"""Tensor data that stays where it is: arrays, ranges of files, and lazy transforms of them.
+"""Tensor data that is read on demand: arrays, ranges of files, and lazy transforms of them.
 
-Nothing here is read before somebody asks, and whoever writes reads it in chunks: a weight of 500 MB costs a buffer of
-a few MB. Two data objects with equal `key` hold the same bytes (their shapes may differ), so shared weights are stored
-once.
+Writers read data in chunks, so a weight of 500 MB needs a buffer of a few MB. Two data objects with equal `key` hold
+the same bytes (their shapes may differ), so shared weights are stored once.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _BLOCK = 64, 128
 
 
 class TensorData(ABC):
-    """The numbers of a constant tensor: element type, static shape, and ways to read them piecewise."""
+    """The elements of a constant tensor: element type, static shape, and methods to read them in pieces."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -50,11 +49,11 @@ class TensorData(ABC):
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """Equal keys mean equal elements in C order, whatever the shapes."""
+        """A key that is equal only for data with equal elements in C order; shapes may differ."""
 
     @abstractmethod
     def slab(self, axis: int, start: int, stop: int) -> Array:
-        """The numbers with `start <= index < stop` along `axis`; other axes whole. Unpacked NumPy elements."""
+        """The elements with `start <= index < stop` along `axis`, of all other axes, as an unpacked NumPy array."""
 
     @property
     def size(self) -> int:
@@ -63,17 +62,17 @@ class TensorData(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes as packed in a file (two int4 to a byte); 0 for strings."""
+        """The number of bytes when packed in a file (two int4 to a byte); 0 for strings."""
         return (self.size * self.dtype.bits + 7) // 8
 
     def numpy(self) -> Array:
-        """All numbers, as an array that the caller may not change."""
+        """All elements, as an array that the caller must not change."""
         if not self.shape:
             raise NotImplementedError
         return self.slab(0, 0, self.shape[0])
 
     def chunks(self) -> Iterator[Array]:
-        """The packed little-endian bytes in C order, as uint8 arrays that are valid until the next one is taken."""
+        """The packed little-endian bytes in C order, as uint8 arrays that are valid until the next one is read."""
         if not self.shape or self.dtype.bits < 8 or not self.nbytes:
             yield _packed(self.numpy(), self.dtype)
             return
@@ -85,26 +84,26 @@ class TensorData(ABC):
             del strip  # before the next one is read
 
     def transpose(self, permutation: Sequence[int]) -> TensorData:
-        """The same numbers with permuted axes."""
+        """The same elements with permuted axes."""
         if tuple(permutation) == tuple(range(len(self.shape))):
             return self
         return TransposedData(self, tuple(permutation))
 
     def reshape(self, shape: Sequence[int]) -> TensorData:
-        """The same numbers in C order under another shape of as many elements."""
+        """The same elements in C order with another shape; ValueError if the number of elements differs."""
         return self if tuple(shape) == self.shape else ReshapedData(self, tuple(shape))
 
     def cast(self, dtype: DType) -> TensorData:
-        """The numbers converted as NumPy's astype does."""
+        """The elements converted by NumPy's astype."""
         return self if dtype is self.dtype else CastData(self, dtype)
 
     def scale(self, factors: Array, axis: int) -> TensorData:
-        """The numbers times `factors[i]` for index i of `axis` (float types)."""
+        """The elements times `factors[i]` for index i of `axis` (float types)."""
         return ScaledData(self, factors, axis)
 
 
 class ArrayData(TensorData):
-    """Numbers in memory."""
+    """Elements in memory."""
 
     def __init__(self, array: Array, dtype: DType | None = None) -> None:
         self._array = array
@@ -127,19 +126,19 @@ class ArrayData(TensorData):
 
 
 class SourceFile:
-    """A file that tensors are read from by position; safe to share between threads."""
+    """A file from which tensors are read by offset; threads may share it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            self._file = open(self.path, "rb")  # noqa: SIM115 - lives as long as the graph that reads from it
+            self._file = open(self.path, "rb")  # noqa: SIM115 - stays open as long as the graph that reads it
         except OSError as error:
             raise InvalidModelError(f"{self.path}: cannot be read: {error.strerror}") from error
         self.size = os.fstat(self._file.fileno()).st_size
         self._lock = threading.Lock()
 
     def read_into(self, offset: int, buffer: Array) -> None:
-        """Fill the uint8 `buffer` from `offset`; InvalidModelError where the file ends before."""
+        """Fill the uint8 `buffer` from `offset`; InvalidModelError if the file is too short."""
         view, done = memoryview(buffer.data).cast("B"), 0
         with self._lock:
             self._file.seek(offset)
@@ -150,7 +149,7 @@ class SourceFile:
                 done += count
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`."""
+        """Return `length` bytes from `offset`."""
         buffer = np.empty(length, np.uint8)
         self.read_into(offset, buffer)
         return buffer.tobytes()
@@ -167,7 +166,7 @@ class SourceFile:
 
 
 class SourceBytes(SourceFile):
-    """The same over bytes in memory, for models that come as bytes; `name` stands for the path in messages."""
+    """A source file in memory; `name` replaces the path in messages."""
 
     def __init__(self, content: bytes | bytearray | memoryview, name: str = "<bytes>") -> None:
         self.path = Path(name)
@@ -182,12 +181,12 @@ class SourceBytes(SourceFile):
         view[:] = part
 
     def close(self) -> None:
-        """Let go of the bytes; later reads fail."""
+        """Release the bytes; later reads fail."""
         self._content = memoryview(b"")
 
 
 class FileData(TensorData):
-    """Packed little-endian numbers in C order at a place in a file."""
+    """Packed little-endian elements in C order at an offset in a file."""
 
     def __init__(self, file: SourceFile, offset: int, dtype: DType, shape: Sequence[int]) -> None:
         self.file, self.offset, self.dtype, self.shape = file, offset, dtype, tuple(shape)
@@ -227,7 +226,7 @@ class FileData(TensorData):
         return result.reshape(-1).view(self.dtype.numpy).reshape(shape)
 
     def _gather(self, result: Array, stride: int, start: int) -> None:
-        """Short runs: read whole rows in blocks and keep a part of each."""
+        """Fill `result` with part of each row, for short parts: rows are read whole, in blocks."""
         rows = max(1, CHUNK // stride)
         buffer = np.empty((rows, stride), np.uint8)
         for i in range(0, len(result), rows):
@@ -237,7 +236,7 @@ class FileData(TensorData):
 
 
 class TransposedData(TensorData):
-    """`base` with permuted axes; merged first, so that neighbours that stay together move as one."""
+    """`base` with permuted axes; adjacent axes that stay adjacent are merged for reading."""
 
     base: TensorData
     permutation: tuple[int, ...]
@@ -265,7 +264,7 @@ class TransposedData(TensorData):
 
 
 class ReshapedData(TensorData):
-    """`base` under another shape. What can say the same of its own base does (see `reshape` of the others)."""
+    """`base` with another shape; used where `base` has no reshape of its own."""
 
     base: TensorData
 
@@ -327,7 +326,7 @@ class ScaledData(TensorData):
         return ("scale", self.base.key, self.shape, _digest(self.factors), self.axis)
 
     def reshape(self, shape: Sequence[int]) -> TensorData:
-        """Scaled after reshaping, where the axis stays one by itself."""
+        """The reshaped `base`, scaled, if the axis remains an axis of its own."""
         if not self.shape:
             return super().reshape(shape)
         before, size = math.prod(self.shape[: self.axis]), self.shape[self.axis]
@@ -353,7 +352,7 @@ def _check_size(data: TensorData, shape: Sequence[int]) -> None:
 
 
 def unpack(buffer: Array, dtype: DType, shape: Sequence[int]) -> Array:
-    """Elements from packed bytes: types under a byte lie low bits first (ONNX and TFLite alike)."""
+    """Unpack elements from bytes; types below 8 bits have the low bits first, in ONNX and TFLite."""
     if dtype.bits >= 8:
         return buffer.view(dtype.numpy).reshape(shape)
     per, bits = 8 // dtype.bits, dtype.bits
@@ -368,7 +367,7 @@ def unpack(buffer: Array, dtype: DType, shape: Sequence[int]) -> Array:
 
 
 def _steps(count: int, step: int) -> Iterator[tuple[int, int]]:
-    """range(count) in parts of `step`, at least one each."""
+    """Split range(count) into (start, stop) of at most max(1, `step`) each."""
     step = max(1, step)
     return ((start, min(start + step, count)) for start in range(0, count, step))
 
@@ -386,10 +385,10 @@ def _packed(array: Array, dtype: DType) -> Array:
 
 
 def _contiguous(array: Array) -> Array:
-    """A C-order copy; matrices in blocks, since NumPy's own strided copy misses the cache at every element.
+    """A C-order copy; matrices in blocks, since NumPy's strided copy misses the cache at every element.
 
-    Each block is first copied as it lies: its columns may be so far apart that they share a place in the cache. For
-    768 x 3072 floats that takes 0.37 of the time of NumPy's copy, for 3072 x 768 0.59.
+    Each block is first copied in F order, since a large column stride maps elements to the same cache set. This takes
+    0.37 of the time of NumPy's copy for 768 x 3072 floats, 0.59 for 3072 x 768.
     """
     if array.flags.c_contiguous or array.ndim != 2 or array.size < 1 << 16:
         return np.ascontiguousarray(array)
@@ -403,7 +402,7 @@ def _contiguous(array: Array) -> Array:
 
 
 def _merge_axes(shape: Sequence[int], permutation: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The same transposition on as few axes as possible: unit axes dropped, neighbours that stay together merged."""
+    """The shape and permutation of the same transposition without unit axes, with axes that stay adjacent merged."""
     kept = [p for p in permutation if shape[p] != 1]
     runs: list[list[int]] = []
     order = sorted(kept)

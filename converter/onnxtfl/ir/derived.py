@@ -1,4 +1,4 @@
-"""Ops that are defined by core ops: their types and meaning follow from the expansion, run on a graph of its own."""
+"""Ops that are defined by core ops: types and values are those of the expansion, built in a separate graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxtfl.ir.types import Type, dtype_of
 
 
 class Derived(Op, register=False):
-    """An op that is defined by `expand`, in which its results may be quantized too."""
+    """An op that is defined by `expand`; type inference also finds quantized result types."""
 
     expands = True
 

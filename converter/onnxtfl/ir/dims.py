@@ -1,8 +1,8 @@
 """Dimensions: an int, or a polynomial with floor division over symbols.
 
-A dimension known before run time is a plain ``int``. One that is not is a :class:`SymDim`, so that ``batch``,
-``2*seq + 1`` and ``(h + 1)//2`` stay known through shape arithmetic. Arithmetic normalizes, so two dimensions are
-equal exactly when their polynomials are. A symbol is a name, or an :class:`Unknown` that no one named.
+A dimension known before run time is a plain ``int``; any other is a :class:`SymDim`, so that shape arithmetic is exact
+on ``batch``, ``2*seq + 1`` and ``(h + 1)//2``. Arithmetic normalizes: two dimensions are equal if and only if their
+polynomials are. A symbol is a name, or an :class:`Unknown` without a name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onnxtfl.ir.symbols import next_number, reserve
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The atom for an integer known only at run time: a size, or a computed number, which may be negative."""
+    """The atom for an integer known only at run time: a size, or a computed integer, which may be negative."""
 
     number: int
     is_size: bool = True
@@ -30,7 +30,7 @@ class Unknown:
 
 @dataclass(frozen=True)
 class FloorDiv:
-    """The atom ``numerator // denominator`` where the division does not come out."""
+    """The atom ``numerator // denominator`` of a division that is not exact."""
 
     numerator: Dim
     denominator: Dim
@@ -151,21 +151,21 @@ def static(shape: Sequence[Dim] | None) -> bool:
 
 
 def nominal(dim: Dim, default: int = 64) -> int:
-    """A size to reckon costs with: symbols count as `default`."""
+    """An estimate of the size for cost models: every symbol is `default`."""
     if isinstance(dim, int):
         return dim
     return max(1, evaluate(dim, {}, default))
 
 
 def evaluate(dim: Dim, env: Mapping[Symbol, int] | Mapping[str, int], default: int | None = None) -> int:
-    """The value of `dim` where `env` gives its symbols (others are `default`, KeyError without one)."""
+    """The value of `dim` with the symbols in `env`; others are `default` (KeyError if that is None)."""
     if isinstance(dim, int):
         return dim
     return sum(c * math.prod(_atom_value(a, env, default) ** p for a, p in m) for m, c in dim.terms)
 
 
 def substitute(dim: Dim, env: Mapping[str, Dim]) -> Dim:
-    """`dim` with the symbols of `env` replaced."""
+    """`dim` with the named symbols replaced by those in `env`."""
     if isinstance(dim, int):
         return dim
     total: Dim = 0
@@ -180,7 +180,7 @@ def substitute(dim: Dim, env: Mapping[str, Dim]) -> Dim:
 
 
 def symbols(dim: Dim) -> Iterator[Symbol]:
-    """The symbols in `dim`, one that occurs twice twice."""
+    """The symbols in `dim`, with repetitions."""
     for monomial, _ in () if isinstance(dim, int) else dim.terms:
         for atom, _ in monomial:
             if isinstance(atom, FloorDiv):
@@ -191,7 +191,7 @@ def symbols(dim: Dim) -> Iterator[Symbol]:
 
 
 def is_open(dim: Dim) -> bool:
-    """Whether `dim` depends on a number computed at run time, so that it may be negative and is no size."""
+    """Whether `dim` depends on an integer computed at run time: it may be negative and is not a size."""
     return any(isinstance(s, Unknown) and not s.is_size for s in symbols(dim))
 
 
@@ -199,7 +199,7 @@ _UNKNOWN = re.compile(r"\b([uv])\?(\d+)")
 
 
 def parse_dim(text: str) -> Dim:
-    """The dimension that ``str`` printed as `text`; ValueError for anything else."""
+    """Parse the text that ``str`` prints for a dimension; ValueError for other text."""
     try:
         return _parse_ast(ast.parse(_UNKNOWN.sub(r"\1[\2]", text), mode="eval").body)
     except (SyntaxError, KeyError, TypeError) as error:
@@ -256,7 +256,7 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
 
 
 def _order(power: tuple[Atom, int]) -> tuple[bool, str, int]:
-    """What factors are sorted by: symbols before quotients, then as they print."""
+    """The sort key of a factor: symbols before quotients, then by text."""
     atom, exponent = power
     return isinstance(atom, FloorDiv), _atom_text(atom, str), exponent
 
@@ -269,7 +269,7 @@ def _monomial_product(a: Monomial, b: Monomial) -> Monomial:
 
 
 def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
-    """a / b where b is a single term dividing every term of a."""
+    """a / b if b is a single term that divides every term of a; else None."""
     if a == b:
         return 1
     divisor = _terms(b)
@@ -310,7 +310,7 @@ Naming = Callable[[Unknown], str]
 
 
 def dim_text(dim: Dim, naming: Naming = str) -> str:
-    """`dim` as an expression in which `naming` says what unknown sizes are called."""
+    """`dim` as an expression; `naming` returns the names of unknown integers."""
     parts = [_term_text(m, c, naming) for m, c in _terms(dim)]
     return " + ".join(parts).replace("+ -", "- ") or "0"
 
@@ -324,7 +324,7 @@ def _atom_text(atom: Atom, naming: Naming) -> str:
 
 
 def _single(dim: SymDim) -> bool:
-    """Whether `dim` is a symbol and nothing else."""
+    """Whether `dim` is a single symbol."""
     (monomial, factor), *others = dim.terms
     return not others and factor == 1 == len(monomial) == monomial[0][1] and not isinstance(monomial[0][0], FloorDiv)
 

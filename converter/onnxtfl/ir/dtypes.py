@@ -49,7 +49,7 @@ class DType(Enum):
 
     @property
     def bits(self) -> int:
-        """Bits that one element takes where it is packed as its format packs it; 0 for strings."""
+        """The number of bits of one packed element; 0 for strings."""
         return _BITS[self.value]
 
     @property
@@ -69,7 +69,7 @@ class DType(Enum):
 
     @property
     def is_signed(self) -> bool:
-        """Whether negative numbers can be held."""
+        """Whether the type has negative values."""
         return not self.value.startswith(("uint", "bool"))
 
     @functools.cached_property
@@ -98,7 +98,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
     if name == "string":
         return np.dtype(object)
     if name in ("int2", "int4", "uint2", "uint4", "bfloat16") or name in _ML_DTYPES:
-        import ml_dtypes  # comes with onnx; only the small types need it
+        import ml_dtypes  # imported lazily: only the small types need it
 
         small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES.get(name, name)))
         return small
@@ -107,7 +107,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 @functools.lru_cache(maxsize=256)
 def dtype_of(numpy_dtype: np.dtype[Any]) -> DType:
-    """The element type of a NumPy dtype; TypeError where there is none."""
+    """The element type of a NumPy dtype; TypeError if there is none."""
     if numpy_dtype.kind in "OUS":
         return DType.STRING
     name = {v: k for k, v in _ML_DTYPES.items()}.get(numpy_dtype.name, numpy_dtype.name)

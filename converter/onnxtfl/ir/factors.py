@@ -1,4 +1,4 @@
-"""Two shapes of as many elements: which axes of the one became which axes of the other, and their common factors."""
+"""Reshapes: which axes of one shape become which axes of the other, and the common factors of both shapes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Group = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def factor_groups(before: Shape, after: Shape) -> list[Group] | None:
-    """Pairs of runs of axes with equal products, as small as they can be; in order, every axis in one pair.
+    """Split both shapes into pairs of runs of axes with equal products, as short as possible, which cover all axes.
 
-    Unit axes that face each other are a pair of their own, left-over ones join the run in front of them (or are a
-    pair with an empty side). None where a size is 0 or the products do not come out.
+    Unit axes at the same place form a pair; a remaining one joins the run before it (or forms a pair with an empty
+    run). None if a size is 0 or no such pairs exist.
     """
     if 0 in before or 0 in after:
         return None
@@ -24,7 +24,7 @@ def factor_groups(before: Shape, after: Shape) -> list[Group] | None:
 
 
 def _core_groups(before: Shape, after: Shape) -> list[Group] | None:
-    """The groups of the axes that are not 1."""
+    """The groups of the axes whose size is not 1."""
     left = [i for i, d in enumerate(before) if d != 1]
     right = [i for i, d in enumerate(after) if d != 1]
     groups: list[Group] = []
@@ -47,12 +47,12 @@ def _core_groups(before: Shape, after: Shape) -> list[Group] | None:
 
 
 def _divides(a: Dim, b: Dim) -> bool:
-    """Whether `a` goes into `b` as far as one can tell; of two ints the smaller one is taken to."""
+    """Whether `a` may be a factor of `b`: for ints, whether it is smaller; else, whether it certainly divides `b`."""
     return a < b if isinstance(a, int) and isinstance(b, int) else _is_factor(a, b)
 
 
 def _is_factor(a: Dim, b: Dim) -> bool:
-    """Whether `a` times something is `b` for certain."""
+    """Whether `a` certainly divides `b`."""
     if isinstance(a, int) and isinstance(b, int):
         return b % a == 0
     quotient = b // a
@@ -62,7 +62,7 @@ def _is_factor(a: Dim, b: Dim) -> bool:
 
 
 def _with_units(cores: Sequence[Group], before: Shape, after: Shape) -> list[Group]:
-    """Unit axes between the groups paired up one by one; what is left over joins its neighbour."""
+    """Add the unit axes between the groups: in pairs one by one; remaining ones join the group before them."""
     result: list[Group] = []
     a = b = 0
     for left, right in [*cores, ((len(before),), (len(after),))]:
@@ -83,9 +83,9 @@ def _with_units(cores: Sequence[Group], before: Shape, after: Shape) -> list[Gro
 
 
 def follow_groups(groups: Sequence[Group], shape: Shape, permutation: Permutation) -> Permutation | None:
-    """The far side's permutation when the near side (of `shape`) lies with `permutation`.
+    """The permutation of the second shape of `groups` if the first (`shape`) has the axis order `permutation`.
 
-    None where that tears a group apart: its axes have to lie side by side in order, unit axes aside.
+    None if the axes of a group, except unit axes, do not stay adjacent and in order.
     """
     owner = {axis: g for g, (near, _) in enumerate(groups) for axis in near}
     position = {axis: i for i, axis in enumerate(permutation)}
@@ -101,7 +101,7 @@ def follow_groups(groups: Sequence[Group], shape: Shape, permutation: Permutatio
 
 
 def _in_order(groups: Sequence[Group], shape: Shape, position: dict[int, int]) -> list[int]:
-    """The groups by where they lie: by the first axis that is not 1, else the first; empty ones behind a neighbour."""
+    """The groups sorted by the position of their first axis that is not 1, else of any; empty ones keep their place."""
     places: list[float] = []
     for near, _ in groups:
         solid = [position[axis] for axis in near if shape[axis] != 1] or [position[axis] for axis in near]
@@ -111,10 +111,10 @@ def _in_order(groups: Sequence[Group], shape: Shape, position: dict[int, int]) -
 
 @dataclass(frozen=True)
 class Factors:
-    """The coarsest sizes that two shapes come from by merging neighbours.
+    """The coarsest sizes from which two shapes result by merging adjacent axes.
 
-    `before[i]` and `after[i]` are the places in `sizes` of what axis i of each shape is made of: none for a unit axis
-    that the other shape lacks.
+    `before[i]` and `after[i]`: the indices in `sizes` of the factors of axis i of each shape; empty for a unit axis
+    that the other shape does not have.
     """
 
     sizes: Shape
@@ -123,7 +123,7 @@ class Factors:
 
     @classmethod
     def of(cls, before: Shape, after: Shape) -> Factors | None:
-        """The common factors of the two shapes; None where a cut of the one is no cut of the other: 6x4 and 4x6."""
+        """The common factors of the two shapes; None if there are none, as for 6x4 and 4x6."""
         groups = factor_groups(before, after)
         sizes: list[Dim] = []
         places: tuple[list[list[int]], ...] = [[] for _ in before], [[] for _ in after]
@@ -139,7 +139,7 @@ class Factors:
 
 
 def _common_parts(left: Sequence[Dim], right: Sequence[Dim]) -> list[tuple[Dim, int, int]] | None:
-    """What two runs of axes with equal products are made of: sizes, and the axis of each run that they are in."""
+    """The common factors of two runs of axes with equal products: (size, axis of the left run, axis of the right)."""
     if len(left) == len(right) == 1:
         return [(left[0], 0, 0)]
     rest = [[(d, i) for i, d in enumerate(run) if d != 1] for run in (left, right)]

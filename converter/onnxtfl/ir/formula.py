@@ -1,4 +1,4 @@
-"""Formulas over neutral ops: ``(x * 0.5).exp() + 1`` makes Mul, Exp and Add. And the ops that are such formulas."""
+"""Formulas over neutral ops: ``(x * 0.5).exp() + 1`` makes Mul, Exp and Add; and ops defined by formulas."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _unary(op: str, meaning: str) -> Callable[[Term], Term]:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A value that can be computed with. Numbers and arrays become constants; ``x * 1`` and ``x + 0`` are `x`.
+    """A value with arithmetic operators. Numbers and arrays become constants; ``x * 1`` and ``x + 0`` return `x`.
 
-    Ops are found by name: the modules of `ir/ops` write formulas with terms, so terms cannot import them.
+    Ops are looked up by name, since the modules of `ir/ops` import this one.
     """
 
     b: Builder
@@ -48,7 +48,7 @@ class Term:
         return self.value.rank
 
     def apply(self, op: type[Op] | str, *others: Term | Value | Array | Number | None, **attributes: Any) -> Term:
-        """`op` (a class, or its name) of this and `others`."""
+        """Apply `op` (a class, or its name) to this term and `others`."""
         kind = OPS[op] if isinstance(op, str) else op
         return Term(self.b, self.b(kind, self.value, *(self._other(o) for o in others), **attributes))
 
@@ -58,7 +58,7 @@ class Term:
         return self.b.scalar(other, self.value) if isinstance(other, Number) else other
 
     def constant(self, number: Number) -> Term:
-        """`number` in this element type."""
+        """A constant with the element type of this term."""
         return Term(self.b, self.b.scalar(number, self.value))
 
     def __add__(self, other: Term | Number) -> Term:
@@ -114,7 +114,7 @@ class Term:
         return self.compared("GE", other)
 
     def compared(self, direction: str, other: Term | Number) -> Term:
-        """The bools of a comparison."""
+        """Compare elementwise: bools."""
         return self.apply("Compare", other, comparison_direction=direction)
 
     def equals(self, other: Term | Number) -> Term:
@@ -126,32 +126,32 @@ class Term:
         return self.compared("NE", other)
 
     def choose(self, on_true: Term, on_false: Term | Number) -> Term:
-        """`on_true` where this (of bools) holds, else `on_false`."""
+        """Select `on_true` where this term (bools) is true, else `on_false`."""
         other = on_false if isinstance(on_false, Term) else on_true.constant(on_false)
         return self.apply("Select", on_true, other)
 
     def max(self, other: Term | Number) -> Term:
-        """The greater."""
+        """The elementwise maximum."""
         return self.apply("Max", other)
 
     def min(self, other: Term | Number) -> Term:
-        """The smaller."""
+        """The elementwise minimum."""
         return self.apply("Min", other)
 
     def clamp(self, low: Term | Number | None, high: Term | Number | None) -> Term:
-        """At least `low` and at most `high`."""
+        """Clamp to [`low`, `high`]; None: no bound."""
         return self.apply("Clamp", low, high)
 
     def power(self, exponent: Term | Number) -> Term:
-        """This to the `exponent`."""
+        """Raise to the power `exponent`."""
         return self.apply("Pow", exponent)
 
     abs = _unary("Abs", "The absolute value.")
     erf = _unary("Erf", "The error function.")
-    exp = _unary("Exp", "e to this.")
+    exp = _unary("Exp", "The exponential function.")
     floor = _unary("Floor", "Rounded down.")
     log = _unary("Log", "The natural logarithm.")
-    relu = _unary("Relu", "What is over 0, else 0.")
+    relu = _unary("Relu", "max(this, 0).")
     rsqrt = _unary("Rsqrt", "1 over the square root.")
     sigmoid = _unary("Sigmoid", "1 / (1 + exp(-this)).")
     sign = _unary("Sign", "-1, 0 or 1.")
@@ -159,38 +159,38 @@ class Term:
     tanh = _unary("Tanh", "The hyperbolic tangent.")
 
     def reduce(self, kind: str, axes: Sequence[int] | Term | None = None, keepdims: bool = True) -> Term:
-        """The sum, mean, max ... along `axes` (None: all), which stay with size 1."""
+        """Reduce by `kind` (sum, mean, max, ...) along `axes` (None: all)."""
         along = axes.value if isinstance(axes, Term) else axes if axes is None else list(axes)
         return Term(self.b, self.b(OPS["Reduce"], self.value, along, kind=kind, keepdims=keepdims))
 
     def mean(self, axes: Sequence[int] | Term | None) -> Term:
-        """The mean along `axes`, which stay with size 1."""
+        """The mean along `axes`, which are kept with size 1."""
         return self.reduce("mean", axes)
 
     def along(self, axis: int, rank: int) -> Term:
-        """A vector with unit axes after it, so that it broadcasts along `axis` of a tensor of `rank`."""
+        """Append unit axes to this vector, so that it broadcasts along `axis` of a tensor of `rank`."""
         after = [1] * (rank - 1 - axis)
         sizes = [d if isinstance(d, int) else -1 for d in self.value.shape]
         return self.apply("Reshape", np.asarray([*sizes, *after])) if after else self
 
     def to(self, dtype: DType) -> Term:
-        """In another element type."""
+        """Convert to element type `dtype`."""
         return self if dtype is self.dtype else self.apply("Convert", dtype=dtype)
 
     def bits(self, dtype: DType) -> Term:
-        """The same bits read as another element type."""
+        """Reinterpret the bits as elements of `dtype`."""
         return self if dtype is self.dtype else self.apply("BitcastConvert", dtype=dtype)
 
 
 class Formula(Derived, register=False):
-    """An op that is a formula over other ops: its meaning and its default decomposition follow from `formula`.
+    """An op defined by a formula over other ops, which is its evaluation, type inference and default decomposition.
 
-    Where a target has a better way to write it, an explicit decomposition comes before the formula.
+    An explicit decomposition for a target is tried before the formula.
     """
 
     @classmethod
     def formula(cls, *operands: Any, **attributes: Any) -> Term:
-        """The result: of a Term for each operand (None: absent) and the attributes, of which floats may be Terms."""
+        """The result. `operands`: Terms, None if absent. `attributes`: values; floats may be Terms."""
         raise NotImplementedError
 
     @classmethod
@@ -201,7 +201,7 @@ class Formula(Derived, register=False):
 
     @classmethod
     def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        """Computed in a wide type, then rounded."""
+        """Evaluate in a wide element type, then round."""
         wide = [None if x is None else numeric.widened(x) for x in operands]
         (result,) = super().evaluate(attributes, *wide)
         narrow = {w.dtype: x.dtype for x, w in zip(operands, wide, strict=True) if x is not None and w is not None}

@@ -1,9 +1,9 @@
-"""The graph: nodes in an order that respects their operands, values with one producer and known uses.
+"""The graph: nodes in topological order, values with one producer and their uses.
 
-SSA. A value is made by one node, or is an input of the graph, or is a constant (it then has `data`). Nodes stand in a
-linked list, so that inserting and removing is local; the order of the list is a topological order, always.
-Subgraphs (of If, While, ...) are graphs among a node's attributes. They see nothing of the outer graph: what they
-capture are operands of the node, and inputs of the subgraph behind its own.
+SSA. A value is the result of one node, an input of the graph, or a constant (it then has `data`). Nodes form a linked
+list, so that inserting and removing is local; the list is always in topological order.
+Regions (of If, While, ...) are graphs among a node's attributes. They do not use values of the outer graph: captured
+values are operands of the node, and trailing inputs of the region.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Attributes = dict[str, Any]
 
 
 class UnknownRankError(UnsupportedError, TypeError):
-    """The rank of a tensor has to be known here, and is not."""
+    """The rank of a tensor is unknown where it is needed."""
 
 
 class Value:
@@ -42,7 +42,7 @@ class Value:
         self.uses: dict[tuple[Node, int], None] = {}
         self.data: TensorData | None = None
         self.known: Array | None = None
-        """Contents as far as known before run time: an object array of dims, for small integer tensors."""
+        """The elements of a small integer tensor, known before run time: an object array of dims."""
         self.origins: tuple[Origin, ...] = ()
         """The tensors of the source that this value holds."""
 
@@ -56,24 +56,24 @@ class Value:
         self.origins = () if origin is None else (origin,)
 
     def add_origins(self, origins: Iterable[Origin | None]) -> None:
-        """Add to `origins` those that are new."""
+        """Append to `self.origins` those that it does not contain."""
         added = tuple(o for o in origins if o is not None and o not in self.origins)
         if added:
             self.origins += added
 
     @property
     def is_constant(self) -> bool:
-        """Whether the contents are known."""
+        """Whether this value is a constant."""
         return self.data is not None
 
     @property
     def is_quantized(self) -> bool:
-        """Whether this is a tensor that is stored as integers which mean others."""
+        """Whether this is a tensor of a quantized type."""
         return isinstance(self.type, TensorType) and self.type.quantization is not None
 
     @property
     def tensor_type(self) -> TensorType:
-        """The type, which has to be a tensor's; TypeError otherwise."""
+        """The type if it is a tensor type; TypeError otherwise."""
         if not isinstance(self.type, TensorType):
             raise TypeError(f"{self.name or 'a value'} is not a tensor but {self.type}")
         return self.type
@@ -85,26 +85,26 @@ class Value:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The dimensions of this tensor, whose rank has to be known; UnknownRankError otherwise."""
+        """The dimensions of this tensor; UnknownRankError if its rank is unknown."""
         shape = self.tensor_type.shape
         if shape is None:
-            raise UnknownRankError("how many axes it has is not known", node=self.name, hint="give --input-shape")
+            raise UnknownRankError("the rank of the tensor is unknown", node=self.name, hint="give --input-shape")
         return shape
 
     @property
     def rank(self) -> int:
-        """The number of axes, which has to be known."""
+        """The number of axes; UnknownRankError if it is unknown."""
         return len(self.shape)
 
     def numpy(self) -> Array:
-        """The elements of this constant, real numbers for a quantized one; TypeError where it is none."""
+        """The elements of this constant, dequantized; TypeError if it is not a constant."""
         stored, type_ = self.stored(), self.type
         if isinstance(type_, TensorType) and type_.quantization is not None:
             return dequantize(stored, type_.quantization, type_.dtype)
         return stored
 
     def stored(self) -> Array:
-        """The elements of this constant as they are in memory; TypeError where it is none."""
+        """The elements of this constant as stored, not dequantized; TypeError if it is not a constant."""
         if self.data is None:
             raise TypeError(f"{self.name or 'a value'} is not constant")
         return self.data.numpy()
@@ -115,7 +115,7 @@ class Value:
             node.set_operand(index, new)
 
     def users(self) -> list[Node]:
-        """The nodes that take this value, each once, in order of use."""
+        """The nodes that have this value as operand, each once, in the order in which the uses were added."""
         return list(dict.fromkeys(node for node, _ in self.uses))
 
     def __repr__(self) -> str:
@@ -123,9 +123,9 @@ class Value:
 
 
 class Op:
-    """What an op is: operands, attributes, results and effects, and what follows from them.
+    """An op: declarations of operands, attributes, results and effects, type inference, evaluation, axis orders.
 
-    Subclasses of ``ir/ops`` are registered under their class name.
+    Subclasses in ``ir/ops`` are registered by class name.
     """
 
     name: ClassVar[str] = "Op"
@@ -135,15 +135,15 @@ class Op:
     operands: ClassVar[tuple[Operand, ...]] = ()
     results: ClassVar[tuple[Operand, ...]] = (Operand("output"),)
     defaults: ClassVar[Mapping[str, Any]] = {}
-    """Attribute names with defaults; an attribute whose default is ``REQUIRED`` has to be given."""
+    """Attribute names with defaults; an attribute with the default ``REQUIRED`` must be set."""
     effect: ClassVar[Effect] = Effect.PURE
     core: ClassVar[bool] = False
     follows_values: ClassVar[bool] = False
-    """Whether `evaluate` also works on object arrays of dims, so that shape arithmetic is followed through it."""
+    """Whether `evaluate` accepts object arrays of dims, so that known values are propagated through the op."""
     moves: ClassVar[slice | None] = None
-    """The operands that the results are elements of, moved but not changed, so that their quantization is kept."""
+    """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
     expands: ClassVar[bool] = False
-    """Whether the op is defined by others, from which `infer` finds quantized types too."""
+    """Whether the op is defined by others, so that `infer` also finds quantized types."""
 
     def __init_subclass__(cls, register: bool = True, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -153,48 +153,46 @@ class Op:
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
-        """The types of the results, which are real numbers; OnnxtflError (or ValueError, TypeError) where the operands
-        do not fit.
-        """
+        """The unquantized types of the results; OnnxtflError, ValueError or TypeError if the operands are invalid."""
         raise NotImplementedError(f"{cls.name} has no type inference")
 
     @classmethod
     def kept(cls, node: Node, quantization: Quantization, shape: Shape | None) -> Quantization | None:
-        """For ops that move elements: the operand's `quantization` as a result of `shape` has it; None where it cannot
-        be said, so that the result is of real numbers unless the node declares more.
+        """For ops that move elements: the operand's `quantization` for a result of `shape`; None if it is unknown,
+        so that the result is not quantized unless the node declares it.
         """
         return quantization if quantization.per_tensor else None
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array | tuple[Array, ...]:
-        """What the op means, in NumPy, over real numbers. `attributes` holds all declared ones, defaults filled in."""
+        """Evaluate the op on real values in NumPy. `attributes` contains all declared ones, with defaults."""
         raise NotImplementedError(f"{cls.name} has no evaluation")
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
-        """The op when operand `index` (-1: the first result) lies with `permutation`; None where it cannot."""
+        """The permuted op if operand `index` (-1: the first result) has axis order `permutation`, or None."""
         return None
 
     @classmethod
     def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
-        """For ops with dimension numbers: how the op reads when its operands lie as channels-last (or channels-first)
-        kernels take them, dimension numbers renumbered to match. None for ops without a preference.
+        """For ops with dimension numbers: the permuted op whose operands have the axis order of channels-last (or
+        channels-first) kernels. None for ops without a preference.
         """
         return None
 
     @classmethod
     def offers(cls, node: Node) -> Iterator[Relabeled]:
-        """For ops whose operands may each lie in several ways: all of them, the plainest first. None for others."""
+        """For ops with several axis orders for each operand: all permuted ops, the simplest first. Empty for others."""
         return iter(())
 
     @classmethod
     def origin_before(cls, node: Node, origin: Origin) -> Origin | None:
-        """The origin of operand 0 where that of a result is `origin`; None where the op changes elements."""
+        """The origin of operand 0 if a result has `origin`; None if the op changes elements."""
         return None
 
     @classmethod
     def effect_of(cls, node: Node) -> Effect:
-        """The effect of this node (ops with subgraphs have those of the nodes in them)."""
+        """The effect of `node`; for a node with regions, that of the first effectful node in them."""
         for graph in node.regions:
             for inner in graph.nodes:
                 if (effect := inner.op.effect_of(inner)) is not Effect.PURE:
@@ -207,7 +205,7 @@ OPS: dict[str, type[Op]] = {}
 
 
 class Node:
-    """One application of an op."""
+    """An op instance."""
 
     __slots__ = (
         "attributes",
@@ -227,14 +225,14 @@ class Node:
         self.op = op
         self.attributes: Attributes = dict(attributes)
         self.regions = tuple(_graphs_among(attributes.values()))
-        """The graphs among the attributes, which are given to a node when it is made."""
+        """The graphs among the attributes that the node was made with."""
         self.operands: list[Value | None] = list(operands)
         self.results: list[Value] = []
         self.name: str | None = None
         self.sources: tuple[str, ...] = ()
-        """The nodes of the source whose work this one does."""
+        """The names of the source nodes that this node implements."""
         self.made_by: tuple[str, ...] = ()
-        """The rules and passes that made it, in order."""
+        """The rules and passes that made the node, in order."""
         self.graph: Graph | None = None
         self.previous: Node | None = None
         self.next: Node | None = None
@@ -249,14 +247,14 @@ class Node:
         return value
 
     def operand(self, index: int) -> Value:
-        """Operand `index`, which has to be present."""
+        """Operand `index`; ValueError if it is absent."""
         value = self.operands[index]
         if value is None:
             raise ValueError(f"{self.op.name}: operand {index} is absent")
         return value
 
     def optional(self, index: int) -> Value | None:
-        """Operand `index`, or None where it is absent."""
+        """Operand `index`, or None if it is absent."""
         return self.operands[index] if index < len(self.operands) else None
 
     def attr(self, name: str, default: Any = None) -> Any:
@@ -273,7 +271,7 @@ class Node:
         return value
 
     def set_operand(self, index: int, value: Value | None) -> None:
-        """Take `value` as operand `index`."""
+        """Replace operand `index` by `value`."""
         old = self.operands[index]
         if old is not None:
             del old.uses[(self, index)]
@@ -282,7 +280,7 @@ class Node:
             value.uses[(self, index)] = None
 
     def add_history(self, *others: Node, made_by: str | None = None) -> None:
-        """Count the sources of `others` among this node's, and `made_by` among what made it."""
+        """Add the sources of `others` to this node's, and `made_by` to the rules and passes that made it."""
         if others:
             self.sources = tuple(dict.fromkeys(s for node in (self, *others) for s in node.sources))
         if made_by is not None and made_by not in self.made_by:
@@ -302,7 +300,7 @@ def _graphs_among(attributes: Iterable[Any]) -> Iterator[Graph]:
 
 @dataclass(slots=True)
 class State:
-    """What lives from run to run: read at `input`, written from `output`, at first `initial`."""
+    """State that persists between runs: read as `input`, written from `output`, with the initial value `initial`."""
 
     input: Value
     output: Value
@@ -318,7 +316,7 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
-    """The names of the outputs where they are not those of the values (one value may be several outputs)."""
+    """The names of the outputs if they differ from those of the values (one value may be several outputs)."""
     first: Node | None = None
     last: Node | None = None
 
@@ -330,7 +328,7 @@ class Graph:
 
     @property
     def nodes(self) -> Iterator[Node]:
-        """The nodes in order; the one just yielded may be removed."""
+        """The nodes in order; the caller may remove the one just yielded."""
         node = self.first
         while node is not None:
             following = node.next
@@ -346,7 +344,7 @@ class Graph:
         return value
 
     def insert(self, node: Node, before: Node | None = None) -> Node:
-        """Put `node` before `before`, or at the end."""
+        """Insert `node` before `before`, or at the end."""
         node.graph = self
         node.next = before
         node.previous = before.previous if before else self.last
@@ -361,17 +359,17 @@ class Graph:
         return node
 
     def remove(self, node: Node) -> None:
-        """Take out a node whose results nobody uses."""
+        """Remove a node; ValueError if its results have uses."""
         if any(result.uses for result in node.results):
             raise ValueError(f"{node.op.name} still has users")
         for i in range(len(node.operands)):
             node.set_operand(i, None)
         for result in node.results:
-            result.producer = None  # no cycle: what is removed is freed at once
+            result.producer = None  # no reference cycle, so that the node is freed at once
         self.unlink(node)
 
     def drop(self, node: Node) -> None:
-        """Remove a pure node that is not needed; what moved elements only leaves its origins to its operand."""
+        """Remove an unused pure node; if it only moves elements, its operand gets the origins of its results."""
         operand = node.operands[0] if node.operands else None
         if operand is not None and operand.type is not None:
             for result in node.results:
@@ -379,12 +377,12 @@ class Graph:
         self.remove(node)
 
     def move(self, node: Node, before: Node | None) -> None:
-        """Put a node of this graph elsewhere; the caller sees to the order."""
+        """Move a node of this graph before `before`; the caller ensures a topological order."""
         self.unlink(node)
         self.insert(node, before)
 
     def unlink(self, node: Node) -> None:
-        """Take a node out of the list, with all its uses; the caller puts it into another place."""
+        """Take a node out of the list without removing its uses; the caller inserts it again."""
         if node.previous:
             node.previous.next = node.next
         else:
@@ -396,16 +394,16 @@ class Graph:
         node.graph = node.previous = node.next = None
 
     def replace(self, node: Node, values: Sequence[Value], *, retyped: bool = False) -> None:
-        """Remove `node`, whose results become `values`; names, origins and types as for :meth:`substitute`."""
+        """Replace the results of `node` by `values` as :meth:`substitute` does, and remove `node`."""
         for old, new in zip(node.results, values, strict=True):
             self.substitute(old, new, retyped=retyped)
         self.remove(node)
 
     def substitute(self, old: Value, new: Value, *, retyped: bool = False) -> None:
-        """Replace `old` by `new` everywhere, among the outputs too; name and origin pass on to a value without.
+        """Replace all uses of `old` by `new`, also among outputs and states; `new` inherits name and origins.
 
-        InternalError where the types differ in more than unknown sizes. `retyped`: what the file says of `old` is not
-        known to be its type, and who uses it is lifted later.
+        InternalError if the types differ in more than unknown sizes. `retyped`: skip this check, since the type of
+        `old` comes from the file and its users are lifted later.
         """
         if not retyped and not compatible(old.type, new.type):
             raise _of_another_type(old, new)
@@ -418,9 +416,9 @@ class Graph:
                 state.output = new
 
     def splice(self, body: Graph, operands: Sequence[Value | None], before: Node) -> list[Node]:
-        """Move the nodes of `body`, whose inputs are `operands`, in front of `before`; returns them.
+        """Move the nodes of `body` before `before`, with `operands` as its inputs; return the moved nodes.
 
-        `body` is left without nodes; its outputs are values of this graph then.
+        `body` has no nodes then; its outputs are values of this graph.
         """
         for inner, outer in zip(body.inputs, operands, strict=True):
             if outer is not None:
@@ -431,16 +429,16 @@ class Graph:
             self.insert(node, before)
         return moved
 
-    def shows(self, value: Value) -> bool:
-        """Whether the outside sees `value`: as an output or as a written state."""
+    def is_output(self, value: Value) -> bool:
+        """Whether `value` is an output or the new value of a state."""
         return any(v is value for v in self.outputs) or any(state.output is value for state in self.states)
 
     def output_set(self) -> set[Value]:
-        """The values that the outside sees: outputs and written states."""
+        """The outputs and the new values of states."""
         return {*self.outputs, *(state.output for state in self.states)}
 
     def walk(self) -> Iterator[Node]:
-        """All nodes, those of subgraphs behind the node that holds them."""
+        """All nodes; those of regions follow the node that has them."""
         for node in self.nodes:
             yield node
             for graph in node.regions:
@@ -448,7 +446,7 @@ class Graph:
 
 
 def _of_another_type(old: Value, new: Value) -> InternalError:
-    """The error of a rewrite that would change the meaning of what uses `old`."""
+    """The error for a rewrite that would change the type of `old`."""
     cause = TypeError(f"{old.type} would be replaced by {new.type}")
     producer = old.producer
     op = None if producer is None else producer.op.name
@@ -456,7 +454,7 @@ def _of_another_type(old: Value, new: Value) -> InternalError:
 
 
 def inherit(old: Value, new: Value) -> None:
-    """Pass name and origin on to a value that stands for `old` and has none of its own."""
+    """Give `new`, which replaces `old`, the origins of `old`, and its name if `new` has none."""
     if new.name is None and new.data is None:
         new.name = old.name
     new.add_origins(old.origins)
@@ -468,9 +466,9 @@ def constant(
     name: str | None = None,
     type_: Type | None = None,
 ) -> Value:
-    """A value with known contents; `dtype` converts plain numbers and arrays.
+    """A constant; numbers and arrays are converted to `dtype`.
 
-    `type_`: what the contents, as they are stored, mean (a quantized type); by default they mean themselves.
+    `type_`: the quantized type of the stored elements; by default they are not quantized.
     """
     if not isinstance(value, TensorData):
         array = np.asarray(value, None if dtype is None else dtype.numpy)
@@ -483,4 +481,4 @@ def constant(
 
 
 KNOWN_LIMIT = 256
-"""Largest integer tensor, in elements, whose contents are followed symbolically."""
+"""The largest number of elements of an integer tensor whose known elements are propagated."""

@@ -1,4 +1,4 @@
-"""Runs a neutral graph in NumPy, node by node: the executable meaning, slow and exact."""
+"""The reference interpreter: runs a neutral graph in NumPy, node by node; slow and exact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxtfl.ir.quantized import moves_stored, touches_quantized
 
 
 def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Array]:
-    """The outputs of `graph` for `inputs`, in order or by name; those of quantized types as they are stored."""
+    """Run `graph` on `inputs` (in order or by name); return the outputs, with quantized ones as stored integers."""
     given = [inputs[v.name or ""] for v in graph.inputs] if isinstance(inputs, Mapping) else inputs
     values: dict[Value, Array] = dict(zip(graph.inputs, given, strict=True))
     for node in graph.nodes:
@@ -24,10 +24,10 @@ def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Arr
 
 
 def evaluate_node(node: Node, operands: Sequence[Array | None]) -> list[Array]:
-    """The results of one node, in the element types that it declares; quantized ones are taken and given as stored.
+    """Evaluate one node; quantized operands and results are stored integers.
 
-    quantize(evaluate(dequantize)): ops compute with real numbers. What only moves elements moves the stored ones, and
-    regions, which have quantized types of their own, take and give stored ones.
+    The result is quantize(evaluate(dequantize)). Ops that only move elements move stored integers; regions accept and
+    return stored integers.
     """
     if not touches_quantized(node) or node.regions or moves_stored(node):
         return _evaluated(node, operands)

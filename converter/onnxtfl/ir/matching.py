@@ -1,6 +1,6 @@
-"""Small questions that patterns and rules ask of values: which constant, made by which op, read how often.
+"""Predicates and matchers for values: scalar constants, producers, single uses, products.
 
-They stop at quantized values: the answer is no, unless the pattern asks for them by keyword.
+They do not match quantized values, unless the pattern requests it by keyword.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import may_match
 
 SMALL = 1 << 16
-"""Elements up to which a pattern reads a constant's numbers."""
+"""The largest number of elements of a constant that patterns read."""
 
 
 def scalar(value: Value | None) -> float | None:
-    """The number of a real constant all of whose elements are equal; None for others."""
+    """The value of a real constant with all elements equal (at most 64); None for others."""
     if value is None or value.data is None or not 0 < value.data.size <= 64 or value.data.dtype.is_complex:
         return None
     if value.is_quantized:
         return None
-    numbers = value.numpy().reshape(-1)
-    if numbers.dtype == object or any(n != numbers[0] for n in numbers):
+    elements = value.numpy().reshape(-1)
+    if elements.dtype == object or any(e != elements[0] for e in elements):
         return None
-    return float(numbers[0])
+    return float(elements[0])
 
 
 def is_close(value: float | None, wanted: float, tolerance: float = 1e-4) -> bool:
-    """Whether a constant is the number that a formula has, but for the rounding of exporters."""
+    """Whether `value` equals `wanted` up to the rounding of exporters."""
     return value is not None and abs(value - wanted) <= tolerance * max(1.0, abs(wanted))
 
 
@@ -45,9 +45,9 @@ def is_weight(value: Value) -> bool:
 
 
 def made_by(value: Value | None, *ops: type[Op], quantized: bool = False) -> Node | None:
-    """The node, of one of `ops` (none: of any), that makes `value`; None where there is none.
+    """The producer of `value` if it is one of `ops` (any op if empty); else None.
 
-    Nodes that touch quantized values are found only where `quantized` asks for them.
+    `quantized`: also match nodes with quantized operands or results.
     """
     node = value.producer if value is not None else None
     if node is None or (ops and node.op not in ops) or not may_match(node, quantized):
@@ -56,12 +56,12 @@ def made_by(value: Value | None, *ops: type[Op], quantized: bool = False) -> Nod
 
 
 def single_use(value: Value, graph: Graph) -> bool:
-    """Whether exactly one operand is `value`, and the outside does not see it."""
-    return len(value.uses) == 1 and not graph.shows(value)
+    """Whether `value` has exactly one use and is not an output."""
+    return len(value.uses) == 1 and not graph.is_output(value)
 
 
 def with_constant(node: Node) -> tuple[Value, Value, int] | None:
-    """A binary node's other operand, its constant one, and which place the constant has; None where neither is."""
+    """(other operand, constant operand, index of the constant) of a binary node; None without a constant."""
     for place in (1, 0):
         if node.operand(place).is_constant:
             return node.operand(1 - place), node.operand(place), place
@@ -69,7 +69,7 @@ def with_constant(node: Node) -> tuple[Value, Value, int] | None:
 
 
 def along_axis(value: Value, rank: int, axis: int, size: int) -> Array | None:
-    """The numbers of a constant that, broadcast to `rank`, varies along `axis` only: a vector of `size`; else None."""
+    """A vector of `size` if the constant, broadcast to `rank`, varies along `axis` only; else None."""
     if value.data is None or value.is_quantized or value.data.size > SMALL or len(value.data.shape) > rank:
         return None
     shape = (1,) * (rank - len(value.data.shape)) + value.data.shape
@@ -80,14 +80,14 @@ def along_axis(value: Value, rank: int, axis: int, size: int) -> Array | None:
 
 @dataclass
 class Product:
-    """A chain of multiplications taken apart: `factor` times all `operands`."""
+    """A decomposed chain of multiplications: `factor` times all `operands`."""
 
     factor: float = 1.0
     operands: list[Value] = field(default_factory=list)
 
 
 def product_of(value: Value, graph: Graph, root: bool = True) -> Product:
-    """Take apart the multiplications, and divisions by constants, that make `value`, where nobody else needs them."""
+    """Decompose the chain of Mul, and Div by constants, that computes `value`; inner results must have no other use."""
     node = made_by(value, ops.Mul, ops.Div)
     if node is not None and (root or single_use(value, graph)):
         right = scalar(node.operand(1))
@@ -106,14 +106,14 @@ def _factor(value: Value, graph: Graph) -> Product:
 
 
 def sum_with(value: Value, number: float) -> Value | None:
-    """x where `value` is x + number, in either order; None for others."""
+    """x if `value` is x + number or number + x; else None."""
     node = made_by(value, ops.Add)
     found = with_constant(node) if node is not None else None
     return found[0] if found is not None and is_close(scalar(found[1]), number) else None
 
 
 def same(a: Value, b: Value) -> bool:
-    """Whether two values are one."""
+    """Whether two values are identical, or constants with equal types and elements."""
     if a.data is None or b.data is None:
         return a is b
     return a.type == b.type and a.data.key == b.data.key

@@ -24,13 +24,13 @@ class Function(Protocol):
         ...
 
     def body(self, call: Node) -> Graph:
-        """The body with the attributes of `call` bound and one input for each of its operands (absent ones too)."""
+        """The body with the attributes of `call` bound, and one input for each of its operands (also absent ones)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An entry point: `inputs` and `outputs` are (name, position among the graph's inputs or outputs)."""
+    """An entry point; `inputs` and `outputs`: pairs of name and index among the inputs or outputs of `graph`."""
 
     key: str
     graph: Graph
@@ -40,9 +40,9 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """State that several graphs share, found by name: a variable or a lookup table.
+    """State that several graphs share by name: a variable or a lookup table.
 
-    `initial`: the value of a variable, or the keys and values of a table; None where the file does not set it.
+    `initial`: the value of a variable, or the keys and values of a table; None if the file does not set it.
     `dtypes`: element types of a table's keys and values, empty for a variable.
     """
 
@@ -68,10 +68,10 @@ class Model:
     """A model; `main` is the graph that runs by default.
 
     `format`: file format that it was read from, None for a model made in memory. `functions`: ops that the file
-    defines. `subgraphs`: other graphs of the file that are no region of `main`. `signatures`: all entry points, in file
-    order. `resources`: variables and tables that nodes refer to by name. `description`: the file's documentation.
+    defines. `subgraphs`: other graphs of the file that are not regions of `main`. `signatures`: all entry points, in
+    file order. `resources`: variables and tables that nodes refer to by name. `description`: the documentation.
     `properties`: metadata by name, text (ONNX) or bytes (TFLite). `opsets`: version by ONNX domain. `dim_names`: the
-    file's name of a dimension by symbol, where the two differ.
+    file's name of a dimension by symbol, if the two differ.
     """
 
     main: Graph
@@ -87,6 +87,6 @@ class Model:
     dim_names: dict[str, str] = field(default_factory=dict)
 
     def graphs(self) -> Iterator[Graph]:
-        """The main graph and the other subgraphs, without the regions of their nodes."""
+        """The main graph and the other subgraphs, without regions."""
         yield self.main
         yield from self.subgraphs

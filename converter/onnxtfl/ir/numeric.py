@@ -1,4 +1,4 @@
-"""NumPy arithmetic as the ops mean it: small floats are computed in float32, small integers in int32, then rounded."""
+"""NumPy arithmetic of the ops: small floats are computed in float32, small integers in int32, then rounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NARROW_INTS = ("int2", "uint2", "int4", "uint4")
 
 
 def widened(x: Array) -> Array:
-    """`x` in the type that its arithmetic is done in."""
+    """Cast `x` to the type in which its arithmetic is computed."""
     name = x.dtype.name
     if name in _NARROW_INTS:
         return x.astype(np.int32)
@@ -26,7 +26,7 @@ def widened(x: Array) -> Array:
 
 
 def computed(function: Callable[..., Any], *operands: Array) -> Array:
-    """`function` of the operands in their wide type, rounded to the element type of the first."""
+    """Apply `function` to the widened operands; cast the result to the element type of the first."""
     with np.errstate(all="ignore"):
         result = np.asarray(function(*(widened(x) for x in operands)))
     return result if operands[0].dtype == object else result.astype(operands[0].dtype, copy=False)
@@ -38,14 +38,14 @@ def is_integral(x: Array) -> bool:
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
-    """What every number of that type is at least: minus infinity for floats."""
+    """The least value of `dtype`: minus infinity for floats."""
     if dtype.kind == "b":
         return False
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
 def highest(dtype: np.dtype[Any]) -> Any:
-    """What every number of that type is at most: infinity for floats."""
+    """The greatest value of `dtype`: infinity for floats."""
     if dtype.kind == "b":
         return True
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
@@ -66,7 +66,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def truncating_divide(a: Array, b: Array) -> Array:
-    """Quotients: exact for floats, rounded toward zero for integers. Dims (object arrays) count as not negative."""
+    """a / b, rounded toward zero for integers. Dims (object arrays) are assumed to be nonnegative."""
     if not is_integral(a):
         return np.asarray(a / b)
     quotient = np.floor_divide(a, b)
@@ -77,12 +77,12 @@ def truncating_divide(a: Array, b: Array) -> Array:
 
 
 def floor_divide(a: Array, b: Array) -> Array:
-    """Quotients rounded down."""
+    """a / b rounded toward minus infinity."""
     return np.asarray(np.floor_divide(a, b) if is_integral(a) else np.floor(a / b))
 
 
 def power(a: Array, b: Array) -> Array:
-    """`a` to the `b`; integers to a negative power are rounded toward zero, as their double is."""
+    """a ** b; an integer to a negative power is computed in float64 and rounded toward zero."""
     if object in (a.dtype, b.dtype):
         return _power_of_dims(a, b)
     if a.dtype.kind == "f" and b.dtype.kind == "f":
@@ -95,12 +95,12 @@ def power(a: Array, b: Array) -> Array:
 
 def _power_of_dims(a: Array, b: Array) -> Array:
     if not all(isinstance(e, int) and e >= 0 for e in b.reshape(-1).tolist()):
-        raise TypeError("dims are not raised to such powers")
+        raise TypeError("the exponent of a symbolic dimension must be a nonnegative int")
     return np.asarray(a**b, object)
 
 
 def shifted(x: Array, amount: Array, kind: str) -> Array:
-    """Bits moved "left", or right filling with zeros ("logical") or the sign ("arithmetic").
+    """Shift bits "left", or right with zero fill ("logical") or sign fill ("arithmetic").
 
     Amounts outside [0, bits) move every bit out (ONNX BitShift-28).
     """
@@ -135,7 +135,7 @@ def cast(x: Array, dtype: DType, saturate: bool) -> Array:
 
 
 def _small_integers(x: Array, dtype: DType) -> Array:
-    """Without their fraction, the low bits."""
+    """Truncate to integers and keep the low bits of `dtype`."""
     import ml_dtypes
 
     limits = ml_dtypes.iinfo(dtype.numpy)

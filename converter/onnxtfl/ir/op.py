@@ -1,8 +1,7 @@
-"""What modules of ops are written with: the base classes, the declarations, and ops of files.
+"""The names that op modules use: base classes, declarations, and ops of file dialects.
 
-An op of the neutral graph is a subclass of :class:`Op` in ``ir/ops``; its name is the class's. Ops of a file's own
-dialect (``onnx.Conv`` since version 11, ``tfl.CONV_2D`` version 3) are made by :func:`foreign`: nothing is known of
-them but name and version.
+A neutral op is a subclass of :class:`Op` in ``ir/ops``; its name is the class's. Ops of a file's dialect (``onnx.Conv``
+since version 11, ``tfl.CONV_2D`` version 3) are made by :func:`foreign`; they have a name and a version only.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class Elementwise(Op, register=False):
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
-        """Every operand of full rank takes the permutation; those of rank 0, and of one element, need none.
+        """Permute every operand of full rank; operands of rank 0 or one element stay.
 
-        None where a rank is unknown, or between.
+        None if a rank is unknown, or another operand has a lower rank.
         """
         ranks = [None if v is None else v.tensor_type.rank for v in node.operands]
         full = len(permutation)
@@ -50,7 +49,7 @@ class Elementwise(Op, register=False):
 
 
 def is_single(value: Value | None) -> bool:
-    """Whether `value` is a tensor of one element, by its type."""
+    """Whether all dimensions in the type of `value` are 1."""
     shape = value.tensor_type.shape if value is not None else None
     return shape is not None and all(d == 1 for d in shape)
 
@@ -64,9 +63,9 @@ _FOREIGN: dict[tuple[str, str, int, str], type[Op]] = {}
 
 
 def foreign(dialect: str, name: str, version: int = 1, domain: str = "") -> type[Op]:
-    """The op `name` of a file format (`dialect`: "onnx" or "tfl"), of which nothing is known but this.
+    """The op `name` of a file format (`dialect`: "onnx" or "tfl").
 
-    The same class each time, in all threads.
+    Equal arguments return the same class, in all threads.
     """
     key = dialect, name, version, domain
     if key not in _FOREIGN:
@@ -77,7 +76,7 @@ def foreign(dialect: str, name: str, version: int = 1, domain: str = "") -> type
 
 
 def attributes_of(node: Node) -> dict[str, Any]:
-    """The attributes of `node` with the op's defaults filled in; ValueError where a required one lacks."""
+    """The attributes of `node` with the op's defaults; ValueError if a required one is missing."""
     filled = {**node.op.defaults, **node.attributes}
     for name, value in filled.items():
         if value is REQUIRED:

@@ -1,4 +1,4 @@
-"""Where a value comes from: a tensor of the source model."""
+"""The origin of a value: a tensor of the source model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from onnxtfl.ir.quantization import Quantization
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A tensor of the source model that a value holds: reshaped to `shape`, then with permuted axes.
+    """A tensor of the source model that is stored in a value: reshaped to `shape`, then transposed by `permutation`.
 
-    `shape` is None where it is the source's own. `permutation[i]` is the axis that became axis i; None: none moved.
+    `shape` None: not reshaped. Axis i of the value is axis `permutation[i]`; None: not transposed.
     """
 
     tensor: str
@@ -28,5 +28,5 @@ class Origin:
         return replace(self, permutation=None if after == tuple(range(len(after))) else after)
 
     def reshaped(self, shape: Shape) -> Origin | None:
-        """The origin of the reshaped value; None where axes were permuted before."""
+        """The origin of the reshaped value; None if it was transposed before."""
         return replace(self, shape=shape) if self.permutation is None else None

@@ -1,6 +1,6 @@
 """Small arithmetic of axis permutations, shared by the ops' relabel rules.
 
-A permutation p says how a tensor lies in memory: physical axis i is logical axis p[i].
+A permutation p is an axis order: physical axis i is logical axis p[i].
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from onnxtfl.ir.types import TensorType, Type
 
 
 def identity(rank: int) -> Permutation:
-    """Nothing moves."""
+    """The identity permutation."""
     return tuple(range(rank))
 
 
 def inverse(permutation: Sequence[int]) -> Permutation:
-    """Where each logical axis lies."""
+    """The physical axis of each logical axis."""
     result = [0] * len(permutation)
     for physical, logical in enumerate(permutation):
         result[logical] = physical
@@ -26,22 +26,22 @@ def inverse(permutation: Sequence[int]) -> Permutation:
 
 
 def compose(outer: Sequence[int], inner: Sequence[int]) -> Permutation:
-    """First transpose by `outer`, then by `inner`: axis i of the end is axis outer[inner[i]] of the start."""
+    """The transposition by `outer`, then by `inner`: result axis i is source axis outer[inner[i]]."""
     return tuple(outer[i] for i in inner)
 
 
 def moved(axis: int, permutation: Sequence[int]) -> int:
-    """The physical axis that holds logical `axis` (which may be counted from the end)."""
+    """The physical axis of logical `axis` (which may be negative)."""
     return list(permutation).index(axis % len(permutation))
 
 
 def moved_all(axes: Iterable[int], permutation: Sequence[int]) -> Permutation:
-    """The physical axes that hold logical `axes`, in that order."""
+    """The physical axes of logical `axes`, in that order."""
     return tuple(moved(axis, permutation) for axis in axes)
 
 
 def dropping(permutation: Sequence[int], axes: Iterable[int]) -> Permutation:
-    """What is left of `permutation` when the logical `axes` are gone, renumbered."""
+    """`permutation` without the logical `axes`, renumbered."""
     gone = set(axes)
     kept = [p for p in permutation if p not in gone]
     order = {axis: i for i, axis in enumerate(sorted(kept))}
@@ -49,12 +49,12 @@ def dropping(permutation: Sequence[int], axes: Iterable[int]) -> Permutation:
 
 
 def rank_of(value_type: Type | None) -> int | None:
-    """The rank where this is the type of a tensor of known rank."""
+    """The rank of a tensor type; None if it is unknown or not a tensor type."""
     return value_type.rank if isinstance(value_type, TensorType) else None
 
 
 def everywhere(node: Node, permutation: Permutation, **attributes: object) -> Relabeled | None:
-    """All operands and results of `node` lie with `permutation`; None unless they all have its rank.
+    """The op with `permutation` for all operands and results; None unless they all have its rank.
 
     Absent operands stay absent.
     """
@@ -69,6 +69,6 @@ def everywhere(node: Node, permutation: Permutation, **attributes: object) -> Re
 
 
 def with_vectors(permutation: Permutation, *vectors: int, operands: int) -> Relabeled:
-    """Operand 0 and the result lie with `permutation`, operands `vectors` have an entry an axis."""
+    """The op with `permutation` for operand 0 and the result; operands `vectors` have one entry per axis."""
     absent: tuple[Permutation | None, ...] = (None,) * (operands - 1)
     return Relabeled((permutation, *absent), (permutation,), {}, dict.fromkeys(vectors, permutation))

@@ -1,9 +1,8 @@
-"""Quantization parameters as a part of a tensor's type, and the one arithmetic for them.
+"""Quantization parameters, a part of tensor types, and the arithmetic of quantize and dequantize.
 
-real = scale * (stored - zero_point), in float32. Back: round(real / scale) + zero_point, where halves are rounded to
-even, as ONNX's QuantizeLinear and the vector kernels of LiteRT round (its plain C++ kernels round halves away from 0:
-half-way cases may differ by 1 there); what is out of range becomes the least or the greatest stored number. With stored
-numbers of 32 bits the arithmetic is that of float64.
+real = scale * (stored - zero_point) and stored = clamp(round(real / scale) + zero_point), in float32, or in float64 if
+stored in 32 bits. Halves are rounded to even, like ONNX's QuantizeLinear and the vector kernels of LiteRT (its plain
+C++ kernels round halves away from 0: ties may differ by 1 there).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from onnxtfl.ir.dtypes import Array, DType
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """How real numbers are stored as integers; carried bit for bit, never re-estimated.
+    """How real values are stored as integers; parameters are copied exactly, never re-estimated.
 
     One scale and zero point for the tensor (`axis` None), one for each index of `axis`, or one for each block of
     `block` elements along `axis` (then `scales` is row-major over the blocked shape).
@@ -42,16 +41,16 @@ class Quantization:
 
     @property
     def per_tensor(self) -> bool:
-        """Whether one scale serves the whole tensor."""
+        """Whether the tensor has a single scale."""
         return self.axis is None
 
     @property
     def dtype(self) -> DType:
-        """The element type of the stored numbers."""
+        """The element type of the stored integers."""
         return DType(self.storage)
 
     def fits(self, shape: Shape | None) -> bool:
-        """Whether there is a scale for each index, or block, of `axis`, as far as `shape` is known."""
+        """Whether there is one scale for each index, or block, of `axis`, as far as `shape` is known."""
         if self.axis is None or shape is None:
             return True
         if not self.axis < len(shape):
@@ -62,11 +61,11 @@ class Quantization:
         return not static(shape) or math.prod(self._blocked(shape)) == len(self.scales)
 
     def _blocked(self, shape: Sequence[Any]) -> list[int]:
-        """The shape of the scales of blocks of a tensor of the static `shape`."""
+        """The shape of the blockwise scales for a tensor of the static `shape`."""
         return [-(-int(d) // (self.block or 1)) if i == self.axis else int(d) for i, d in enumerate(shape)]
 
     def permuted(self, permutation: Sequence[int], shape: Shape) -> Quantization:
-        """The parameters of a transposed tensor, before of `shape`; ValueError for blocks of an unknown shape."""
+        """The parameters after a tensor of `shape` is transposed; ValueError for blocks of an unknown shape."""
         if self.axis is None:
             return self
         axis = list(permutation).index(self.axis)
@@ -80,7 +79,7 @@ class Quantization:
         return replace(self, scales=scales, zero_points=zero_points, axis=axis)
 
     def reshaped(self, before: Shape, after: Shape) -> Quantization | None:
-        """The parameters of a tensor that is reshaped; None where its axis does not stay one by itself."""
+        """The parameters after a reshape; None if the quantized axis does not remain an axis of its own."""
         if self.axis is None:
             return self
         outer = product(before[: self.axis])
@@ -97,7 +96,7 @@ class Quantization:
 
 
 def spread(parameters: Array, shape: Sequence[int], axis: int | None, block: int | None) -> Array:
-    """Scales or zero points (for the tensor, along `axis`, or for blocks) so that they broadcast over `shape`."""
+    """Reshape scales or zero points (one, along `axis`, or blockwise) so that they broadcast to `shape`."""
     if axis is None:
         return parameters.reshape(())
     if block:
@@ -106,29 +105,29 @@ def spread(parameters: Array, shape: Sequence[int], axis: int | None, block: int
 
 
 def limits(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest number of an integer type."""
+    """The least and the greatest value of an integer type."""
     return (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
 
 
 def to_stored(real: Array, scale: Array, zero_point: Array | int, dtype: DType) -> Array:
-    """Real numbers as integers of `dtype`; scale and zero point broadcast."""
+    """Quantize real values to integers of `dtype`; scale and zero point broadcast."""
     with np.errstate(all="ignore"):
         return np.clip(np.rint(real / scale) + zero_point, *limits(dtype)).astype(np.int64).astype(dtype.numpy)
 
 
 def to_real(stored: Array, scale: Array, zero_point: Array | int) -> Array:
-    """The real numbers, in the type of `scale`, that stored ones stand for; scale and zero point broadcast."""
+    """Dequantize stored integers to real values of the type of `scale`; scale and zero point broadcast."""
     return np.asarray((stored - zero_point).astype(scale.dtype) * scale)
 
 
 def quantize(real: Array, quantization: Quantization) -> Array:
-    """The integers that real numbers are stored as."""
+    """Quantize real values to stored integers."""
     scale, zero = _spread(quantization, real.shape)
     return to_stored(real.astype(scale.dtype), scale, zero.astype(scale.dtype), quantization.dtype)
 
 
 def dequantize(stored: Array, quantization: Quantization, dtype: DType = DType.FLOAT32) -> Array:
-    """The real numbers, as `dtype`, that stored integers stand for."""
+    """Dequantize stored integers to real values of `dtype`."""
     return to_real(stored.astype(np.int64), *_spread(quantization, stored.shape)).astype(dtype.numpy)
 
 

@@ -1,8 +1,8 @@
-"""Which nodes touch quantized tensors, and which keep their quantization.
+"""Which nodes have quantized operands or results, and which keep the quantization of their operands.
 
-A neutral op means quantize(evaluate(dequantize)): it computes with real numbers, and each result of a quantized type
-is stored under that (:func:`onnxtfl.ir.interpret.evaluate_node`). How a result is quantized is a fact of its own, which
-the node's result type declares and no inference finds; only what an op moves (``Op.moves``) keeps its quantization.
+A neutral op is quantize(evaluate(dequantize)): it computes on real values, and results of quantized types are rounded
+(:func:`onnxtfl.ir.interpret.evaluate_node`). The quantization of a result is declared by the type of the node's result,
+not inferred; only ops that move elements (``Op.moves``) keep that of their operands.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def reads_quantized(node: Node) -> bool:
 
 
 def with_kept(node: Node, types: Sequence[Type]) -> list[Type]:
-    """The inferred `types` of the results, real numbers, with the quantization that `node` keeps of its operands."""
+    """The inferred, unquantized `types` of the results with the quantization that `node` keeps of its operands."""
     if not reads_quantized(node) or node.op.expands or node.regions:
         return list(types)
     return [t.stored_as(_kept(node, t)) if isinstance(t, TensorType) else t for t in types]
 
 
 def moves_stored(node: Node) -> bool:
-    """Whether `node` moves stored integers as they are: its results have the quantization of what it moves."""
+    """Whether `node` moves stored integers unchanged: its results have the quantization of the moved operands."""
     types = [r.type for r in node.results]
     return all(
         isinstance(t, TensorType) and t.quantization is not None and t.quantization == _kept(node, t) for t in types
@@ -40,15 +40,15 @@ def moves_stored(node: Node) -> bool:
 
 
 def may_match(node: Node, quantized: bool) -> bool:
-    """Whether a pattern may match `node`: one of real numbers only, unless it asks for `quantized` ones too.
+    """Whether a pattern may match `node`: it touches no quantized values, or the pattern matches `quantized` nodes.
 
-    What is asked for moves stored integers as they are, if it is of the ops that move elements.
+    Then an op that moves elements must move stored integers unchanged.
     """
     return not touches_quantized(node) or (quantized and (node.op.moves is None or moves_stored(node)))
 
 
 def may_declare(node: Node, type_: Type) -> bool:
-    """Whether a result of the inferred `type_` may be quantized in any way; else it is as inferred."""
+    """Whether a result of the inferred `type_` may declare any quantization; else it must be as inferred."""
     if not isinstance(type_, TensorType) or not type_.dtype.is_float or node.regions:
         return False
     if node.op.expands:
@@ -58,13 +58,13 @@ def may_declare(node: Node, type_: Type) -> bool:
 
 
 def _moved(node: Node) -> set[Quantization | None]:
-    """The quantizations, or none, of the operands whose elements `node` moves."""
+    """The quantizations (None: unquantized) of the operands whose elements `node` moves."""
     moved = node.operands[node.op.moves] if node.op.moves is not None else []
     return {v.type.quantization for v in moved if v is not None and isinstance(v.type, TensorType)}
 
 
 def _kept(node: Node, type_: TensorType) -> Quantization | None:
-    """The quantization of a result of `type_`; None where what is moved has several or none, or it cannot be said."""
+    """The quantization kept for a result of `type_`; None if the moved operands have several or none, or unknown."""
     moved = _moved(node)
     quantization = moved.pop() if len(moved) == 1 else None
     if quantization is None or not type_.dtype.is_float:

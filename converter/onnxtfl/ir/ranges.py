@@ -1,4 +1,4 @@
-"""What is known of the values of integer tensors before run time: their sign and a bound of their magnitude."""
+"""Range analysis of integer tensors before run time: the sign, and a bound of the magnitude."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType
 
 EXACT = 1 << 24
-"""float32 holds every integer up to this."""
+"""float32 represents every integer up to this exactly."""
 
 _MANY = 1 << 30
 _SMALL = 1 << 16
-"""Elements up to which a constant's numbers are looked at."""
+"""The largest number of elements of a constant that is read."""
 
 
 def never_negative(value: Value, depth: int = 8) -> bool:
-    """Whether the numbers in `value` are seen to be 0 or more (or NaN), looking back over `depth` nodes at most."""
+    """Whether all elements of `value` are known to be >= 0 (or NaN), from at most `depth` producers in a chain."""
     if value.is_quantized:
         return False
     if not value.dtype.is_signed:
@@ -53,14 +53,14 @@ def _is_size(dim: Dim) -> bool:
 
 @functools.cache
 def _positive() -> frozenset[type[Op]]:
-    """Ops whose results never are negative."""
+    """Ops whose results are never negative."""
     counting = {ops.Shape, ops.Size, ops.NonZero, ops.ArgMax, ops.ArgMin}
     return frozenset(counting | {ops.Relu, ops.Relu6, ops.Sigmoid, ops.Softmax, ops.Abs, ops.Exp, ops.Sqrt})
 
 
 @functools.cache
 def _keeps_sign() -> dict[type[Op], int]:
-    """Ops whose results are not negative where so many of their operands are not."""
+    """Ops whose results are nonnegative if that many leading operands are."""
     moving: tuple[type[Op], ...] = (
         ops.Reshape,
         ops.Transpose,
@@ -76,7 +76,7 @@ def _keeps_sign() -> dict[type[Op], int]:
 
 
 def magnitude(value: Value, depth: int = 8) -> int | None:
-    """A bound of the absolute values in an integer tensor; None where nothing is seen."""
+    """An upper bound of the absolute values in an integer tensor; None if it is unknown."""
     if value.is_quantized:
         return None
     if value.data is not None and value.data.size < 1 << 20:
@@ -108,7 +108,7 @@ _MOVES = frozenset(
 
 
 def _positions(value: Value, node: Node) -> int | None:
-    """A bound of positions along an axis."""
+    """An upper bound of the indices along an axis that `node` returns."""
     shape = node.operand(0).tensor_type.shape
     size = shape[node.attr("axis")] if shape is not None else None
     return size if isinstance(size, int) and (node.op is not ops.TopK or value.index == 1) else None
@@ -121,13 +121,13 @@ def _of_type(dtype: DType) -> int | None:
 
 
 def fits_int32(value: Value) -> bool:
-    """Whether all numbers in `value` are seen to be above the least int32 and not above the greatest."""
+    """Whether all elements of `value` are known to be > -2**31 and < 2**31."""
     bound = magnitude(value)
     return bound is not None and bound < 1 << 31
 
 
 def exact_terms(lhs: Value, rhs: Value) -> int | None:
-    """How many products of elements of `lhs` and `rhs` float32 adds up exactly; None where no bound is seen."""
+    """The number of products of elements of `lhs` and `rhs` whose float32 sum is exact; None if it is unknown."""
     a, b = magnitude(lhs), magnitude(rhs)
     if a is None or b is None:
         return None

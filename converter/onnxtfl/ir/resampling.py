@@ -1,6 +1,6 @@
-"""Where a resized axis reads its operand, and with which weights: the arithmetic of ONNX Resize-19, one axis at a time.
+"""Coordinates and weights for resizing one axis: the arithmetic of ONNX Resize-19.
 
-Coordinates are reckoned in float32 as ONNX Runtime does, since a tie between two neighbours hangs on the last bit.
+Coordinates are computed in float32 like ONNX Runtime's, since ties depend on the last bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 @dataclass(frozen=True)
 class Sampling:
-    """How an axis is resampled: the attributes of Resize that say so, under ONNX's names."""
+    """The attributes of Resize that determine how an axis is resampled, with ONNX's names."""
 
     mode: str
     coordinate_transformation_mode: str
@@ -33,16 +33,16 @@ class Sampling:
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any]) -> Sampling:
-        """From a Resize's attributes; ValueError for modes that do not exist."""
+        """Read the attributes of a Resize; ValueError for unknown modes."""
         sampling = cls(**{name: attributes[name] for name in cls.__dataclass_fields__})
         if sampling.mode not in ("nearest", "linear", "cubic") or sampling.nearest_mode not in _NEAREST:
-            raise ValueError(f"no such mode: {sampling.mode}, {sampling.nearest_mode}")
+            raise ValueError(f"unknown mode {sampling.mode} or nearest_mode {sampling.nearest_mode}")
         if sampling.coordinate_transformation_mode not in _PLACES:
-            raise ValueError(f"no such coordinate_transformation_mode: {sampling.coordinate_transformation_mode}")
+            raise ValueError(f"unknown coordinate_transformation_mode {sampling.coordinate_transformation_mode}")
         return sampling
 
     def coordinates(self, size: int, resized: int, scale: float, roi: tuple[float, float] = (0.0, 1.0)) -> Array:
-        """For each position of the resized axis the place on the axis of `size` that it reads, float32."""
+        """The coordinate on the axis of `size` for each index of the resized axis, float32 [resized]."""
         f = np.float32
         x, factor, n = np.arange(resized, dtype=f), f(scale), f(resized)
         match self.coordinate_transformation_mode:
@@ -64,10 +64,10 @@ class Sampling:
                 if resized > 1:
                     return start * f(size - 1) + x * (end - start) * f(size - 1) / (n - f(1))
                 return np.full(resized, f(0.5) * (start + end) * f(size - 1), f)
-        raise ValueError(f"no such coordinate_transformation_mode: {self.coordinate_transformation_mode}")
+        raise ValueError(f"unknown coordinate_transformation_mode {self.coordinate_transformation_mode}")
 
     def nearest(self, coordinates: Array, size: int) -> Array:
-        """The element that each coordinate takes, int64."""
+        """The index of the nearest element for each coordinate, int64."""
         x = coordinates.astype(np.float64)
         match self.nearest_mode:
             case "round_prefer_floor":
@@ -81,7 +81,7 @@ class Sampling:
         return np.asarray(np.clip(rounded, 0, size - 1), np.int64)
 
     def matrix(self, coordinates: Array, size: int, scale: float) -> Array:
-        """The weights [resized, size] with which each position takes each element, float32."""
+        """The weight of each element for each index of the resized axis, float32 [resized, size]."""
         rows = np.zeros((len(coordinates), size), np.float64)
         if self.mode == "nearest":
             rows[np.arange(len(coordinates)), self.nearest(coordinates, size)] = 1.0
@@ -97,17 +97,17 @@ class Sampling:
         return rows.astype(np.float32)
 
     def _shrink(self, scale: float) -> float:
-        """How much an antialiasing filter is stretched."""
+        """The factor on distances for antialiasing, which widens the filter; 1 without."""
         return min(float(scale), 1.0) if self.antialias else 1.0
 
     def _taps(self, scale: float) -> Array:
-        """The neighbours that the filter sees, counted from the element at or before the coordinate."""
+        """The offsets of the elements in the filter from the element at or before the coordinate."""
         radius = {"linear": 1, "cubic": 2}[self.mode]
         start = int(np.floor(-radius / self._shrink(scale))) + 1
         return np.arange(start, 2 - start)
 
     def _kernel(self, distance: Array, scale: float) -> Array:
-        """Weights at distances from the coordinate; they add up to 1."""
+        """The weights at `distance` from the coordinate, normalized to a sum of 1."""
         x, a = np.abs(distance) * self._shrink(scale), self.cubic_coeff_a
         if self.mode == "linear":
             weights = np.clip(1 - x, 0, 1)

@@ -1,6 +1,6 @@
-"""Reshapes, transposes and broadcasts to shapes that may have open sizes; constants stay lazy.
+"""Reshapes, transposes and broadcasts to shapes that may have unknown sizes; constants stay lazy.
 
-A size that is known only at run time is read off the shape of a tensor that has it, or off a vector that holds it.
+A size known only at run time is read from the shape of a tensor that has it, or from a vector that contains it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from onnxtfl.ir.shapes import known_dims, normalize_axes
 from onnxtfl.ir.types import DType, TensorType
 
 SMALL = 16 << 10
-"""Bytes up to which constants are reshaped in memory."""
+"""The largest number of bytes of a constant that is reshaped in memory."""
 
 
 def reshape(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
-    """Return `x` under the shape `dims`; open sizes are read off `x` and `sources` at run time (one is left as -1).
+    """Reshape `x` to `dims`; unknown sizes are read from `x` and `sources` at run time (one becomes -1).
 
-    UnsupportedError where they cannot be.
+    UnsupportedError if a size cannot be computed from these.
     """
     if x.tensor_type.shape == tuple(dims):
         return x
@@ -46,12 +46,12 @@ def reshape(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
 
 
 def has_constant_target(dims: Sequence[Dim]) -> bool:
-    """Whether :func:`reshape` to `dims` takes a constant vector: at most one size is open, and none is 0 beside it."""
+    """Whether the target of :func:`reshape` to `dims` is constant: at most one size is unknown, and then none is 0."""
     return sum(not isinstance(d, int) for d in dims) <= (0 not in dims)
 
 
 def reshape_target(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
-    """The vector that :func:`reshape` gives Reshape: constant where at most one size is open."""
+    """The target vector of :func:`reshape`: constant if at most one size is unknown."""
     where = [i for i, d in enumerate(dims) if not isinstance(d, int)]
     if len(where) > 1:
         offered = [d for source in (x, *sources) for d in _offered(source)]
@@ -62,7 +62,7 @@ def reshape_target(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -
 
 
 def resized(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
-    """`x` under `dims`, one of which may be -1."""
+    """Reshape `x` to `dims`, one of which may be -1."""
     shape = x.tensor_type.shape
     if -1 in dims and shape is not None:
         others = product(d for d in dims if d != -1)
@@ -76,19 +76,19 @@ def resized(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
 
 
 def unsqueezed(b: Builder, x: Value, axes: Sequence[int]) -> Value:
-    """`x` with new axes of size 1 that stand at `axes` of the result."""
+    """Insert axes of size 1 into `x`, at `axes` of the result."""
     new = normalize_axes(axes, x.rank + len(axes))
     old = iter(x.shape)
     return reshape(b, x, [1 if i in new else next(old) for i in range(x.rank + len(new))])
 
 
 def with_unit_axis(b: Builder, x: Value, axis: int) -> Value:
-    """`x` with an axis of size 1 put in at `axis`."""
+    """Insert an axis of size 1 into `x` at `axis`."""
     return reshape(b, x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
 
 def transposed(b: Builder, x: Value, permutation: Sequence[int]) -> Value:
-    """`x` with permuted axes; the identity makes no node."""
+    """Transpose `x`; the identity makes no node."""
     if tuple(permutation) == tuple(range(len(permutation))):
         return x
     if x.data is not None:
@@ -97,7 +97,7 @@ def transposed(b: Builder, x: Value, permutation: Sequence[int]) -> Value:
 
 
 def transposed_constant(x: Value, permutation: Sequence[int]) -> Value:
-    """The constant `x` with permuted axes, which are its scales' too; it is read when it is written."""
+    """The constant `x` with permuted axes and quantization; elements are read lazily."""
     assert x.data is not None
     moved = constant(x.data.transpose(permutation), type_=x.tensor_type.permuted(permutation))
     moved.add_origins(origin.permuted(permutation) for origin in x.origins)
@@ -105,12 +105,12 @@ def transposed_constant(x: Value, permutation: Sequence[int]) -> Value:
 
 
 def reshaped_constant(x: Value, dims: Sequence[Dim]) -> Value | None:
-    """The constant `x` under the static shape `dims`; None where it is none, or that tears a quantized axis apart."""
+    """The constant `x` with the static shape `dims`; None if it is not constant or this splits a quantized axis."""
     sizes = [d for d in dims if isinstance(d, int)]
     type_ = x.tensor_type.reshaped(tuple(sizes))
     if x.data is None or type_ is None:
         return None
-    small = x.data.nbytes <= SMALL  # equal contents are recognized only where they are in memory
+    small = x.data.nbytes <= SMALL  # equal elements are recognized only in memory
     data = ArrayData(x.stored().reshape(sizes), x.data.dtype) if small else x.data.reshape(sizes)
     whole = constant(data, type_=type_)
     whole.add_origins(origin.reshaped(tuple(sizes)) for origin in x.origins)
@@ -118,13 +118,13 @@ def reshaped_constant(x: Value, dims: Sequence[Dim]) -> Value | None:
 
 
 def merged(b: Builder, x: Value, groups: Sequence[Sequence[int]]) -> Value:
-    """`x` with its axes in the order of `groups`, each group as one axis (an empty one: a unit axis)."""
+    """Transpose `x` to the order of `groups` and merge each group to one axis (an empty one: a unit axis)."""
     ordered = transposed(b, x, [axis for group in groups for axis in group])
     return reshape(b, ordered, [product(x.shape[axis] for axis in group) for group in groups])
 
 
 def broadcast(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
-    """`x` broadcast with the shape `dims`."""
+    """Broadcast `x` and `dims` together; return `x` with the common shape."""
     rank = max(x.rank, len(dims))
     own, asked = (1,) * (rank - x.rank) + x.shape, (1,) * (rank - len(dims)) + tuple(dims)
     result = [o if d == 1 else d for o, d in zip(own, asked, strict=True)]
@@ -134,10 +134,10 @@ def broadcast(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Val
 
 
 def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:
-    """`dims` as an int64 vector; those not known before run time are read off `sources`.
+    """`dims` as an int64 vector; sizes unknown before run time are read from `sources`.
 
-    A source is a tensor that has the size, or an integer vector that holds it; the graph's inputs come last.
-    UnsupportedError where none does.
+    A source is a tensor with that size, or an integer vector that contains it; the graph's inputs are tried last.
+    UnsupportedError if there is none.
     """
     if all(isinstance(d, int) for d in dims):
         return constant(np.asarray(dims, np.int64))
@@ -157,7 +157,7 @@ _Piece = tuple[int, "Value | tuple[Value, tuple[int, ...]]"]
 
 
 def _run(dims: Sequence[Dim], start: int, sources: Sequence[Value]) -> _Piece | None:
-    """The longest run of dims from `start` on that is constant, or stands side by side in one source's shape."""
+    """The longest run of dims from `start` on that is constant, or consecutive in the shape of one source."""
     end = start
     while end < len(dims) and isinstance(dims[end], int):
         end += 1
@@ -178,7 +178,7 @@ def _run(dims: Sequence[Dim], start: int, sources: Sequence[Value]) -> _Piece | 
 
 
 def dim_value(b: Builder, dim: Dim, *sources: Value) -> Value:
-    """`dim` as an int64 vector of one entry; as :func:`dim_vector`, with arithmetic where a source has a part of it."""
+    """`dim` as an int64 vector of one entry, read or computed from the sizes of `sources`; see :func:`dim_vector`."""
     if isinstance(dim, int):
         return constant(np.asarray([dim], np.int64))
     for source in sources:
@@ -190,7 +190,7 @@ def dim_value(b: Builder, dim: Dim, *sources: Value) -> Value:
 
 
 def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None:
-    """`dim` as factor * size + rest, with two numbers and a size that a source has; None where no size is such."""
+    """`dim` as factor * size + rest, with int factor and rest and a size of a source; None if there is none."""
     for have in dict.fromkeys(d for source in sources for d in _offered(source) if not isinstance(d, int)):
         monomial, unit = have.terms[0]
         factor, over = divmod(next((c for m, c in dim.terms if m == monomial), 0), unit)
@@ -203,12 +203,12 @@ def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None
 
 
 def as_int64(b: Builder, value: Value) -> Value:
-    """An integer tensor as int64."""
+    """Convert an integer tensor to int64."""
     return value if value.dtype is DType.INT64 else b(Convert, value, dtype=DType.INT64)
 
 
 def _computed(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value:
-    """A polynomial, term by term."""
+    """Compute the polynomial `dim` term by term."""
     if len(dim.terms) == 1 and dim.terms[0][1] == 1 and len(dim.terms[0][0]) == 1 and dim.terms[0][0][0][1] == 1:
         return _atom(b, dim.terms[0][0][0][0], sources)
     total: Value | None = None

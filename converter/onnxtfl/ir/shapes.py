@@ -13,7 +13,7 @@ from onnxtfl.ir.types import TensorType
 
 
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
-    """The dimension that `a` and `b` broadcast to; ValueError where they cannot."""
+    """The dimension to which `a` and `b` broadcast; ValueError if they do not."""
     if b in (a, 1):
         return a
     if a == 1:
@@ -24,9 +24,9 @@ def broadcast_dim(a: Dim, b: Dim) -> Dim:
 
 
 def broadcast_shapes(*shapes: Shape | None) -> Shape | None:
-    """NumPy's broadcasting; None where a rank is unknown.
+    """The broadcast shape under NumPy's rules; None if a rank is unknown.
 
-    Two different symbols are taken to be equal at run time (a 1 there would be rare), the first stands.
+    Two different symbols are assumed to be equal at run time, and the first is returned.
     """
     result: Shape = ()
     for shape in shapes:
@@ -39,54 +39,54 @@ def broadcast_shapes(*shapes: Shape | None) -> Shape | None:
 
 
 def shape_of(value: Value) -> Shape | None:
-    """The shape of a tensor value, None where the rank is unknown."""
+    """The shape of a tensor value; None if the rank is unknown."""
     return value.tensor_type.shape
 
 
 def normalize_axis(axis: int, rank: int) -> int:
-    """`axis` counted from the front; ValueError outside [-rank, rank)."""
+    """`axis` as a nonnegative index; ValueError outside [-rank, rank)."""
     if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is outside of rank {rank}")
     return axis % rank
 
 
 def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """All `axes` counted from the front; ValueError for one that stands twice."""
+    """`axes` as nonnegative indices; ValueError for duplicates."""
     result = tuple(normalize_axis(int(a), rank) for a in axes)
     if len(set(result)) != len(result):
-        raise ValueError(f"axes {tuple(axes)} name one twice")
+        raise ValueError(f"axes {tuple(axes)} contain duplicates")
     return result
 
 
 def check_positions(indices: Value, sizes: Sequence[Dim]) -> None:
-    """ValueError where a known index lies outside of its axis: the last axis of `indices` runs over `sizes`."""
+    """Raise ValueError if a known index in `indices` [..., len(sizes)] is out of range for its size."""
     if indices.known is None or not indices.known.size:
         return
     for row in indices.known.reshape(-1, len(sizes)).tolist():
         for index, size in zip(row, sizes, strict=True):
             if isinstance(index, int) and isinstance(size, int) and not -size <= index < size:
-                raise ValueError(f"the index {index} lies outside of an axis of size {size}")
+                raise ValueError(f"the index {index} is out of range for an axis of size {size}")
 
 
 def window_dim(size: Dim, window: int, stride: int, before: int, after: int, dilation: int, ceil: bool) -> Dim:
-    """Positions of a dilated window over a padded axis (ONNX Conv and pooling, floor or ceil mode)."""
+    """The number of positions of a dilated window on a padded axis (ONNX Conv and pooling, floor or ceil mode)."""
     span = (window - 1) * dilation + 1
     room = size + (before + after - span)
     count = (ceildiv(room, stride) if ceil else room // stride) + 1
     if ceil and isinstance(count, int) and isinstance(size, int) and (count - 1) * stride >= size + before:
-        count -= 1  # the last window may not start in the padding behind the input
+        count -= 1  # the last window must not start in the padding after the input
     return max(count, 0) if isinstance(count, int) else count
 
 
 def known_dims(value: Value | None) -> list[Dim] | None:
-    """The contents of an integer vector as dims, as far as they are known; None where nothing is."""
+    """The known elements of an integer tensor as a flat list of dims; None if they are unknown."""
     if value is None or value.known is None:
         return None
     return [d if not hasattr(d, "__index__") else int(d) for d in value.known.reshape(-1).tolist()]
 
 
 def dims_from(value: Value, count: int | None = None) -> Shape | None:
-    """The shape that a vector of sizes gives: fresh symbols for unknown ones; None where even the count is open."""
+    """The shape in a vector of sizes, with fresh symbols for unknown ones; None if even the rank is unknown."""
     known = known_dims(value)
     if known is not None:
         return tuple(known)
@@ -97,7 +97,7 @@ def dims_from(value: Value, count: int | None = None) -> Shape | None:
 
 
 def static_ints(value: Value | None) -> list[int] | None:
-    """The contents of an integer constant; None where they are not all known."""
+    """The elements of an integer tensor as ints; None unless all are known."""
     known = known_dims(value)
     if known is None:
         if value is not None and value.is_constant and value.tensor_type.dtype.is_integer:
@@ -107,33 +107,33 @@ def static_ints(value: Value | None) -> list[int] | None:
 
 
 def same_type(type_: TensorType, shape: Shape | None) -> TensorType:
-    """`type_` without quantization under another shape."""
+    """The unquantized `type_` with another shape."""
     return TensorType(type_.dtype, shape)
 
 
 def required_ints(vector: Value, what: str) -> list[int]:
-    """The integers of a constant vector; ValueError (`what` have to be known) for others."""
-    numbers = static_ints(vector)
-    if numbers is None:
+    """The elements of a constant vector; ValueError (about `what`) if they are unknown."""
+    elements = static_ints(vector)
+    if elements is None:
         raise ValueError(f"{what} have to be known before run time")
-    return numbers
+    return elements
 
 
-def objects(dims: Sequence[Dim]) -> Array:
-    """A vector of dims, for following values."""
+def dim_array(dims: Sequence[Dim]) -> Array:
+    """An object array of `dims`, for value propagation."""
     result = np.empty(len(dims), object)
     result[:] = dims
     return result
 
 
 def target_dims(value: Value) -> list[Dim] | None:
-    """The sizes in a vector operand; fresh symbols for those known only at run time, None where even the count is."""
+    """The sizes in a vector operand, with fresh symbols for unknown ones; None if even the rank is unknown."""
     dims = dims_from(value)
     return None if dims is None else [fresh() if is_open(d) else d for d in dims]
 
 
 def entry_of(value: Value, index: int) -> Dim | None:
-    """Entry `index` of a vector operand, None where it is only known at run time."""
+    """Entry `index` of a vector operand; None if it is known only at run time."""
     known = known_dims(value)
     if known is None or is_open(known[index]):
         return None

@@ -1,4 +1,4 @@
-"""What an op declares: operands with element types, effects, and how it changes when its operands are permuted."""
+"""Declarations of an op: operands with element types, effects, and the form for permuted operands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Attributes = Mapping[str, Any]
 
 
 class Effect(Enum):
-    """What running an op does besides giving results; only pure ops may be removed, merged or folded."""
+    """The side effect of an op; only pure ops may be removed, merged or folded."""
 
     PURE = "pure"
     RANDOM = "random"
@@ -31,7 +31,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand or result: its name, the element types it takes, and whether it may be absent or is many."""
+    """An operand or result: its name, its allowed element types, and whether it is optional or variadic."""
 
     name: str
     dtypes: frozenset[DType] = ANY
@@ -41,11 +41,11 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Relabeled:
-    """How an op reads when its operands lie in memory with permuted axes.
+    """An op on operands with another axis order.
 
-    `operands[i]` and `results[i]`: the permutation under which that value lies (None: as it is). `attributes`: those
-    that change. `vectors[i]`: operand i is a vector with an entry an axis (pads, sizes, starts) and its entries are
-    permuted so. `axes[i]`: operand i holds axis numbers, which become those of the same axes under this permutation.
+    `operands[i]` and `results[i]`: the axis order of that value (None: unchanged). `attributes`: those that change.
+    `vectors[i]`: operand i is a vector with one entry per axis (pads, sizes, starts); its entries are permuted by this.
+    `axes[i]`: operand i contains axes, which are renumbered for this axis order.
     """
 
     operands: tuple[Permutation | None, ...]

@@ -1,7 +1,7 @@
-"""What convolutions and pools share: dimension numbers as data, windows over spatial axes, and their NumPy views.
+"""Windows over spatial axes, for convolutions and pools: padding, positions, NumPy views; renumbering of axes.
 
 Padding is a flat tuple as in ONNX: the beginnings of all spatial axes, then the ends. `auto_pad` is "NOTSET" (explicit
-padding), or "SAME_UPPER" or "SAME_LOWER" where the sizes are not known before run time and the padding hangs on them.
+padding), or "SAME_UPPER" or "SAME_LOWER" if the padding depends on sizes that are unknown before run time.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from onnxtfl.ir.shapes import window_dim
 
 Index = tuple[Any, ...]
 LARGEST_WINDOW = 1 << 31
-"""A size from which on a window, its strides and its padding make no sense."""
+"""The least size that a window, stride or padding must not have."""
 
 
 def renumbered(axes: Any, permutation: Sequence[int] | None) -> Any:
-    """Where `axes` (one, or a tuple) stand after a permutation (physical axis i is logical axis permutation[i])."""
+    """The physical axes of logical `axes` (one, or a tuple) if physical axis i is logical axis permutation[i]."""
     if permutation is None:
         return axes
     if isinstance(axes, int):
@@ -33,12 +33,12 @@ def renumbered(axes: Any, permutation: Sequence[int] | None) -> Any:
 
 
 def unless_identity(permutation: Sequence[int]) -> Permutation | None:
-    """`permutation`, or None where it moves nothing."""
+    """`permutation`, or None if it is the identity."""
     return None if tuple(permutation) == tuple(range(len(permutation))) else tuple(permutation)
 
 
 def same_padding(size: int, window: int, stride: int, dilation: int, lower: bool = False) -> tuple[int, int]:
-    """Padding that gives ceil(size / stride) positions (ONNX SAME_UPPER or SAME_LOWER, TFLite SAME = SAME_UPPER)."""
+    """The padding for ceil(size / stride) positions (ONNX SAME_UPPER or SAME_LOWER, TFLite SAME = SAME_UPPER)."""
     total = max(0, (-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size)
     small = total // 2
     return (total - small, small) if lower else (small, total - small)
@@ -79,16 +79,16 @@ class Window:
 
     @property
     def before(self) -> tuple[int, ...]:
-        """Padding in front of each axis."""
+        """The padding before each axis."""
         return self.padding[: self.rank]
 
     @property
     def after(self) -> tuple[int, ...]:
-        """Padding behind each axis."""
+        """The padding after each axis."""
         return self.padding[self.rank :]
 
     def same(self, sizes: Sequence[Dim], lower: bool = False) -> tuple[int, ...] | None:
-        """The padding that SAME means for `sizes`; None where it hangs on sizes that are not known."""
+        """The explicit padding of SAME for `sizes`; None if it depends on unknown sizes."""
         pairs = []
         for i, size in enumerate(sizes):
             if not isinstance(size, int) and self.strides[i] != 1:
@@ -98,14 +98,14 @@ class Window:
         return tuple(low for low, _ in pairs) + tuple(high for _, high in pairs)
 
     def explicit(self, sizes: Sequence[Dim]) -> Window:
-        """The same window with explicit padding, where `sizes` settle it."""
+        """The same window with explicit padding, if `sizes` determine it."""
         if self.auto_pad == "NOTSET":
             return self
         padding = self.same(sizes, self.auto_pad == "SAME_LOWER")
         return self if padding is None else replace(self, padding=padding, auto_pad="NOTSET")
 
     def counts(self, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Positions along each axis; ValueError where the window fits nowhere."""
+        """The number of positions along each axis; ValueError if the window does not fit."""
         if self.auto_pad != "NOTSET":
             return tuple(ceildiv(size, stride) for size, stride in zip(sizes, self.strides, strict=True))
         return tuple(self._count(i, size) for i, size in enumerate(sizes))
@@ -115,20 +115,20 @@ class Window:
         if isinstance(size, int) and size + before + after < span:
             raise ValueError(f"a window of {span} does not fit into {size} padded by {before} and {after}")
         if self.ceil and not isinstance(size, int) and after + stride > span:
-            return fresh()  # whether the last window would start in the padding hangs on the size
+            return fresh()  # whether the last window starts in the padding depends on the size
         return window_dim(size, self.shape[i], stride, before, after, self.dilations[i], self.ceil)
 
     def static_counts(self, sizes: Sequence[int]) -> list[int]:
-        """Positions along each axis for known sizes."""
+        """The number of positions along each axis for known sizes."""
         return [n for n in self.counts(sizes) if isinstance(n, int)]
 
     def overhang(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Padding behind each axis with which the last window just fits: negative where elements are not seen."""
+        """The padding after each axis up to the end of the last window; negative if elements after it are not read."""
         counts = self.static_counts(sizes)
         return tuple((counts[i] - 1) * self.strides[i] + self.span[i] - self.before[i] - n for i, n in enumerate(sizes))
 
     def pad(self, x: Array, value: Any) -> tuple[Array, list[int]]:
-        """`x` (spatial axes last) with the padding that its windows see, and the number of windows along each axis."""
+        """Pad `x` (spatial axes last) as far as windows reach; also return the number of windows along each axis."""
         sizes = x.shape[x.ndim - self.rank :]
         window = self.explicit(sizes)
         padded = pad_spatial(x, (*window.before, *(max(0, p) for p in window.overhang(sizes))), value)
@@ -139,19 +139,19 @@ class Window:
         return itertools.product(*(range(k) for k in self.shape))
 
     def seen(self, tap: Sequence[int], counts: Sequence[int]) -> Index:
-        """What position `tap` of the window sees as the window moves, as an index into a padded array's last axes."""
+        """The index, into the last axes of a padded array, of the elements at position `tap` of all windows."""
         starts = [t * d for t, d in zip(tap, self.dilations, strict=True)]
         ends = [a + (n - 1) * s + 1 for a, n, s in zip(starts, counts, self.strides, strict=True)]
         return (Ellipsis, *(slice(a, e, s) for a, e, s in zip(starts, ends, self.strides, strict=True)))
 
     def stack(self, x: Array, value: Any) -> Array:
-        """All windows of `x` (spatial axes last): [..., positions..., taps], padded by `value`."""
+        """All windows of `x` (spatial axes last), padded with `value`: [..., positions..., taps]."""
         padded, counts = self.pad(x, value)
         return np.stack([padded[self.seen(t, counts)] for t in self.taps()], axis=-1)
 
 
 def pad_spatial(x: Array, padding: Sequence[int], value: Any) -> Array:
-    """`x` with its last axes padded (negative entries crop)."""
+    """Pad the last axes of `x` with `value`; negative entries crop."""
     rank = len(padding) // 2
     if not any(padding):
         return x
@@ -163,5 +163,5 @@ def pad_spatial(x: Array, padding: Sequence[int], value: Any) -> Array:
 
 
 def computing(array: Array) -> Array:
-    """`array` in the element type that sums are made in: float32 for the smaller floats, else its own."""
+    """Cast `array` to the element type of accumulation: float32 for smaller floats, else its own."""
     return array.astype(np.float32) if array.dtype.kind in "fV" and array.dtype.itemsize < 4 else array

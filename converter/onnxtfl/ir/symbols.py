@@ -1,6 +1,6 @@
-"""The numbers of what is known only at run time: each conversion counts its own, from 0 on.
+"""The numbering of integers known only at run time: each conversion counts from 0.
 
-So the same input gives the same bytes, in any thread, and also where one conversion runs inside another one.
+So the same input is converted to the same bytes, in any thread, also if one conversion runs inside another.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 
 class _Scope:
-    """A count of the numbers given; `implicit` where it was made because no one had entered a scope."""
+    """The count of numbers issued; `implicit`: made on demand outside of :func:`symbol_scope`."""
 
     __slots__ = ("count", "implicit")
 
@@ -31,14 +31,14 @@ def _current() -> _Scope:
 
 
 def next_number() -> int:
-    """A number that was not given in this scope before."""
+    """Return a number that was not issued in this scope before."""
     scope = _current()
     scope.count += 1
     return scope.count - 1
 
 
 def reserve(number: int) -> None:
-    """Do not give `number`, which a text names, in this scope."""
+    """Exclude `number`, which occurs in a parsed text, from this scope."""
     scope = _current()
     scope.count = max(scope.count, number + 1)
 
@@ -47,7 +47,7 @@ def reserve(number: int) -> None:
 def symbol_scope() -> Iterator[None]:
     """Count from 0 inside; scopes nest, and each thread has its own.
 
-    A graph may outlive its scope: outside of all scopes, numbers that were given inside are not given again.
+    A graph may outlive its scope: outside of all scopes, numbers issued inside one are not issued again.
     """
     outer, inner = _current(), _Scope(implicit=False)
     token = _CURRENT.set(inner)

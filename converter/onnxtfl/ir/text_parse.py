@@ -1,6 +1,6 @@
-"""Reads the text form of a graph (see :mod:`onnxtfl.ir.text_print`).
+"""The parser for the text form of a graph (see :mod:`onnxtfl.ir.text_print`).
 
-Result types may be left out of the text of neutral ops: they are inferred then.
+Result types of neutral ops may be omitted; they are inferred then.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TOKEN = re.compile(
 
 
 class TextError(ValueError):
-    """The text is not a graph; the message says where."""
+    """A syntax error in the text of a graph; the message has the line."""
 
 
 def parse_graph(text: str) -> Graph:
-    """The graph that `text` describes; TextError where it is none."""
+    """Parse `text` to a graph; TextError for invalid text."""
     parser = _Parser(text)
     graph = parser.graph()
     parser.end()
@@ -71,10 +71,10 @@ class _Parser:
 
     def end(self) -> None:
         if self.peek():
-            raise self.error(f"nothing expected, not {self.peek()!r}")
+            raise self.error(f"end of text expected, not {self.peek()!r}")
 
     def upto(self, stop: str) -> str:
-        """The raw text before `stop`, which is taken too."""
+        """Consume the raw text up to and including `stop`; return the text before it."""
         found = self.text.find(stop, self.position)
         if found < 0:
             raise self.error(f"{stop!r} expected")
@@ -156,7 +156,7 @@ class _Parser:
         name = self.word()
         if not self.accept("@"):
             if name not in OPS:
-                raise self.error(f"there is no op {name!r}")
+                raise self.error(f"unknown op {name!r}")
             return OPS[name]
         version = int(self.take())
         domain = self.word() if self.accept("@") else ""
@@ -229,8 +229,8 @@ class _Parser:
         if not isinstance(type_, TensorType) or not type_.is_static:
             raise self.error("the type of a constant has to be static")
         self.take("[")
-        numbers = self.listed("]", self.attribute)
-        array = np.asarray(numbers, object if type_.dtype is DType.STRING else None).astype(type_.storage.numpy)
+        elements = self.listed("]", self.attribute)
+        array = np.asarray(elements, object if type_.dtype is DType.STRING else None).astype(type_.storage.numpy)
         return ArrayData(array.reshape([d for d in type_.shape or () if isinstance(d, int)]), type_.storage)
 
     def type(self) -> Type:
@@ -245,7 +245,7 @@ class _Parser:
         element = self.type()
         self.take(">")
         if kind not in ("sequence", "optional"):
-            raise self.error(f"no type is called {kind!r}")
+            raise self.error(f"unknown type {kind!r}")
         return SequenceType(element) if kind == "sequence" else OptionalType(element)
 
     def _tensor_type(self) -> TensorType:
@@ -269,5 +269,5 @@ class _Parser:
 
 
 def _own(name: str) -> str | None:
-    """Numbers are the printer's names for values that have none."""
+    """The value's name; None for a number, which is printed for values without a name."""
     return None if name.isdigit() else name

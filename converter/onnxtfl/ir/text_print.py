@@ -1,4 +1,4 @@
-"""The text form of a graph, which :mod:`onnxtfl.ir.text_parse` reads back.
+"""The printer for the text form of a graph, which :mod:`onnxtfl.ir.text_parse` parses.
 
 ::
 
@@ -7,8 +7,8 @@
       %y = Reshape(%0, %x) {mode = "a", axis = 1} : tensor<1x[n]xfloat32>
     }
 
-An absent operand is ``_``. Ops of a file's dialect carry their version: ``onnx.Conv@11``. Constants of a quantized type
-show the stored integers; those of over `limit` elements print as ``...`` and do not read back.
+An absent operand is ``_``. Ops of a file's dialect have a version: ``onnx.Conv@11``. Constants of a quantized type are
+printed as stored integers; those with more than `limit` elements are printed as ``...`` and cannot be parsed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEFAULT_LIMIT = 64
 
 
 def print_graph(graph: Graph, limit: int = DEFAULT_LIMIT) -> str:
-    """The text of `graph`; constants of up to `limit` elements are spelled out."""
+    """The text of `graph`; the elements of constants are printed up to `limit` of them."""
     return "\n".join(_Printer(limit).graph(graph)) + "\n"
 
 
@@ -79,12 +79,12 @@ class _Printer:
         return self.names[value]
 
     def data(self, data: TensorData, type_: TensorType | None = None) -> str:
-        """The type (by default that of the stored numbers) and the stored numbers."""
+        """The type (by default that of the stored elements) and the stored elements."""
         shown = type_ or TensorType(data.dtype, data.shape)
         if data.size > self.limit:
             return f"{shown} ..."
-        numbers = data.numpy().reshape(-1)
-        return f"{shown} [{', '.join(_number(n, data.dtype) for n in numbers.tolist())}]"
+        elements = data.numpy().reshape(-1)
+        return f"{shown} [{', '.join(_element(e, data.dtype) for e in elements.tolist())}]"
 
     def attribute(self, value: Any) -> str:
         match value:
@@ -109,13 +109,13 @@ class _Printer:
         raise TypeError(f"no text form for the attribute {value!r}")
 
 
-def _number(number: Any, dtype: DType) -> str:
+def _element(element: Any, dtype: DType) -> str:
     if dtype is DType.STRING:
-        text = number.decode("latin-1") if isinstance(number, bytes) else str(number)
+        text = element.decode("latin-1") if isinstance(element, bytes) else str(element)
         return json.dumps(text)
     if dtype is DType.BOOL:
-        return "true" if number else "false"
-    return repr(number)
+        return "true" if element else "false"
+    return repr(element)
 
 
 def _word(name: str) -> str:

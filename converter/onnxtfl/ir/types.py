@@ -26,8 +26,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """A tensor. `dtype` is what the elements mean, a float type for quantized ones, which `quantization` says how to
-    store. `shape` is None where even the rank is unknown.
+    """A tensor type. `dtype`: the type of the elements, a float type for quantized tensors. `shape`: None if even the
+    rank is unknown. `quantization`: how quantized elements are stored.
     """
 
     dtype: DType
@@ -36,7 +36,7 @@ class TensorType:
 
     @property
     def rank(self) -> int | None:
-        """The number of axes, None where unknown."""
+        """The number of axes; None if it is unknown."""
         return None if self.shape is None else len(self.shape)
 
     @property
@@ -46,7 +46,7 @@ class TensorType:
 
     @property
     def storage(self) -> DType:
-        """The element type in memory."""
+        """The element type as stored."""
         return self.quantization.dtype if self.quantization else self.dtype
 
     def with_shape(self, shape: Shape | None) -> TensorType:
@@ -54,14 +54,14 @@ class TensorType:
         return replace(self, shape=shape)
 
     def permuted(self, permutation: Sequence[int]) -> TensorType:
-        """The type of the transposed tensor; ValueError where the rank is unknown, or blocks of unknown sizes move."""
+        """The type of the transposed tensor; ValueError if its rank (blockwise quantized: its shape) is unknown."""
         if self.shape is None:
             raise ValueError(f"{self} cannot be transposed")
         quantization = self.quantization and self.quantization.permuted(permutation, self.shape)
         return TensorType(self.dtype, tuple(self.shape[p] for p in permutation), quantization)
 
     def reshaped(self, shape: Shape) -> TensorType | None:
-        """The type of the tensor reshaped to `shape`; None where that tears a quantized axis apart."""
+        """The type of the tensor reshaped to `shape`; None if this splits or merges a quantized axis."""
         quantization = self.quantization
         if quantization is not None and not quantization.per_tensor:
             quantization = None if self.shape is None else quantization.reshaped(self.shape, shape)
@@ -70,11 +70,11 @@ class TensorType:
         return TensorType(self.dtype, shape, quantization)
 
     def with_dtype(self, dtype: DType) -> TensorType:
-        """The same shape with another element type; quantized elements that then mean other floats stay as stored."""
+        """The same shape with another element type; quantization is kept for float types only."""
         return TensorType(dtype, self.shape, self.quantization if dtype.is_float else None)
 
     def stored_as(self, quantization: Quantization | None) -> TensorType:
-        """The same real numbers, stored under `quantization` (None: as they are)."""
+        """The same type with another `quantization` (None: not quantized)."""
         return replace(self, quantization=quantization)
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class OptionalType:
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
-    """Several values as one (XLA tuples)."""
+    """A tuple of values (XLA)."""
 
     elements: tuple[Type, ...]
 
@@ -127,7 +127,7 @@ Type = TensorType | SequenceType | OptionalType | TupleType | ResourceType
 
 
 def compatible(a: Type | None, b: Type | None) -> bool:
-    """Whether two types can be the same at run time: equal but for sizes, of which one may be unknown."""
+    """Whether two types can be equal at run time: they differ only where one has an unknown rank or size."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         return a.dtype is b.dtype and a.quantization == b.quantization and shapes_compatible(a.shape, b.shape)
     if isinstance(a, SequenceType | OptionalType) and a.__class__ is b.__class__:
@@ -136,7 +136,7 @@ def compatible(a: Type | None, b: Type | None) -> bool:
 
 
 def shapes_compatible(a: Shape | None, b: Shape | None) -> bool:
-    """Whether two shapes can be the same at run time."""
+    """Whether two shapes can be equal at run time."""
     if a is None or b is None:
         return True
     return len(a) == len(b) and all(
@@ -145,7 +145,7 @@ def shapes_compatible(a: Shape | None, b: Shape | None) -> bool:
 
 
 def tensor(dtype: DType | str, *shape: Dim | str) -> TensorType:
-    """Short for tests and mappings: ``tensor("float32", 1, "n", 3)``."""
+    """A TensorType, for tests and mappings: ``tensor("float32", 1, "n", 3)``."""
     dims = tuple(parse_dim(d) if isinstance(d, str) else d for d in shape)
     return TensorType(DType(dtype) if isinstance(dtype, str) else dtype, dims)
 

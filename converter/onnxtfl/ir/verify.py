@@ -1,4 +1,4 @@
-"""The verifier: what must hold of every graph between two passes."""
+"""The verifier of the invariants of a graph between two passes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from onnxtfl.ir.types import TensorType, compatible
 
 
 class VerifyError(OnnxtflError):
-    """A pass broke the graph; a bug of ours, never of the user's file."""
+    """An invalid graph after a pass: a bug in the converter, not an error in the user's file."""
 
 
 def verify(graph: Graph, where: str = "") -> None:
-    """Check order, uses, owners and types of `graph` and its subgraphs; VerifyError names the first node at fault."""
+    """Check order, uses, owners and types of `graph` and its regions; VerifyError names the first invalid node."""
     visible: set[Value] = set(graph.inputs) | {s.input for s in graph.states}
     for node in graph.nodes:
         _verify_node(graph, node, visible, where)
@@ -23,7 +23,7 @@ def verify(graph: Graph, where: str = "") -> None:
             verify(inner, where)
     for value in graph.outputs:
         if value not in visible and not value.is_constant:
-            raise VerifyError(f"{where}: no node makes the output {value!r}")
+            raise VerifyError(f"{where}: the output {value!r} is not defined")
 
 
 def _verify_node(graph: Graph, node: Node, visible: set[Value], where: str) -> None:
@@ -31,27 +31,27 @@ def _verify_node(graph: Graph, node: Node, visible: set[Value], where: str) -> N
         return VerifyError(f"{where}: {message}", node=node.name, op=node.op.name)
 
     if node.graph is not graph:
-        raise fail("is in a graph that does not own it")
+        raise fail("the node is owned by another graph")
     for i, value in enumerate(node.operands):
         if value is None:
             continue
         if (node, i) not in value.uses:
-            raise fail(f"operand {i} does not know this use")
+            raise fail(f"this use is missing among the uses of operand {i}")
         if not value.is_constant and value not in visible:
-            raise fail(f"operand {i} ({value!r}) is not made before")
+            raise fail(f"operand {i} ({value!r}) is not defined before its use")
         if not _is_consistent(value):
-            raise fail(f"operand {i} ({value!r}) does not have the contents or scales that its type says")
+            raise fail(f"the data or scales of operand {i} ({value!r}) do not fit its type")
     for i, result in enumerate(node.results):
         if result.producer is not node or result.index != i:
-            raise fail(f"result {i} has another producer")
+            raise fail(f"result {i} has a different producer")
         if not _is_consistent(result):
-            raise fail(f"result {i} ({result!r}) does not have the scales that its type says")
+            raise fail(f"the scales of result {i} ({result!r}) do not fit its type")
     if node.op.dialect == "neutral":
         _verify_types(node, where)
 
 
 def _is_consistent(value: Value) -> bool:
-    """Whether the scales of a quantized type fit its shape, and a constant's data its type."""
+    """Whether the scales of a quantized type fit its shape, and the data of a constant fits its type."""
     type_, data = value.type, value.data
     if not isinstance(type_, TensorType):
         return data is None

@@ -28,6 +28,6 @@ def as_declared(b: Builder, value: Value, wanted: Type | None) -> Value:
 def _may_declare(b: Builder, value: Value, type_: TensorType) -> bool:
     """Whether `value` is an unquantized result of a node made by `b`, without uses so far."""
     node = value.producer
-    if node is None or node not in b.created or value.uses or b.graph.shows(value):
+    if node is None or node not in b.created or value.uses or b.graph.is_output(value):
         return False
     return type_.quantization is None and may_declare(node, type_)

@@ -13,7 +13,7 @@ from onnxtfl.ir.dims import Dim, fresh, fresh_number
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
 from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import moved, rank_of
-from onnxtfl.ir.shapes import normalize_axis, objects, same_type
+from onnxtfl.ir.shapes import dim_array, normalize_axis, same_type
 from onnxtfl.ir.types import Type
 
 
@@ -76,7 +76,7 @@ def _contents(value: Value) -> Array | None:
     sizes = [d for d in value.tensor_type.shape or () if isinstance(d, int)]
     if not value.dtype.is_integer or value.tensor_type.rank != len(sizes) or math.prod(sizes) > KNOWN_LIMIT:
         return None
-    return objects([fresh_number() for _ in range(math.prod(sizes))]).reshape(sizes)
+    return dim_array([fresh_number() for _ in range(math.prod(sizes))]).reshape(sizes)
 
 
 def _agreed(dims: Sequence[Dim]) -> Dim | None:

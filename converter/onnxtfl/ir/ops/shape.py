@@ -12,7 +12,7 @@ from onnxtfl.ir.dims import Dim, fresh, product
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import identity, moved, rank_of
-from onnxtfl.ir.shapes import objects
+from onnxtfl.ir.shapes import dim_array
 from onnxtfl.ir.types import DType, TensorType, Type
 
 
@@ -42,7 +42,7 @@ class Shape(Op):
         if shape is None:
             return [None]
         dims = list(shape) if axes is None else [shape[a] for a in axes]
-        return [objects(dims)]
+        return [dim_array(dims)]
 
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
