@@ -1,4 +1,4 @@
-"""Run a model with inputs and outputs by name: a runtime knows positions only."""
+"""Run a model with inputs and outputs by name (the runtime adapters use positions)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxtfl.runtimes import RunOptions, Runtime, Worker
 
 
 def described(path: Path) -> ModelInfo:
-    """What the model in a file takes and returns."""
+    """The inputs and outputs of the model in a file."""
     return describe(path, files.read(path))
 
 

@@ -1,4 +1,4 @@
-"""What is read from a file and written back, nothing converted, computes the same, bit for bit."""
+"""Files that are read and written without conversion have the same outputs, bit for bit."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORP
 
 MODELS = sorted([*CORPUS.glob("*/**/*.onnx"), *CORPUS.glob("*/**/*.tflite")])
 OPTIONS = RunOptions(kernels="builtin", time_limit=60)
-"""Without optimizers: ONNX Runtime's folds no weights that the file lists as inputs with a default."""
+"""Without optimizers: that of ONNX Runtime does not fold initializers that are inputs too, so results may differ."""
 INVALID = {"add_quantized", "add_quantized_int8"}
-"""Their uint8 ADD writes a float32 tensor that has scales, which no interpreter but TFLite Micro's takes."""
+"""The float32 result of their uint8 ADD has scales, which only TFLite Micro accepts."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def inputs_of(path: Path, facts: Facts) -> Iterator[list[Any]]:
 
 
 def first_run(worker: Worker, path: Path) -> tuple[list[Any], list[Any]]:
-    """Inputs on which the model runs, and its outputs."""
+    """The first generated inputs on which the model runs, and its outputs."""
     for inputs in inputs_of(path, analyze(lifted_where_possible(files.read(path)))):
         try:
             return inputs, worker.run(path, inputs, OPTIONS)

@@ -1,4 +1,4 @@
-"""Model files of either format: which one it is, reading and writing."""
+"""Model files of either format: detection of the format, reading and writing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TFLITE = b"TFL3"
 
 
 def sniff(source: PathLike | bytes | bytearray | memoryview) -> FormatName:
-    """The format of a model file or of its bytes, by its content, then by its name.
+    """The format of a model file, or of its bytes: TFLite if it has the identifier, else ONNX.
 
-    Raises InvalidModelError where the file cannot be read, is empty, or is neither by content nor by name.
+    Raises InvalidModelError where the file cannot be read or is empty, and for .tflite files without the identifier.
     """
     if not isinstance(source, str | os.PathLike):
         return "tflite" if bytes(source[4:8]) == _TFLITE else "onnx"
@@ -34,12 +34,12 @@ def sniff(source: PathLike | bytes | bytearray | memoryview) -> FormatName:
     if head[4:8] == _TFLITE:
         return "tflite"
     if name.lower().endswith(".tflite"):
-        raise InvalidModelError(f"{name} is not a TFLite file: the mark 'TFL3' is missing")
+        raise InvalidModelError(f"{name} is not a TFLite file: the identifier TFL3 is missing")
     return "onnx"
 
 
 def read(source: PathLike | bytes | bytearray | memoryview | ModelProto) -> Model:
-    """The model in `source`, its weights left where they are; see the readers of both formats."""
+    """The model in `source`; its weights stay in the file. See the readers of both formats."""
     if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) and sniff(source) == "tflite":
         from onnxtfl.formats.tflite import reader as tflite_reader
 
@@ -50,9 +50,9 @@ def read(source: PathLike | bytes | bytearray | memoryview | ModelProto) -> Mode
 
 
 def write(model: Model, path: Path) -> Path:
-    """Write a model that was read from a file, in that file's format; returns `path`.
+    """Write a model in the format that it was read from; returns `path`.
 
-    Weights of an ONNX model past 2 GB are in a file beside it.
+    The weights of an ONNX model of more than 2 GB are written to `path` + ".data".
     """
     with path.open("wb") as out:
         if model.format == "tflite":

@@ -33,15 +33,16 @@ class UniqueNames:
 
 
 class GraphWriter:
-    """Writes the graphs of one model. `hints`: whether to declare the types of inner values, as far as they are known.
+    """Writes the graphs of one model.
 
     `weights`: the constants met, by name; `names`: the name of each value; `domains`: newest op version by domain.
+    `value_info`: whether to write the known types of values that are no inputs or outputs.
     """
 
-    def __init__(self, dim_names: Mapping[str, str], hints: bool = False) -> None:
+    def __init__(self, dim_names: Mapping[str, str], value_info: bool = False) -> None:
         self.weights: dict[str, TensorData] = {}
         self.domains: dict[str, int] = {}
-        self._hints = hints
+        self._value_info = value_info
         self._types = TypeWriter(dim_names)
         self._attributes = AttributeWriter(self._types)
         self.names: dict[Value, str] = {}
@@ -60,12 +61,12 @@ class GraphWriter:
         return self._boundary(message, graph.inputs, [(self.names[v], v) for v in graph.outputs])
 
     def _nodes(self, graph: Graph) -> Message:
-        """The graph without its boundary."""
+        """The graph without inputs and outputs."""
         message = Message(GraphProto(name=graph.name).SerializeToString())
         outputs = set(graph.outputs)
         for node in graph.nodes:
             message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
-            for value in node.results if self._hints else ():
+            for value in node.results if self._value_info else ():
                 if value.type is not None and value not in outputs:
                     info = self._types.value_info(self._name(value), value.type)
                     message.field(GraphProto.VALUE_INFO_FIELD_NUMBER, info)

@@ -79,7 +79,7 @@ class GraphReader:
         """`proto` as a graph. `captured`: values of the outer graph, which become inputs (constants stay constants)."""
         graph = Graph(text_of(proto.name) or "main")
         scope = _Scope(graph, imports, arguments=arguments)
-        scope.types = {info.name: self._hint(info) for info in proto.value_info}
+        scope.types = {info.name: self._value_info(info) for info in proto.value_info}
         scope.types |= {info.name: self.types.of(info, "output") for info in proto.output}
         self._initializers(scope, proto)
         for info in proto.input:
@@ -94,8 +94,8 @@ class GraphReader:
             graph.output_names.append(info.name)
         return graph
 
-    def _hint(self, info: ValueInfoProto) -> Type | None:
-        """What the file says of a value inside, which no runtime holds it to."""
+    def _value_info(self, info: ValueInfoProto) -> Type | None:
+        """The type in `info`; None where it is invalid, as runtimes do not check it."""
         try:
             return self.types.of(info, "value")
         except OnnxtflError:

@@ -84,7 +84,7 @@ class Tensors:
 
 
 class MessageData(TensorData):
-    """The values of a tensor of a message in memory, copied out of it (by `load`) on access."""
+    """The values of a tensor in a ModelProto, which `load` copies on each access."""
 
     def __init__(self, load: Callable[[], TensorData], dtype: DType, shape: tuple[int, ...]) -> None:
         self._load, self.dtype, self.shape = load, dtype, shape

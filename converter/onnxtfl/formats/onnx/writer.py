@@ -40,14 +40,14 @@ def write(
 
     Names of values are kept; missing and duplicate ones are replaced by unique ones. Equal weights (by
     `TensorData.key`) are stored once, equal models have equal bytes. Subgraphs refer to captured values by their outer
-    names. A model that was read from ONNX keeps what it declares of inner values; calls of its functions have to be
-    inlined before. Raises UnsupportedError for what ONNX cannot express, OutputError where the model is larger than
-    `limit` and `external` is None.
+    names. A model that was read from ONNX keeps its value_info; calls of its functions must be inlined before. Raises
+    UnsupportedError for what ONNX cannot express, OutputError where the model is larger than `limit` and `external` is
+    None.
     """
     graph = model.main
     if graph.states:
         raise UnsupportedError("ONNX has no state that is kept between runs", node=graph.states[0].input.name)
-    writer = GraphWriter(model.dim_names, hints=model.format == "onnx")
+    writer = GraphWriter(model.dim_names, value_info=model.format == "onnx")
     body = writer.main(graph)
     versions = _versions(model, opset, writer.domains)
     message = _model(model, versions, body, [tensor_message(name, data) for name, data in writer.weights.items()])
