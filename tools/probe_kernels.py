@@ -1,14 +1,13 @@
-"""Measure what TFLite's CPU kernels take and compute rightly, and write it into schemas/tflite_ops.toml.
+"""Measure what TFLite's CPU kernels accept and compute correctly, and write it to schemas/tflite_ops.toml.
 
-python tools/probe_kernels.py                        every op that has a probe
-python tools/probe_kernels.py ADD SELECT_V2          these ops; the others' tables stay
-python tools/probe_kernels.py ADD --verbose --dry    tell every case that is not right, write nothing
+python tools/probe_kernels.py                        all ops with a probe
+python tools/probe_kernels.py ADD SELECT_V2          these ops; other tables are kept
+python tools/probe_kernels.py ADD --verbose --dry    print every case that is not correct, write nothing
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
-python tools/probe_kernels.py --costs                measure instead how long the ops take that forms choose from
+python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
-The facts hold for the LiteRT (ai-edge-litert) of this Python and the tflite-runtime 2.14 of --runtime-python, for which
-the environment variable ONNXTFL_TFLITE_RUNTIME_PYTHON stands too. All ops take half an hour, the costs
-one minute.
+Uses the LiteRT (ai-edge-litert) of this Python, and the tflite-runtime 2.14 of --runtime-python (default: environment
+variable ONNXTFL_TFLITE_RUNTIME_PYTHON). All ops take half an hour, the costs one minute.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ FINDINGS = ROOT / "build" / "probe"
 
 
 def main() -> int:
-    """Exit code 0."""
+    """Return exit code 0."""
     options = _options()
     if options.costs:
         return _costs(options)
@@ -74,10 +73,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("ops", nargs="*", metavar="OP")
     parser.add_argument("--runtime-python", default=os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON", "python3.11"))
-    parser.add_argument("--costs", action="store_true", help="measure how long ops take")
+    parser.add_argument("--costs", action="store_true", help="measure the times of ops")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")
     parser.add_argument("--dry", action="store_true", help="do not write the table")
-    parser.add_argument("--verbose", action="store_true", help="tell each case that is not right")
+    parser.add_argument("--verbose", action="store_true", help="print each case that is not correct")
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
 """Measure which element types ONNX Runtime's CPU kernels lack, and write them to schemas/onnxruntime.toml.
 
-python tools/probe_onnxruntime.py              every op of the default domain, every version in opsets 13 to 24
-python tools/probe_onnxruntime.py Add Conv     tell these, write nothing
-python tools/probe_onnxruntime.py --costs      measure instead how long the ops take that forms choose from
+python tools/probe_onnxruntime.py              all ops of the default domain, all versions in opsets 13 to 24
+python tools/probe_onnxruntime.py Add Conv     print these, write nothing
+python tools/probe_onnxruntime.py --costs      measure the times of ops that are alternative forms instead
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from onnxtfl.targets.onnx import OnnxTarget
 TABLE = Path(__file__).resolve().parents[1] / "schemas" / "onnxruntime.toml"
 OPSETS = range(13, 25)
 HEAD = """\
-# Element types that an op's ONNX schema allows and for which ONNX Runtime {version} has no CPU kernel; what ops cost.
-# Written by tools/probe_onnxruntime.py; never edit it by hand.
+# Element types that an op's ONNX schema allows and for which ONNX Runtime {version} has no CPU kernel; costs of ops.
+# Written by tools/probe_onnxruntime.py; do not edit.
 #   [OP]
 #   SINCE.VARIABLE = element types, by the op's since-version and the schema's name of the type variable
 #   [OP.costs]
@@ -37,7 +37,7 @@ HEAD = """\
 
 
 def main() -> int:
-    """Exit code 0."""
+    """Return exit code 0."""
     wanted = [argument for argument in sys.argv[1:] if argument != "--costs"]
     known = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     measured = {op: section.pop("costs")["rows"] for op, section in known.items() if "costs" in section}
@@ -61,17 +61,16 @@ def _gaps(wanted: Sequence[str]) -> dict[str, dict[str, dict[str, str]]]:
         if outcome.kind != "done":
             print(f"{name}-{version}: {outcome.kind}: {outcome.message}")
         elif outcome.value:
-            plain = {variable: _plain(types) for variable, types in outcome.value.items()}
-            found.setdefault(name, {})[str(version)] = plain
+            found.setdefault(name, {})[str(version)] = {v: _dtypes(types) for v, types in outcome.value.items()}
     return found
 
 
-def _plain(types: Sequence[str]) -> str:
+def _dtypes(types: Sequence[str]) -> str:
     return " ".join(t.removeprefix("tensor(").removesuffix(")") for t in types)
 
 
 def _versions() -> list[tuple[str, int]]:
-    """Each op of the default domain, in each version that one of the opsets has."""
+    """(op, since-version) of the default domain, for all since-versions in the opsets."""
     names = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
     found = set()
     for name in names:

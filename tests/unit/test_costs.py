@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tools.probe.costs.fit import Timing, rows
-from tools.probe.costs.models import candidates, nothing
+from tools.probe.costs.models import candidates, minimal
 from tools.probe.costs.nodes import Sample, samples
 from tools.probe.costs.timing import times
 from tools.probe.tables import rows_text
@@ -159,5 +159,5 @@ def test_models_of_candidates_run(target: Target) -> None:
     sample = Sample(ops.Transpose, [(2, 3, 4)], {"permutation": (0, 2, 1)})
     (candidate,) = candidates(sample, target)
     kernels = {"tfl": "litert", "onnx": "onnxruntime"}[target.name]
-    whole, before, after, least = times((kernels, [*candidate.models, nothing(target)]))
+    whole, before, after, least = times((kernels, [*candidate.models, minimal(target)]))
     assert min(whole, before, after, least) > 0

@@ -1,4 +1,4 @@
-"""Writes what was measured into the tables of schemas/; everything else in a file stays as it is."""
+"""Writes measured tables to the files of schemas/; the rest of a file is kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def rewrite(file: Path, tables: Mapping[str, str], kind: str = "kernels") -> None:
-    """Put each op's table of a kind after the op's other tables, in place of the one that is there."""
+    """Replace each op's table of a kind, or add it after the op's other tables."""
     parts = re.split(r"^(?=\[)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
     kept = [part for part in parts if not (_name(part).endswith(f".{kind}") and _op(part) in tables)]
     ops = [_op(part) for part in kept]
@@ -22,7 +22,7 @@ def rewrite(file: Path, tables: Mapping[str, str], kind: str = "kernels") -> Non
 
 
 def _name(part: str) -> str:
-    """The name of a section; the head has none."""
+    """The name of a section, "" for the head of the file."""
     return part[1 : part.find("]")] if part.startswith("[") else ""
 
 
@@ -31,7 +31,7 @@ def _op(part: str) -> str:
 
 
 def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows of costs, as the tables write them."""
+    """Rows of costs in TOML."""
     return "rows = [\n" + "".join(f"  {{ {_row(row)} }},\n" for row in rows) + "]\n"
 
 

@@ -50,7 +50,7 @@ def _about(values: list[Value], words: list[str]) -> bool:
     types = [v.type for v in values if isinstance(v.type, TensorType)]
     if words == ["per-axis"]:
         return any(t.quantization is not None and not t.quantization.per_tensor for t in types)
-    if words == ["plain"]:
+    if words == ["unquantized"]:
         return any(t.quantization is None for t in types)
     if words[0] == "not":
         return any(t.storage.value not in words[1:] for t in types)

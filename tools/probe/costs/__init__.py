@@ -1,1 +1,1 @@
-"""Measures what forms cost, and fits the rows that ``schemas/`` keep (targets/work.py says what they are made of)."""
+"""Measures the costs of forms, and fits the rows in ``schemas/`` (targets/work.py defines the amounts of work)."""

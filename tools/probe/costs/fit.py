@@ -1,4 +1,4 @@
-"""From times to rows: nanoseconds for each unit of work, the fewest kinds of work that explain what was measured."""
+"""Fits rows of costs to times: nanoseconds for each unit of work, with the fewest kinds of work that explain them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from onnxtfl.targets.work import Amounts
 
 KINDS = ("call", "read", "written", "rows", "pieces", "blocks")
 PRODUCT = ("call", "read", "written", "macs")
-_WORTH = 0.9
-"""One more kind of work has to bring the error down to this part of it."""
-_ENOUGH = 6
-_REWEIGHTED = 8
-_CALL = 50.0
-"""Nanoseconds below which nothing is measured."""
+_IMPROVEMENT = 0.9
+"""One more kind of work must reduce the error to this share."""
+_MIN_TIMINGS = 6
+"""Least number of timings for a row."""
+_ITERATIONS = 8
+_RESOLUTION = 50.0
+"""Smallest measurable time in nanoseconds."""
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One form on one node: which operands are weights, whether it works along the last axis, work, nanoseconds."""
+    """One form of one node: names of constant operands, whether it works along the last axis, work, nanoseconds."""
 
     weights: frozenset[str]
     last: bool
@@ -35,11 +36,11 @@ class Timing:
 
 
 Fit = tuple[float, dict[str, float]]
-"""The error of the logarithms, and the rates."""
+"""(error of the logarithms, rates)."""
 
 
 Row = dict[str, Any]
-"""Conditions and rates, as the tables hold them."""
+"""Conditions and rates, as in the tables."""
 
 
 def rows(timings: Iterable[Timing]) -> list[Row]:
@@ -53,44 +54,44 @@ def rows(timings: Iterable[Timing]) -> list[Row]:
 
 
 def _rows(weights: frozenset[str], timings: Sequence[Timing]) -> Iterator[Row]:
-    """One row, or one for each kind of axes where that tells the times better."""
+    """One row, or one for the last axis and one for others where these fit better."""
     parts = {last: [t for t in timings if t.last == last] for last in (True, False)}
-    whole = best_fit(timings)
-    split = {last: best_fit(part) for last, part in parts.items() if len(part) >= _ENOUGH}
-    if len(split) == 2 and _joined(split, parts) < whole[0] * _WORTH:
+    single = best_fit(timings)
+    split = {last: best_fit(part) for last, part in parts.items() if len(part) >= _MIN_TIMINGS}
+    if len(split) == 2 and _error(split, parts) < single[0] * _IMPROVEMENT:
         for last, (_, rates) in split.items():
             yield _row(weights, {"last": last}, rates)
     else:
-        yield _row(weights, {}, whole[1])
+        yield _row(weights, {}, single[1])
 
 
-def _joined(fits: Mapping[bool, Fit], parts: Mapping[bool, Sequence[Timing]]) -> float:
-    """The error of several fits together."""
+def _error(fits: Mapping[bool, Fit], parts: Mapping[bool, Sequence[Timing]]) -> float:
+    """The error of two fits together."""
     squares = sum(error**2 * len(parts[last]) for last, (error, _) in fits.items())
     return float(np.sqrt(squares / sum(map(len, parts.values()))))
 
 
 def _row(weights: frozenset[str], conditions: Mapping[str, bool], rates: Mapping[str, float]) -> Row:
-    """Rates have two digits: no more of them is measured."""
+    """A row; rates have two significant digits, the precision of the measurement."""
     constant = {"constant": " ".join(sorted(weights))} if weights else {}
     return {**constant, **conditions, **{kind: float(f"{rate:.1e}") for kind, rate in rates.items()}}
 
 
 def best_fit(timings: Sequence[Timing]) -> Fit:
-    """The fewest rates that tell the times."""
+    """The fit with the fewest rates that explains the times."""
     kinds = _distinct(timings, PRODUCT if timings[0].is_product else KINDS)
-    times = np.asarray([max(t.nanoseconds, _CALL) for t in timings])
+    times = np.asarray([max(t.nanoseconds, _RESOLUTION) for t in timings])
     best: Fit = (np.inf, {})
     for count in range(1, len(kinds) + 1):
         fits = [_fit(timings, times, chosen) for chosen in itertools.combinations(kinds, count)]
         fit = min((f for f in fits if f is not None), key=lambda f: f[0], default=None)
-        if fit is not None and fit[0] < best[0] * _WORTH:
+        if fit is not None and fit[0] < best[0] * _IMPROVEMENT:
             best = fit
     return best
 
 
 def _distinct(timings: Sequence[Timing], kinds: Sequence[str]) -> list[str]:
-    """Without kinds of work that are always the same multiple of an earlier one."""
+    """`kinds` without those that are a fixed multiple of an earlier one."""
     kept: dict[tuple[float, ...], str] = {}
     for kind in kinds:
         work = [t.amounts[kind] for t in timings]
@@ -99,14 +100,17 @@ def _distinct(timings: Sequence[Timing], kinds: Sequence[str]) -> list[str]:
 
 
 def _fit(timings: Sequence[Timing], times: Array, kinds: Sequence[str]) -> Fit | None:
-    """Error of the logarithms, and rates, by these kinds of work alone; None where a rate would be negative."""
+    """The least-squares fit with these kinds of work; None where a rate is negative.
+
+    Iterative reweighting approximates least squares of the logarithms.
+    """
     work = np.asarray([[t.amounts[kind] for kind in kinds] for t in timings])
-    told = times
-    for _ in range(_REWEIGHTED):
-        scale = np.sqrt(told * times)
+    estimate = times
+    for _ in range(_ITERATIONS):
+        scale = np.sqrt(estimate * times)
         rates, *_ = np.linalg.lstsq(work / scale[:, None], times / scale, rcond=None)
         if (rates <= 0).any():
             return None
-        told = work @ rates
-    error = float(np.sqrt(np.mean(np.log(told / times) ** 2)))
+        estimate = work @ rates
+    error = float(np.sqrt(np.mean(np.log(estimate / times) ** 2)))
     return error, dict(zip(kinds, map(float, rates), strict=True))

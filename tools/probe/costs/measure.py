@@ -1,4 +1,4 @@
-"""Measures the forms of all samples on a runtime, and gives the rows of each op."""
+"""Measures the forms of all samples on a runtime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tests.harness.workers import Worker
 from tools.probe.costs.fit import Row, Timing, rows
-from tools.probe.costs.models import Candidate, candidates, nothing
+from tools.probe.costs.models import Candidate, candidates, minimal
 from tools.probe.costs.nodes import samples
 
 from onnxtfl.ir import ops
@@ -19,14 +19,14 @@ KERNELS: Mapping[str, Mapping[str, float]] = {
     "tfl": {"litert": 1.0, "litert builtin": 1 / 64},
     "onnx": {"onnxruntime": 1.0},
 }
-"""What each kernel set counts: users run the default one; among forms that are equal there, the builtin one decides."""
-_TOGETHER = 24
-"""Forms that are timed in turn."""
+"""The weight of each kernel set: users run the default one; the builtin one decides between equal forms."""
+_BATCH = 24
+"""Number of forms that are timed alternately."""
 _SECONDS = 900
 
 
 def costs(target: Target, wanted: Sequence[str] = ()) -> dict[str, list[Row]]:
-    """The rows of each op (of those `wanted`, where any are)."""
+    """The rows of each op (`wanted`: of these ops only)."""
     found: defaultdict[str, list[Timing]] = defaultdict(list)
     with Worker() as worker:
         for candidate, nanoseconds in _timed(worker, target, wanted):
@@ -37,9 +37,9 @@ def costs(target: Target, wanted: Sequence[str] = ()) -> dict[str, list[Row]]:
 def _timed(worker: Worker, target: Target, wanted: Sequence[str]) -> Iterator[tuple[Candidate, float]]:
     every = sorted((c for sample in samples() for c in candidates(sample, target)), key=lambda c: c.node.op.name)
     chosen = [c for c in every if not wanted or c.op in wanted]
-    for start in range(0, len(chosen), _TOGETHER):
-        part = chosen[start : start + _TOGETHER]
-        models = list(dict.fromkeys([nothing(target), *(m for c in part for m in c.models)]))
+    for start in range(0, len(chosen), _BATCH):
+        part = chosen[start : start + _BATCH]
+        models = list(dict.fromkeys([minimal(target), *(m for c in part for m in c.models)]))
         total = [0.0] * len(part)
         for kernels, share in KERNELS[target.name].items():
             outcome = worker.run("tools.probe.costs.timing:times", (kernels, models), _SECONDS)
@@ -47,8 +47,8 @@ def _timed(worker: Worker, target: Target, wanted: Sequence[str]) -> Iterator[tu
                 raise RuntimeError(f"{kernels}: {outcome.message}\n{outcome.detail}")
             times = dict(zip(models, outcome.value, strict=True))
             for i, candidate in enumerate(part):
-                whole, before, after = (times[model] for model in candidate.models)
-                total[i] += share * (whole - before - after + times[models[0]])
+                full, operands, results = (times[model] for model in candidate.models)
+                total[i] += share * (full - operands - results + times[models[0]])
         yield from zip(part, total, strict=True)
 
 

@@ -1,4 +1,4 @@
-"""Models that show what a form costs: with it between its neighbours, and the neighbours alone."""
+"""Models from whose times the cost of a form is computed: with the form between Adds, and the Adds only."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from onnxtfl.targets import Target
 
 @dataclass(frozen=True)
 class Candidate:
-    """A form of a sample: `node` is as the target was asked about it.
+    """A form of the node of a sample.
 
-    `models`: the form after an Add on each computed operand and before one on each float result; the Adds on the
-    operands alone; those on the results alone.
+    `models`: with an Add before each computed operand and after each float result; the Adds of the operands only;
+    those of the results only.
     """
 
     op: str
@@ -45,15 +45,15 @@ def candidates(sample: Sample, target: Target) -> Iterator[Candidate]:
         return
     for index, form in enumerate(target.forms(node)):
         if target.refuses(node, form) is None:
-            alone = [v.type for v in node.operands if v is not None and not v.is_constant]
+            operands = [v.type for v in node.operands if v is not None and not v.is_constant]
             results = [r.type for r in node.results if _is_float(r)]
-            after = _alone(results, target) if results else nothing(target)
-            models = _whole(sample, index, target), _alone(alone, target), after
+            result_adds = _adds_only(results, target) if results else minimal(target)
+            models = _with_adds(sample, index, target), _adds_only(operands, target), result_adds
             yield Candidate(form.op, node, form, models)
 
 
 def _node(sample: Sample) -> Node | None:
-    """The node of a sample; None where the op does not take such operands."""
+    """The node of a sample; None where its operands are invalid."""
     graph = Graph()
     operands = [graph.add_input(tensor("float32", *x)) if isinstance(x, tuple) else x for x in sample.operands]
     try:
@@ -67,7 +67,7 @@ def _is_float(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.type.dtype is DType.FLOAT32
 
 
-def _whole(sample: Sample, index: int, target: Target) -> bytes:
+def _with_adds(sample: Sample, index: int, target: Target) -> bytes:
     graph = Graph()
     b = Builder(graph)
     operands = [_input(b, tensor("float32", *x)) if isinstance(x, tuple) else x for x in sample.operands]
@@ -79,16 +79,16 @@ def _whole(sample: Sample, index: int, target: Target) -> bytes:
     return _written(graph, target)
 
 
-def _alone(types: Sequence[Any], target: Target) -> bytes:
+def _adds_only(types: Sequence[Any], target: Target) -> bytes:
     graph = Graph()
     b = Builder(graph)
     graph.outputs = [_input(b, type_) for type_ in types]
     return _written(graph, target)
 
 
-def nothing(target: Target) -> bytes:
-    """A model that does next to nothing."""
-    return _alone([tensor("float32", 1)], target)
+def minimal(target: Target) -> bytes:
+    """A model of one Add of one element."""
+    return _adds_only([tensor("float32", 1)], target)
 
 
 def _input(b: Builder, type_: TensorType) -> Value:

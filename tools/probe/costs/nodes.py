@@ -1,4 +1,4 @@
-"""Nodes that stand for what models hold: ops with several forms, and ops whose kernels depend on the axis order."""
+"""Typical nodes: ops with several forms, and ops whose kernels depend on the axis order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ALL = np.iinfo(np.int32).max
 
 @dataclass(frozen=True)
 class Sample:
-    """A node to measure: tuples among `operands` are shapes of computed float operands, the rest is constant."""
+    """A node to measure: tuples among `operands` are shapes of computed float operands, others are constants."""
 
     op: type[Op]
     operands: Sequence[Any]
@@ -37,15 +37,15 @@ class Sample:
 
 
 def samples() -> Iterator[Sample]:
-    """All nodes that are measured."""
+    """All samples."""
     yield from products()
     for shape in FEATURE_MAPS:
-        yield from moves(shape)
+        yield from data_movement(shape)
         yield from along_axes(shape)
 
 
 def products() -> Iterator[Sample]:
-    """Products of matrices: many rows and one, the second operand a weight and computed, each axis contracted."""
+    """Matrix products: one and many rows, the second operand constant and computed, each axis contracted."""
     for m, k, n in ((1, 256, 256), (16, 64, 64), (128, 128, 128), (1, 1024, 512), (64, 512, 32), (200, 96, 384)):
         for weight, (i, j) in itertools.product((True, False), itertools.product((0, 1), repeat=2)):
             lhs, rhs = ((m, k), (k, m))[i == 0], ((k, n), (n, k))[j]
@@ -68,8 +68,8 @@ def _weight(shape: Shape) -> Any:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-def moves(shape: Shape) -> Iterator[Sample]:
-    """What moves elements only."""
+def data_movement(shape: Shape) -> Iterator[Sample]:
+    """Ops that copy elements without arithmetic."""
     yield Sample(ops.Copy, [shape])
     yield Sample(ops.Reshape, [shape, np.asarray([shape[0] * shape[1], -1])])
     for order in itertools.permutations(range(4)):
@@ -99,7 +99,7 @@ def _pads(*axes: int) -> Any:
 
 
 def along_axes(shape: Shape) -> Iterator[Sample]:
-    """What computes along axes."""
+    """Ops that compute along axes."""
     for axes, kind in itertools.product(((1,), (2,), (3,), (1, 2), (2, 3)), ("mean", "sum", "max", "min", "prod")):
         yield Sample(ops.Reduce, [shape, np.asarray(axes)], {"kind": kind, "keepdims": True})
     for axis in (1, 2, 3):

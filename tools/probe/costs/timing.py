@@ -1,4 +1,4 @@
-"""Times models in one process, in turn, in seconds of its own thread: neighbours on the machine hurt all alike."""
+"""Times models alternately in one process by its thread's CPU time, so that other load affects all of them alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 _ROUND = 1_000_000
-"""Nanoseconds for which a model is run before it is the next one's turn."""
+"""Nanoseconds of one round of a model."""
 _ROUNDS = 25
 Run = Callable[[], object]
 
@@ -23,7 +23,7 @@ def times(job: tuple[str, Sequence[bytes]]) -> list[float]:
 
 
 def medians(runs: Sequence[Run]) -> list[float]:
-    """The median of the rounds of each."""
+    """The median time in nanoseconds of one call of each function."""
     counts = [_count(run) for run in runs]
     rounds: list[list[float]] = [[] for _ in runs]
     for _ in range(_ROUNDS):
@@ -53,7 +53,7 @@ def _litert(model: bytes, kernels: str) -> Run:
     interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
     interpreter.allocate_tensors()
     for detail in interpreter.get_input_details():
-        interpreter.set_tensor(detail["index"], _numbers(detail["shape"]))
+        interpreter.set_tensor(detail["index"], _random_array(detail["shape"]))
     return interpreter.invoke  # type: ignore[no-any-return]
 
 
@@ -67,13 +67,13 @@ def _onnxruntime(model: bytes, kernels: str) -> Run:
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     for value in session.get_inputs():
-        binding.bind_cpu_input(value.name, _numbers(value.shape))
+        binding.bind_cpu_input(value.name, _random_array(value.shape))
     for value in session.get_outputs():
         element = np.int64 if "int64" in value.type else np.float32
-        place = onnxruntime.OrtValue.ortvalue_from_shape_and_type(value.shape, element)
-        binding.bind_ortvalue_output(value.name, place)
+        output = onnxruntime.OrtValue.ortvalue_from_shape_and_type(value.shape, element)
+        binding.bind_ortvalue_output(value.name, output)
     return lambda: session.run_with_iobinding(binding)
 
 
-def _numbers(shape: Sequence[int]) -> Any:
+def _random_array(shape: Sequence[int]) -> Any:
     return np.random.default_rng(0).uniform(0.5, 1.5, list(shape)).astype(np.float32)
