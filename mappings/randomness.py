@@ -10,7 +10,10 @@ from onnxtfl.rules import *
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 
-_PARAMETERS = {ops.RngNormal: (("mean", 0.0), ("scale", 1.0)), ops.RngUniform: (("low", 0.0), ("high", 1.0))}
+_PARAMETERS: dict[type[Op], tuple[tuple[str, float], ...]] = {
+    ops.RngNormal: (("mean", 0.0), ("scale", 1.0)),
+    ops.RngUniform: (("low", 0.0), ("high", 1.0)),
+}
 
 
 def _seed(node: Node) -> int:

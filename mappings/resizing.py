@@ -49,7 +49,7 @@ def _by_factors(b: Builder, node: Node, grows: bool) -> Value:
         return _resize_19(b, node)
     one = constant(np.ones(1, np.float32))
     for op, rounding in ((ops.Max, "floor"), (ops.Min, "ceil")):
-        part = constant(op.evaluate({}, scales.numpy(), one.numpy())) if scales.is_constant else b(op, scales, one)
+        part = constant(op.compute(scales.numpy(), one.numpy())) if scales.is_constant else b(op, scales, one)
         node.set_operand(2, part)
         node.attributes["nearest_mode"] = rounding
         node.set_operand(0, _resize_19(b, node))

@@ -65,10 +65,14 @@ def _narrow_split(b: Builder, node: Node) -> Sequence[Value] | None:
 @decompose(ops.Split)
 def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
     """Each part a Slice, for element types that only those take."""
-    x, known = node.operand(0), ops.Split.sizes(node)
-    if x.tensor_type.shape is None or not all(isinstance(k, int) for k in known):
+    x = node.operand(0)
+    if x.tensor_type.shape is None:
         return None
-    axis, ends = normalize_axis(node.attr("axis"), x.rank), np.cumsum([0, *known]).tolist()
+    axis = normalize_axis(node.attr("axis"), x.rank)
+    sizes = [part.shape[axis] for part in node.results]
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    ends = np.cumsum([0, *sizes]).tolist()
     parts = []
     for begin, end in itertools.pairwise(ends):
         bounds = [

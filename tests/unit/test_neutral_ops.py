@@ -38,13 +38,32 @@ def test_the_list_of_the_core_is_what_the_classes_say() -> None:
     assert listed() == {name for name, op in OPS.items() if op.core}
 
 
+def is_inherited(op: type[Op], method: str) -> bool:
+    own, base = getattr(op, method), getattr(Op, method)
+    return getattr(own, "__func__", own) is getattr(base, "__func__", base)
+
+
 @pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
 def test_an_op_has_a_meaning_or_says_why_not(op: type[Op]) -> None:
-    assert op.infer.__func__ is not Op.infer.__func__  # type: ignore[attr-defined]
-    if op.evaluate.__func__ is Op.evaluate.__func__:  # type: ignore[attr-defined]
+    if is_inherited(op, "compute") and is_inherited(op, "evaluate"):
         said = " ".join(c.__doc__ or "" for c in op.__mro__ if c is not Op and issubclass(c, Op))
-        assert "evaluat" in said
+        assert "evaluat" in said or "`compute`" in said
     assert inspect.getdoc(op)
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
+def test_shape_and_compute_take_what_the_op_declares(op: type[Op]) -> None:
+    """All operands by position, and attributes by name."""
+    for function in (op.shape, op.compute):
+        if not inspect.isfunction(function) and not inspect.ismethod(function):
+            continue  # one of NumPy's
+        parameters = inspect.signature(function).parameters.values()
+        assert {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} <= set(op.defaults)
+        given = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            assert len(given) <= len(op.operands)
+        else:
+            assert len(given) == len(op.operands)
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)

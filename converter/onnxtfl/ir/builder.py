@@ -13,6 +13,7 @@ from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.quantized import with_kept
+from onnxtfl.ir.signature import Operand as Declared
 from onnxtfl.ir.types import DType, TensorType, Type
 
 Operand = Value | Array | TensorData | Sequence[int] | None
@@ -120,6 +121,7 @@ def infer(node: Node) -> list[Type]:
     """
     try:
         _check_operands(node)
+        _check_attributes(node)
         types = with_kept(node, node.op.infer(node))
         for type_ in types:
             _check_sizes(type_)
@@ -145,16 +147,30 @@ def _check_operands(node: Node) -> None:
     declared = node.op.operands
     if not declared:
         return
-    variadic = declared[-1].variadic
-    if len(node.operands) > len(declared) and not variadic:
+    if len(node.operands) > len(declared) and not declared[-1].variadic:
         raise ValueError(f"{len(node.operands)} operands, at most {len(declared)} expected")
-    for i, operand in enumerate(declared):
-        value = node.optional(i)
+    for i in range(max(len(declared), len(node.operands))):
+        operand, value = declared[min(i, len(declared) - 1)], node.optional(i)
         if value is None:
             if not operand.optional and not operand.variadic:
                 raise ValueError(f"operand {operand.name} is absent")
         elif isinstance(value.type, TensorType) and value.type.dtype not in operand.dtypes:
             raise TypeError(f"operand {operand.name} cannot be {value.type.dtype.value}")
+        elif operand.like:
+            _check_alike(node, operand, value)
+
+
+def _check_alike(node: Node, operand: Declared, value: Value) -> None:
+    """TypeError where `value` has another element type than the operand that it has to be like."""
+    other = node.optional([o.name for o in node.op.operands].index(operand.like))
+    if other is not None and other.dtype is not value.dtype:
+        raise TypeError(f"operand {operand.name} is {value.dtype.value}, {operand.like} is {other.dtype.value}")
+
+
+def _check_attributes(node: Node) -> None:
+    for name, values in node.op.choices.items():
+        if node.attr(name) not in values:
+            raise ValueError(f"{name} is {node.attr(name)!r}, not one of {', '.join(map(str, values))}")
 
 
 def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:

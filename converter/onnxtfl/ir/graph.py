@@ -14,19 +14,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.errors import InternalError, UnsupportedError
+from onnxtfl.errors import InternalError
 from onnxtfl.ir.data import Array, ArrayData, TensorData
+from onnxtfl.ir.declaration import Declaration, UnknownRankError
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.quantization import Quantization, dequantize
-from onnxtfl.ir.signature import Effect, Operand, Permutation, Relabeled
+from onnxtfl.ir.signature import REQUIRED, Effect, Permutation, Relabeled
 from onnxtfl.ir.types import DType, TensorType, Type, compatible
 
 Attributes = dict[str, Any]
-
-
-class UnknownRankError(UnsupportedError, TypeError):
-    """The rank of a tensor is unknown where it is needed."""
 
 
 class Value:
@@ -122,8 +119,8 @@ class Value:
         return f"%{self.name or hex(id(self))}: {self.type}"
 
 
-class Op:
-    """An op: declarations of operands, attributes, results and effects, type inference, evaluation, axis orders.
+class Op(Declaration):
+    """An op: its declaration, effects, registration, and the axis orders of its operands.
 
     Subclasses in ``ir/ops`` are registered by class name.
     """
@@ -132,14 +129,10 @@ class Op:
     dialect: ClassVar[str] = "neutral"
     domain: ClassVar[str] = ""
     version: ClassVar[int] = 0
-    operands: ClassVar[tuple[Operand, ...]] = ()
-    results: ClassVar[tuple[Operand, ...]] = (Operand("output"),)
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    """Attribute names with defaults; an attribute with the default ``REQUIRED`` must be set."""
     effect: ClassVar[Effect] = Effect.PURE
     core: ClassVar[bool] = False
     follows_values: ClassVar[bool] = False
-    """Whether `evaluate` accepts object arrays of dims, so that known values are propagated through the op."""
+    """Whether `compute` accepts object arrays of dims, so that known values are propagated through the op."""
     moves: ClassVar[slice | None] = None
     """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
     expands: ClassVar[bool] = False
@@ -154,7 +147,7 @@ class Op:
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
         """The unquantized types of the results; OnnxtflError, ValueError or TypeError if the operands are invalid."""
-        raise NotImplementedError(f"{cls.name} has no type inference")
+        return cls.result_types(node.operands, attributes_of(node))
 
     @classmethod
     def kept(cls, node: Node, quantization: Quantization, shape: Shape | None) -> Quantization | None:
@@ -162,11 +155,6 @@ class Op:
         so that the result is not quantized unless the node declares it.
         """
         return quantization if quantization.per_tensor else None
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array | tuple[Array, ...]:
-        """Evaluate the op on real values in NumPy. `attributes` contains all declared ones, with defaults."""
-        raise NotImplementedError(f"{cls.name} has no evaluation")
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -296,6 +284,15 @@ def _graphs_among(attributes: Iterable[Any]) -> Iterator[Graph]:
             yield value
         elif value.__class__ is tuple and value and value[0].__class__ is Graph:
             yield from value
+
+
+def attributes_of(node: Node) -> dict[str, Any]:
+    """The attributes of `node` with the op's defaults; ValueError if a required one is missing."""
+    filled = {**node.op.defaults, **node.attributes}
+    for name, value in filled.items():
+        if value is REQUIRED:
+            raise ValueError(f"{node.op.name} needs the attribute {name}")
+    return filled
 
 
 @dataclass(slots=True)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxtfl.ir.graph import OPS, Node, Op, Value
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import OPS, Node, Op, Value, attributes_of
+from onnxtfl.ir.shapes import broadcast_shapes
 from onnxtfl.ir.signature import (
     ANY,
     BOOLS,
@@ -28,6 +30,10 @@ from onnxtfl.ir.types import TensorType
 
 class Elementwise(Op, register=False):
     """An op whose result at an index depends on its operands at that index only, under NumPy broadcasting."""
+
+    @staticmethod
+    def shape(*operands: Value | None, **attributes: Any) -> Shape | None:
+        return broadcast_shapes(*(v.tensor_type.shape for v in operands if v is not None))
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -73,12 +79,3 @@ def foreign(dialect: str, name: str, version: int = 1, domain: str = "") -> type
         made = type(name, (Op,), namespace | {"effect": Effect.WRITES}, register=False)
         _FOREIGN.setdefault(key, made)
     return _FOREIGN[key]
-
-
-def attributes_of(node: Node) -> dict[str, Any]:
-    """The attributes of `node` with the op's defaults; ValueError if a required one is missing."""
-    filled = {**node.op.defaults, **node.attributes}
-    for name, value in filled.items():
-        if value is REQUIRED:
-            raise ValueError(f"{node.op.name} needs the attribute {name}")
-    return filled

@@ -31,12 +31,18 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand or result: its name, its allowed element types, and whether it is optional or variadic."""
+    """An operand or result: its name, its allowed element types, and whether it is optional or variadic.
+
+    `like`: the operand (of a result: or the attribute) with the same element type; `becomes`: those that differ.
+    A result of several element types is like the first operand; variadic results are each like their own operand.
+    """
 
     name: str
     dtypes: frozenset[DType] = ANY
     optional: bool = False
     variadic: bool = False
+    like: str = ""
+    becomes: Mapping[DType, DType] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ class Gtu(Gated):
 class PRelu(Formula, Binary):
     """input where not negative, else slope * input; the slope broadcasts. Source: neutral-ops 3.90."""
 
-    operands = (Operand("input", NUMERIC), Operand("slope", NUMERIC))
+    operands = (Operand("input", NUMERIC), Operand("slope", NUMERIC, like="input"))
     infer = Binary.infer
 
     @classmethod

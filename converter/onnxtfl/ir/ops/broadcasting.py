@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Relabeled
@@ -17,8 +18,7 @@ from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.permutations import rank_of, with_vectors
-from onnxtfl.ir.shapes import broadcast_dim, entry_of, same_type, target_dims
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import broadcast_shapes, entry_of, target_dims
 
 
 class Broadcast(Derived):
@@ -81,22 +81,14 @@ class BroadcastTo(Op):
     moves = slice(0, 1)
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, dims = node.operand(0).tensor_type, target_dims(node.operand(1))
-        if x.shape is None or dims is None:
-            return [same_type(x, None)]
-        rank = max(len(x.shape), len(dims))
-        padded = (1,) * (rank - len(x.shape)) + x.shape
-        target = (1,) * (rank - len(dims)) + tuple(dims)
-        return [same_type(x, tuple(broadcast_dim(t, d) for d, t in zip(padded, target, strict=True)))]
+    @staticmethod
+    def shape(x: Value, shape: Value) -> Dims | None:
+        dims = target_dims(shape)
+        return None if dims is None else broadcast_shapes(tuple(dims), x.shape)
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, shape = operands
-        assert x is not None and shape is not None
-        target = [int(d) for d in shape]
-        return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(target))).copy()
+    @staticmethod
+    def compute(x: Array, shape: Array) -> Array:
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(d) for d in shape))).copy()
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -121,20 +113,15 @@ class Tile(Op):
     moves = slice(0, 1)
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, multiples = node.operand(0).tensor_type, node.operand(1)
-        if x.shape is None:
-            return [same_type(x, None)]
-        if multiples.tensor_type.is_static and multiples.shape != (len(x.shape),):
-            raise ValueError(f"multiples of {multiples.type} for rank {len(x.shape)}")
-        times = [entry_of(multiples, i) for i in range(len(x.shape))]
-        return [same_type(x, tuple(fresh() if t is None else d * t for d, t in zip(x.shape, times, strict=True)))]
+    @staticmethod
+    def shape(x: Value, multiples: Value) -> Dims:
+        if multiples.tensor_type.is_static and multiples.shape != (x.rank,):
+            raise ValueError(f"multiples of {multiples.type} for rank {x.rank}")
+        times = [entry_of(multiples, i) for i in range(x.rank)]
+        return tuple(fresh() if t is None else d * t for d, t in zip(x.shape, times, strict=True))
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, multiples = operands
-        assert x is not None and multiples is not None
+    @staticmethod
+    def compute(x: Array, multiples: Array) -> Array:
         return np.tile(x, [int(m) for m in multiples])
 
     @classmethod

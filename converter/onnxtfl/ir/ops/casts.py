@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import REQUIRED, Elementwise, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.types import DType
 
 
 class Convert(Elementwise):
@@ -22,25 +20,18 @@ class Convert(Elementwise):
     """
 
     operands = (Operand("input"),)
+    results = (Operand("output", like="dtype"),)
     defaults = {"dtype": REQUIRED, "saturate": True}
     core = True
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        return [TensorType(node.attr("dtype"), node.operand(0).tensor_type.shape)]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        dtype: DType = attributes["dtype"]
+    @staticmethod
+    def compute(x: Array, *, dtype: DType, saturate: bool) -> Array:
         if x.dtype == object:
             return _from_objects(x, dtype)
         if dtype is DType.STRING:
             return np.asarray([_text(v) for v in x.reshape(-1).tolist()], object).reshape(x.shape)
-        with np.errstate(all="ignore"):
-            return numeric.cast(x, dtype, attributes["saturate"])
+        return numeric.cast(x, dtype, saturate)
 
 
 def _from_objects(x: Array, dtype: DType) -> Array:
@@ -70,31 +61,28 @@ class BitcastConvert(Op):
     """
 
     operands = (Operand("input"),)
+    results = (Operand("output", like="dtype"),)
     defaults = {"dtype": REQUIRED}
     core = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, dtype = node.operand(0).tensor_type, node.attr("dtype")
-        if x.shape is None or x.dtype.bits == dtype.bits:
-            return [TensorType(dtype, x.shape)]
+    @staticmethod
+    def shape(x: Value, *, dtype: DType) -> Shape:
+        if x.dtype.bits == dtype.bits:
+            return x.shape
         if x.dtype.bits > dtype.bits:
-            return [TensorType(dtype, (*x.shape, x.dtype.bits // dtype.bits))]
-        if not x.shape or x.shape[-1] not in (dtype.bits // x.dtype.bits,):
+            return (*x.shape, x.dtype.bits // dtype.bits)
+        if not x.shape or x.shape[-1] != dtype.bits // x.dtype.bits:
             raise ValueError(f"the last axis of {x.shape} does not hold the bytes of {dtype.value}")
-        return [TensorType(dtype, x.shape[:-1])]
+        return x.shape[:-1]
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        dtype = attributes["dtype"].numpy
-        x = np.ascontiguousarray(x).reshape(x.shape)
-        if x.dtype.itemsize == dtype.itemsize:
-            return x.view(dtype)
-        if x.dtype.itemsize > dtype.itemsize:
-            return x[..., None].view(dtype)
-        return np.asarray(x.view(dtype)[..., 0])
+    @staticmethod
+    def compute(x: Array, *, dtype: DType) -> Array:
+        x, wanted = np.ascontiguousarray(x).reshape(x.shape), dtype.numpy
+        if x.dtype.itemsize == wanted.itemsize:
+            return x.view(wanted)
+        if x.dtype.itemsize > wanted.itemsize:
+            return x[..., None].view(wanted)
+        return np.asarray(x.view(wanted)[..., 0])
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

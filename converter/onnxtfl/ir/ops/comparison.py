@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node
 from onnxtfl.ir.op import ANY, BOOLS, REQUIRED, Elementwise, Operand
-from onnxtfl.ir.ops.arithmetic import broadcast_type
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.ops.arithmetic import pair
 
 _DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "EQ": operator.eq,
@@ -29,22 +27,16 @@ _DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {
 class Compare(Elementwise):
     """Whether lhs and rhs stand as `comparison_direction` says: EQ NE GE GT LE LT. Source: neutral-ops 3.24."""
 
-    operands = (Operand("lhs", ANY), Operand("rhs", ANY))
+    operands = pair(ANY)
+    results = (Operand("output", BOOLS),)
     defaults = {"comparison_direction": REQUIRED}
+    choices = {"comparison_direction": _DIRECTIONS}
     core = True
+    widens = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        if node.attr("comparison_direction") not in _DIRECTIONS:
-            raise ValueError(f"no comparison is called {node.attr('comparison_direction')!r}")
-        return [TensorType(DType.BOOL, broadcast_type(node).shape)]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        a, b = operands
-        assert a is not None and b is not None
-        compare = _DIRECTIONS[attributes["comparison_direction"]]
-        return np.asarray(compare(numeric.widened(a), numeric.widened(b)), bool)
+    @staticmethod
+    def compute(a: Array, b: Array, *, comparison_direction: str) -> Array:
+        return np.asarray(_DIRECTIONS[comparison_direction](a, b), bool)
 
     @classmethod
     def follow(cls, node: Node) -> list[Array | None]:
@@ -68,19 +60,11 @@ def _compared(a: Dim, b: Dim, direction: str) -> bool | None:
 class Select(Elementwise):
     """on_true where pred, else on_false; all three broadcast. Source: neutral-ops 3.109, widened as ONNX Where."""
 
-    operands = (Operand("pred", BOOLS), Operand("on_true"), Operand("on_false"))
+    operands = (Operand("pred", BOOLS), Operand("on_true"), Operand("on_false", like="on_true"))
+    results = (Operand("output", like="on_true"),)
     core = True
     moves = slice(1, 3)
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        return [broadcast_type(node, first=1)]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        pred, on_true, on_false = operands
-        assert pred is not None and on_true is not None and on_false is not None
-        return np.where(pred, on_true, on_false)
+    compute = np.where
 
     @classmethod
     def follow(cls, node: Node) -> list[Array | None]:

@@ -3,51 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, fresh_number
+from onnxtfl.ir.dims import Dim, Shape, fresh, fresh_number
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
 from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import moved, rank_of
-from onnxtfl.ir.shapes import dim_array, normalize_axis, same_type
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import dim_array, normalize_axis
 
 
 class Concatenate(Op):
     """The operands one behind the other along `axis`. Source: neutral-ops 3.26."""
 
-    operands = (Operand("inputs", variadic=True),)
+    operands = (Operand("inputs", variadic=True, like="inputs"),)
     defaults = {"axis": REQUIRED}
     core = True
     moves = slice(None)
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        types = [node.operand(i).tensor_type for i in range(len(node.operands))]
-        if not types:
+    @staticmethod
+    def shape(*parts: Value, axis: int) -> Shape | None:
+        if not parts:
             raise ValueError("nothing to concatenate")
-        if any(t.dtype is not types[0].dtype for t in types):
-            raise TypeError("operands differ in element type")
-        shapes = [t.shape for t in types if t.shape is not None]
+        shapes = [s for v in parts if (s := v.tensor_type.shape) is not None]
         if not shapes:
-            return [same_type(types[0], None)]
+            return None
         rank = len(shapes[0])
-        axis = normalize_axis(node.attr("axis"), rank)
+        along = normalize_axis(axis, rank)
         if any(len(s) != rank for s in shapes):
             raise ValueError("operands differ in rank")
         dims = [_agreed([s[i] for s in shapes]) for i in range(rank)]
-        dims[axis] = sum((s[axis] for s in shapes), 0) if len(shapes) == len(types) else fresh()
-        if any(d is None for i, d in enumerate(dims) if i != axis):
-            raise ValueError(f"shapes {shapes} do not fit along axis {axis}")
-        return [same_type(types[0], tuple(d for d in dims if d is not None))]
+        dims[along] = sum((s[along] for s in shapes), 0) if len(shapes) == len(parts) else fresh()
+        if any(d is None for d in dims):
+            raise ValueError(f"shapes {shapes} do not fit along axis {along}")
+        return tuple(d for d in dims if d is not None)
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        return np.concatenate([x for x in operands if x is not None], attributes["axis"])
+    @staticmethod
+    def compute(*parts: Array, axis: int) -> Array:
+        return np.concatenate(parts, axis)
 
     @classmethod
     def follow(cls, node: Node) -> list[Array | None]:

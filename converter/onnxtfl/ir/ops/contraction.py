@@ -12,13 +12,12 @@ import numpy as np
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled, attributes_of
-from onnxtfl.ir.ops.arithmetic import Add, Mul
+from onnxtfl.ir.ops.arithmetic import Add, Mul, pair
 from onnxtfl.ir.shapes import broadcast_dim
-from onnxtfl.ir.spatial import computing, renumbered, unless_identity
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.spatial import renumbered, unless_identity
 
 
 class DotGeneral(Op):
@@ -30,7 +29,8 @@ class DotGeneral(Op):
     """
 
     core = True
-    operands: ClassVar[tuple[Operand, ...]] = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC))
+    widens = True
+    operands: ClassVar[tuple[Operand, ...]] = pair(NUMERIC)
     defaults: ClassVar[Attributes] = {
         "lhs_batching_dimensions": (),
         "rhs_batching_dimensions": (),
@@ -39,37 +39,27 @@ class DotGeneral(Op):
         "output_permutation": (),
     }
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        lhs, rhs = node.operand(0).tensor_type, node.operand(1).tensor_type
-        if lhs.dtype is not rhs.dtype:
-            raise TypeError(f"operands of {lhs.dtype.value} and {rhs.dtype.value}")
-        if lhs.shape is None or rhs.shape is None:
-            return [TensorType(lhs.dtype, None)]
-        roles = DotRoles.of(node)
+    @staticmethod
+    def shape(lhs: Value, rhs: Value, *bias: Value, **attributes: Any) -> Shape:
+        roles = DotRoles(attributes, lhs.rank, rhs.rank)
         pairs = zip(roles.lhs_batch, roles.rhs_batch, strict=True)
         batch = [broadcast_dim(lhs.shape[i], rhs.shape[j]) for i, j in pairs]
         for i, j in zip(roles.lhs_contract, roles.rhs_contract, strict=True):
             _agree(lhs.shape[i], rhs.shape[j])
         natural = (*batch, *(lhs.shape[i] for i in roles.lhs_free), *(rhs.shape[j] for j in roles.rhs_free))
-        order = node.attr("output_permutation") or range(len(natural))
-        return [TensorType(lhs.dtype, tuple(natural[p] for p in order))]
+        return tuple(natural[p] for p in attributes["output_permutation"] or range(len(natural)))
 
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        lhs, rhs = operands[:2]
-        assert lhs is not None and rhs is not None
+    @staticmethod
+    def compute(lhs: Array, rhs: Array, *bias: Array, **attributes: Any) -> Array:
         roles = DotRoles(attributes, lhs.ndim, rhs.ndim)
-        a = computing(lhs).transpose((*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contract))
-        b = computing(rhs).transpose((*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free))
+        a = lhs.transpose((*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contract))
+        b = rhs.transpose((*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free))
         count, depth = len(roles.lhs_batch), math.prod(lhs.shape[i] for i in roles.lhs_contract)
         rows, columns = [lhs.shape[i] for i in roles.lhs_free], [rhs.shape[j] for j in roles.rhs_free]
         a = a.reshape(*a.shape[:count], math.prod(rows), depth)
         product = np.matmul(a, b.reshape(*b.shape[:count], depth, math.prod(columns)))
-        result = product.reshape((*product.shape[:count], *rows, *columns))
-        if attributes["output_permutation"]:
-            result = result.transpose(attributes["output_permutation"])
-        return np.asarray(result, lhs.dtype)
+        result = sum(bias, product.reshape((*product.shape[:count], *rows, *columns)))
+        return np.asarray(result).transpose(attributes["output_permutation"] or range(result.ndim))
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -105,16 +95,7 @@ class DotGeneralBias(DotGeneral):
     """
 
     core = False
-    operands = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC), Operand("bias", NUMERIC))
-
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        bias = operands[2]
-        assert bias is not None
-        order = attributes["output_permutation"]
-        product = super().evaluate({**attributes, "output_permutation": ()}, *operands[:2])
-        result = (computing(product) + computing(bias)).astype(product.dtype)
-        return result.transpose(order) if order else result
+    operands = (*pair(NUMERIC), Operand("bias", NUMERIC))
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

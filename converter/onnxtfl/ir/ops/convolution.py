@@ -9,10 +9,9 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled, attributes_of
-from onnxtfl.ir.spatial import Window, computing, renumbered, unless_identity
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.spatial import Window, renumbered, unless_identity
 
 DEFAULTS: Attributes = {
     "input_batch_dimension": 0,
@@ -36,22 +35,18 @@ class Convolution(Op, register=False):
 
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("input", NUMERIC),
-        Operand("kernel", NUMERIC),
+        Operand("kernel", NUMERIC, like="input"),
         Operand("bias", NUMERIC, optional=True),
     )
 
+    widens = True
+
     @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        x, w = node.operand(0).tensor_type, node.operand(1).tensor_type
-        if x.dtype is not w.dtype:
-            raise TypeError(f"input of {x.dtype.value}, kernel of {w.dtype.value}")
-        attributes = attributes_of(node)
+    def shape(cls, x: Value, w: Value, *others: Value | None, **attributes: Any) -> Shape:
         rank = len(attributes["output_spatial_dimensions"])
-        if x.shape is None or w.shape is None:
-            return [TensorType(x.dtype, None)]
-        if len(x.shape) != rank + 2 or len(w.shape) != rank + 2:
-            raise ValueError(f"input of rank {len(x.shape)}, kernel of rank {len(w.shape)}, {rank} spatial axes")
-        return [TensorType(x.dtype, cls.output_shape(attributes, x.shape, w.shape))]
+        if x.rank != rank + 2 or w.rank != rank + 2:
+            raise ValueError(f"input of rank {x.rank}, kernel of rank {w.rank}, {rank} spatial axes")
+        return cls.output_shape(attributes, x.shape, w.shape)
 
     @classmethod
     def output_shape(cls, attributes: Attributes, x: Shape, w: Shape) -> Shape:
@@ -172,10 +167,8 @@ class Conv(Convolution):
             return (*spatial, in_, out)
         return (in_, *spatial, out) if is_depthwise(node) else (out, *spatial, in_)
 
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        x, w, bias = (*operands, None)[:3]
-        assert x is not None and w is not None
+    @staticmethod
+    def compute(x: Array, w: Array, bias: Array | None, **attributes: Any) -> Array:
         image, kernel = channels_first(attributes, x, w)
         window, groups, depth = conv_window(attributes, w.shape), attributes["feature_group_count"], kernel.shape[1]
         padded, counts = window.pad(image, 0)
@@ -185,24 +178,24 @@ class Conv(Convolution):
             rows = kernel_at(kernel, tap).reshape(groups, -1, depth)
             for g in range(groups):
                 result[g] += np.tensordot(rows[g], seen[:, g * depth : (g + 1) * depth], ((1,), (1,)))
-        return finish(attributes, result, bias, x.dtype)
+        return finish(attributes, result, bias)
 
 
 def channels_first(attributes: Attributes, x: Array, w: Array) -> tuple[Array, Array]:
     """The input as batch, feature, spatial; the kernel as output feature, input feature, spatial."""
     out, in_ = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
-    image = computing(x).transpose(_roles(attributes, "input"))
-    return image, computing(w).transpose(out, in_, *attributes["kernel_spatial_dimensions"])
+    image = x.transpose(_roles(attributes, "input"))
+    return image, w.transpose(out, in_, *attributes["kernel_spatial_dimensions"])
 
 
-def finish(attributes: Attributes, grouped: Array, bias: Array | None, dtype: Any) -> Array:
+def finish(attributes: Attributes, grouped: Array, bias: Array | None) -> Array:
     """[group, feature, batch, spatial...] plus bias, in the order of the output's dimension numbers."""
     result = grouped.reshape(-1, *grouped.shape[2:])
     if bias is not None:
-        result = result + computing(bias).reshape(-1, *[1] * (result.ndim - 1)).astype(result.dtype)
+        result = result + bias.reshape(-1, *[1] * (result.ndim - 1)).astype(result.dtype)
     first = np.swapaxes(result, 0, 1)
     roles = _roles(attributes, "output")
-    return first.transpose([roles.index(a) for a in range(first.ndim)]).astype(dtype)
+    return first.transpose([roles.index(a) for a in range(first.ndim)])
 
 
 def kernel_at(kernel: Array, tap: Sequence[int]) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open
+from onnxtfl.ir.dims import Dim, Shape, ceildiv, fresh, is_open
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, NUMERIC, REQUIRED, Op, Operand
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
@@ -19,7 +19,7 @@ from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.shapes import known_dims, normalize_axis
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.types import DType
 
 
 def _scalar(b: Builder, vector: Value, index: int) -> Value:
@@ -73,30 +73,29 @@ class Range(Op):
     core = True
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        return [TensorType(node.operand(0).dtype, (cls.count(node),))]
+    @staticmethod
+    def shape(*bounds: Value) -> Shape:
+        return (_count(bounds),)
 
-    @classmethod
-    def count(cls, node: Node) -> Dim:
-        """How many numbers come out."""
-        values = [node.operand(i) for i in range(3)]
-        if all(v.is_constant for v in values):
-            return _range_count(*(v.numpy().reshape(()) for v in values))
-        known = [known_dims(v) for v in values]
-        if any(k is None for k in known):
-            return fresh()
-        start, limit, delta = (k[0] for k in known if k is not None)
-        room = ceildiv(limit - start, delta)
-        return fresh() if is_open(room) else room
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        start, limit, delta = (x.reshape(()) for x in operands if x is not None)
+    @staticmethod
+    def compute(*bounds: Array) -> Array:
+        start, limit, delta = (x.reshape(()) for x in bounds)
         count = _range_count(start, limit, delta)
         wide = np.float64 if start.dtype.kind not in "iuO" else start.dtype
         steps = np.arange(count).astype(wide) * delta.astype(wide)
-        return np.asarray(start.astype(wide) + steps).astype(start.dtype)
+        return np.asarray(start.astype(wide) + steps)
+
+
+def _count(bounds: Sequence[Value]) -> Dim:
+    """The length of a Range."""
+    if all(v.is_constant for v in bounds):
+        return _range_count(*(v.numpy().reshape(()) for v in bounds))
+    known = [known_dims(v) for v in bounds]
+    if any(k is None for k in known):
+        return fresh()
+    start, limit, delta = (k[0] for k in known if k is not None)
+    room = ceildiv(limit - start, delta)
+    return fresh() if is_open(room) else room
 
 
 def _range_count(start: Array, limit: Array, delta: Array) -> int:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
-from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.shapes import normalize_axis, same_type, static_ints
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import normalize_axis, static_ints
 
 
 class CumSum(Op):
@@ -24,28 +20,27 @@ class CumSum(Op):
     operands = (Operand("input", NUMERIC), Operand("axis", INTEGERS))
     defaults = {"exclusive": False, "reverse": False}
     core = True
+    widens = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, axis = node.operand(0).tensor_type, static_ints(node.operand(1))
-        if axis is not None and (len(axis) != 1 or (x.shape is not None and normalize_axis(axis[0], len(x.shape)) < 0)):
-            raise ValueError(f"axis {axis}")
-        return [same_type(x, x.shape)]
+    @staticmethod
+    def shape(x: Value, axis: Value) -> Shape:
+        where = static_ints(axis)
+        if where is not None and len(where) != 1:
+            raise ValueError(f"axis {where}")
+        if where is not None:
+            normalize_axis(where[0], x.rank)
+        return x.shape
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, where = operands
-        assert x is not None and where is not None
-        axis = normalize_axis(int(where.reshape(-1)[0]), x.ndim)
-        wide = numeric.widened(x)
-        if attributes["reverse"]:
-            wide = np.flip(wide, axis)
-        sums = np.cumsum(wide, axis, dtype=wide.dtype)
-        if attributes["exclusive"]:
-            shape = [1 if i == axis else d for i, d in enumerate(x.shape)]
-            kept = sums.take(np.arange(max(x.shape[axis] - 1, 0)), axis)
-            sums = np.concatenate([np.zeros(shape, wide.dtype), kept], axis) if x.shape[axis] else sums
-        return np.asarray(np.flip(sums, axis) if attributes["reverse"] else sums).astype(x.dtype)
+    @staticmethod
+    def compute(x: Array, axis: Array, *, exclusive: bool, reverse: bool) -> Array:
+        along = normalize_axis(int(axis.reshape(-1)[0]), x.ndim)
+        x = np.flip(x, along) if reverse else x
+        sums = np.cumsum(x, along, dtype=x.dtype)
+        if exclusive and x.shape[along]:
+            shape = [1 if i == along else d for i, d in enumerate(x.shape)]
+            kept = sums.take(np.arange(x.shape[along] - 1), along)
+            sums = np.concatenate([np.zeros(shape, x.dtype), kept], along)
+        return np.flip(sums, along) if reverse else sums
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

@@ -5,17 +5,18 @@ Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSupp
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import fresh
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.dims import Shape, fresh
+from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Op, Operand
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType
+
+_INT32 = frozenset({DType.INT32})
 
 
 class NonMaxSuppression(Op):
@@ -37,29 +38,25 @@ class NonMaxSuppression(Op):
     results = (Operand("selected_indices", frozenset({DType.INT64})),)
     defaults: ClassVar[Attributes] = {"center_point_box": False}
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        for i in (0, 1):
-            if node.operand(i).tensor_type.rank not in (None, 3):
-                raise ValueError(f"{cls.operands[i].name} of rank {node.operand(i).rank}")
-        for i in (2, 3, 4):
-            number = node.optional(i)
+    @staticmethod
+    def shape(boxes: Value, scores: Value, *numbers: Value | None) -> Shape:
+        for name, value in (("boxes", boxes), ("scores", scores)):
+            if value.tensor_type.rank not in (None, 3):
+                raise ValueError(f"{name} of rank {value.rank}")
+        for number in numbers:
             if number is not None and number.tensor_type.is_static and math.prod(number.shape) != 1:
-                raise ValueError(f"{cls.operands[i].name} of shape {list(number.shape)} is no single number")
-        return [TensorType(DType.INT64, (fresh(), 3))]
+                raise ValueError(f"a limit or threshold of shape {list(number.shape)} is no single number")
+        return (fresh(), 3)
 
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        boxes, scores, limit, overlap, least = (*operands, None, None, None)[:5]
-        assert boxes is not None and scores is not None
+    @staticmethod
+    def compute(boxes: Array, scores: Array, *numbers: Array | None, center_point_box: bool) -> Array:
+        limit, overlap, least = (None if x is None else x.reshape(-1)[0] for x in numbers)
+        count, most = 0 if limit is None else int(limit), 0.0 if overlap is None else float(overlap)
         rows = []
-        count = 0 if limit is None else int(limit.reshape(-1)[0])
-        most = 0.0 if overlap is None else float(overlap.reshape(-1)[0])
-        score = None if least is None else least.reshape(-1)[0]
         for b in range(scores.shape[0]):
-            corners = as_corners(boxes[b].astype(np.float32), attributes["center_point_box"])
+            corners = as_corners(boxes[b].astype(np.float32), center_point_box)
             for c in range(scores.shape[1]):
-                rows += [(b, c, i) for i in select(corners, scores[b, c], count, most, score)]
+                rows += [(b, c, i) for i in select(corners, scores[b, c], count, most, least)]
         return np.asarray(rows, np.int64).reshape(-1, 3)
 
 
@@ -109,11 +106,10 @@ class SelectBoxes(Op):
         Operand("score_threshold", FLOATS),
         Operand("sigma", FLOATS, optional=True),
     )
-    results = (Operand("indices"), Operand("selected_scores"), Operand("count"))
+    results = (Operand("indices", _INT32), Operand("selected_scores", like="scores"), Operand("count", _INT32))
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        limit = static_ints(node.operand(2))
-        size = limit[0] if limit else fresh()
-        scores = TensorType(node.operand(1).dtype, (size,))
-        return [TensorType(DType.INT32, (size,)), scores, TensorType(DType.INT32, ())]
+    @staticmethod
+    def shape(boxes: Value, scores: Value, limit: Value, *thresholds: Value | None) -> list[Shape]:
+        known = static_ints(limit)
+        size = known[0] if known else fresh()
+        return [(size,), (size,), ()]

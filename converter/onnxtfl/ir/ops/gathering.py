@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import everywhere, moved, rank_of
-from onnxtfl.ir.shapes import broadcast_dim, check_positions, normalize_axis, same_type
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import broadcast_dim, check_positions, normalize_axis
 
 
 class Gather(Op):
@@ -29,31 +26,25 @@ class Gather(Op):
     moves = slice(0, 1)
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, indices = node.operand(0).tensor_type, node.operand(1).tensor_type
-        if x.shape is None or indices.shape is None:
-            return [same_type(x, None)]
-        axis, batch = normalize_axis(node.attr("axis"), len(x.shape)), node.attr("batch_dims")
-        if not 0 <= batch <= min(axis, len(indices.shape)):
-            raise ValueError(f"{batch} batch dims, axis {axis}, indices of rank {len(indices.shape)}")
-        for a, b in zip(x.shape[:batch], indices.shape[:batch], strict=True):
+    @staticmethod
+    def shape(x: Value, indices: Value, *, axis: int, batch_dims: int) -> Shape:
+        axis = normalize_axis(axis, x.rank)
+        if not 0 <= batch_dims <= min(axis, indices.rank):
+            raise ValueError(f"{batch_dims} batch dims, axis {axis}, indices of rank {indices.rank}")
+        for a, b in zip(x.shape[:batch_dims], indices.shape[:batch_dims], strict=True):
             broadcast_dim(a, b)
-        check_positions(node.operand(1), [x.shape[axis]])
-        return [same_type(x, (*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :]))]
+        check_positions(indices, [x.shape[axis]])
+        return (*x.shape[:axis], *indices.shape[batch_dims:], *x.shape[axis + 1 :])
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, indices = operands
-        assert x is not None and indices is not None
-        axis, batch = normalize_axis(attributes["axis"], x.ndim), attributes["batch_dims"]
-        places = indices.astype(np.int64)
-        if not batch:
+    @staticmethod
+    def compute(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
+        axis, places = normalize_axis(axis, x.ndim), indices.astype(np.int64)
+        if not batch_dims:
             return np.asarray(np.take(x, places, axis))
-        parts = [np.take(x[i], places[i], axis - batch) for i in np.ndindex(*x.shape[:batch])]
+        parts = [np.take(x[i], places[i], axis - batch_dims) for i in np.ndindex(*x.shape[:batch_dims])]
         if not parts:
-            return np.empty((*x.shape[:axis], *indices.shape[batch:], *x.shape[axis + 1 :]), x.dtype)
-        return np.stack(parts).reshape(*x.shape[:batch], *parts[0].shape)
+            return np.empty((*x.shape[:axis], *indices.shape[batch_dims:], *x.shape[axis + 1 :]), x.dtype)
+        return np.stack(parts).reshape(*x.shape[:batch_dims], *parts[0].shape)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -107,27 +98,22 @@ class GatherND(Op):
     core = True
     moves = slice(0, 1)
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, indices = node.operand(0).tensor_type, node.operand(1).tensor_type
-        if x.shape is None or indices.shape is None or not indices.shape:
-            if indices.shape == ():
-                raise ValueError("indices of rank 0")
-            return [same_type(x, None)]
-        depth, batch = indices.shape[-1], node.attr("batch_dims")
+    @staticmethod
+    def shape(x: Value, indices: Value, *, batch_dims: int) -> Shape | None:
+        if not indices.shape:
+            raise ValueError("indices of rank 0")
+        depth = indices.shape[-1]
         if not isinstance(depth, int):
-            return [same_type(x, None)]
-        if depth + batch > len(x.shape) or batch >= len(indices.shape):
-            raise ValueError(f"indices over {depth} axes behind {batch} for rank {len(x.shape)}")
-        check_positions(node.operand(1), x.shape[batch : batch + depth])
-        return [same_type(x, (*indices.shape[:-1], *x.shape[batch + depth :]))]
+            return None
+        if depth + batch_dims > x.rank or batch_dims >= indices.rank:
+            raise ValueError(f"indices over {depth} axes after {batch_dims} for rank {x.rank}")
+        check_positions(indices, x.shape[batch_dims : batch_dims + depth])
+        return (*indices.shape[:-1], *x.shape[batch_dims + depth :])
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, indices = operands
-        assert x is not None and indices is not None
-        batch, places = attributes["batch_dims"], np.moveaxis(indices.astype(np.int64), -1, 0)
-        grid = np.indices(indices.shape[:-1], sparse=True)[:batch]
+    @staticmethod
+    def compute(x: Array, indices: Array, *, batch_dims: int) -> Array:
+        places = np.moveaxis(indices.astype(np.int64), -1, 0)
+        grid = np.indices(indices.shape[:-1], sparse=True)[:batch_dims]
         return np.asarray(x[(*grid, *places)])
 
 
@@ -142,22 +128,18 @@ class GatherElements(Op):
     core = True
     moves = slice(0, 1)
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, indices = node.operand(0).tensor_type, node.operand(1).tensor_type
-        if x.shape is not None:
-            axis = normalize_axis(node.attr("axis"), len(x.shape))
-            check_positions(node.operand(1), [x.shape[axis]])
-            if indices.shape is not None and len(indices.shape) != len(x.shape):
+    @staticmethod
+    def shape(x: Value, indices: Value, *, axis: int) -> Shape:
+        if x.tensor_type.shape is not None:
+            check_positions(indices, [x.shape[normalize_axis(axis, x.rank)]])
+            if indices.tensor_type.rank not in (None, x.rank):
                 raise ValueError("indices of another rank")
-        return [same_type(x, indices.shape)]
+        return indices.shape
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, indices = operands
-        assert x is not None and indices is not None
+    @staticmethod
+    def compute(x: Array, indices: Array, *, axis: int) -> Array:
         grid: list[Array] = list(np.indices(indices.shape, sparse=True))
-        grid[normalize_axis(attributes["axis"], x.ndim)] = indices.astype(np.int64)
+        grid[normalize_axis(axis, x.ndim)] = indices.astype(np.int64)
         return np.asarray(x[tuple(grid)])
 
     @classmethod

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.op import BOOLS, INTEGERS, Operand
-from onnxtfl.ir.ops.arithmetic import Binary
+from onnxtfl.ir.ops.arithmetic import Binary, pair
 from onnxtfl.ir.ops.elementwise import Unary
 
-_BITS = BOOLS | INTEGERS
+
+class _Bits(Binary, register=False):
+    operands = pair(BOOLS | INTEGERS)
 
 
-class And(Binary):
+class And(_Bits):
     """Logical and of bools; bitwise of integers (added). Source: neutral-ops 3.4, ONNX BitwiseAnd."""
 
-    operands = (Operand("lhs", _BITS), Operand("rhs", _BITS))
-    function = np.bitwise_and
+    compute = np.bitwise_and
 
 
-class Or(Binary):
+class Or(_Bits):
     """Logical or of bools; bitwise of integers (added). Source: neutral-ops 3.85, ONNX BitwiseOr."""
 
-    operands = (Operand("lhs", _BITS), Operand("rhs", _BITS))
-    function = np.bitwise_or
+    compute = np.bitwise_or
 
 
-class Xor(Binary):
+class Xor(_Bits):
     """Logical exclusive or of bools; bitwise of integers (added). Source: neutral-ops 3.141, ONNX BitwiseXor."""
 
-    operands = (Operand("lhs", _BITS), Operand("rhs", _BITS))
-    function = np.bitwise_xor
+    compute = np.bitwise_xor
 
 
 class Shift(Binary, register=False):
@@ -43,39 +39,33 @@ class Shift(Binary, register=False):
     `in_range`: no amount lies outside, so that kernels which differ there serve.
     """
 
-    operands = (Operand("lhs", INTEGERS), Operand("rhs", INTEGERS))
+    operands = pair(INTEGERS)
     defaults = {"in_range": False}
-    kind = ""
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, amount = operands
-        assert x is not None and amount is not None
-        return numeric.shifted(x, amount, cls.kind)
+    widens = False
 
 
 class ShiftLeft(Shift):
     """Moved left, zeros from the right. Source: neutral-ops 3.113."""
 
-    kind = "left"
+    @staticmethod
+    def compute(x: Array, amount: Array) -> Array:
+        return numeric.shifted(x, amount, "left")
 
 
 class ShiftRightLogical(Shift):
     """Moved right, zeros from the left. Source: neutral-ops 3.115 (XLA's)."""
 
-    kind = "logical"
+    @staticmethod
+    def compute(x: Array, amount: Array) -> Array:
+        return numeric.shifted(x, amount, "logical")
 
 
 class ShiftRightArithmetic(Shift):
     """Moved right, the sign from the left (zeros for unsigned types). Source: neutral-ops 3.114 (XLA's)."""
 
-    kind = "arithmetic"
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, amount = operands
-        assert x is not None and amount is not None
-        return numeric.shifted(x, amount, "logical" if x.dtype.kind == "u" else cls.kind)
+    @staticmethod
+    def compute(x: Array, amount: Array) -> Array:
+        return numeric.shifted(x, amount, "logical" if x.dtype.kind == "u" else "arithmetic")
 
 
 class Not(Unary):

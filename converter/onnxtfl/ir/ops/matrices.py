@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import INDICES, Attributes, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.shapes import same_type
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Relabeled
 
 
 class Diagonal(Op):
@@ -20,15 +16,13 @@ class Diagonal(Op):
     operands = (Operand("input"),)
     moves = slice(0, 1)
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x = node.operand(0).tensor_type
-        return [same_type(x, None if x.shape is None else x.shape[:-1])]
+    @staticmethod
+    def shape(x: Value) -> Shape:
+        return x.shape[:-1]
 
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        assert operands[0] is not None
-        return np.ascontiguousarray(np.diagonal(operands[0], axis1=-2, axis2=-1))
+    @staticmethod
+    def compute(x: Array) -> Array:
+        return np.ascontiguousarray(np.diagonal(x, axis1=-2, axis2=-1))
 
 
 class Trilu(Op):
@@ -42,21 +36,18 @@ class Trilu(Op):
     defaults = {"upper": True}
     core = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x = node.operand(0).tensor_type
-        if x.shape is not None and len(x.shape) < 2:
-            raise ValueError(f"a triangle of rank {len(x.shape)}")
-        return [same_type(x, x.shape)]
+    @staticmethod
+    def shape(x: Value, k: Value | None) -> Shape:
+        if x.rank < 2:
+            raise ValueError(f"a triangle of rank {x.rank}")
+        return x.shape
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, k = operands[0], operands[1] if len(operands) > 1 else None
-        assert x is not None
+    @staticmethod
+    def compute(x: Array, k: Array | None, *, upper: bool) -> Array:
         diagonal = 0 if k is None else int(k.reshape(()))
         rows, columns = x.shape[-2:]
         distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
-        keep = distance >= diagonal if attributes["upper"] else distance <= diagonal
+        keep = distance >= diagonal if upper else distance <= diagonal
         return np.where(keep, x, np.zeros((), x.dtype))
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,13 @@ import numpy as np
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Shape, fresh
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.transpose import Transpose
 from onnxtfl.ir.permutations import with_vectors
-from onnxtfl.ir.shapes import entry_of, same_type
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import entry_of
 
 
 class DynamicPad(Derived):
@@ -47,37 +46,27 @@ class Pad(Op):
     defaults = {"mode": "constant"}
     core = True
     follows_values = True
-    modes = ("constant", "edge", "reflect", "symmetric", "wrap")
+    choices = {"mode": ("constant", "edge", "reflect", "symmetric", "wrap")}
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, padding = node.operand(0).tensor_type, node.operand(1)
-        if node.attr("mode") not in cls.modes:
-            raise ValueError(f"mode {node.attr('mode')}")
-        if x.shape is None:
-            return [same_type(x, None)]
-        rank = len(x.shape)
+    @staticmethod
+    def shape(x: Value, padding: Value, value: Value | None) -> Shape:
+        rank = x.rank
         if padding.tensor_type.is_static and padding.shape != (rank, 2):
             raise ValueError(f"padding of {padding.type} for rank {rank}")
-        dims: list[Dim] = []
+        dims = []
         for i, d in enumerate(x.shape):
             before, after = (entry_of(padding, place) for place in (2 * i, 2 * i + 1))
             dims.append(fresh() if before is None or after is None else d + before + after)
         if any(isinstance(d, int) and d < 0 for d in dims):
             raise ValueError(f"padding cuts more than there is of {x.shape}")
-        return [same_type(x, tuple(dims))]
+        return tuple(dims)
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, padding = operands[0], operands[1]
-        assert x is not None and padding is not None
+    @staticmethod
+    def compute(x: Array, padding: Array, value: Array | None, *, mode: Any) -> Array:
         rows = [(int(a), int(b)) for a, b in padding]
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(rows, x.shape, strict=True))]
         rows = [(max(a, 0), max(b, 0)) for a, b in rows]
-        if attributes["mode"] != "constant":
-            return np.asarray(np.pad(x, rows, attributes["mode"]))
-        value = operands[2] if len(operands) > 2 else None
-        return _filled(x, rows, value)
+        return _filled(x, rows, value) if mode == "constant" else np.asarray(np.pad(x, rows, mode))
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

@@ -14,11 +14,13 @@ import numpy as np
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.numeric import lowest
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.reductions import Reduce
-from onnxtfl.ir.spatial import Window, computing, pad_spatial, renumbered, unless_identity
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.spatial import Window, pad_spatial, renumbered, unless_identity
+from onnxtfl.ir.types import DType, Type
 
 _DEFAULTS: Attributes = {
     "dims": REQUIRED,
@@ -44,19 +46,17 @@ class _Pool(Op, register=False):
 
     operands = (Operand("input", NUMERIC),)
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        x, attributes = node.operand(0).tensor_type, attributes_of(node)
-        window = pool_window(attributes)
-        if x.shape is None:
-            return [TensorType(x.dtype, None)]
-        dims = attributes["dims"]
-        if len(dims) != window.rank or any(not 0 <= d < len(x.shape) for d in dims):
-            raise ValueError(f"spatial axes {tuple(dims)} of a tensor of rank {len(x.shape)}")
+    core = True
+
+    @staticmethod
+    def shape(x: Value, **attributes: Any) -> Shape:
+        window, dims = pool_window(attributes), attributes["dims"]
+        if len(dims) != window.rank or any(not 0 <= d < x.rank for d in dims):
+            raise ValueError(f"spatial axes {tuple(dims)} of a tensor of rank {x.rank}")
         shape = list(x.shape)
         for axis, count in zip(dims, window.counts([x.shape[d] for d in dims]), strict=True):
             shape[axis] = count
-        return [TensorType(x.dtype, tuple(shape))]
+        return tuple(shape)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -79,10 +79,6 @@ def _spatial_last(x: Array, dims: Sequence[int]) -> tuple[Array, list[int]]:
     return x.transpose(order), [order.index(a) for a in range(x.ndim)]
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
-    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
-
-
 class MaxPool(_Pool):
     """The largest element that the window sees; padding is never the largest.
 
@@ -90,31 +86,27 @@ class MaxPool(_Pool):
     with `storage_order` 1 the spatial part in Fortran order. Source: neutral-ops 3.77, ONNX MaxPool-12.
     """
 
-    core = True
     results = (Operand("output", NUMERIC), Operand("indices", frozenset({DType.INT64}), optional=True))
     defaults: ClassVar[Attributes] = {**_DEFAULTS, "return_indices": False, "storage_order": 0}
 
     @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        (output,) = super().infer(node)
-        return [output, output.with_dtype(DType.INT64)] if node.attr("return_indices") else [output]
+    def infer(cls, node: Node) -> Sequence[Type]:
+        return super().infer(node)[: 1 + node.attr("return_indices")]
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
         """As for every pool; None where indices are asked for, which count along the axes as they are."""
         return None if node.attr("return_indices") else super().relabel(node, index, permutation)
 
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array | tuple[Array, ...]:
-        assert operands[0] is not None
-        x, back = _spatial_last(operands[0], attributes["dims"])
-        window = pool_window(attributes)
-        stack = window.stack(x, _lowest(x.dtype))
+    @staticmethod
+    def compute(x: Array, **attributes: Any) -> Array | tuple[Array, ...]:
+        dims, window = attributes["dims"], pool_window(attributes)
+        image, back = _spatial_last(x, dims)
+        stack = window.stack(image, lowest(x.dtype))
         best = stack.max(axis=-1).transpose(back)
         if not attributes["return_indices"]:
             return np.asarray(best)
-        numbers = _flat_numbers(operands[0].shape, attributes["dims"], attributes["storage_order"])
-        where = window.stack(_spatial_last(numbers, attributes["dims"])[0], 0)
+        where = window.stack(_spatial_last(_flat_numbers(x.shape, dims, attributes["storage_order"]), dims)[0], 0)
         chosen = np.take_along_axis(where, stack.argmax(axis=-1)[..., None], axis=-1)[..., 0]
         return np.asarray(best), chosen.transpose(back)
 
@@ -137,19 +129,17 @@ class AveragePool(_Pool):
     ONNX AveragePool-19.
     """
 
-    core = True
     operands = (Operand("input", FLOATS),)
     defaults: ClassVar[Attributes] = {**_DEFAULTS, "count_include_pad": False}
+    widens = True
 
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        assert operands[0] is not None
-        x, back = _spatial_last(computing(operands[0]), attributes["dims"])
+    @staticmethod
+    def compute(x: Array, **attributes: Any) -> Array:
         window = pool_window(attributes)
-        total = window.stack(x, 0).sum(axis=-1)
-        sizes = x.shape[x.ndim - window.rank :]
-        counts = window_counts(window, sizes, attributes["count_include_pad"])
-        return np.asarray((total / counts.astype(x.dtype)).transpose(back), operands[0].dtype)
+        image, back = _spatial_last(x, attributes["dims"])
+        total = window.stack(image, 0).sum(axis=-1)
+        counts = window_counts(window, image.shape[x.ndim - window.rank :], attributes["count_include_pad"])
+        return np.asarray((total / counts.astype(x.dtype)).transpose(back))
 
 
 def window_counts(window: Window, sizes: Sequence[int], include_padding: bool) -> Array:

@@ -10,12 +10,12 @@ import numpy as np
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import moved
 from onnxtfl.ir.quantization import spread, to_real, to_stored
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.types import DType
 
 
 class Linear(Op, register=False):
@@ -23,18 +23,17 @@ class Linear(Op, register=False):
     blocks of `block_size` along `axis`.
     """
 
+    results = (Operand("output", like="dtype"),)
     core = True
+    widens = True
 
-    @classmethod
-    def check(cls, node: Node) -> Shape | None:
-        """The result's shape; ValueError where scale or zero point do not fit."""
-        shape, scale = node.operand(0).tensor_type.shape, node.operand(1).tensor_type.shape
-        zero = node.optional(2)
-        if zero is not None and scale is not None and zero.tensor_type.shape is not None:
-            broadcast_shapes(scale, zero.tensor_type.shape)
-        for given in (scale, None if zero is None else zero.tensor_type.shape):
-            if shape is not None and given is not None and not node.attr("block_size") and len(given) == 1 != given[0]:
-                broadcast_shapes((shape[normalize_axis(node.attr("axis"), len(shape))],), given)
+    @staticmethod
+    def shape(x: Value, scale: Value, zero_point: Value | None, *, axis: int, block_size: int) -> Shape | None:
+        shape, parameters = x.tensor_type.shape, [v.tensor_type.shape for v in (scale, zero_point) if v is not None]
+        broadcast_shapes(*parameters)
+        for given in parameters:
+            if shape is not None and given is not None and not block_size and len(given) == 1 != given[0]:
+                broadcast_shapes((shape[normalize_axis(axis, len(shape))],), given)
         return shape
 
     @classmethod
@@ -48,12 +47,12 @@ class Linear(Op, register=False):
         return Relabeled(operands, (permutation,), {"axis": axis})
 
 
-def _parameters(attributes: Mapping[str, Any], x: Array, scale: Array, zero: Array | None) -> tuple[Array, Array | int]:
+def _parameters(x: Array, scale: Array, zero: Array | None, axis: int, block_size: int) -> tuple[Array, Array | int]:
     """Scale and zero point so that they broadcast over `x`."""
-    block = attributes["block_size"] or None
-    axis = None if scale.size == 1 and not block else normalize_axis(attributes["axis"], x.ndim)
-    wide = numeric.widened(spread(scale, x.shape, axis, block))
-    return wide, 0 if zero is None else spread(zero, x.shape, None if zero.size == 1 and not block else axis, block)
+    block = block_size or None
+    along = None if scale.size == 1 and not block else normalize_axis(axis, x.ndim)
+    wide = spread(scale, x.shape, along, block)
+    return wide, 0 if zero is None else spread(zero, x.shape, None if zero.size == 1 and not block else along, block)
 
 
 class QuantizeLinear(Linear):
@@ -65,21 +64,15 @@ class QuantizeLinear(Linear):
     operands = (Operand("input", NUMERIC), Operand("scale", FLOATS), Operand("zero_point", optional=True))
     defaults = {"dtype": REQUIRED, "axis": 1, "block_size": 0, "saturate": True}
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        return [TensorType(node.attr("dtype"), cls.check(node))]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, scale, *rest = operands
-        assert x is not None and scale is not None
-        dtype: DType = attributes["dtype"]
-        scale, zero = _parameters(attributes, x, scale, rest[0] if rest else None)
-        zero = np.asarray(zero, np.float32)
+    @staticmethod
+    def compute(
+        x: Array, scale: Array, zero: Array | None, *, dtype: DType, axis: int, block_size: int, saturate: bool
+    ) -> Array:
+        scale, offset = _parameters(x, scale, zero, axis, block_size)
+        offset = np.asarray(offset, np.float32)
         if dtype.is_integer:
-            return to_stored(numeric.widened(x), scale, zero, dtype)
-        with np.errstate(all="ignore"):
-            return numeric.cast(np.asarray(numeric.widened(x) / scale + zero), dtype, attributes["saturate"])
+            return to_stored(x, scale, offset, dtype)
+        return numeric.cast(np.asarray(x / scale + offset), dtype, saturate)
 
 
 class DequantizeLinear(Linear):
@@ -92,14 +85,11 @@ class DequantizeLinear(Linear):
     defaults = {"dtype": None, "axis": 1, "block_size": 0}
 
     @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        return [TensorType(node.attr("dtype") or node.operand(1).dtype, cls.check(node))]
+    def result_dtype(cls, index: int, given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+        return attributes["dtype"] or given[1].dtype
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, scale, *rest = operands
-        assert x is not None and scale is not None
-        dtype = attributes["dtype"].numpy if attributes["dtype"] else scale.dtype
-        scale, zero = _parameters(attributes, x, scale, rest[0] if rest else None)
+    @staticmethod
+    def compute(x: Array, scale: Array, zero: Array | None, *, axis: int, block_size: int) -> Array:
+        scale, offset = _parameters(x, scale, zero, axis, block_size)
         wide = np.int64 if numeric.is_integral(x) else np.float32
-        return to_real(x.astype(wide), scale, np.asarray(zero, wide)).astype(dtype)
+        return to_real(x.astype(wide), scale, np.asarray(offset, wide))

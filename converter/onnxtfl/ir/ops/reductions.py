@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import dropping, moved
-from onnxtfl.ir.shapes import normalize_axes, normalize_axis, same_type, static_ints
-from onnxtfl.ir.types import DType, TensorType, Type
-
-_KINDS = ("sum", "prod", "max", "min", "mean", "any", "all")
+from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.types import DType
 
 
 class Reduce(Op):
@@ -30,24 +28,32 @@ class Reduce(Op):
 
     operands = (Operand("input", NUMERIC | BOOLS), Operand("axes", INDICES, optional=True))
     defaults = {"kind": REQUIRED, "keepdims": False}
+    choices = {"kind": ("sum", "prod", "max", "min", "mean", "any", "all")}
     core = True
     follows_values = True
+    widens = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, kind = node.operand(0).tensor_type, node.attr("kind")
-        if kind not in _KINDS:
-            raise ValueError(f"no reduction is called {kind!r}")
+    @staticmethod
+    def shape(x: Value, axes: Value | None, *, kind: str, keepdims: bool) -> Shape | None:
         if (kind in ("any", "all")) is not (x.dtype is DType.BOOL):
             raise TypeError(f"{kind} of {x.dtype.value}")
-        return [same_type(x, reduced_shape(x.shape, node.optional(1), node.attr("keepdims")))]
+        return reduced_shape(x.tensor_type.shape, axes, keepdims)
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, axes = (*operands, None)[:2]
-        assert x is not None
+    @staticmethod
+    def compute(x: Array, axes: Array | None, *, kind: str, keepdims: bool) -> Any:
         along = tuple(range(x.ndim)) if axes is None else normalize_axes([int(a) for a in axes.reshape(-1)], x.ndim)
-        return _reduce(x, along, attributes["kind"], attributes["keepdims"])
+        match kind:
+            case "sum" | "prod":
+                return (np.sum if kind == "sum" else np.prod)(x, along, dtype=x.dtype, keepdims=keepdims)
+            case "mean":
+                if x.dtype == object:
+                    raise TypeError("dims have no mean")
+                return np.mean(x, along, keepdims=keepdims)
+            case "max":
+                return np.max(x, along, keepdims=keepdims, **_start(x, numeric.lowest))
+            case "min":
+                return np.min(x, along, keepdims=keepdims, **_start(x, numeric.highest))
+        return (np.any if kind == "any" else np.all)(x, along, keepdims=keepdims)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -99,62 +105,30 @@ def _open_shape(shape: Shape | None, axes: Shape | None, keepdims: bool) -> Shap
     return tuple(fresh() for _ in range(len(shape) - count))
 
 
-def _reduce(x: Array, along: tuple[int, ...], kind: str, keepdims: bool) -> Array:
-    if kind == "mean" and x.dtype == object:
-        raise TypeError("dims have no mean")
-    wide = numeric.widened(x)
-    with np.errstate(all="ignore"):
-        match kind:
-            case "sum":
-                result = np.sum(wide, along, dtype=wide.dtype, keepdims=keepdims)
-            case "prod":
-                result = np.prod(wide, along, dtype=wide.dtype, keepdims=keepdims)
-            case "mean":
-                result = np.mean(wide, along, keepdims=keepdims)
-            case "max":
-                result = np.max(wide, along, keepdims=keepdims, **_start(wide, numeric.lowest))
-            case "min":
-                result = np.min(wide, along, keepdims=keepdims, **_start(wide, numeric.highest))
-            case _:
-                result = (np.any if kind == "any" else np.all)(wide, along, keepdims=keepdims)
-    return np.asarray(result) if x.dtype == object else np.asarray(result).astype(x.dtype)
-
-
 def _start(x: Array, limit: Any) -> dict[str, Any]:
     return {} if x.dtype == object else {"initial": limit(x.dtype)}
 
 
 class _ArgExtreme(Op, register=False):
     operands = (Operand("input", NUMERIC | BOOLS),)
+    results = (Operand("indices", like="dtype"),)
     defaults = {"axis": 0, "keepdims": False, "select_last_index": False, "dtype": DType.INT64}
     core = True
+    widens = True
+    find: ClassVar[Callable[..., Any]]
+    """The first index of the extreme along an axis."""
+
+    @staticmethod
+    def shape(x: Value, *, axis: int, keepdims: bool) -> Shape:
+        along = normalize_axis(axis, x.rank)
+        middle: Shape = (1,) if keepdims else ()
+        return (*x.shape[:along], *middle, *x.shape[along + 1 :])
 
     @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        shape, dtype = node.operand(0).tensor_type.shape, node.attr("dtype")
-        if shape is None:
-            return [TensorType(dtype, None)]
-        axis = normalize_axis(node.attr("axis"), len(shape))
-        middle: Shape = (1,) if node.attr("keepdims") else ()
-        return [TensorType(dtype, (*shape[:axis], *middle, *shape[axis + 1 :]))]
-
-    @classmethod
-    def find(cls, x: Array, axis: int) -> Array:
-        """The first index of the extreme."""
-        raise NotImplementedError
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        axis = normalize_axis(attributes["axis"], x.ndim)
-        wide = numeric.widened(x)
-        if attributes["select_last_index"]:
-            found = x.shape[axis] - 1 - cls.find(np.flip(wide, axis), axis)
-        else:
-            found = cls.find(wide, axis)
-        result = np.expand_dims(found, axis) if attributes["keepdims"] else found
-        return np.asarray(result, attributes["dtype"].numpy)
+    def compute(cls, x: Array, *, axis: int, keepdims: bool, select_last_index: bool) -> Array:
+        found = cls.find(np.flip(x, axis) if select_last_index else x, axis)
+        found = x.shape[axis] - 1 - found if select_last_index else found
+        return np.expand_dims(found, axis) if keepdims else np.asarray(found)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -172,9 +146,7 @@ class ArgMax(_ArgExtreme):
     `dtype`: int64 or int32. Source: neutral-ops 3.5 (keepdims is false by default here).
     """
 
-    @classmethod
-    def find(cls, x: Array, axis: int) -> Array:
-        return np.asarray(np.argmax(x, axis))
+    find = np.argmax
 
 
 class ArgMin(_ArgExtreme):
@@ -183,9 +155,7 @@ class ArgMin(_ArgExtreme):
     `dtype`: int64 or int32. Source: neutral-ops 3.6 (keepdims is false by default here).
     """
 
-    @classmethod
-    def find(cls, x: Array, axis: int) -> Array:
-        return np.asarray(np.argmin(x, axis))
+    find = np.argmin
 
 
 class FunctionReduce(Formula):

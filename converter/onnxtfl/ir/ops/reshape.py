@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -19,8 +18,7 @@ from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.shapes import normalize_axes, required_ints, same_type, static_ints, target_dims
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import normalize_axes, required_ints, static_ints, target_dims
 
 
 class Reshape(Op):
@@ -34,19 +32,22 @@ class Reshape(Op):
     moves = slice(0, 1)
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x = node.operand(0).tensor_type
-        dims = target_dims(node.operand(1))
+    @staticmethod
+    def shape(x: Value, shape: Value) -> Dims | None:
+        dims, before = target_dims(shape), x.tensor_type.shape
         if dims is None:
-            return [same_type(x, None)]
+            return None
         if sum(d == -1 for d in dims) > 1 or any(isinstance(d, int) and d < -1 for d in dims):
             raise ValueError(f"shape {dims} has more than one open size")
         if -1 in dims:
-            dims[dims.index(-1)] = _remaining(x.shape, [d for d in dims if d != -1])
-        if static(x.shape) and static(dims) and product(x.shape or ()) != product(dims):
-            raise ValueError(f"{x.shape} cannot be reshaped to {tuple(dims)}")
-        return [same_type(x, tuple(dims))]
+            dims[dims.index(-1)] = _remaining(before, [d for d in dims if d != -1])
+        if static(before) and static(dims) and product(before or ()) != product(dims):
+            raise ValueError(f"{before} cannot be reshaped to {tuple(dims)}")
+        return tuple(dims)
+
+    @staticmethod
+    def compute(x: Array, shape: Array) -> Array:
+        return x.reshape([int(d) for d in shape])
 
     @classmethod
     def kept(cls, node: Node, quantization: Quantization, shape: Dims | None) -> Quantization | None:
@@ -54,12 +55,6 @@ class Reshape(Op):
         if before is None or shape is None:
             return super().kept(node, quantization, shape)
         return quantization.reshaped(before, shape)
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, shape = operands
-        assert x is not None and shape is not None
-        return x.reshape([int(d) for d in shape])
 
     @classmethod
     def origin_before(cls, node: Node, origin: Origin) -> Origin | None:

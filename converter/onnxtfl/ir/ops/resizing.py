@@ -6,29 +6,17 @@ Source: neutral-ops 3.99; ONNX Resize-19."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import (
-    FLOATS,
-    INDICES,
-    NUMERIC,
-    REQUIRED,
-    Attributes,
-    Op,
-    Operand,
-    Permutation,
-    Relabeled,
-    attributes_of,
-)
+from onnxtfl.ir.dims import Dim, Shape, fresh
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.shapes import dims_from
 from onnxtfl.ir.spatial import renumbered, unless_identity
-from onnxtfl.ir.types import TensorType
 
 
 class Resize(Op):
@@ -59,41 +47,25 @@ class Resize(Op):
         "extrapolation_value": 0.0,
     }
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        x, dims = node.operand(0).tensor_type, node.attr("dims")
-        Sampling.of(attributes_of(node))
-        if x.shape is None:
-            return [x]
-        if len(set(dims)) != len(dims) or any(not 0 <= d < len(x.shape) for d in dims):
-            raise ValueError(f"axes {tuple(dims)} of a tensor of rank {len(x.shape)}")
-        sizes = cls._sizes(node, [x.shape[d] for d in dims])
-        if sizes is None or len(sizes) != len(dims):
-            raise ValueError(f"sizes {sizes} for the axes {tuple(dims)}")
-        shape = list(x.shape)
-        for axis, size in zip(dims, sizes, strict=True):
+    @staticmethod
+    def shape(x: Value, sizes: Value | None, scales: Value | None, roi: Value | None, **attributes: Any) -> Shape:
+        dims, shape = attributes["dims"], list(x.shape)
+        Sampling.of(attributes)
+        if len(set(dims)) != len(dims) or any(not 0 <= d < x.rank for d in dims):
+            raise ValueError(f"axes {tuple(dims)} of a tensor of rank {x.rank}")
+        after = _new_sizes([shape[d] for d in dims], sizes, scales)
+        if after is None or len(after) != len(dims):
+            raise ValueError(f"sizes {after} for the axes {tuple(dims)}")
+        for axis, size in zip(dims, after, strict=True):
             shape[axis] = size
-        return [TensorType(x.dtype, tuple(shape))]
+        return tuple(shape)
 
-    @classmethod
-    def _sizes(cls, node: Node, old: Sequence[Dim]) -> Sequence[Dim] | None:
-        sizes, scales = node.optional(1), node.optional(2)
-        if sizes is not None:
-            return dims_from(sizes, len(old))
-        if scales is None or not scales.is_constant:
-            return [fresh() for _ in old]
-        return [
-            d if (d := scaled(n, float(f))) is not None else fresh() for n, f in zip(old, scales.numpy(), strict=True)
-        ]
-
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        x, sizes, scales, roi = (*operands, None, None)[:4]
-        assert x is not None
+    @staticmethod
+    def compute(x: Array, sizes: Array | None, scales: Array | None, roi: Array | None, **attributes: Any) -> Array:
+        dims, sampling = attributes["dims"], Sampling.of(attributes)
         if sizes is None:
             assert scales is not None
-            sizes = np.floor(np.asarray([x.shape[d] for d in attributes["dims"]], np.float32) * scales)
-        dims, sampling = attributes["dims"], Sampling.of(attributes)
+            sizes = np.floor(np.asarray([x.shape[d] for d in dims], np.float32) * scales)
         result = x if sampling.mode == "nearest" and roi is None else x.astype(np.float32)
         for i, axis in enumerate(dims):
             size, resized = x.shape[axis], int(sizes[i])
@@ -106,7 +78,7 @@ class Resize(Op):
             if sampling.coordinate_transformation_mode == "tf_crop_and_resize":
                 outside = ((where < 0) | (where > size - 1)).reshape([-1 if a == axis else 1 for a in range(x.ndim)])
                 result = np.where(outside, result.dtype.type(attributes["extrapolation_value"]), result)
-        return result.astype(x.dtype)
+        return result
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -124,6 +96,16 @@ class Resize(Op):
         others = [a for a in range(node.operand(0).rank) if a not in dims]
         order = (*others[:1], *dims, *others[1:]) if channels_last else (*others, *dims)
         return cls.relabel(node, 0, order)
+
+
+def _new_sizes(old: Sequence[Dim], sizes: Value | None, scales: Value | None) -> Sequence[Dim] | None:
+    """The sizes after a Resize; None where even their number is unknown."""
+    if sizes is not None:
+        return dims_from(sizes, len(old))
+    if scales is None or not scales.is_constant:
+        return [fresh() for _ in old]
+    after = [scaled(n, float(f)) for n, f in zip(old, scales.numpy(), strict=True)]
+    return [fresh() if d is None else d for d in after]
 
 
 def scaled(size: Dim, factor: float) -> Dim | None:

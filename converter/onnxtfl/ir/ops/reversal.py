@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import everywhere, moved, moved_all
-from onnxtfl.ir.shapes import normalize_axes, normalize_axis, same_type
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import normalize_axes
 
 
 class Reverse(Op):
@@ -24,17 +24,14 @@ class Reverse(Op):
     moves = slice(0, 1)
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x = node.operand(0).tensor_type
-        if x.shape is not None:
-            normalize_axes(node.attr("dimensions"), len(x.shape))
-        return [same_type(x, x.shape)]
+    @staticmethod
+    def shape(x: Value, *, dimensions: Sequence[int]) -> Shape:
+        normalize_axes(dimensions, x.rank)
+        return x.shape
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        assert operands[0] is not None
-        return np.flip(operands[0], tuple(attributes["dimensions"]))
+    @staticmethod
+    def compute(x: Array, *, dimensions: Sequence[int]) -> Array:
+        return np.flip(x, tuple(dimensions))
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -52,18 +49,14 @@ class ReverseSequence(Op):
     core = True
     moves = slice(0, 1)
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x = node.operand(0).tensor_type
-        if x.shape is not None:
-            normalize_axes((node.attr("seq_axis"), node.attr("batch_axis")), len(x.shape))
-        return [same_type(x, x.shape)]
+    @staticmethod
+    def shape(x: Value, lengths: Value, *, seq_axis: int, batch_axis: int) -> Shape:
+        normalize_axes((seq_axis, batch_axis), x.rank)
+        return x.shape
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, lengths = operands
-        assert x is not None and lengths is not None
-        seq, batch = (normalize_axis(attributes[name], x.ndim) for name in ("seq_axis", "batch_axis"))
+    @staticmethod
+    def compute(x: Array, lengths: Array, *, seq_axis: int, batch_axis: int) -> Array:
+        seq, batch = normalize_axes((seq_axis, batch_axis), x.ndim)
         result = x.copy()
         for i, length in enumerate(lengths):
             whole: list[Any] = [slice(None)] * x.ndim

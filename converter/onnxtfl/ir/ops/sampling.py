@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Op, Operand
 from onnxtfl.ir.shapes import broadcast_dim
-from onnxtfl.ir.spatial import computing
-from onnxtfl.ir.types import TensorType
 
 
 class GridSample(Op):
@@ -31,26 +30,20 @@ class GridSample(Op):
     operands = (Operand("input", FLOATS), Operand("grid", FLOATS))
     defaults: ClassVar[Attributes] = {"mode": "linear", "padding_mode": "zeros", "align_corners": False}
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        x, grid = node.operand(0).tensor_type, node.operand(1).tensor_type
-        if node.attr("mode") not in ("nearest", "linear", "cubic"):
-            raise ValueError(f"mode {node.attr('mode')}")
-        if node.attr("padding_mode") not in ("zeros", "border", "reflection"):
-            raise ValueError(f"padding_mode {node.attr('padding_mode')}")
-        if x.shape is None or grid.shape is None:
-            return [TensorType(x.dtype, None)]
-        if len(grid.shape) != len(x.shape) or len(x.shape) < 3 or grid.shape[-1] != len(x.shape) - 2:
+    choices = {"mode": ("nearest", "linear", "cubic"), "padding_mode": ("zeros", "border", "reflection")}
+    widens = True
+
+    @staticmethod
+    def shape(x: Value, grid: Value) -> Shape:
+        if grid.rank != x.rank or x.rank < 3 or grid.shape[-1] != x.rank - 2:
             raise ValueError(f"a grid of shape {grid.shape} for a map of shape {x.shape}")
-        return [TensorType(x.dtype, (*x.shape[:2], *grid.shape[1:-1]))]
+        return (*x.shape[:2], *grid.shape[1:-1])
 
     @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        assert operands[0] is not None and operands[1] is not None
-        x, grid = computing(operands[0]), computing(operands[1])
+    def compute(cls, x: Array, grid: Array, **attributes: Any) -> Array:
         places = [cls._place(attributes, grid[..., -1 - i], size) for i, size in enumerate(x.shape[2:])]
         if attributes["mode"] == "nearest":
-            return cls._taken(attributes, x, places).astype(operands[0].dtype)
+            return cls._taken(attributes, x, places)
         bases = [np.floor(p) for p in places]
         offsets = (0, 1) if attributes["mode"] == "linear" else (-1, 0, 1, 2)
         total = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
@@ -59,7 +52,7 @@ class GridSample(Op):
             for place, base, t in zip(places, bases, tap, strict=True):
                 weight = weight * tap_weight(attributes["mode"], np.abs(place - base - t))
             total += weight[:, None] * cls._taken(attributes, x, [b + t for b, t in zip(bases, tap, strict=True)])
-        return total.astype(operands[0].dtype)
+        return total
 
     @classmethod
     def _place(cls, attributes: Attributes, where: Array, size: int) -> Array:
@@ -128,33 +121,30 @@ class RoiAlign(Op):
         "spatial_scale": 1.0,
     }
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        x, rois = node.operand(0).tensor_type, node.operand(1).tensor_type
-        if x.shape is None or rois.shape is None:
-            return [TensorType(x.dtype, None)]
-        if len(x.shape) != 4 or len(rois.shape) != 2:
+    widens = True
+
+    @staticmethod
+    def shape(x: Value, rois: Value, batch_indices: Value, **attributes: Any) -> Shape:
+        if x.rank != 4 or rois.rank != 2:
             raise ValueError(f"regions of shape {rois.shape} of a map of shape {x.shape}")
-        numbers = node.operand(2).tensor_type.shape
+        numbers = batch_indices.tensor_type.shape
         if numbers is not None and (len(numbers) != 1 or broadcast_dim(numbers[0], rois.shape[0]) != rois.shape[0]):
             raise ValueError(f"regions of shape {rois.shape}, their numbers of shape {numbers}")
-        for name in ("output_height", "output_width"):
-            if not 1 <= node.attr(name) <= MOST_SAMPLES:
-                raise ValueError(f"{name} {node.attr(name)}")
-        if not 0 <= node.attr("sampling_ratio") <= MOST_SAMPLES or node.attr("spatial_scale") <= 0:
-            raise ValueError(f"sampling_ratio {node.attr('sampling_ratio')}, scale {node.attr('spatial_scale')}")
-        return [TensorType(x.dtype, (rois.shape[0], x.shape[1], node.attr("output_height"), node.attr("output_width")))]
+        height, width = attributes["output_height"], attributes["output_width"]
+        if not (1 <= height <= MOST_SAMPLES and 1 <= width <= MOST_SAMPLES):
+            raise ValueError(f"a result of {height} by {width}")
+        if not 0 <= attributes["sampling_ratio"] <= MOST_SAMPLES or attributes["spatial_scale"] <= 0:
+            raise ValueError(f"sampling_ratio {attributes['sampling_ratio']}, scale {attributes['spatial_scale']}")
+        return (rois.shape[0], x.shape[1], height, width)
 
     @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        x, rois, batch = operands
-        assert x is not None and rois is not None and batch is not None
-        image, regions = computing(x), computing(rois) * np.float32(attributes["spatial_scale"])
-        shape = (len(regions), image.shape[1], attributes["output_height"], attributes["output_width"])
-        result = np.zeros(shape, image.dtype)
+    def compute(cls, x: Array, rois: Array, batch_indices: Array, **attributes: Any) -> Array:
+        regions = rois * np.float32(attributes["spatial_scale"])
+        shape = (len(regions), x.shape[1], attributes["output_height"], attributes["output_width"])
+        result = np.zeros(shape, x.dtype)
         for r, region in enumerate(regions):
-            result[r] = cls._region(attributes, image[batch[r]], region)
-        return result.astype(x.dtype)
+            result[r] = cls._region(attributes, x[batch_indices[r]], region)
+        return result
 
     @classmethod
     def _region(cls, attributes: Attributes, image: Array, region: Array) -> Array:

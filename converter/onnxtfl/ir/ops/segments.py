@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import fresh
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.dims import Shape, fresh
+from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import INTEGERS, Op, Operand
 from onnxtfl.ir.ops.scattering import written
-from onnxtfl.ir.shapes import known_dims, same_type
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import known_dims
 
 
 class SegmentReduce(Op):
@@ -27,24 +25,19 @@ class SegmentReduce(Op):
     defaults = {"kind": "sum"}
     core = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, ids = node.operand(0).tensor_type, node.operand(1).tensor_type
-        known = known_dims(node.operand(2))
-        if x.shape is None or ids.shape is None:
-            return [same_type(x, None)]
-        if len(ids.shape) > len(x.shape):
+    @staticmethod
+    def shape(x: Value, segment_ids: Value, count: Value) -> Shape:
+        known = known_dims(count)
+        if segment_ids.rank > x.rank:
             raise ValueError("more axes of ids than of numbers")
-        return [same_type(x, (known[0] if known else fresh(), *x.shape[len(ids.shape) :]))]
+        return (known[0] if known else fresh(), *x.shape[segment_ids.rank :])
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, ids, count = operands
-        assert x is not None and ids is not None and count is not None
-        places, n = ids.reshape(-1).astype(np.int64), int(count.reshape(()))
-        rows = x.reshape(len(places), *x.shape[ids.ndim :])
+    @staticmethod
+    def compute(x: Array, segment_ids: Array, count: Array, *, kind: str) -> Array:
+        places, n = segment_ids.reshape(-1).astype(np.int64), int(count.reshape(()))
+        rows = x.reshape(len(places), *x.shape[segment_ids.ndim :])
         kept = (places >= 0) & (places < n)
-        kind = {"sum": "add", "prod": "mul"}.get(attributes["kind"], attributes["kind"])
+        kind = {"sum": "add", "prod": "mul"}.get(kind, kind)
         blank = np.full((n, *rows.shape[1:]), _empty(kind, x.dtype), x.dtype)
         return written(blank, (places[kept],), rows[kept], kind)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, product
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import fresh, product
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import identity, moved, rank_of
 from onnxtfl.ir.shapes import dim_array
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.types import DType
 
 
 class Shape(Op):
@@ -24,16 +24,16 @@ class Shape(Op):
     """
 
     operands = (Operand("input"),)
+    results = (Operand("sizes", like="dtype"),)
     defaults = {"axes": None, "dtype": DType.INT64}
     core = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        rank, axes = rank_of(node.operand(0).type), node.attr("axes")
+    @staticmethod
+    def shape(x: Value, *, axes: Sequence[int] | None) -> Dims:
+        rank = rank_of(x.type)
         if axes is not None and rank is not None and any(not 0 <= a < rank for a in axes):
             raise ValueError(f"axes {axes} of a tensor of rank {rank}")
-        count: Dim = len(axes) if axes is not None else fresh() if rank is None else rank
-        return [TensorType(node.attr("dtype"), (count,))]
+        return (len(axes) if axes is not None else fresh() if rank is None else rank,)
 
     @classmethod
     def follow(cls, node: Node) -> list[Array | None]:
@@ -44,11 +44,9 @@ class Shape(Op):
         dims = list(shape) if axes is None else [shape[a] for a in axes]
         return [dim_array(dims)]
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        assert operands[0] is not None
-        shape, axes = operands[0].shape, attributes["axes"]
-        return np.asarray(shape if axes is None else [shape[a] for a in axes], attributes["dtype"].numpy)
+    @staticmethod
+    def compute(x: Array, *, axes: Sequence[int] | None) -> Array:
+        return np.asarray(x.shape if axes is None else [x.shape[a] for a in axes], np.int64)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -62,11 +60,12 @@ class Size(Op):
     """The number of elements, of rank 0. Source: neutral-ops 3.121; into the core: product of Shape."""
 
     operands = (Operand("input"),)
+    results = (Operand("size", like="dtype"),)
     defaults = {"dtype": DType.INT64}
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        return [TensorType(node.attr("dtype"), ())]
+    @staticmethod
+    def shape(x: Value) -> Dims:
+        return ()
 
     @classmethod
     def follow(cls, node: Node) -> list[Array | None]:
@@ -78,10 +77,9 @@ class Size(Op):
         result[()] = product(shape)
         return [result]
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        assert operands[0] is not None
-        return np.asarray(operands[0].size, attributes["dtype"].numpy)
+    @staticmethod
+    def compute(x: Array) -> int:
+        return x.size
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, ceildiv, fresh
+from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import INDICES, INTEGERS, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.ops.arithmetic import Add, Max, Min, Sub
@@ -20,8 +18,8 @@ from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.permutations import rank_of, with_vectors
-from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints, same_type
-from onnxtfl.ir.types import DType, Type
+from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints
+from onnxtfl.ir.types import DType
 
 HUGE = 1 << 31
 """Numbers from here on mean "to the very end" in slices."""
@@ -88,24 +86,16 @@ class Slice(Op):
     moves = slice(0, 1)
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x = node.operand(0).tensor_type
-        if x.shape is None:
-            return [same_type(x, None)]
-        bounds = [node.operand(i) for i in (1, 2, 3)]
+    @staticmethod
+    def shape(x: Value, *bounds: Value) -> Dims:
         for vector in bounds:
-            if vector.tensor_type.shape not in (None, (len(x.shape),)) and isinstance(vector.shape[0], int):
-                raise ValueError(f"bounds of {vector.type} for rank {len(x.shape)}")
-        dims = [slice_dim(d, *(entry_of(v, i) for v in bounds)) for i, d in enumerate(x.shape)]
-        return [same_type(x, tuple(dims))]
+            if vector.tensor_type.shape not in (None, (x.rank,)) and isinstance(vector.shape[0], int):
+                raise ValueError(f"bounds of {vector.type} for rank {x.rank}")
+        return tuple(slice_dim(d, *(entry_of(v, i) for v in bounds)) for i, d in enumerate(x.shape))
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, starts, limits, strides = operands
-        assert x is not None and starts is not None and limits is not None and strides is not None
-        bounds = zip(starts, limits, strides, strict=True)
-        return x[tuple(slice(int(a), int(b), int(c)) for a, b, c in bounds)]
+    @staticmethod
+    def compute(x: Array, *bounds: Array) -> Array:
+        return x[tuple(slice(int(a), int(b), int(c)) for a, b, c in zip(*bounds, strict=True))]
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -123,17 +113,14 @@ class DynamicUpdateSlice(Op):
     operands = (Operand("input"), Operand("update"), Operand("starts", INDICES))
     moves = slice(0, 2)
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x = node.operand(0).tensor_type
-        if rank_of(node.operand(1).type) not in (None, x.rank) and x.rank is not None:
+    @staticmethod
+    def shape(x: Value, update: Value, starts: Value) -> Dims:
+        if rank_of(update.type) not in (None, x.rank):
             raise ValueError("the update has another rank")
-        return [same_type(x, x.shape)]
+        return x.shape
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        x, update, starts = operands
-        assert x is not None and update is not None and starts is not None
+    @staticmethod
+    def compute(x: Array, update: Array, starts: Array) -> Array:
         room = [n - m for n, m in zip(x.shape, update.shape, strict=True)]
         begins = [min(max(int(s), 0), r) for s, r in zip(starts, room, strict=True)]
         result = x.copy()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.dims import Shape, fresh, product
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import everywhere, moved
-from onnxtfl.ir.shapes import known_dims, normalize_axis, same_type
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.shapes import known_dims, normalize_axis
+from onnxtfl.ir.types import DType
 
 MOST = (1 << 31) - 1
 """The most numbers that can be asked for."""
@@ -27,33 +24,24 @@ class TopK(Op):
     """
 
     operands = (Operand("input", NUMERIC), Operand("k", INTEGERS))
-    results = (Operand("values"), Operand("indices"))
+    results = (Operand("values"), Operand("indices", like="dtype"))
     defaults = {"axis": -1, "largest": True, "sorted": True, "dtype": DType.INT64}
     core = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, k = node.operand(0).tensor_type, known_dims(node.optional(1))
-        if x.shape is None:
-            return [same_type(x, None), TensorType(node.attr("dtype"), None)]
-        axis = normalize_axis(node.attr("axis"), len(x.shape))
-        if k is not None and len(k) != 1:
-            raise ValueError(f"k has {len(k)} numbers")
-        count = k[0] if k else fresh()
-        size = x.shape[axis]
+    @staticmethod
+    def shape(x: Value, k: Value, *, axis: int) -> Shape:
+        axis, known = normalize_axis(axis, x.rank), known_dims(k)
+        if known is not None and len(known) != 1:
+            raise ValueError(f"k has {len(known)} numbers")
+        count, size = known[0] if known else fresh(), x.shape[axis]
         if isinstance(count, int) and count > (size if isinstance(size, int) else MOST):
             raise ValueError(f"the top {count} of {size}")
-        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-        return [same_type(x, shape), TensorType(node.attr("dtype"), shape)]
+        return (*x.shape[:axis], count, *x.shape[axis + 1 :])
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> tuple[Array, ...]:
-        x, k = operands
-        assert x is not None and k is not None
-        axis, count = normalize_axis(attributes["axis"], x.ndim), int(k.reshape(()))
-        order = _sorted_order(x, axis, attributes["largest"])
-        places = np.take(order, np.arange(count), axis)
-        return np.take_along_axis(x, places, axis), places.astype(attributes["dtype"].numpy)
+    @staticmethod
+    def compute(x: Array, k: Array, *, axis: int, largest: bool) -> tuple[Array, ...]:
+        places = np.take(_sorted_order(x, axis, largest), np.arange(int(k.reshape(()))), axis)
+        return np.take_along_axis(x, places, axis), places
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -79,19 +67,16 @@ class Sort(Op):
     results = (Operand("outputs", variadic=True),)
     defaults = {"dimension": -1, "descending": False, "is_stable": True}
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        types = [node.operand(i).tensor_type for i in range(len(node.operands))]
-        if types[0].shape is not None:
-            normalize_axis(node.attr("dimension"), len(types[0].shape))
-        return [same_type(t, t.shape) for t in types]
+    @staticmethod
+    def shape(*inputs: Value, dimension: int) -> list[Shape | None]:
+        if inputs[0].tensor_type.shape is not None:
+            normalize_axis(dimension, inputs[0].rank)
+        return [v.tensor_type.shape for v in inputs]
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> tuple[Array, ...]:
-        arrays = [x for x in operands if x is not None]
-        axis = normalize_axis(attributes["dimension"], arrays[0].ndim)
-        order = _sorted_order(arrays[0], axis, attributes["descending"])
-        return tuple(np.take_along_axis(x, order, axis) for x in arrays)
+    @staticmethod
+    def compute(*inputs: Array, dimension: int, descending: bool) -> tuple[Array, ...]:
+        order = _sorted_order(inputs[0], dimension, descending)
+        return tuple(np.take_along_axis(x, order, dimension) for x in inputs)
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -106,34 +91,26 @@ class Unique(Op):
     """
 
     operands = (Operand("input"),)
-    results = (Operand("values"), Operand("indices"), Operand("inverse"), Operand("counts"))
+    results = (Operand("values"), *(Operand(name, like="dtype") for name in ("indices", "inverse", "counts")))
     defaults = {"axis": None, "sorted": True, "dtype": DType.INT64}
     core = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, axis = node.operand(0).tensor_type, node.attr("axis")
-        count, index = fresh(), node.attr("dtype")
-        vector = TensorType(index, (count,))
-        if x.shape is None:
-            return [same_type(x, None if axis is not None else (count,)), vector, TensorType(index, (fresh(),)), vector]
+    @staticmethod
+    def shape(x: Value, *, axis: int | None) -> list[Shape | None]:
+        count, before = fresh(), x.tensor_type.shape
+        if before is None:
+            return [None if axis is not None else (count,), (count,), (fresh(),), (count,)]
         if axis is None:
-            total: Dim = 1
-            for d in x.shape:
-                total = total * d
-            return [same_type(x, (count,)), vector, TensorType(index, (total,)), vector]
-        axis = normalize_axis(axis, len(x.shape))
-        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-        return [same_type(x, shape), vector, TensorType(index, (x.shape[axis],)), vector]
+            return [(count,), (count,), (product(before),), (count,)]
+        axis = normalize_axis(axis, len(before))
+        return [(*before[:axis], count, *before[axis + 1 :]), (count,), (before[axis],), (count,)]
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> tuple[Array, ...]:
-        x, axis, index = operands[0], attributes["axis"], attributes["dtype"].numpy
-        assert x is not None
+    @staticmethod
+    def compute(x: Array, *, axis: int | None, sorted: bool) -> tuple[Array, ...]:
         values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
         inverse = inverse.reshape(-1)
-        if not attributes["sorted"]:
+        if not sorted:
             order = np.argsort(first, kind="stable")
             values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
             inverse = np.argsort(order)[inverse]
-        return values, first.astype(index), inverse.astype(index), counts.astype(index)
+        return values, first, inverse, counts

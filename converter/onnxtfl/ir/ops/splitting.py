@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Dim, Shape, fresh
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import ANY, INDICES, REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.permutations import moved
-from onnxtfl.ir.shapes import normalize_axis, same_type, target_dims
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import normalize_axis, target_dims
 
 
 class GeneralSplit(Derived):
@@ -43,44 +39,23 @@ class Split(Op):
     moves = slice(0, 1)
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, axis = node.operand(0).tensor_type, node.attr("axis")
-        sizes = cls.sizes(node)
-        if x.shape is None:
-            return [same_type(x, None)] * len(sizes)
-        axis = normalize_axis(axis, len(x.shape))
-        total = sum(sizes, 0)
-        if isinstance(total, int) and isinstance(x.shape[axis], int) and total != x.shape[axis]:
-            raise ValueError(f"sizes {sizes} for an axis of {x.shape[axis]}")
-        return [same_type(x, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes]
+    @staticmethod
+    def shape(x: Value, sizes: Value | None, *, axis: int, count: int) -> list[Shape | None]:
+        before = x.tensor_type.shape
+        total = fresh() if before is None else before[normalize_axis(axis, len(before))]
+        parts = _equal_parts(total, count) if sizes is None else target_dims(sizes)
+        if parts is None:
+            raise ValueError("the number of parts has to be known")
+        if before is None:
+            return [None] * len(parts)
+        axis, whole = normalize_axis(axis, len(before)), sum(parts, 0)
+        if isinstance(whole, int) and isinstance(total, int) and whole != total:
+            raise ValueError(f"sizes {parts} for an axis of {total}")
+        return [(*before[:axis], size, *before[axis + 1 :]) for size in parts]
 
-    @classmethod
-    def sizes(cls, node: Node) -> list[Dim]:
-        """The sizes of the parts; ValueError where even their number is unknown."""
-        sizes = node.optional(1)
-        if sizes is not None:
-            known = target_dims(sizes)
-            if known is None:
-                raise ValueError("the number of parts has to be known")
-            return known
-        count, shape = node.attr("count"), node.operand(0).tensor_type.shape
-        if count < 1:
-            raise ValueError("neither sizes nor a count of parts")
-        total = fresh() if shape is None else shape[normalize_axis(node.attr("axis"), len(shape))]
-        if isinstance(total, int) and total % count:
-            raise ValueError(f"{total} does not divide into {count} equal parts")
-        return [total // count] * count
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> tuple[Array, ...]:
-        x = operands[0]
-        assert x is not None
-        sizes = operands[1] if len(operands) > 1 else None
-        if sizes is None:
-            return tuple(np.split(x, attributes["count"], attributes["axis"]))
-        ends = np.cumsum([int(s) for s in sizes])
-        return tuple(np.split(x, ends[:-1], attributes["axis"]))
+    @staticmethod
+    def compute(x: Array, sizes: Array | None, *, axis: int, count: int) -> tuple[Array, ...]:
+        return tuple(np.split(x, count if sizes is None else np.cumsum([int(s) for s in sizes])[:-1], axis))
 
     @classmethod
     def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
@@ -89,3 +64,11 @@ class Split(Op):
         axis = moved(node.attr("axis"), permutation)
         operands = (permutation, *(None for _ in node.operands[1:]))
         return Relabeled(operands, (permutation,) * len(node.results), {"axis": axis})
+
+
+def _equal_parts(total: Dim, count: int) -> list[Dim]:
+    if count < 1:
+        raise ValueError("neither sizes nor a count of parts")
+    if isinstance(total, int) and total % count:
+        raise ValueError(f"{total} does not divide into {count} equal parts")
+    return [total // count] * count

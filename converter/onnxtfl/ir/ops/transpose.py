@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape, fresh
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Relabeled
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.permutations import compose, identity, inverse
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.shapes import same_type
-from onnxtfl.ir.types import Type
 
 
 class Transpose(Op):
@@ -25,26 +20,24 @@ class Transpose(Op):
     moves = slice(0, 1)
     follows_values = True
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x, permutation = node.operand(0).tensor_type, node.attr("permutation")
+    @staticmethod
+    def shape(x: Value, *, permutation: Permutation) -> Shape:
         if sorted(permutation) != list(range(len(permutation))):
             raise ValueError(f"{permutation} is no permutation")
-        if x.shape is None:
-            return [same_type(x, tuple(fresh() for _ in permutation))]
-        if len(x.shape) != len(permutation):
-            raise ValueError(f"permutation {permutation} for rank {len(x.shape)}")
-        return [same_type(x, tuple(x.shape[p] for p in permutation))]
+        if x.tensor_type.shape is None:
+            return tuple(fresh() for _ in permutation)
+        if x.rank != len(permutation):
+            raise ValueError(f"permutation {permutation} for rank {x.rank}")
+        return tuple(x.shape[p] for p in permutation)
 
     @classmethod
     def kept(cls, node: Node, quantization: Quantization, shape: Shape | None) -> Quantization | None:
         before = node.operand(0).tensor_type.shape
         return quantization if before is None else quantization.permuted(node.attr("permutation"), before)
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        assert operands[0] is not None
-        return operands[0].transpose(attributes["permutation"])
+    @staticmethod
+    def compute(x: Array, *, permutation: Permutation) -> Array:
+        return x.transpose(permutation)
 
     @classmethod
     def origin_before(cls, node: Node, origin: Origin) -> Origin | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,10 +57,8 @@ class ConvTranspose(Convolution):
             return (in_, out, *spatial)
         return (*spatial, out, in_) if len(spatial) == 3 else (out, *spatial, in_)
 
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        x, w, bias = (*operands, None)[:3]
-        assert x is not None and w is not None
+    @staticmethod
+    def compute(x: Array, w: Array, bias: Array | None, **attributes: Any) -> Array:
         image, kernel = channels_first(attributes, x, w)
         window, groups, sizes = conv_window(attributes, w.shape), attributes["feature_group_count"], image.shape[2:]
         full = [s * (n - 1) + span for s, n, span in zip(window.strides, sizes, window.span, strict=True)]
@@ -71,7 +69,7 @@ class ConvTranspose(Convolution):
             for g in range(groups):
                 part = slice(g * depth, (g + 1) * depth)
                 result[g][place] += np.tensordot(rows[:, part], image[:, part], ((1,), (1,)))
-        return finish(attributes, pad_spatial(result, [-p for p in window.padding], 0), bias, x.dtype)
+        return finish(attributes, pad_spatial(result, [-p for p in window.padding], 0), bias)
 
 
 def transposed_sizes(sizes: Sequence[Dim], window: Window) -> tuple[Dim, ...]:

@@ -151,8 +151,8 @@ def dilated(b: Builder, node: Node) -> Value | None:
     batch_first = numbers["input_batch_dimension"] == 0 == numbers["output_batch_dimension"]
     if any(tuple(dims) != places for dims in sides) or not plain or not batch_first:
         return None
-    added, cut = ops.SpaceToBatch.amounts(phases), ops.BatchToSpace.amounts(node)
-    padding = [p - c for side in (0, 1) for p, c in ((a[side], z[side]) for a, z in zip(added, cut, strict=True))]
+    added, cut = (ops.block_amounts(v, blocks) for v in (phases.operand(1), node.operand(1)))
+    padding = [p - c for side in (1, 2) for p, c in ((a[side], z[side]) for a, z in zip(added, cut, strict=True))]
     if not all(isinstance(p, int) and p >= 0 for p in padding):
         return None
     dilation = tuple(d * block for d, block in zip(numbers["rhs_dilation"], blocks, strict=True))

@@ -1,0 +1,120 @@
+"""What an op declares, and what follows: the types of its results, and its evaluation in NumPy."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.numeric import widened
+from onnxtfl.ir.signature import Operand
+from onnxtfl.ir.types import DType, TensorType, dtype_of
+
+
+class UnknownRankError(UnsupportedError, TypeError):
+    """The rank of a tensor has to be known here, and is not."""
+
+
+class Declaration:
+    """Operands, attributes and results, the `shape` of these, and what they are (`compute`).
+
+    `shape` and `compute` take all operands by position (None: absent), and those attributes that they have as keywords.
+    """
+
+    operands: ClassVar[tuple[Operand, ...]] = ()
+    results: ClassVar[tuple[Operand, ...]] = (Operand("output"),)
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Attribute names with defaults; an attribute whose default is ``REQUIRED`` has to be given."""
+    choices: ClassVar[Mapping[str, Collection[Any]]] = {}
+    """The values that an attribute can have, where these are few."""
+    widens: ClassVar[bool] = False
+    """Whether `compute` works in the wide types of its operands (:func:`onnxtfl.ir.numeric.widened`)."""
+
+    @staticmethod
+    def shape(*operands: Any, **attributes: Any) -> Any:
+        """The shape of all results, None where its rank is unknown; or a list with the shape of each.
+
+        Operands are values. Where the rank of one is asked for and unknown, so are the results'. ValueError (TypeError)
+        where they do not fit.
+        """
+        return operands[0].shape
+
+    @staticmethod
+    def compute(*operands: Any, **attributes: Any) -> Any:
+        """What the op means, in NumPy: one result, or a tuple of them, in any element type."""
+        raise NotImplementedError("no evaluation")
+
+    @classmethod
+    def result_types(cls, operands: Sequence[Any], attributes: Mapping[str, Any]) -> list[TensorType]:
+        """The types of the results for operands that are values."""
+        given = cls._padded(operands)
+        try:
+            shapes = called(cls.shape, given, attributes)
+        except UnknownRankError:
+            shapes = None
+        if not isinstance(shapes, list):
+            shapes = [shapes] * len(cls.results)
+        return [TensorType(cls.result_dtype(i, given, attributes), shape) for i, shape in enumerate(shapes)]
+
+    @classmethod
+    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array | tuple[Array, ...]:
+        """The results, in their element types."""
+        given, attributes = cls._padded(operands), {**cls.defaults, **attributes}
+        wide = [x if x is None else widened(x) for x in given] if cls.widens else given
+        with np.errstate(all="ignore"):
+            computed = called(cls.compute, wide, attributes)
+            results = computed if isinstance(computed, tuple) else (computed,)
+            rounded = tuple(_rounded(r, cls.result_dtype(i, given, attributes)) for i, r in enumerate(results))
+        return rounded if isinstance(computed, tuple) else rounded[0]
+
+    @classmethod
+    def _padded(cls, operands: Sequence[Any]) -> list[Any]:
+        """The operands, with None for those that are left out at the end."""
+        fixed = sum(not operand.variadic for operand in cls.operands)
+        return [*operands, *[None] * (fixed - len(operands))]
+
+    @classmethod
+    def result_dtype(cls, index: int, given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+        """The element type of result `index`, as it is declared."""
+        declared = cls.results[min(index, len(cls.results) - 1)]
+        if len(declared.dtypes) == 1:
+            return next(iter(declared.dtypes))
+        if declared.like in attributes:
+            return attributes[declared.like]
+        place = [operand.name for operand in cls.operands].index(declared.like) if declared.like else 0
+        each = declared.variadic and cls.operands[place].variadic
+        dtype = given[place + index if each else place].dtype
+        if not declared.becomes:
+            return dtype
+        known = dtype if isinstance(dtype, DType) else dtype_of(dtype)
+        return declared.becomes.get(known, known)
+
+
+def _rounded(result: Any, dtype: DType | np.dtype[Any]) -> Array:
+    """`result` in the element type; dims and strings stay what they are."""
+    array = np.asarray(result)
+    if array.dtype == object:
+        return array
+    return array.astype(dtype.numpy if isinstance(dtype, DType) else dtype, copy=False)
+
+
+def called(function: Callable[..., Any], operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """What `function` returns for `operands`, and for those of `attributes` that it has as keywords."""
+    names = _keywords(function)
+    return function(*operands, **(attributes if names is None else {name: attributes[name] for name in names}))
+
+
+@functools.cache
+def _keywords(function: Callable[..., Any]) -> tuple[str, ...] | None:
+    """The names of keyword-only parameters; None where all keywords are taken."""
+    if not hasattr(function, "__code__"):
+        return ()  # a function of NumPy's
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
