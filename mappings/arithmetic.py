@@ -26,12 +26,24 @@ row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD")
 row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB")
 row(ops.Mul, onnx="Mul", since=(7, 13, 14), tfl="MUL")
 row(ops.Div, onnx="Div", since=(7, 13, 14), tfl="DIV")
+row(ops.Clamp, onnx="Clip", since=(11, 12, 13), lowers=False)
 row(ops.FloorDiv, tfl="FLOOR_DIV")
 row(ops.FloorMod, tfl="FLOOR_MOD")
 row(ops.Max, tfl="MAXIMUM")
 row(ops.Min, tfl="MINIMUM")
 row(ops.Atan2, tfl="ATAN2")
 row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE", lifts=False)
+
+
+def _kernel_takes_power(node: Node) -> bool:
+    """The integer kernel refuses negative exponents when it runs."""
+    base, exponent = node.operand(0), node.operand(1)
+    powers = static_ints(exponent) if base.dtype.is_integer else []
+    return base.dtype is exponent.dtype and powers is not None and min(powers, default=0) >= 0
+
+
+row(ops.Pow, onnx="Pow", since=(7, 12, 13, 15))
+row(ops.Pow, tfl="POW", when=_kernel_takes_power)
 
 # --- lifting ----------------------------------------------------------------------------------------------------------
 
@@ -83,32 +95,6 @@ def _mod(b: Builder, node: Node) -> Value:
     return b(op, node.operand(0), node.operand(1))
 
 
-@lift_onnx("Pow", since=(7, 12, 13, 15))
-@lift_tfl("POW")
-def _pow(b: Builder, node: Node) -> Value:
-    """Small constant exponents are products and roots, which every delegate takes."""
-    base, exponent = node.operand(0), node.operand(1)
-    x = Term(b, base)
-    number = uniform_scalar(base, exponent)
-    match number:
-        case 2:
-            return (x * x).value
-        case 3:
-            return (x * x * x).value
-        case 0.5 if base.dtype.is_float:
-            return x.sqrt().value
-        case -0.5 if base.dtype.is_float:
-            return x.apply(ops.Rsqrt).value
-        case -1 if base.dtype.is_float:
-            return (1 / x).value
-    return b(ops.Pow, base, exponent)
-
-
-@lift_onnx("Clip", since=(11, 12, 13))
-def _clip(b: Builder, node: Node) -> Value:
-    return b(ops.Clamp, *node.operands)
-
-
 @upgrade("Clip", since=(1, 6))
 def _clip_bounds(b: Builder, node: Node) -> None:
     """The bounds as operands; the largest finite numbers, which are the defaults, bound nothing."""
@@ -140,21 +126,6 @@ def _floor_mod_onnx(node: Node, opset: int) -> Form | None:
 @lower_onnx(ops.Rem)
 def _rem_onnx(node: Node, opset: int) -> Form:
     return Form("Mod", tuple(node.operands), {"fmod": 1})
-
-
-@lower_onnx(ops.Pow)
-def _pow_onnx(node: Node, opset: int) -> Form:
-    return Form("Pow", tuple(node.operands))
-
-
-@lower_tfl(ops.Pow)
-def _pow_tfl(node: Node) -> Form | None:
-    """The integer kernel refuses negative exponents when it runs."""
-    base, exponent = node.operand(0), node.operand(1)
-    if base.dtype is not exponent.dtype:
-        return None
-    powers = static_ints(exponent) if base.dtype.is_integer else []
-    return Form("POW", (base, exponent)) if powers is not None and min(powers, default=0) >= 0 else None
 
 
 _CLAMPS = {(0.0, math.inf): "RELU", (0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1", (0.0, 1.0): "RELU_0_TO_1"}

@@ -93,10 +93,13 @@ def test_numbers_are_no_batch_norm() -> None:
         '%a = Sigmoid(%x)\n %b = Reduce(%a, %axes) {kind = "sum"}\n %y = Log(%b)',
         '%m = Reduce(%x, %axes) {kind = "max", keepdims = true}\n %a = Sub(%x, %m)\n %e = Exp(%a)\n'
         '%b = Reduce(%e, %axes) {kind = "sum", keepdims = true}\n %l = Log(%b)\n %y = Add(%l, %m)',
+        '%m = Reduce(%x, %axes) {kind = "max", keepdims = true}\n %a = Sub(%x, %m)\n %e = Exp(%a)\n'
+        '%b = Reduce(%e, %axes) {kind = "sum"}\n %l = Log(%b)\n %r = Reshape(%m, %two)\n %y = Add(%l, %r)',
     ],
 )
 def test_reductions_of_functions(body: str) -> None:
-    text = f"graph main(%x: tensor<2x3xfloat32>) -> (%y) {{\n %axes = constant tensor<1xint64> [1]\n {body}\n}}"
+    text = f"""graph main(%x: tensor<2x3xfloat32>) -> (%y) {{\n %axes = constant tensor<1xint64> [1]\n
+      %two = constant tensor<1xint64> [2]\n {body}\n}}"""
     counts = op_counts(transformed(text, recognize))
     assert counts["FunctionReduce"] == 1 and counts["Reduce"] == 0
 

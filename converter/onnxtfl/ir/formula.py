@@ -194,6 +194,11 @@ class Formula(Derived, register=False):
         raise NotImplementedError
 
     @classmethod
+    def check(cls, attributes: Attributes) -> bool:
+        """Whether `attributes`, found in constants, are such as this op has; else the formula is left as it is."""
+        return True
+
+    @classmethod
     def expand(cls, b: Builder, node: Node) -> list[Value]:
         terms = [None if v is None else Term(b, v) for v in node.operands]
         absent = [None] * (len(cls.operands) - len(terms))

@@ -5,6 +5,7 @@ They do not match quantized values, unless the pattern requests it by keyword.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Op
+from onnxtfl.ir.op import Op, is_single
 from onnxtfl.ir.quantized import may_match
 
 SMALL = 1 << 16
@@ -29,6 +30,11 @@ def scalar(value: Value | None) -> float | None:
     if elements.dtype == object or any(e != elements[0] for e in elements):
         return None
     return float(elements[0])
+
+
+def uniform_scalar(x: Value, operand: Value) -> float | None:
+    """The constant of one element that `operand` broadcasts to `x` without adding axes; None if it is no such one."""
+    return scalar(operand) if is_single(operand) and operand.rank <= (x.tensor_type.rank or 0) else None
 
 
 def is_close(value: float | None, wanted: float, tolerance: float = 1e-4) -> bool:
@@ -80,36 +86,27 @@ def along_axis(value: Value, rank: int, axis: int, size: int) -> Array | None:
 
 @dataclass
 class Product:
-    """A decomposed chain of multiplications: `factor` times all `operands`."""
+    """A chain of multiplications, and divisions by numbers: the numbers, each to the 1 or -1, times all `operands`."""
 
-    factor: float = 1.0
+    numbers: list[tuple[Value, int]] = field(default_factory=list)
     operands: list[Value] = field(default_factory=list)
 
 
-def product_of(value: Value, graph: Graph, root: bool = True) -> Product:
-    """Decompose the chain of Mul, and Div by constants, that computes `value`; inner results must have no other use."""
+def product_of(value: Value, is_number: Callable[[Value], bool], root: bool = True) -> Product:
+    """The factors of `value`; products in between that have another use are factors themselves."""
+    if is_number(value):
+        return Product([(value, 1)])
     node = made_by(value, ops.Mul, ops.Div)
-    if node is not None and (root or single_use(value, graph)):
-        right = scalar(node.operand(1))
-        if node.op is ops.Div and right:
-            inner = product_of(node.operand(0), graph, root=False)
-            return Product(inner.factor / right, inner.operands)
-        if node.op is ops.Mul:
-            parts = [_factor(v, graph) for v in node.operands if v is not None]
-            return Product(parts[0].factor * parts[1].factor, parts[0].operands + parts[1].operands)
-    return Product(1.0, [value])
-
-
-def _factor(value: Value, graph: Graph) -> Product:
-    number = scalar(value)
-    return Product(number, []) if number is not None else product_of(value, graph, root=False)
-
-
-def sum_with(value: Value, number: float) -> Value | None:
-    """x if `value` is x + number or number + x; else None."""
-    node = made_by(value, ops.Add)
-    found = with_constant(node) if node is not None else None
-    return found[0] if found is not None and is_close(scalar(found[1]), number) else None
+    if node is None or node.graph is None or not (root or single_use(value, node.graph)):
+        return Product([], [value])
+    left, right = node.operand(0), node.operand(1)
+    if node.op is ops.Div:
+        if not is_number(right):
+            return Product([], [value])
+        inner = product_of(left, is_number, root=False)
+        return Product([*inner.numbers, (right, -1)], inner.operands)
+    parts = [product_of(v, is_number, root=False) for v in (left, right)]
+    return Product(parts[0].numbers + parts[1].numbers, parts[0].operands + parts[1].operands)
 
 
 def same(a: Value, b: Value) -> bool:

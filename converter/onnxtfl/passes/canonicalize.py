@@ -16,8 +16,9 @@ from collections.abc import Callable
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import made_by, scalar
+from onnxtfl.ir.matching import made_by, uniform_scalar, scalar
 from onnxtfl.ir.op import Elementwise, Op
 from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.reshape import has_constant_target, reshape
@@ -115,6 +116,24 @@ CANONICAL.on(ops.Sub, quantized=True)(_identity_element(0.0, (1,)))
 CANONICAL.on(ops.Mul, quantized=True)(_identity_element(1.0, (0, 1)))
 CANONICAL.on(ops.Div, quantized=True)(_identity_element(1.0, (1,)))
 CANONICAL.on(ops.Pow, quantized=True)(_identity_element(1.0, (1,)))
+
+
+@CANONICAL.on(ops.Pow)
+def power(b: Builder, node: Node) -> Value | None:
+    """Write powers by small constants as products and roots, which every delegate takes."""
+    x, is_float = Term(b, node.operand(0)), node.operand(0).dtype.is_float
+    match uniform_scalar(x.value, node.operand(1)):
+        case 2:
+            return (x * x).value
+        case 3:
+            return (x * x * x).value
+        case 0.5 if is_float:
+            return x.sqrt().value
+        case -0.5 if is_float:
+            return x.rsqrt().value
+        case -1 if is_float:
+            return (1 / x).value
+    return None
 
 
 @CANONICAL.on(ops.Slice, quantized=True)

@@ -12,7 +12,7 @@ from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.matching import is_weight, scalar, single_use
+from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
@@ -51,7 +51,7 @@ from onnxtfl.rewriting.registry import (
     upgrade,
 )
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
-from onnxtfl.rules.broadcasting import align_by_axis, uniform_scalar
+from onnxtfl.rules.broadcasting import align_by_axis
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.onnx_dtypes import dtype_from, number_of

@@ -1,11 +1,9 @@
-"""Operands of one element, and the broadcasting of old opsets."""
+"""The broadcasting of old opsets."""
 
 from __future__ import annotations
 
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import scalar
-from onnxtfl.ir.op import is_single
+from onnxtfl.ir.graph import Node
 from onnxtfl.ir.reshape import unsqueezed
 
 
@@ -21,8 +19,3 @@ def align_by_axis(b: Builder, node: Node) -> None:
     trailing = lhs.rank - axis % lhs.rank - rhs.rank if lhs.rank else 0
     if trailing > 0:
         node.set_operand(1, unsqueezed(b, rhs, range(rhs.rank, rhs.rank + trailing)))
-
-
-def uniform_scalar(x: Value, operand: Value) -> float | None:
-    """The constant of one element that `operand` broadcasts to `x` without adding axes; None if it is no such one."""
-    return scalar(operand) if is_single(operand) and operand.rank <= (x.tensor_type.rank or 0) else None

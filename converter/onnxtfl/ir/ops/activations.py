@@ -231,6 +231,10 @@ class Selu(UnaryFormula):
     def formula(cls, x: Term, alpha: float, gamma: float) -> Term:
         return x.apply(Elu, alpha=alpha) * gamma
 
+    @classmethod
+    def check(cls, attributes: Attributes) -> bool:
+        return bool(attributes["alpha"] != 1.0 and attributes["gamma"] > 0)
+
 
 class Celu(UnaryFormula):
     """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)). Source: ONNX Celu-12 (added)."""
@@ -242,6 +246,10 @@ class Celu(UnaryFormula):
         if isinstance(alpha, Number) and alpha < 0:
             return x.relu() + (((x / alpha).exp() - 1.0) * alpha).min(0.0)
         return (x / alpha).apply(Elu) * alpha
+
+    @classmethod
+    def check(cls, attributes: Attributes) -> bool:
+        return bool(attributes["alpha"] > 0)
 
 
 class ThresholdedRelu(UnaryFormula):

@@ -5,23 +5,20 @@ Each pattern family is a module. None of this changes what is computed; it runs 
 
 from __future__ import annotations
 
-from onnxtfl.passes.recognize.activations import ACTIVATIONS
+from onnxtfl.passes.recognize.clamp import CLAMP
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.formulas import recognize_formulas
 from onnxtfl.passes.recognize.indexing import INDEXING
 from onnxtfl.passes.recognize.integers import INTEGERS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
-from onnxtfl.passes.recognize.reductions import REDUCTIONS
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.unit_axes import SINK
 from onnxtfl.rewriting.pass_manager import Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-_PATTERNS = Patterns.of(
-    CONVOLUTIONS, NORMALIZATION, ACTIVATIONS, REDUCTIONS, INDEXING, INTEGERS, CONTRACTIONS, SINK, CONVERSIONS
-)
+_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, INDEXING, INTEGERS, CONTRACTIONS, SINK, CONVERSIONS)
 MAX_ROUNDS = 32
 
 RECOGNIZE = Group(

@@ -1,4 +1,4 @@
-"""Functions that TFLite has no op for, found in the formulas that stand for them in .tflite files.
+"""Functions that TFLite has no op for, found in the formulas by which .tflite files write them.
 
 ::
 
@@ -12,15 +12,20 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterator
 from typing import Any
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.types import DType
-from onnxtfl.passes.recognize.templates import Template
+from onnxtfl.passes.simplify import SIMPLIFY
+from onnxtfl.passes.templates import Template, patterns_of
+from onnxtfl.rewriting.legalize import legalize
+from onnxtfl.rewriting.pass_manager import PassManager
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets.tflite import TfliteTarget
 
@@ -30,6 +35,7 @@ FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
     *((op, (_FLOAT,), {}) for op in (ops.Sinh, ops.Cosh, ops.Asinh, ops.Acosh, ops.Atanh, ops.IsNaN, ops.IsInf)),
     (ops.IsInf, (_FLOAT,), {"detect_negative": False}),
     (ops.IsInf, (_FLOAT,), {"detect_positive": False}),
+    (ops.Elu, (_FLOAT,), {"parameters": ("alpha",)}),
     (ops.Rem, (_FLOAT, _FLOAT), {}),
     *(
         (op, (dtype, dtype), {"sizes": sizes})
@@ -39,44 +45,65 @@ FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
     ),
     *((op, (dtype,), {}) for op in (ops.Sign, ops.Abs) for dtype in (_INT32, _INT64)),
 )
-"""The ops that are looked for, the element types of their operands, and attributes (`sizes`: see Template)."""
+"""The ops that are looked for as TFLite writes them, the element types of their operands, and attributes.
+
+Beside those: `sizes` and `parameters` (see Template).
+"""
+
+
+def _written_for_tflite(graph: Graph) -> None:
+    """The rules make the template: so no formula is written down twice, and a better one is recognized at once."""
+    legalize(graph, TfliteTarget())
+    PassManager([SIMPLIFY], given=frozenset({"neutral"})).run(graph)
+
+
+def _by_formula() -> Iterator[Template]:
+    """Ops that TFLite writes as their own formula says."""
+    yield Template.of(ops.HardSigmoid, parameters=("slope", "offset"))
+    yield Template.of(ops.Selu, parameters=("alpha", "gamma"))
+    yield Template.of(ops.Celu, parameters=("alpha",))
+    yield Template.of(ops.ThresholdedRelu, parameters=("alpha",))
+    for finite, reshaped, keepdims in (
+        (True, True, False),
+        (False, True, False),
+        (False, False, False),
+        (False, False, True),
+    ):
+        formula = functools.partial(_log_sum_exp, finite=finite, reshaped=reshaped)
+        yield Template.of(ops.FunctionReduce, formula, absent=(1,), kind="log_sum_exp", keepdims=keepdims)
+    for kind in ("log_sum_exp", "log_sum", "l2", "l1", "sum_square"):
+        for keepdims in (True, False):
+            yield Template.of(ops.FunctionReduce, absent=(1,), kind=kind, keepdims=keepdims)
+
+
+def _log_sum_exp(x: Term, axes: Term, kind: str, keepdims: bool, finite: bool, reshaped: bool) -> Term:
+    """As TensorFlow writes it: the greatest is added as it is, unless asked to be `finite`, or `reshaped`."""
+    top = x.reduce("max", axes)
+    shift = (top.abs() < math.inf).choose(top, 0.0) if finite else top
+    total = (x - shift).exp().reduce("sum", axes, keepdims).log()
+    if reshaped:
+        return total + shift.apply(ops.Reshape, x.b.graph.add_input(axes.value.type))
+    return total + (shift if keepdims else shift.reduce("sum", axes, keepdims=False))
 
 
 @functools.cache
 @symbol_scope()
 def templates() -> tuple[Template, ...]:
-    """A template for each of `FUNCTIONS` that TFLite has no kernel for, the longest formulas first."""
-    target = TfliteTarget()
-    found = [Template.of(op, dtypes, target, **attributes) for op, dtypes, attributes in FUNCTIONS]
-    return tuple(sorted((t for t in found if t is not None), key=lambda t: -t.size))
+    """A template for each of `FUNCTIONS` that TFLite has no kernel for, the longest formulas first; then the others."""
+    found = [Template.of(op, dtypes=dtypes, written=_written_for_tflite, **more) for op, dtypes, more in FUNCTIONS]
+    return (*sorted((t for t in found if t.root.op is not t.op), key=lambda t: -len(t.nodes)), *_by_formula())
 
 
 @functools.cache
-def _patterns() -> tuple[Patterns, ...]:
+def _patterns() -> tuple[tuple[Template, Patterns], ...]:
     """One for each template, in order: a short formula may be a part of a longer one."""
-    found = []
-    for template in templates():
-        patterns = Patterns()
-        patterns.on(template.root.op)(functools.partial(_recognized, template=template))
-        found.append(patterns)
-    return tuple(found)
-
-
-def _recognized(b: Builder, node: Node, template: Template) -> Value | None:
-    operands = template.match(node)
-    if operands is None:
-        return None
-    result = b(template.op, *operands, **template.attributes)
-    if result.type == node.result.type:
-        return result
-    if result.producer is not None and b.created:
-        b.graph.remove(b.created.pop())
-    return None
+    return tuple((template, patterns_of(template)) for template in templates())
 
 
 def recognize_formulas(graph: Graph) -> bool:
     """Replace formulas by their functions; returns whether any was found."""
-    changed = False
-    for patterns in _patterns():
-        changed = patterns.apply(graph) or changed
+    changed, present = False, {node.op for node in graph.nodes}
+    for template, patterns in _patterns():
+        if template.needs <= present and patterns.apply(graph):
+            changed, present = True, {node.op for node in graph.nodes}
     return changed
