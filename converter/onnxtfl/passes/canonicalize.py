@@ -18,7 +18,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import made_by, uniform_scalar, scalar
+from onnxtfl.ir.matching import made_by, scalar, uniform_scalar
 from onnxtfl.ir.op import Elementwise, Op
 from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.reshape import has_constant_target, reshape
