@@ -42,7 +42,7 @@ from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.unit_axes import sink_reshapes
-from onnxtfl.rewriting.legalize import acceptable, legalize, write_formulas
+from onnxtfl.rewriting.legalize import legalize, write_formulas
 from onnxtfl.rewriting.lift import lift, lift_where_possible, op_name
 from onnxtfl.rewriting.lower import lower
 from onnxtfl.rewriting.pass_manager import Fact, Group, Pass, PassManager, PassTiming
@@ -153,7 +153,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     separate = Pass("separate outputs", partial(separate_outputs, shares_inputs=target.shares_inputs), separate_outputs)
     fold, merge_equal, dead = CLEANUP
     tidy = (fold, merge_equal, Pass("moves", moves.apply), dead, separate)
-    layout = partial(assign_layouts, takes=partial(acceptable, target=target), channels_last=target.channels_last)
+    layout = partial(assign_layouts, target=target)
     formulas = Pass("write formulas", partial(write_formulas, target=target))
     return [
         SIMPLIFY,

@@ -4,23 +4,25 @@ import pytest
 
 from onnxtfl.ir.graph import Graph
 from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts, transformed
 
 
 def channels_last(graph: Graph) -> None:
-    assign_layouts(graph, lambda node: True, channels_last=True)
+    assign_layouts(graph, TfliteTarget())
 
 
 def moved(graph: Graph) -> None:
-    assign_layouts(graph, lambda node: True, channels_last=True, io_layout="channels-last")
+    assign_layouts(graph, TfliteTarget(), io_layout="channels-last")
 
 
-CHAIN = f"""graph main(%x: tensor<2x3x8x8xfloat32>, %w: tensor<4x3x3x3xfloat32>, %v: tensor<4x4x1x1xfloat32>) -> (%y) {{
+CHAIN = f"""graph main(%x: tensor<2x8x12x12xfloat32>, %w: tensor<16x8x3x3xfloat32>, %v: tensor<16x16x1x1xfloat32>)
+    -> (%y) {{
   %a = Conv(%x, %w) {{{CONV2D}}}
   %b = Conv(%a, %v) {{{CONV2D}}}
   %c = Concatenate(%a, %b) {{axis = 1}}
   %s = constant tensor<4xint64> [0, 1, 0, 0]
-  %e = constant tensor<4xint64> [2, 7, 6, 6]
+  %e = constant tensor<4xint64> [2, 31, 10, 10]
   %t = constant tensor<4xint64> [1, 2, 1, 1]
   %y = Slice(%c, %s, %e, %t)
 }}"""
@@ -38,8 +40,8 @@ def test_moved_inputs_and_outputs_need_no_transpose() -> None:
     graph = parse_graph(CHAIN)
     moved(graph)
     assert op_counts(graph)["Transpose"] == 0
-    assert [v.shape for v in graph.inputs] == [(2, 8, 8, 3), (4, 3, 3, 3), (4, 1, 1, 4)]
-    assert graph.outputs[0].shape == (2, 6, 6, 3)
+    assert [v.shape for v in graph.inputs] == [(2, 12, 12, 8), (16, 3, 3, 8), (16, 1, 1, 16)]
+    assert graph.outputs[0].shape == (2, 10, 10, 15)
 
 
 def test_flatten_before_a_matmul_takes_the_permutation_into_the_weight() -> None:

@@ -347,7 +347,7 @@ def test_unit_reshapes_sink_through_quantized_ops() -> None:
 
 
 def channels_last(graph: Graph) -> None:
-    assign_layouts(graph, lambda node: True, channels_last=True)
+    assign_layouts(graph, TfliteTarget())
 
 
 def test_layout_moves_scales_with_their_axes() -> None:

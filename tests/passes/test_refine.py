@@ -4,6 +4,7 @@ import pytest
 
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.refine import common_refinement, refine
+from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts, simplify, transformed
 
 GROUP_NORM = f"""graph main(%x: tensor<2x3x4x4xfloat32>) -> (%y) {{
@@ -25,7 +26,7 @@ GROUP_NORM = f"""graph main(%x: tensor<2x3x4x4xfloat32>) -> (%y) {{
 def test_group_normalization_takes_the_layout_of_its_convolutions() -> None:
     def step(graph):
         simplify(graph)
-        assign_layouts(graph, lambda node: True, channels_last=True)
+        assign_layouts(graph, TfliteTarget())
 
     graph = transformed(GROUP_NORM, step)
     assert [n.operand(0).name for n in graph.nodes if n.op.name == "Transpose"] == ["x"]

@@ -11,6 +11,7 @@ from onnxtfl.ir.builder import infer
 from onnxtfl.ir.graph import Node, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Op
+from onnxtfl.targets import layouts
 from tests.unit.lifting import check_legalized, floats
 
 
@@ -35,14 +36,14 @@ def check_preferred_layout(op: type[Op], x: Any, kernel: Any, attributes: Any, c
     """The op with the axes that kernels prefer means the same, and prefers nothing more."""
     arrays = [floats(*x), floats(*kernel, seed=1)]
     node = Node(op, [constant(a) for a in arrays], attributes)
-    preferred = op.prefers(node, channels_last)
+    preferred = layouts.preferred(node, channels_last)
     assert preferred is not None
     moved = [a if p is None else a.transpose(p) for a, p in zip(arrays, preferred.operands, strict=False)]
     again = Node(op, [constant(a) for a in moved], {**attributes, **preferred.attributes})
     again.add_result(infer(again)[0])
-    settled = op.prefers(again, channels_last)
-    assert settled is not None and not any(settled.operands) and not any(settled.results)
+    unchanged = layouts.preferred(again, channels_last)
+    assert unchanged is not None and not any((*unchanged.operands, *unchanged.results))
     (wanted,), (found,) = evaluate_node(node, arrays), evaluate_node(again, moved)
-    label = preferred.results[0]
-    np.testing.assert_array_equal(found, wanted if label is None else wanted.transpose(label))
+    order = preferred.results[0]
+    np.testing.assert_array_equal(found, wanted if order is None else wanted.transpose(order))
     assert again.result.shape == found.shape

@@ -16,7 +16,7 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import tensor
 from onnxtfl.rewriting.legalize import legalize
 from tests.unit.lifting import INTEGERS, TFLITE, check_legalized, integers, lifted_onnx, lifted_tfl, onnx_target
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 
 _ARITHMETIC = (ops.Add, ops.Sub, ops.Mul, ops.Max, ops.Min)
 
@@ -111,11 +111,11 @@ def test_misfits_are_refused() -> None:
             b(ops.Add, *operands, **attributes)
 
 
-def test_relabeling() -> None:
+def test_permuted_axes() -> None:
     x, y = np.random.default_rng(0).standard_normal((2, 2, 3, 4)).astype(np.float32)
     for index in (0, 1, -1):
-        assert check_relabel(ops.Add, [x, y], {}, index, (0, 2, 1))
-    assert not check_relabel(ops.Add, [x, y[0]], {}, 0, (0, 2, 1))
+        assert check_permuted(ops.Add, [x, y], {}, index, (0, 2, 1))
+    assert not check_permuted(ops.Add, [x, y[0]], {}, 0, (0, 2, 1))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import DType, tensor
 from tests.unit.lifting import INTEGERS, check_legalized, integers, lifted_tfl
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -29,9 +29,9 @@ def test_directions_are_known_ones() -> None:
         b(ops.Compare, x, x, comparison_direction="==")
 
 
-def test_relabeling() -> None:
+def test_permuted_axes() -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
-    assert check_relabel(ops.Select, [x > 0, x, np.asarray(1, np.float32)], {}, 1, (2, 0, 1))
+    assert check_permuted(ops.Select, [x > 0, x, np.asarray(1, np.float32)], {}, 1, (2, 0, 1))
 
 
 X = np.linspace(-9, 9, 24, dtype=np.float32).reshape(2, 3, 4)

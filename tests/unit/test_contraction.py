@@ -15,8 +15,9 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.pipeline import Options, inspect
+from onnxtfl.targets.layouts import alternatives
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 from tests.unit.tiny_models import onnx_model
 
 
@@ -52,27 +53,27 @@ def test_dot_general_in_every_form(lhs: Any, rhs: Any, attributes: Mapping[str, 
 
 
 @pytest.mark.parametrize(("lhs", "rhs", "attributes"), _DOTS)
-def test_dot_general_relabels(lhs: Any, rhs: Any, attributes: Mapping[str, Any]) -> None:
+def test_dot_general_permuted(lhs: Any, rhs: Any, attributes: Mapping[str, Any]) -> None:
     rng = np.random.default_rng(0)
     operands = [rng.integers(-9, 9, shape).astype(np.float64) for shape in (lhs, rhs)]
     result = ops.DotGeneral.evaluate({**ops.DotGeneral.defaults, **attributes}, *operands)
     for index, rank in ((0, len(lhs)), (1, len(rhs)), (-1, np.ndim(result))):
         for permutation in list(itertools.permutations(range(rank)))[1:24]:
-            assert check_relabel(ops.DotGeneral, operands, attributes, index, permutation)
+            assert check_permuted(ops.DotGeneral, operands, attributes, index, permutation)
 
 
 def test_matmul_offers_its_flags_and_swapped_operands() -> None:
     attributes = dot((0,), (0,), (2,), (1,))
     arrays = [floats(2, 3, 4), floats(2, 4, 5, seed=1)]
     node = Node(ops.DotGeneral, [constant(a) for a in arrays], attributes)
-    offers = list(ops.DotGeneral.offers(node))
-    assert len(offers) == 8
+    ways = list(alternatives(node))
+    assert len(ways) == 8
     (wanted,) = evaluate_node(node, arrays)
-    for offer in offers:
-        moved = [a if p is None else a.transpose(p) for a, p in zip(arrays, offer.operands, strict=True)]
-        again = Node(ops.DotGeneral, [constant(a) for a in moved], {**attributes, **offer.attributes})
+    for way in ways:
+        moved = [a if p is None else a.transpose(p) for a, p in zip(arrays, way.operands, strict=True)]
+        again = Node(ops.DotGeneral, [constant(a) for a in moved], {**attributes, **way.attributes})
         (found,) = evaluate_node(again, moved)
-        label = offer.results[0]
+        label = way.results[0]
         np.testing.assert_allclose(found, wanted if label is None else wanted.transpose(label), rtol=1e-5)
 
 

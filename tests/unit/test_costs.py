@@ -51,9 +51,11 @@ def test_bytes_and_multiply_adds() -> None:
 def test_contiguous_parts() -> None:
     x = value(2, 6, 5, 4)
     gathered = amounts_of(instance("GATHER", [x, numbers(0, 1, 2)], 2, 3, 5, 4, axis=1))
-    assert (gathered["rows"], gathered["pieces"], gathered["blocks"]) == (60, 12, 2)
-    joined = amounts_of(instance("CONCATENATION", [x, x], 2, 6, 5, 8, axis=3))
+    assert (gathered["rows"], gathered["pieces"], gathered["blocks"]) == (30, 6, 2)
+    joined = amounts_of(instance("CONCATENATION", [x, value(2, 6, 5, 1)], 2, 6, 5, 5, axis=3))
     assert joined["blocks"] == 120
+    reduced = amounts_of(instance("SUM", [x, numbers(2)], 2, 6, 1, 4, keep_dims=True))
+    assert (reduced["rows"], reduced["pieces"], reduced["blocks"]) == (60, 60, 12)
     sliced = instance("SLICE", [x, numbers(0, 0, 1, 0), numbers(2, 6, 2, 4)], 2, 6, 2, 4)
     assert amounts_of(sliced)["blocks"] == 12 and not along_last(sliced)
 
@@ -115,8 +117,7 @@ class _Priced(TfliteTarget):
         ({"FULLY_CONNECTED": 1000.0, "BATCH_MATMUL": 1050.0}, "FULLY_CONNECTED"),
         ({"FULLY_CONNECTED": 1050.0, "BATCH_MATMUL": 1000.0}, "FULLY_CONNECTED"),  # as good as equal: by rank
         ({"FULLY_CONNECTED": 5000.0, "BATCH_MATMUL": 1000.0}, "BATCH_MATMUL"),
-        ({"BATCH_MATMUL": 1000.0}, "BATCH_MATMUL"),
-        ({}, "FULLY_CONNECTED"),
+        ({"BATCH_MATMUL": 1000.0}, "FULLY_CONNECTED"),  # nothing is known of the other
     ],
 )
 def test_equal_costs_leave_the_choice_to_the_rank(costs: dict[str, float], op: str) -> None:
@@ -128,7 +129,7 @@ def test_equal_costs_leave_the_choice_to_the_rank(costs: dict[str, float], op: s
 def test_forms_that_compete_were_measured(target: Target) -> None:
     for sample in samples():
         found = list(candidates(sample, target))
-        if len(found) > 1:
+        if len(found) > 1 and not any(c.op in UNMEASURED for c in found):
             assert all(target.cost(c.node, c.form) is not None for c in found), [c.op for c in found]
 
 

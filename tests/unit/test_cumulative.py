@@ -7,7 +7,7 @@ import pytest
 
 from onnxtfl.ir import ops
 from tests.unit.lifting import check_legalized
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -18,5 +18,5 @@ def test_axis_known_at_run_time(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("permutation", [(0, 2, 1), (2, 0, 1)])
-def test_relabeling(permutation: tuple[int, int, int]) -> None:
-    assert check_relabel(ops.CumSum, [X, 1], {}, 0, permutation)
+def test_permuted_axes(permutation: tuple[int, int, int]) -> None:
+    assert check_permuted(ops.CumSum, [X, 1], {}, 0, permutation)

@@ -14,7 +14,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.types import tensor
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 
 
 @pytest.mark.parametrize("target", [TFLITE, onnx_target(13), onnx_target(21)], ids=["tfl", "onnx 13", "onnx 21"])
@@ -31,12 +31,12 @@ def test_normalizations_in_every_form(target: object) -> None:
     check_legalized(ops.LayerNorm, layer, target=target, attributes={"axis": -1}, rtol=1e-5, atol=1e-6)
 
 
-def test_normalizations_relabel() -> None:
+def test_normalizations_permuted() -> None:
     vectors = [floats(3, seed=i) for i in range(3)] + [np.abs(floats(3, seed=3))]
     x = floats(2, 3, 4, 5)
     for permutation in ((0, 2, 3, 1), (3, 2, 1, 0)):
-        assert check_relabel(ops.BatchNormInference, [x, *vectors], {"feature_index": 1}, 0, permutation)
-        assert check_relabel(ops.LRN, [x], {"axis": 1, "size": 3}, -1, permutation)
+        assert check_permuted(ops.BatchNormInference, [x, *vectors], {"feature_index": 1}, 0, permutation)
+        assert check_permuted(ops.LRN, [x], {"axis": 1, "size": 3}, -1, permutation)
 
 
 def normalized(x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Array:

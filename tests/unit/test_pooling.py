@@ -12,7 +12,7 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.spatial import Window
 from onnxtfl.rules.windows import tfl_padding
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 
 
 def pool(rank: int, **changed: Any) -> dict[str, Any]:
@@ -45,11 +45,11 @@ def test_pools_in_every_form(shape: Any, attributes: Any, target: Any) -> None:
 
 
 @pytest.mark.parametrize("op", [ops.MaxPool, ops.AveragePool], ids=lambda op: op.name)
-def test_pools_relabel(op: type[Op]) -> None:
+def test_pools_permuted(op: type[Op]) -> None:
     attributes = pool(2, kernel_shape=(2, 3), strides=(2, 1), padding=(1, 0, 0, 1))
     for index in (0, -1):
         for permutation in ((0, 2, 3, 1), (3, 2, 1, 0), (1, 0, 3, 2)):
-            assert check_relabel(op, [floats(2, 3, 5, 6)], attributes, index, permutation)
+            assert check_permuted(op, [floats(2, 3, 5, 6)], attributes, index, permutation)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

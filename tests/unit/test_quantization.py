@@ -7,7 +7,7 @@ import pytest
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node, constant
-from onnxtfl.ir.op import Relabeled
+from onnxtfl.ir.op import Permuted
 from onnxtfl.ir.types import DType
 from tests.unit.lifting import check_legalized, lifted_tfl
 
@@ -36,8 +36,8 @@ def test_blocks_of_scales() -> None:
 def test_parameters_of_quantization_follow_their_axis() -> None:
     x = constant(np.zeros((2, 3, 4, 5), np.float32))
     node = Node(ops.QuantizeLinear, [x, constant(np.ones(3, np.float32)), None], {"dtype": DType.INT8, "axis": 1})
-    relabeled = ops.QuantizeLinear.relabel(node, 0, (0, 2, 3, 1))
-    assert relabeled == Relabeled(((0, 2, 3, 1), None, None), ((0, 2, 3, 1),), {"axis": 3})
+    permuted = ops.QuantizeLinear.permuted(node, 0, (0, 2, 3, 1))
+    assert permuted == Permuted(((0, 2, 3, 1), None, None), ((0, 2, 3, 1),), {"axis": 3})
 
 
 def test_fake_quantization_is_nudged_to_an_exact_zero() -> None:

@@ -12,7 +12,7 @@ from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, tensor
 from tests.unit.lifting import check_legalized, lifted_onnx, lifted_tfl, onnx_target
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -74,11 +74,11 @@ def test_types() -> None:
 
 
 @pytest.mark.parametrize("permutation", [(0, 2, 1), (2, 0, 1)])
-def test_relabeling(permutation: tuple[int, int, int]) -> None:
+def test_permuted_axes(permutation: tuple[int, int, int]) -> None:
     for keepdims in (True, False):
-        assert check_relabel(ops.Reduce, [X, [-1, 0]], {"kind": "max", "keepdims": keepdims}, 0, permutation)
-        assert check_relabel(ops.ArgMax, [X], {"axis": 1, "keepdims": keepdims}, 0, permutation)
-    assert check_relabel(ops.Reduce, [X, [1]], {"kind": "sum", "keepdims": True}, -1, permutation)
+        assert check_permuted(ops.Reduce, [X, [-1, 0]], {"kind": "max", "keepdims": keepdims}, 0, permutation)
+        assert check_permuted(ops.ArgMax, [X], {"axis": 1, "keepdims": keepdims}, 0, permutation)
+    assert check_permuted(ops.Reduce, [X, [1]], {"kind": "sum", "keepdims": True}, -1, permutation)
 
 
 @pytest.mark.parametrize("opset", [1, 11, 13, 18])

@@ -14,7 +14,7 @@ from onnxtfl.ir.dims import parse_dim
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import tensor
 from tests.unit.lifting import inferred
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 
 
 def test_reshape_finds_what_is_left() -> None:
@@ -61,15 +61,15 @@ def test_reshape_follows_permutations(before: tuple[int, ...], after: tuple[int,
     x = np.arange(np.prod(before)).reshape(before)
     found = 0
     for permutation in itertools.permutations(range(len(before))):
-        found += check_relabel(ops.Reshape, [x, np.asarray(after)], {}, 0, permutation)
+        found += check_permuted(ops.Reshape, [x, np.asarray(after)], {}, 0, permutation)
     for permutation in itertools.permutations(range(len(after))):
-        found += check_relabel(ops.Reshape, [x, np.asarray(after)], {}, -1, permutation)
+        found += check_permuted(ops.Reshape, [x, np.asarray(after)], {}, -1, permutation)
     assert found >= 2
 
 
 def test_reshape_with_an_open_size_follows() -> None:
     x = np.arange(120).reshape(2, 3, 4, 5)
-    assert check_relabel(ops.Reshape, [x, np.asarray([-1, 3, 20])], {}, 0, (0, 2, 3, 1))
+    assert check_permuted(ops.Reshape, [x, np.asarray([-1, 3, 20])], {}, 0, (0, 2, 3, 1))
 
 
 def test_sizes_stay_symbolic() -> None:

@@ -11,7 +11,7 @@ import pytest
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import constant
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 
 
 def _modes() -> list[dict[str, Any]]:
@@ -60,10 +60,10 @@ def test_a_part_is_cropped_and_resized() -> None:
             check_legalized(ops.Resize, operands, attributes={**attributes, "mode": mode}, rtol=1e-4, atol=1e-4)
 
 
-def test_resize_relabels() -> None:
+def test_resize_permuted() -> None:
     operands = [floats(2, 3, 4, 5), np.asarray((7, 6), np.int64)]
     for permutation in ((0, 2, 3, 1), (3, 2, 1, 0)):
-        assert check_relabel(ops.Resize, operands, {"dims": (2, 3), "mode": "linear"}, 0, permutation)
+        assert check_permuted(ops.Resize, operands, {"dims": (2, 3), "mode": "linear"}, 0, permutation)
 
 
 def test_resize_10_rounds_up_where_it_shrinks() -> None:

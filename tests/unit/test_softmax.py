@@ -8,7 +8,7 @@ import pytest
 from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
 from tests.unit.lifting import check_legalized, lifted_onnx, lifted_tfl
-from tests.unit.relabeling import check_relabel
+from tests.unit.permuting import check_permuted
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -39,5 +39,5 @@ def test_softmax_has_a_beta() -> None:
 
 
 @pytest.mark.parametrize("permutation", [(0, 2, 1), (2, 0, 1)])
-def test_relabeling(permutation: tuple[int, int, int]) -> None:
-    assert check_relabel(ops.Softmax, [X], {"axis": -2}, 0, permutation)
+def test_permuted_axes(permutation: tuple[int, int, int]) -> None:
+    assert check_permuted(ops.Softmax, [X], {"axis": -2}, 0, permutation)

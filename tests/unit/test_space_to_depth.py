@@ -8,6 +8,7 @@ import pytest
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import tensor
+from onnxtfl.targets import layouts
 
 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
@@ -23,7 +24,7 @@ def test_blocks_prefer_the_depth_where_kernels_want_it() -> None:
     graph = Graph()
     node = Node(ops.DepthToSpace, [graph.add_input(tensor("float32", 1, 8, 3, 3))], {"block_size": 2})
     node.add_result(tensor("float32", 1, 2, 6, 6))
-    preferred = ops.DepthToSpace.prefers(node, channels_last=True)
+    preferred = layouts.preferred(node, channels_last=True)
     assert preferred is not None
     assert preferred.operands == ((0, 2, 3, 1),)
     assert preferred.attributes["depth_dim"] == 3

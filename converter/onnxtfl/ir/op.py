@@ -23,7 +23,7 @@ from onnxtfl.ir.signature import (
     Effect,
     Operand,
     Permutation,
-    Relabeled,
+    Permuted,
 )
 from onnxtfl.ir.types import TensorType
 
@@ -51,7 +51,7 @@ class Elementwise(Op, register=False):
         if any(r not in (None, 0, full) and not is_single(v) for r, v in zip(ranks, node.operands, strict=True)):
             return None
         operands = tuple(permutation if r == full else None for r in ranks)
-        return Relabeled(operands, (permutation,) * len(node.results))
+        return Permuted(operands, (permutation,) * len(node.results))
 
 
 def is_single(value: Value | None) -> bool:

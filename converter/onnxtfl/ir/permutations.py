@@ -1,4 +1,4 @@
-"""Small arithmetic of axis permutations, shared by the ops' relabel rules.
+"""Small arithmetic of axis permutations, shared by the ops' permuted rules.
 
 A permutation p is an axis order: physical axis i is logical axis p[i].
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import Permutation, Relabeled
+from onnxtfl.ir.op import Permutation, Permuted
 from onnxtfl.ir.types import TensorType, Type
 
 
@@ -48,6 +48,12 @@ def dropping(permutation: Sequence[int], axes: Iterable[int]) -> Permutation:
     return tuple(order[p] for p in kept)
 
 
+def is_unit_move(shape: Sequence[object], permutation: Sequence[int]) -> bool:
+    """Whether permuting the axes of `shape` moves axes of size 1 only."""
+    large = [axis for axis in permutation if shape[axis] != 1]
+    return large == sorted(large)
+
+
 def rank_of(value_type: Type | None) -> int | None:
     """The rank of a tensor type; None if it is unknown or not a tensor type."""
     return value_type.rank if isinstance(value_type, TensorType) else None
@@ -65,10 +71,10 @@ def everywhere(node: Node, permutation: Permutation, **attributes: object) -> Re
         operands.append(None if value is None else permutation)
     if any(rank_of(result.type) != len(permutation) for result in node.results):
         return None
-    return Relabeled(tuple(operands), (permutation,) * len(node.results), attributes)
+    return Permuted(tuple(operands), (permutation,) * len(node.results), attributes)
 
 
 def with_vectors(permutation: Permutation, *vectors: int, operands: int) -> Relabeled:
     """The op with `permutation` for operand 0 and the result; operands `vectors` have one entry per axis."""
     absent: tuple[Permutation | None, ...] = (None,) * (operands - 1)
-    return Relabeled((permutation, *absent), (permutation,), {}, dict.fromkeys(vectors, permutation))
+    return Permuted((permutation, *absent), (permutation,), {}, dict.fromkeys(vectors, permutation))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.permutations import is_unit_move
+from onnxtfl.ir.signature import Permutation
+from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting.registry import Computed, Form
 from onnxtfl.rewriting.registry import Target as TargetName
@@ -21,7 +23,7 @@ from onnxtfl.targets.refusal import Refusal
 from onnxtfl.targets.table import CostRow
 from onnxtfl.targets.work import estimate
 
-EQUAL, SOME = 1.1, 100.0
+EQUAL, SOME = 1.2, 200.0
 """Costs that differ by less than this factor, and these nanoseconds, are equal, as measurements go."""
 
 
@@ -40,6 +42,7 @@ class Target(ABC):
     def __init__(self) -> None:
         self._refusals: dict[Hashable, Refusal | None] = {}
         self._versions: dict[Hashable, int] = {}
+        self._transposes: dict[Hashable, float] = {}
 
     @abstractmethod
     def forms(self, node: Node) -> Sequence[Form]:
@@ -64,20 +67,42 @@ class Target(ABC):
     def accepted(self, node: Node) -> Form | None:
         """The form of `node` that is written; None where the target accepts none.
 
-        Of several it is the cheapest; of equally cheap ones the first, as the rules order them.
+        Of several it is the cheapest; of equally cheap ones, and where costs are not known, the first as the rules
+        order them.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
         if len(forms) < 2:
             return forms[0] if forms else None
-        costs = [self.cost(node, form) for form in forms]
-        known = [math.inf if cost is None else cost for cost in costs]
-        return next(form for form, cost in zip(forms, known, strict=True) if cost <= min(known) * EQUAL + SOME)
+        costs = [cost for form in forms if (cost := self.cost(node, form)) is not None]
+        if len(costs) < len(forms):
+            return forms[0]
+        return next(form for form, cost in zip(forms, costs, strict=True) if cost <= min(costs) * EQUAL + SOME)
 
     def cost(self, node: Node, form: Form) -> float | None:
         """Nanoseconds that `form` of `node` takes; None where that was not measured."""
         rows = self.costs(form)
         op = self.bound(form, results_of(node, form)) if rows else None
         return None if op is None else estimate(rows, op)
+
+    def node_cost(self, node: Node) -> float:
+        """Microseconds that `node` takes as it would be written; 0 where that is not known."""
+        form = self.accepted(node)
+        return (self.cost(node, form) or 0.0) / 1000 if form is not None else 0.0
+
+    def transpose_cost(self, type_: TensorType, order: Permutation) -> float:
+        """Microseconds to permute the axes of a tensor, whether or not it is written as one op.
+
+        Where only axes of size 1 move, the data is in the right order.
+        """
+        key = type_, order
+        if key not in self._transposes:
+            shape = type_.shape or ()
+            moves = not is_unit_move(shape, order)
+            node = Node(ops.Transpose if moves else ops.Copy, [Value(type_)], {"permutation": order} if moves else {})
+            node.add_result(type_.permuted(order) if moves else type_)
+            costs = [cost for form in self.forms(node) if (cost := self.cost(node, form)) is not None]
+            self._transposes[key] = min(costs, default=0.0) / 1000
+        return self._transposes[key]
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
         """Why the target does not accept `form` of `node`; None where it does."""

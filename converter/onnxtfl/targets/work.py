@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import nominal
+from onnxtfl.ir.dims import Shape, nominal
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.shapes import static_ints
@@ -52,11 +52,9 @@ def is_static(value: Value) -> bool:
 
 def along_last(op: BoundOp) -> bool:
     """Whether `op` works along the last axis of more than one element."""
-    source = _source(op)
-    shape = () if source is None else source.shape
-    return bool(shape) and max(_axes(op, shape), default=-1) >= max(
-        (i for i, d in enumerate(shape) if d != 1), default=0
-    )
+    shape = _source(op)
+    largest = max((axis for axis, size in enumerate(shape) if size != 1), default=0)
+    return bool(shape) and max(_axes(op, shape), default=-1) >= largest
 
 
 def amounts_of(op: BoundOp) -> Amounts:
@@ -77,7 +75,7 @@ def _bytes(value: Value) -> float:
 
 
 def _size(value: Value) -> int:
-    return _product(value.type.shape or ()) if isinstance(value.type, TensorType) else 0
+    return _product(_shape(value)) if isinstance(value.type, TensorType) else 0
 
 
 def _product(shape: Iterable[Any]) -> int:
@@ -94,21 +92,30 @@ def _multiply_adds(op: BoundOp) -> float:
 
 
 def _parts(op: BoundOp) -> dict[str, float]:
-    """Rows, pieces and blocks of the larger side."""
     source = _source(op)
-    shape = () if source is None else source.shape
-    moved = [v for _, p, v in op.operands if p.variable == op.main]
-    size = max(sum(map(_size, moved)), sum(_size(v) for _, _, v in op.results))
-    last = max(_axes(op, shape), default=-1) if shape else -1
-    after, from_ = _product(shape[last + 1 :]), _product(shape[max(last, 0) :])
-    return {"rows": size / _product(shape[-1:]), "pieces": size / after, "blocks": size / from_}
+    last = max(_axes(op, source), default=-1) if source else -1
+    shapes = _moved(op, len(source), last)
+    return {
+        "rows": sum(_product(shape[:-1]) for shape in shapes),
+        "pieces": sum(_product(shape[: last + 1]) for shape in shapes),
+        "blocks": sum(_product(shape[: max(last, 0)]) for shape in shapes),
+    }
 
 
-def _source(op: BoundOp) -> Value | None:
-    """The first operand of those that `op` is about, where its rank is known."""
-    source = next((v for _, p, v in op.operands if p.variable == op.main), None)
-    known = source is not None and isinstance(source.type, TensorType) and source.type.shape is not None
-    return source if known else None
+def _moved(op: BoundOp, rank: int, last: int) -> list[Shape]:
+    """The shapes of the results, or those of the operands where they are more, or the axis `last` shrinks to 1."""
+    read = [shape for _, p, v in op.operands if p.variable == op.main and len(shape := _shape(v)) == rank]
+    written = [shape for _, _, v in op.results if len(shape := _shape(v)) == rank]
+    return read if len(read) > len(written) or (last >= 0 and written[0][last] == 1) else written
+
+
+def _source(op: BoundOp) -> Shape:
+    """The shape of the first operand that `op` is about; empty where it is not known."""
+    return next((_shape(v) for _, p, v in op.operands if p.variable == op.main), ())
+
+
+def _shape(value: Value) -> Shape:
+    return value.type.shape or () if isinstance(value.type, TensorType) else ()
 
 
 def _axes(op: BoundOp, shape: Sequence[Any]) -> Iterable[int]:
@@ -117,14 +124,14 @@ def _axes(op: BoundOp, shape: Sequence[Any]) -> Iterable[int]:
     for name in _AXES:
         axes = _numbers(op, name)
         if axes is not None:
-            return _moved(axes, shape) if name == "perm" else [a % rank for a in axes]
+            return _reordered(axes, shape) if name == "perm" else [a % rank for a in axes]
     result = op.results[0][2].type
     if not isinstance(result, TensorType) or result.shape is None or len(result.shape) != rank:
         return ()
     return [i for i, (a, b) in enumerate(zip(shape, result.shape, strict=True)) if a != b]
 
 
-def _moved(order: Sequence[int], shape: Sequence[Any]) -> Iterable[int]:
+def _reordered(order: Sequence[int], shape: Sequence[Any]) -> Iterable[int]:
     """The axes of more than one element that change places among each other."""
     large = [a for a in order if shape[a] != 1]
     return [have for have, want in zip(sorted(large), large, strict=True) if have != want]

@@ -16,7 +16,7 @@ from onnxtfl.targets.target import results_of
 from onnxtfl.targets.work import along_last, amounts_of
 
 KERNELS: Mapping[str, Mapping[str, float]] = {
-    "tfl": {"litert": 1.0, "litert builtin": 1 / 64},
+    "tfl": {"litert": 1.0, "litert builtin": 1 / 32},
     "onnx": {"onnxruntime": 1.0},
 }
 """The weight of each kernel set: users run the default one; the builtin one decides between equal forms."""

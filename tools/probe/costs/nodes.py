@@ -19,6 +19,8 @@ FEATURE_MAPS = (
     (1, 14, 14, 256),
     (4, 32, 32, 32),
     (1, 8, 8, 16),
+    (2, 6, 4, 8),
+    (1, 4, 6, 2),
     (1, 24, 60, 4),
     (1, 64, 56, 56),
     (1, 3, 256, 256),
@@ -79,7 +81,8 @@ def data_movement(shape: Shape) -> Iterator[Sample]:
     for axis in (1, 2, 3):
         size = shape[axis]
         yield Sample(ops.Concatenate, [shape, shape], {"axis": axis})
-        yield Sample(ops.Split, [shape, np.asarray([size // 2, size - size // 2])], {"axis": axis})
+        for part in (size // 2, 1):
+            yield Sample(ops.Split, [shape, np.asarray([part, size - part])], {"axis": axis})
         yield _slice(shape, axis, 1, size // 2 + 1)
         yield Sample(ops.Pad, [shape, _pads(axis), np.float32(0)])
         yield Sample(ops.Gather, [shape, np.arange(0, size, 2)], {"axis": axis})

@@ -19,7 +19,7 @@ def times(job: tuple[str, Sequence[bytes]]) -> list[float]:
     """Nanoseconds of one run of each model, with the kernels "litert", "litert builtin" or "onnxruntime"."""
     kernels, models = job
     opener = _onnxruntime if kernels == "onnxruntime" else _litert
-    return medians([opener(model, kernels) for model in models])
+    return quartiles([opener(model, kernels) for model in models])
 
 
 def medians(runs: Sequence[Run]) -> list[float]:
@@ -32,7 +32,7 @@ def medians(runs: Sequence[Run]) -> list[float]:
             for _ in range(count):
                 run()
             found.append((time.thread_time_ns() - begin) / count)
-    return [statistics.median(found) for found in rounds]
+    return [statistics.quantiles(found, n=4)[0] for found in rounds]
 
 
 def _count(run: Run) -> int:

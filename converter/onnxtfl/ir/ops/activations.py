@@ -11,7 +11,7 @@ from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Formula, Number, Term
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Log1p, Unary, UnaryFormula
 from onnxtfl.ir.ops.splitting import Split
@@ -181,7 +181,7 @@ class Gated(Formula, register=False):
         return cls.gate(a, b, approximate)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         return everywhere(node, permutation, dim=moved(node.attr("dim"), permutation))
 
 

@@ -13,7 +13,7 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
@@ -91,7 +91,7 @@ class BroadcastTo(Op):
         return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(d) for d in shape))).copy()
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         rank, inner = rank_of(node.result.type), rank_of(node.operand(0).type)
         count = node.operand(1).tensor_type.shape
         if rank is None or inner is None or count != (rank,) or index > 0:
@@ -102,7 +102,7 @@ class BroadcastTo(Op):
         elif any(p < lead for p in permutation[lead:]):
             return None
         ours = tuple(p - lead for p in permutation[lead:])
-        return Relabeled((ours, None), (permutation,), {}, {1: permutation})
+        return Permuted((ours, None), (permutation,), {}, {1: permutation})
 
 
 class Tile(Op):
@@ -125,5 +125,5 @@ class Tile(Op):
         return np.tile(x, [int(m) for m in multiples])
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         return None if index > 0 else with_vectors(permutation, 1, operands=2)

@@ -85,6 +85,6 @@ class BitcastConvert(Op):
         return np.asarray(x.view(wanted)[..., 0])
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         same = node.operand(0).dtype.bits == node.attr("dtype").bits
-        return Relabeled((permutation,), (permutation,)) if same else None
+        return Permuted((permutation,), (permutation,)) if same else None

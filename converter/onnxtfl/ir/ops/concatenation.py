@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh, fresh_number
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
-from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import moved, rank_of
 from onnxtfl.ir.shapes import dim_array, normalize_axis
 
@@ -57,11 +57,11 @@ class Concatenate(Op):
         return [whole if whole.size <= KNOWN_LIMIT else None]
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if any(rank_of(v.type) != len(permutation) for v in node.operands if v is not None):
             return None
         axis = moved(node.attr("axis"), permutation)
-        return Relabeled((permutation,) * len(node.operands), (permutation,), {"axis": axis})
+        return Permuted((permutation,) * len(node.operands), (permutation,), {"axis": axis})
 
 
 def _contents(value: Value) -> Array | None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, Shape
@@ -62,30 +60,14 @@ class DotGeneral(Op):
         return np.asarray(result).transpose(attributes["output_permutation"] or range(result.ndim))
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """Any permutation is a renumbering: the result follows the order of an operand's free axes, or, for the result
-        itself, `output_permutation` changes. What kernels take of these, `offers` says.
+        itself, `output_permutation` changes.
         """
         if index == -1:
-            return _relabel_result(node, permutation)
-        relabeled = _relabel_operand(node, index, permutation)
-        return _follow_weight(node, relabeled) if index == 0 and node.operand(1).is_constant else relabeled
-
-    @classmethod
-    def offers(cls, node: Node) -> Iterator[Relabeled]:
-        """Every labelling of a batched matmul that kernels take; none for a node of another form.
-
-        Kernels transpose the last two axes of an operand by a flag, give the transposed result by swapping the
-        operands, and take the batch axes in any order that all three share.
-        """
-        roles = DotRoles.of(node)
-        if not roles.is_batch_matmul:
-            return
-        count = len(roles.lhs_batch)
-        orders = itertools.permutations(range(count)) if count <= 3 else [tuple(range(count))]
-        for order in orders:
-            for flips in itertools.product((False, True), repeat=3):
-                yield _matmul_labels(node, order, flips)
+            return _permuted_result(node, permutation)
+        permuted = _permuted_operand(node, index, permutation)
+        return _follow_weight(node, permuted) if index == 0 and node.operand(1).is_constant else permuted
 
 
 class DotGeneralBias(DotGeneral):
@@ -98,17 +80,12 @@ class DotGeneralBias(DotGeneral):
     operands = (*pair(NUMERIC), Operand("bias", NUMERIC))
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """As DotGeneral; the bias does not move, nor may the axis that it is added to."""
-        relabeled = None if index == 2 else super().relabel(node, index, permutation)
-        if relabeled is None or (index == 1 and len(DotRoles.of(node).rhs_free) > 1):
+        permuted = None if index == 2 else super().permuted(node, index, permutation)
+        if permuted is None or (index == 1 and len(DotRoles.of(node).rhs_free) > 1):
             return None
-        return Relabeled((*relabeled.operands, None), relabeled.results, relabeled.attributes)
-
-    @classmethod
-    def offers(cls, node: Node) -> Iterator[Relabeled]:
-        """None: kernels with a bias take one form."""
-        return iter(())
+        return Permuted((*permuted.operands, None), permuted.results, permuted.attributes)
 
 
 class DotRoles:
@@ -162,7 +139,7 @@ def _agree(a: Dim, b: Dim) -> Dim:
     return b if isinstance(b, int) else a
 
 
-def _relabel_operand(node: Node, index: int, permutation: Permutation) -> Relabeled:
+def _permuted_operand(node: Node, index: int, permutation: Permutation) -> Permuted:
     """The batching axes of the other operand and of the result follow; so do the result's free axes of this operand."""
     roles = DotRoles.of(node)
     mine, other = (roles.rhs_batch, roles.lhs_batch) if index else (roles.lhs_batch, roles.rhs_batch)
@@ -183,7 +160,7 @@ def _relabel_operand(node: Node, index: int, permutation: Permutation) -> Relabe
     if before:  # the natural result changes, the output permutation puts it back
         changed["output_permutation"] = unless_identity([order.index(p) for p in before]) or ()
         order = list(range(len(order)))
-    return Relabeled((unless_identity(lhs), unless_identity(rhs)), (unless_identity(order),), changed)
+    return Permuted((unless_identity(lhs), unless_identity(rhs)), (unless_identity(order),), changed)
 
 
 def _shuffled(rank: int, axes: Sequence[int], order: Sequence[int]) -> list[int]:
@@ -194,12 +171,12 @@ def _shuffled(rank: int, axes: Sequence[int], order: Sequence[int]) -> list[int]
     return label
 
 
-def _follow_weight(node: Node, relabeled: Relabeled) -> Relabeled:
+def _follow_weight(node: Node, permuted: Permuted) -> Permuted:
     """A constant rhs lays its contracting axes in the order that lhs's now have, so that both can be flattened."""
-    lhs_axes = relabeled.attributes["lhs_contracting_dimensions"]
+    lhs_axes = permuted.attributes["lhs_contracting_dimensions"]
     rhs_axes = tuple(node.attr("rhs_contracting_dimensions"))
     if len(rhs_axes) < 2:
-        return relabeled
+        return permuted
     wanted = [rhs_axes[i] for i in sorted(range(len(lhs_axes)), key=lhs_axes.__getitem__)]
     weight = list(range(node.operand(1).rank))
     for place, axis in zip(sorted(rhs_axes), wanted, strict=True):
@@ -208,64 +185,11 @@ def _follow_weight(node: Node, relabeled: Relabeled) -> Relabeled:
         "lhs_contracting_dimensions": tuple(sorted(lhs_axes)),
         "rhs_contracting_dimensions": tuple(sorted(rhs_axes)),
     }
-    operands = (relabeled.operands[0], unless_identity(weight))
-    return Relabeled(operands, relabeled.results, {**relabeled.attributes, **axes})
+    operands = (permuted.operands[0], unless_identity(weight))
+    return Permuted(operands, permuted.results, {**permuted.attributes, **axes})
 
 
-def _relabel_result(node: Node, permutation: Permutation) -> Relabeled:
+def _permuted_result(node: Node, permutation: Permutation) -> Permuted:
     before = node.attr("output_permutation") or tuple(range(len(permutation)))
     after = unless_identity([before[p] for p in permutation])
-    return Relabeled((None, None), (unless_identity(permutation),), {"output_permutation": after or ()})
-
-
-def _matmul_labels(node: Node, order: Sequence[int], flips: Sequence[bool]) -> Relabeled:
-    """The labelling with the batch axes in `order` and the last two axes of lhs, rhs or result swapped."""
-    count = len(order)
-    lhs, rhs, result = ((*order, *((count + 1, count) if flip else (count, count + 1))) for flip in flips)
-    before = node.attr("output_permutation")
-    swapped = (bool(before) and before[-1] == count) != flips[2]
-    attributes = {
-        "lhs_contracting_dimensions": renumbered(node.attr("lhs_contracting_dimensions"), lhs),
-        "rhs_contracting_dimensions": renumbered(node.attr("rhs_contracting_dimensions"), rhs),
-        "output_permutation": (*range(count), count + 1, count) if swapped else (),
-    }
-    return Relabeled((unless_identity(lhs), unless_identity(rhs)), (unless_identity(result),), attributes)
-
-
-def _product(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int) -> Value:
-    return b(
-        DotGeneral, lhs, rhs, lhs_contracting_dimensions=(lhs_axis,), rhs_contracting_dimensions=(rhs_axis,)
-    )  # fmt: skip
-
-
-class Dot(Derived):
-    """The last axis of `lhs` against the first of `rhs`, both of rank 1 or 2. Source: neutral-ops 3.37; XLA Dot."""
-
-    operands = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC))
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        lhs, rhs = node.operand(0), node.operand(1)
-        if not {lhs.rank, rhs.rank} <= {1, 2}:
-            raise ValueError(f"vectors or matrices, not ranks {lhs.rank} and {rhs.rank}")
-        return [_product(b, lhs, rhs, lhs.rank - 1, 0)]
-
-
-class Gemm(Derived):
-    """alpha * A @ B + beta * C, A and B transposed where the flags say so. Source: neutral-ops 3.55; ONNX Gemm-13."""
-
-    operands = (Operand("a", NUMERIC), Operand("b", NUMERIC), Operand("c", NUMERIC, optional=True))
-    defaults: ClassVar[Attributes] = {"alpha": 1.0, "beta": 1.0, "transA": False, "transB": False}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        lhs, rhs, c = node.operand(0), node.operand(1), node.optional(2)
-        if lhs.rank != 2 or rhs.rank != 2:
-            raise ValueError(f"matrices, not ranks {lhs.rank} and {rhs.rank}")
-        result = _product(b, lhs, rhs, int(not node.attr("transA")), int(node.attr("transB")))
-        result = _scaled(b, result, node.attr("alpha"))
-        return [result if c is None else b(Add, result, _scaled(b, c, node.attr("beta")))]
-
-
-def _scaled(b: Builder, x: Value, factor: float) -> Value:
-    return x if factor == 1 else b(Mul, x, b.scalar(factor, x))
+    return Permuted((None, None), (unless_identity(permutation),), {"output_permutation": after or ()})

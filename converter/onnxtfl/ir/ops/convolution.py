@@ -54,29 +54,19 @@ class Convolution(Op, register=False):
         raise NotImplementedError
 
     @classmethod
-    def kernel_order(cls, node: Node, attributes: Attributes, channels_last: bool) -> Permutation:
-        """How a target's kernels want the kernel operand to lie."""
-        raise NotImplementedError
-
-    @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """Renumbers: input and result move together, the kernel by itself, the bias has one axis."""
         attributes = attributes_of(node)
         if index > 1:
             return None
+        rest: tuple[Permutation | None, ...] = (None,) * (len(node.operands) - 2)
         if index == 1:
-            changed = _renumber(attributes, "kernel", permutation)
-            return _relabeled_as(node, (None, unless_identity(permutation)), None, changed)
-        order = [_roles(attributes, "input" if index == 0 else "output").index(p) for p in permutation]
-        return _relabeled(node, order, None)
-
-    @classmethod
-    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
-        """Input and result as batch, spatial, feature (or as in ONNX), the kernel as `kernel_order` says."""
-        attributes = attributes_of(node)
-        spatial = range(2, len(attributes["input_spatial_dimensions"]) + 2)
-        order = [0, *spatial, 1] if channels_last else [0, 1, *spatial]
-        return _relabeled(node, order, cls.kernel_order(node, attributes, channels_last))
+            operands = (None, unless_identity(permutation), *rest)
+            return Permuted(operands, (None,), _renumber(attributes, "kernel", permutation))
+        order = [_roles(attributes, "input" if index == 0 else "output").index(axis) for axis in permutation]
+        x, y = ([_roles(attributes, side)[role] for role in order] for side in ("input", "output"))
+        changed = {**_renumber(attributes, "input", x), **_renumber(attributes, "output", y)}
+        return Permuted((unless_identity(x), None, *rest), (unless_identity(y),), changed)
 
 
 def _roles(attributes: Attributes, side: str) -> list[int]:
@@ -88,23 +78,6 @@ def _roles(attributes: Attributes, side: str) -> list[int]:
 def _renumber(attributes: Attributes, side: str, permutation: Sequence[int]) -> dict[str, Any]:
     names = [n for n in attributes if n.startswith(f"{side}_") and "dimension" in n]
     return {n: renumbered(attributes[n], permutation) for n in names}
-
-
-def _relabeled(node: Node, order: Sequence[int], kernel: Permutation | None) -> Relabeled:
-    """Input and result with their roles (0 batch, 1 feature, 2.. spatial) in `order`."""
-    attributes = attributes_of(node)
-    x, y = (tuple(_roles(attributes, side)[r] for r in order) for side in ("input", "output"))
-    changed = {**_renumber(attributes, "input", x), **_renumber(attributes, "output", y)}
-    if kernel is not None:
-        changed.update(_renumber(attributes, "kernel", kernel))
-    return _relabeled_as(node, (unless_identity(x), kernel and unless_identity(kernel)), y, changed)
-
-
-def _relabeled_as(
-    node: Node, moved: tuple[Permutation | None, ...], result: Permutation | None, changed: dict[str, Any]
-) -> Relabeled:
-    operands = (*moved, *[None] * (len(node.operands) - 2))
-    return Relabeled(operands, (result and unless_identity(result),), changed)
 
 
 def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tuple[Any, ...]:

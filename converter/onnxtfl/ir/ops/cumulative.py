@@ -43,7 +43,7 @@ class CumSum(Op):
         return np.flip(sums, along) if reverse else sums
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if static_ints(node.operand(1)) is None or index > 0:
             return None
-        return Relabeled((permutation, None), (permutation,), axes={1: permutation})
+        return Permuted((permutation, None), (permutation,), axes={1: permutation})

@@ -47,7 +47,7 @@ class Gather(Op):
         return np.stack(parts).reshape(*x.shape[:batch_dims], *parts[0].shape)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         rank, count = rank_of(node.operand(0).type), rank_of(node.operand(1).type)
         if rank is None or count is None or node.attr("batch_dims") or index > 0:
             return None
@@ -58,8 +58,8 @@ class Gather(Op):
         return None if ours is None else cls._labels(ours, permutation, axis)
 
     @classmethod
-    def _labels(cls, ours: Permutation, theirs: Permutation, axis: int) -> Relabeled:
-        return Relabeled((ours, None), (theirs,), {"axis": moved(axis, ours)})
+    def _labels(cls, ours: Permutation, theirs: Permutation, axis: int) -> Permuted:
+        return Permuted((ours, None), (theirs,), {"axis": moved(axis, ours)})
 
 
 def _inserted(permutation: Permutation, axis: int, count: int) -> Permutation:
@@ -143,5 +143,5 @@ class GatherElements(Op):
         return np.asarray(x[tuple(grid)])
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         return everywhere(node, permutation, axis=moved(node.attr("axis"), permutation))

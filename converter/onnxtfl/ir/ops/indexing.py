@@ -57,7 +57,7 @@ class OneHot(Op):
         return np.where(np.expand_dims(indices, at) == places, on.reshape(()), off.reshape(()))
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         rank = rank_of(node.result.type)
         if rank is None or index > 0:
             return None

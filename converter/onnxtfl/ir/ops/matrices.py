@@ -51,8 +51,8 @@ class Trilu(Op):
         return np.where(keep, x, np.zeros((), x.dtype))
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         rank = len(permutation)
         if index > 0 or permutation[-2:] != (rank - 2, rank - 1):
             return None
-        return Relabeled((permutation, *(None for _ in node.operands[1:])), (permutation,))
+        return Permuted((permutation, *(None for _ in node.operands[1:])), (permutation,))

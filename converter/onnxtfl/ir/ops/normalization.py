@@ -8,7 +8,7 @@ from typing import ClassVar
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.pooling import AveragePool
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis
@@ -59,13 +59,13 @@ class BatchNormInference(Formula):
         return x * next(along) + next(along)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """The input and the result move together; the vectors have one axis."""
         if index > 0:
             return None
         moved = unless_identity(permutation)
         attributes = {"feature_index": renumbered(node.attr("feature_index"), permutation)}
-        return Relabeled((moved, None, None, None, None), (moved,), attributes)
+        return Permuted((moved, None, None, None, None), (moved,), attributes)
 
 
 def _same(a: int, b: int, name: str) -> None:
@@ -99,10 +99,10 @@ class LRN(Formula):
         return x * (mean * alpha + bias).power(-beta)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """The axis is renumbered."""
         moved = unless_identity(permutation)
-        return Relabeled((moved,), (moved,), {"axis": renumbered(node.attr("axis"), permutation)})
+        return Permuted((moved,), (moved,), {"axis": renumbered(node.attr("axis"), permutation)})
 
 
 class LayerNorm(Formula):
@@ -144,12 +144,12 @@ class InstanceNorm(Formula):
         return standardized(x, axes, epsilon)[0] * factor + offset
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if index > 0:
             return None
         moved = unless_identity(permutation)
         changed = {n: renumbered(node.attr(n), permutation) for n in ("batch_index", "feature_index")}
-        return Relabeled((moved, None, None), (moved,), changed)
+        return Permuted((moved, None, None), (moved,), changed)
 
 
 class GroupNorm(Formula):

@@ -12,7 +12,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Shape, fresh
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.transpose import Transpose
 from onnxtfl.ir.permutations import with_vectors
@@ -69,7 +69,7 @@ class Pad(Op):
         return _filled(x, rows, value) if mode == "constant" else np.asarray(np.pad(x, rows, mode))
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if index > 0:
             return None
         return with_vectors(permutation, 1, operands=len(node.operands))

@@ -59,18 +59,10 @@ class _Pool(Op, register=False):
         return tuple(shape)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """The result lies as the operand does; the spatial axes are renumbered."""
         moved = unless_identity(permutation)
-        return Relabeled((moved,), (moved,), {"dims": renumbered(tuple(node.attr("dims")), permutation)})
-
-    @classmethod
-    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
-        """One axis, the spatial ones in order, then the others; or the spatial ones at the end."""
-        dims = tuple(node.attr("dims"))
-        others = [a for a in range(node.operand(0).rank) if a not in dims]
-        order = (*others[:1], *dims, *others[1:]) if channels_last else (*others, *dims)
-        return cls.relabel(node, 0, order)
+        return Permuted((moved,), (moved,), {"dims": renumbered(tuple(node.attr("dims")), permutation)})
 
 
 def _spatial_last(x: Array, dims: Sequence[int]) -> tuple[Array, list[int]]:
@@ -94,9 +86,9 @@ class MaxPool(_Pool):
         return super().infer(node)[: 1 + node.attr("return_indices")]
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """As for every pool; None where indices are asked for, which count along the axes as they are."""
-        return None if node.attr("return_indices") else super().relabel(node, index, permutation)
+        return None if node.attr("return_indices") else super().permuted(node, index, permutation)
 
     @staticmethod
     def compute(x: Array, **attributes: Any) -> Array | tuple[Array, ...]:

@@ -37,14 +37,14 @@ class Linear(Op, register=False):
         return shape
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         scale = node.operand(1).tensor_type.rank
         if scale is None or index not in (0, -1):
             return None
         axis = moved(node.attr("axis"), permutation) if scale else 0
         small = permutation if node.attr("block_size") else None
         operands = (permutation, *(small if v is not None else None for v in node.operands[1:]))
-        return Relabeled(operands, (permutation,), {"axis": axis})
+        return Permuted(operands, (permutation,), {"axis": axis})
 
 
 def _parameters(x: Array, scale: Array, zero: Array | None, axis: int, block_size: int) -> tuple[Array, Array | int]:

@@ -12,7 +12,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import dropping, moved
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
@@ -56,7 +56,7 @@ class Reduce(Op):
         return (np.any if kind == "any" else np.all)(x, along, keepdims=keepdims)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         axes = reduced_axes(node)
         rank = node.operand(0).tensor_type.rank
         if axes is None or rank is None or index > 0:
@@ -66,8 +66,8 @@ class Reduce(Op):
                 return None
         elif not node.attr("keepdims"):
             result = dropping(permutation, axes)
-            return Relabeled((permutation, None)[: len(node.operands)], (result,), axes={1: permutation})
-        return Relabeled((permutation, None)[: len(node.operands)], (permutation,), axes={1: permutation})
+            return Permuted((permutation, None)[: len(node.operands)], (result,), axes={1: permutation})
+        return Permuted((permutation, None)[: len(node.operands)], (permutation,), axes={1: permutation})
 
 
 def reduced_axes(node: Node) -> tuple[int, ...] | None:
@@ -131,13 +131,13 @@ class _ArgExtreme(Op, register=False):
         return np.expand_dims(found, axis) if keepdims else np.asarray(found)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         rank = node.operand(0).tensor_type.rank
         if rank is None or len(permutation) != rank:
             return None
         axis = normalize_axis(node.attr("axis"), rank)
         result = permutation if node.attr("keepdims") else dropping(permutation, [axis])
-        return Relabeled((permutation,), (result,), {"axis": moved(axis, permutation)})
+        return Permuted((permutation,), (result,), {"axis": moved(axis, permutation)})
 
 
 class ArgMax(_ArgExtreme):
@@ -168,7 +168,7 @@ class FunctionReduce(Formula):
 
     operands = (Operand("input", NUMERIC), Operand("axes", INDICES, optional=True))
     defaults = {"kind": REQUIRED, "keepdims": False}
-    relabel = Reduce.relabel
+    permuted = Reduce.permuted
 
     @classmethod
     def formula(cls, x: Term, axes: Term | None, kind: str, keepdims: bool) -> Term:

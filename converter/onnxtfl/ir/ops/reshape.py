@@ -11,7 +11,7 @@ from onnxtfl.ir.dims import Dim, fresh, product, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.factors import factor_groups, follow_groups
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.comparison import Compare, Select
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
@@ -62,7 +62,7 @@ class Reshape(Op):
         return None if shape is None else origin.reshaped(shape)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         before, after = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
         if index > 0 or before is None or after is None:
             return None
@@ -71,9 +71,9 @@ class Reshape(Op):
             return None
         if index == -1:
             ours = follow_groups([(b, a) for a, b in groups], after, permutation)
-            return None if ours is None else Relabeled((ours, None), (permutation,), {}, {1: permutation})
+            return None if ours is None else Permuted((ours, None), (permutation,), {}, {1: permutation})
         theirs = follow_groups(groups, before, permutation)
-        return None if theirs is None else Relabeled((permutation, None), (theirs,), {}, {1: theirs})
+        return None if theirs is None else Permuted((permutation, None), (theirs,), {}, {1: theirs})
 
 
 def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:

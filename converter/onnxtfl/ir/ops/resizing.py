@@ -81,21 +81,13 @@ class Resize(Op):
         return result
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """The result lies as the operand does; the axes are renumbered, `sizes` keeps their order."""
         if index > 0:
             return None
         moved = unless_identity(permutation)
         changed = {"dims": renumbered(tuple(node.attr("dims")), permutation)}
-        return Relabeled((moved, *[None] * (len(node.operands) - 1)), (moved,), changed)
-
-    @classmethod
-    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
-        """One axis, the resized ones in order, then the others; or the resized ones at the end."""
-        dims = tuple(node.attr("dims"))
-        others = [a for a in range(node.operand(0).rank) if a not in dims]
-        order = (*others[:1], *dims, *others[1:]) if channels_last else (*others, *dims)
-        return cls.relabel(node, 0, order)
+        return Permuted((moved, *[None] * (len(node.operands) - 1)), (moved,), changed)
 
 
 def _new_sizes(old: Sequence[Dim], sizes: Value | None, scales: Value | None) -> Sequence[Dim] | None:

@@ -34,7 +34,7 @@ class Reverse(Op):
         return np.flip(x, tuple(dimensions))
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         return everywhere(node, permutation, dimensions=moved_all(node.attr("dimensions"), permutation))
 
 
@@ -66,8 +66,8 @@ class ReverseSequence(Op):
         return result
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if index > 0:
             return None
         axes = {name: moved(node.attr(name), permutation) for name in ("seq_axis", "batch_axis")}
-        return Relabeled((permutation, None), (permutation,), axes)
+        return Permuted((permutation, None), (permutation,), axes)

@@ -98,7 +98,7 @@ class ScatterElements(Op):
         return written(x, tuple(place), updates, kind)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if any(rank_of(v.type) != len(permutation) for v in node.operands if v is not None):
             return None
-        return Relabeled((permutation,) * 3, (permutation,), {"axis": moved(node.attr("axis"), permutation)})
+        return Permuted((permutation,) * 3, (permutation,), {"axis": moved(node.attr("axis"), permutation)})

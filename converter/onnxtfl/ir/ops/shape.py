@@ -49,11 +49,11 @@ class Shape(Op):
         return np.asarray(x.shape if axes is None else [x.shape[a] for a in axes], np.int64)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if index != 0:
             return None
         axes = node.attr("axes") or identity(len(permutation))
-        return Relabeled((permutation,), (None,), {"axes": tuple(moved(a, permutation) for a in axes)})
+        return Permuted((permutation,), (None,), {"axes": tuple(moved(a, permutation) for a in axes)})
 
 
 class Size(Op):
@@ -82,5 +82,5 @@ class Size(Op):
         return x.size
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
-        return Relabeled((permutation,), (None,)) if index == 0 else None
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
+        return Permuted((permutation,), (None,)) if index == 0 else None

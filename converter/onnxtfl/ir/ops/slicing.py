@@ -10,7 +10,7 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, ceildiv, fresh
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import INDICES, INTEGERS, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import INDICES, INTEGERS, REQUIRED, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.arithmetic import Add, Max, Min, Sub
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.concatenation import Concatenate
@@ -98,7 +98,7 @@ class Slice(Op):
         return x[tuple(slice(int(a), int(b), int(c)) for a, b, c in zip(*bounds, strict=True))]
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if index > 0:
             return None
         return with_vectors(permutation, 1, 2, 3, operands=4)
@@ -128,10 +128,10 @@ class DynamicUpdateSlice(Op):
         return result
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if index > 1:
             return None
-        return Relabeled((permutation, permutation, None), (permutation,), {}, {2: permutation})
+        return Permuted((permutation, permutation, None), (permutation,), {}, {2: permutation})
 
 
 END = 1 << 62

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import FLOATS, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import everywhere, moved
 from onnxtfl.ir.shapes import normalize_axis, same_type
 from onnxtfl.ir.types import Type
@@ -40,7 +40,7 @@ class _Normalizing(Op, register=False):
         return numeric.computed(lambda wide: cls.normalize(wide, attributes["axis"]), x) if x.size else x
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         return everywhere(node, permutation, axis=moved(node.attr("axis"), permutation))
 
 

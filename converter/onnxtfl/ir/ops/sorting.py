@@ -44,10 +44,10 @@ class TopK(Op):
         return np.take_along_axis(x, places, axis), places
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if index > 0:
             return None
-        return Relabeled((permutation, None), (permutation,) * 2, {"axis": moved(node.attr("axis"), permutation)})
+        return Permuted((permutation, None), (permutation,) * 2, {"axis": moved(node.attr("axis"), permutation)})
 
 
 def _sorted_order(x: Array, axis: int, descending: bool) -> Array:
@@ -79,7 +79,7 @@ class Sort(Op):
         return tuple(np.take_along_axis(x, order, dimension) for x in inputs)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         return everywhere(node, permutation, dimension=moved(node.attr("dimension"), permutation))
 
 

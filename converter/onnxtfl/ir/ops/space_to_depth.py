@@ -95,19 +95,9 @@ class _Blocks(Op, register=False):
     moves = slice(0, 1)
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         space = moved_all(node.attr("space_dims"), permutation)
         return everywhere(node, permutation, depth_dim=moved(node.attr("depth_dim"), permutation), space_dims=space)
-
-    @classmethod
-    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
-        rank = rank_of(node.operand(0).type)
-        if rank is None:
-            return None
-        depth, space = node.attr("depth_dim") % rank, tuple(node.attr("space_dims"))
-        others = tuple(a for a in range(rank) if a != depth and a not in space)
-        order = (*others, *space, depth) if channels_last else (*others, depth, *space)
-        return cls.relabel(node, 0, order)
 
 
 def _normalized(depth_dim: int, space_dims: Sequence[int], rank: int) -> tuple[list[int], int, tuple[int, ...]]:

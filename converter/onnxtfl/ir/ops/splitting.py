@@ -9,7 +9,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, Shape, fresh
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import ANY, INDICES, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import ANY, INDICES, REQUIRED, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import moved
 from onnxtfl.ir.shapes import normalize_axis, target_dims
 
@@ -58,7 +58,7 @@ class Split(Op):
         return tuple(np.split(x, count if sizes is None else np.cumsum([int(s) for s in sizes])[:-1], axis))
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         if index > 0:
             return None
         axis = moved(node.attr("axis"), permutation)

@@ -44,11 +44,11 @@ class Transpose(Op):
         return origin.permuted(inverse(node.attr("permutation")))
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """An alias: the result's label is the one under which the bytes stay where they are."""
         axes = tuple(node.attr("permutation"))
         if index == 0:
             ours, theirs = permutation, compose(inverse(axes), permutation)
         else:
             ours, theirs = compose(axes, permutation), permutation
-        return Relabeled((ours,), (theirs,), {"permutation": identity(len(axes))})
+        return Permuted((ours,), (theirs,), {"permutation": identity(len(axes))})

@@ -9,8 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import Attributes, Permutation
+from onnxtfl.ir.op import Attributes
 from onnxtfl.ir.ops.convolution import (
     DEFAULTS,
     Convolution,

@@ -1,4 +1,4 @@
-"""Layout: one optimum over the whole graph.
+"""Layout assignment: one optimum over the whole graph.
 
 ::
 
@@ -7,9 +7,10 @@
     %r = Relu(%c)                           %y = Transpose(%q)       one transpose, where it is cheapest
     %y = Add(%r, %x)
 
-A *label* is a permutation under which a value may lie in memory: physical axis i is logical axis label[i]. Ops with
-dimension numbers want one label; others follow by renumbering their axes (`Op.relabel`); a Transpose is only another
-name for the same memory. :mod:`labels` finds the labels worth trying, :mod:`program` chooses, :mod:`apply` rewrites.
+An axis order is a permutation in which a value may be stored: axis i in memory is axis order[i] of the value. Ops with
+dimension numbers prefer one order (:mod:`onnxtfl.targets.layouts`); others follow by renumbering their axes
+(`Op.permuted`); a Transpose only renames what is in memory. :mod:`orders` finds the orders worth trying, :mod:`program`
+chooses among them by what transposes and kernels cost, :mod:`apply` rewrites the graph.
 """
 
 from onnxtfl.passes.layout.apply import assign_layouts

@@ -7,84 +7,85 @@ from typing import Literal
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Permutation, Relabeled, inverse
+from onnxtfl.ir.op import Permutation, Permuted, inverse
+from onnxtfl.ir.permutations import is_unit_move
 from onnxtfl.ir.reshape import has_constant_target, reshape, transposed_constant
-from onnxtfl.passes.layout.labels import Configuration, Takes, find_labels, identity, transposition
-from onnxtfl.passes.layout.program import Choice, choose, is_unit_move, transpose_cost
+from onnxtfl.passes.layout.orders import Configuration, Order, find_orders, natural, transposition
+from onnxtfl.passes.layout.program import Choice, choose
+from onnxtfl.targets import Target
 
 IoLayout = Literal["source", "channels-last"]
 
 
-def assign_layouts(graph: Graph, takes: Takes, *, channels_last: bool, io_layout: IoLayout = "source") -> None:
-    """Lay out every value so that the fewest bytes are transposed.
+def assign_layouts(graph: Graph, target: Target, io_layout: IoLayout = "source") -> None:
+    """Give every value the axis order in which transposes and the kernels of `target` together cost least.
 
-    `takes(node)` tells whether the target takes a node as it would be; `channels_last` what its kernels want. With
-    `io_layout` "channels-last" inputs and outputs of rank over 2 may move too; a region keeps its boundary.
+    With `io_layout` "channels-last" inputs and outputs of rank over 2 may be permuted too; a region keeps its boundary.
     """
-    moved = io_layout == "channels-last"
-    inputs = {v for v in graph.inputs if moved and len(identity(v)) > 2}
-    outputs = {v for v in graph.outputs if moved and len(identity(v)) > 2}
-    found = find_labels(graph, channels_last, takes, inputs | outputs)
+    free = io_layout == "channels-last"
+    inputs = {v for v in graph.inputs if free and len(natural(v)) > 2}
+    outputs = {v for v in graph.outputs if free and len(natural(v)) > 2}
+    found = find_orders(graph, target, inputs | outputs)
     if found.configurations:
-        _Rewriter(graph, choose(graph, found, inputs, outputs)).run()
+        _Rewriter(graph, target, choose(graph, found, target, inputs, outputs)).run()
 
 
 class _Rewriter:
     """Changes each node in place, its results too: a deep network has no room for a second graph beside the first.
 
-    `memory[value]`: the ways in which a value lies by now, by label; a value that is not in it lies as it did.
+    `memory[value]`: what holds a value by now, by axis order; a value that is not in it is as it was.
     """
 
-    def __init__(self, graph: Graph, choice: Choice) -> None:
-        self.graph, self.choice = graph, choice
-        self.memory: dict[Value, dict[Permutation, Value]] = {}
+    def __init__(self, graph: Graph, target: Target, choice: Choice) -> None:
+        self.graph, self.target, self.choice = graph, target, choice
+        self.memory: dict[Value, dict[Order, Value]] = {}
 
     def run(self) -> None:
         for value in self.graph.inputs:
-            self._lies(value, self.choice.inputs.get(value, identity(value)))
+            self._store(value, self.choice.inputs.get(value, natural(value)))
         aliases = [node for node in self.graph.nodes if self._node(node)]
-        self.graph.outputs = [self._read(v, self.choice.outputs.get(v, identity(v)), None) for v in self.graph.outputs]
+        self.graph.outputs = [self._read(v, self.choice.outputs.get(v, natural(v)), None) for v in self.graph.outputs]
         for state in self.graph.states:
-            state.output = self._read(state.output, identity(state.output), None)
+            state.output = self._read(state.output, natural(state.output), None)
         seen = self.graph.output_set()
         for node in reversed(aliases):
             if not node.result.uses and node.result not in seen:
                 self.graph.remove(node)
 
     def _node(self, node: Node) -> bool:
-        """Rewrite `node`; whether it was a transpose that nobody needs any more."""
+        """Rewrite `node`; returns whether it is a transpose that is not needed any more."""
         configuration = self.choice.nodes.get(node)
         if configuration is None or configuration.change is None:
             for i, value in enumerate(node.operands):
                 if value is not None and value in self.memory:
-                    node.set_operand(i, self._read(value, identity(value), node))
+                    node.set_operand(i, self._read(value, natural(value), node))
         elif node.op is ops.Transpose:
             self._alias(node, configuration)
             return True
         else:
-            self._relabel(node, configuration, configuration.change)
+            self._permute(node, configuration, configuration.change)
         return False
 
     def _alias(self, node: Node, configuration: Configuration) -> None:
-        """A transpose gives the memory of its operand another name."""
-        read, given = configuration.operands[0], configuration.results[0]
-        assert read is not None and given is not None
+        """Let the result of a transpose be what holds its operand."""
+        read, written = configuration.operands[0], configuration.results[0]
+        assert read is not None and written is not None
         source = self._read(node.operand(0), read, node)
-        source.add_origins(origin.permuted(given) for origin in node.result.origins)
-        self.memory[node.result] = {given: source}
+        source.add_origins(origin.permuted(written) for origin in node.result.origins)
+        self.memory[node.result] = {written: source}
 
-    def _relabel(self, node: Node, configuration: Configuration, change: Relabeled) -> None:
-        for i, (value, label) in enumerate(zip(node.operands, configuration.operands, strict=True)):
-            if value is not None and label is not None:
-                node.set_operand(i, self._read(value, label, node))
+    def _permute(self, node: Node, configuration: Configuration, change: Permuted) -> None:
+        for i, (value, order) in enumerate(zip(node.operands, configuration.operands, strict=True)):
+            if value is not None and order is not None:
+                node.set_operand(i, self._read(value, order, node))
         self._permute_vectors(node, change)
         node.attributes.update(change.attributes)
         node.add_history(made_by="layout")
-        for value, label in zip(node.results, configuration.results, strict=True):
-            if label is not None:
-                self._lies(value, label)
+        for value, order in zip(node.results, configuration.results, strict=True):
+            if order is not None:
+                self._store(value, order)
 
-    def _permute_vectors(self, node: Node, change: Relabeled) -> None:
+    def _permute_vectors(self, node: Node, change: Permuted) -> None:
         """Operands with an entry for each axis, or with numbers of axes."""
         builder = Builder(self.graph, node)
         for i, permutation in change.vectors.items():
@@ -96,30 +97,30 @@ class _Rewriter:
             if numbers is not None:
                 node.set_operand(i, builder(ops.Gather, list(inverse(permutation)), numbers, axis=0))
 
-    def _lies(self, value: Value, label: Permutation) -> None:
-        """From here on `value` is what lies under `label`."""
-        self.memory[value] = {label: value}
-        if label == identity(value):
+    def _store(self, value: Value, order: Order) -> None:
+        """From here on `value` is stored in `order`."""
+        self.memory[value] = {order: value}
+        if order == natural(value):
             return
-        value.type = value.tensor_type.permuted(label)
-        value.origins = tuple(origin.permuted(label) for origin in value.origins)
+        value.type = value.tensor_type.permuted(order)
+        value.origins = tuple(origin.permuted(order) for origin in value.origins)
         value.known = None
 
-    def _read(self, value: Value, label: Permutation, before: Node | None) -> Value:
-        """`value` under `label`: as it lies, or transposed once from where that is cheapest."""
+    def _read(self, value: Value, order: Permutation, before: Node | None) -> Value:
+        """`value` in `order`: as it is stored, or transposed once from where that is cheapest."""
         if value.data is not None:
-            return value if label == identity(value) else transposed_constant(value, label)
-        places = self.memory.get(value) or {identity(value): value}
-        if label not in places:
-            have = min(places, key=lambda k: transpose_cost(places[k].tensor_type, transposition(k, label)))
-            places[label] = laid = self._lay(places[have], transposition(have, label))
-            own = next((k for k, v in places.items() if v is value), identity(value))
-            laid.add_origins(origin.permuted(transposition(own, label)) for origin in value.origins)
-            self.memory[value] = places
-        return places[label]
+            return value if order == natural(value) else transposed_constant(value, order)
+        held = self.memory.get(value) or {natural(value): value}
+        if order not in held:
+            have = min(held, key=lambda k: self.target.transpose_cost(held[k].tensor_type, transposition(k, order)))
+            held[order] = made = self._transposed(held[have], transposition(have, order))
+            own = next((k for k, v in held.items() if v is value), natural(value))
+            made.add_origins(origin.permuted(transposition(own, order)) for origin in value.origins)
+            self.memory[value] = held
+        return held[order]
 
-    def _lay(self, source: Value, permutation: Permutation) -> Value:
-        """Right behind the source's producer, so that every reader can take it."""
+    def _transposed(self, source: Value, permutation: Permutation) -> Value:
+        """`source` transposed right after its producer, so that every reader can use it."""
         before = source.producer.next if source.producer is not None else self.graph.first
         builder = Builder(self.graph, before, cause=source.producer or before, maker="layout")
         sizes = [source.shape[p] for p in permutation]

@@ -1,8 +1,9 @@
-"""The 0/1 program: which configuration each node takes, so that the bytes moved by transposes are fewest.
+"""The 0/1 program: which configuration each node has, so that transposes and kernels together cost least.
 
-Variables: x[node, configuration] is 0 or 1, one of each node is 1 (so the last is what the others leave of it).
-t[value, label] is at least (what some consumer reads under the label) minus (what the producer gives under it), and
-costs the value's bytes. So a transpose is paid once for each value and label, however many read it.
+Variables: x[node, configuration] is 0 or 1, one of each node is 1 (so the last is what the others leave), and costs
+what the target's kernel does. t[value, order] is at least (what some consumer reads in that order) minus (what the
+producer writes in it), and costs a transpose. So a transpose is paid once for each value and order, however many read
+it. Costs are microseconds.
 """
 
 from __future__ import annotations
@@ -14,44 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.dims import nominal
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Elementwise, Permutation
-from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.layout.labels import Configuration, Labels, channels_last_label, identity, transposition
-
-NODE_COST = 4096
-"""What a transpose costs besides its bytes: calling a kernel, and a node more in the model."""
-SCATTERED = 1.25
-"""How much more a byte costs where the last axis changes, so that no two neighbours stay together."""
-RESHAPE_COST = 1
-"""What it costs to move unit axes only, which is a Reshape."""
+from onnxtfl.ir.op import Elementwise
+from onnxtfl.passes.layout.orders import Configuration, Order, Orders, channels_last_order, natural, transposition
+from onnxtfl.targets import Target
 
 
 @dataclass
 class Choice:
-    """The optimum: a configuration for each node with a choice, a label for each free input and output."""
+    """The optimum: a configuration for each node with a choice, an order for each free input and output."""
 
     nodes: dict[Node, Configuration] = field(default_factory=dict)
-    inputs: dict[Value, Permutation] = field(default_factory=dict)
-    outputs: dict[Value, Permutation] = field(default_factory=dict)
-
-
-def transpose_cost(tensor: TensorType, permutation: Permutation) -> int:
-    """The price of permuting the axes of a tensor."""
-    shape = tensor.shape or ()
-    if is_unit_move(shape, permutation):
-        return RESHAPE_COST
-    size = max(1, tensor.storage.bits // 8)
-    for d in shape:
-        size *= nominal(d)
-    return NODE_COST + (size if permutation[-1] == len(permutation) - 1 else int(size * SCATTERED))
-
-
-def is_unit_move(shape: Sequence[object], permutation: Permutation) -> bool:
-    """Whether permuting the axes of `shape` moves axes of size 1 only."""
-    moved = [p for p in permutation if shape[p] != 1]
-    return moved == sorted(moved)
+    inputs: dict[Value, Order] = field(default_factory=dict)
+    outputs: dict[Value, Order] = field(default_factory=dict)
 
 
 ALWAYS = -1
@@ -130,16 +106,26 @@ class _Program:
         return lp
 
 
-def choose(graph: Graph, found: Labels, free_inputs: set[Value], free_outputs: set[Value]) -> Choice:
+def choose(graph: Graph, found: Orders, target: Target, free_inputs: set[Value], free_outputs: set[Value]) -> Choice:
     """Solve for the whole graph at once."""
-    return _Chooser(graph, found, free_inputs, free_outputs).run()
+    return _Chooser(graph, found, target, free_inputs, free_outputs).run()
+
+
+SURELY, NODE = 2.0, 1.0
+"""What a transpose has to save, of what kernels cost: its own cost times the error of the estimates, and microseconds
+for a node more in the model.
+"""
+_MOVED = 0.05
+"""Microseconds by which an input or output that keeps its order has to be worse than one that is permuted."""
 
 
 class _Chooser:
-    """`taken[node]`: how much each of its configurations is taken; `inputs`, `outputs`: how much a label is."""
+    """`taken[node]`: how much each of its configurations is taken; `inputs`, `outputs`: how much an order is."""
 
-    def __init__(self, graph: Graph, found: Labels, free_inputs: set[Value], free_outputs: set[Value]) -> None:
-        self.graph, self.found = graph, found
+    def __init__(
+        self, graph: Graph, found: Orders, target: Target, free_inputs: set[Value], free_outputs: set[Value]
+    ) -> None:
+        self.graph, self.found, self.target = graph, found, target
         self.program = _Program()
         self.seen_outside = graph.output_set()
         self.taken: dict[Node, Sequence[Amount]] = {}
@@ -150,27 +136,28 @@ class _Chooser:
         for node in self.graph.nodes:
             configurations = self.found.configurations.get(node)
             if configurations is not None:
-                self.taken[node] = self._followed(node, configurations) or self._decision(len(configurations))
+                costs = [configuration.cost for configuration in configurations]
+                self.taken[node] = self._followed(node, configurations) or self._decision(costs)
         for value in self.found.of:
             self._price(value)
         return self._read(self.program.solve() if self.program.cost else ())
 
-    def _decision(self, count: int, cost: float = 0) -> list[Amount]:
-        """A column for each of `count` choices but the last; `cost` is that of the first."""
-        columns = [self.program.column(cost if i == 0 else 0, True) for i in range(count - 1)]
+    def _decision(self, costs: Sequence[float]) -> list[Amount]:
+        """A column for each choice but the last, by what it costs more than that."""
+        columns = [self.program.column(cost - costs[-1], True) for cost in costs[:-1]]
         rest: Amount = {ALWAYS: 1.0, **dict.fromkeys(columns, -1.0)}
         if len(columns) > 1:
             self.program.at_least(0, rest)
         return [*({column: 1.0} for column in columns), rest]
 
-    def _boundary(self, value: Value) -> dict[Permutation, Amount]:
-        labels = list(dict.fromkeys([identity(value), channels_last_label(value)]))
-        return dict(zip(labels, self._decision(len(labels), 0.5), strict=True))
+    def _boundary(self, value: Value) -> dict[Order, Amount]:
+        orders = list(dict.fromkeys([natural(value), channels_last_order(value)]))
+        return dict(zip(orders, self._decision([_MOVED, *[0.0] * (len(orders) - 1)]), strict=True))
 
     def _followed(self, node: Node, configurations: Sequence[Configuration]) -> list[Amount] | None:
-        """What an elementwise node takes that alone reads its only operand: the label that it is given.
+        """The choice of an elementwise node that alone reads its only operand: the order that the operand is made in.
 
-        Nothing is lost: a transpose before it could as well stand behind it. Half of the nodes of a network are so.
+        Nothing is lost: a transpose before it could as well come after it. Half of the nodes of a network are such.
         """
         moving = [i for i, v in enumerate(node.operands) if v is not None and not v.is_constant]
         if len(moving) != 1 or not issubclass(node.op, Elementwise) or len(node.results) != 1:
@@ -181,63 +168,63 @@ class _Chooser:
         if not alone or value.shape != result.shape or value.tensor_type.storage.bits < result.tensor_type.storage.bits:
             return None
         given = self._given(value)
-        labels = [c.operands[index] for c in configurations]
-        if len(set(labels)) < len(labels) or not given.keys() <= set(labels):
+        orders = [c.operands[index] for c in configurations]
+        if len(set(orders)) < len(orders) or not given.keys() <= set(orders):
             return None
-        if any(c.results[0] != label for c, label in zip(configurations, labels, strict=True)):
+        if any(c.results[0] != order for c, order in zip(configurations, orders, strict=True)):
             return None
-        return [given.get(label, {}) if label is not None else {} for label in labels]
+        return [given.get(order, {}) if order is not None else {} for order in orders]
 
     def _price(self, value: Value) -> None:
-        """A column for each label that somebody reads, with a row for each reader."""
+        """A column for each order that is read, with a row for each reader."""
         given = self._given(value)
-        readers: dict[Permutation, list[Amount]] = {}
+        readers: dict[Order, list[Amount]] = {}
         for reader in self._readers(value):
-            for label, amount in reader.items():
-                readers.setdefault(label, []).append(amount)
-        base = identity(value)
-        for label, amounts in readers.items():
-            needs = [_sum([given.get(label, {})], -1.0, onto=amount) for amount in amounts]
+            for order, amount in reader.items():
+                readers.setdefault(order, []).append(amount)
+        base = natural(value)
+        for order, amounts in readers.items():
+            needs = [_sum([given.get(order, {})], -1.0, onto=amount) for amount in amounts]
             needs = [n for n in needs if n.keys() - {ALWAYS} and _most(n) > 0]
-            have = base if label != base else next((k for k in given if k != label), base)
-            if not needs or have == label:
+            have = base if order != base else next((k for k in given if k != order), base)
+            if not needs or have == order:
                 continue  # whether this transpose is there does not depend on any decision
-            price = transpose_cost(value.tensor_type.permuted(have), transposition(have, label))
-            paid = self.program.column(price / 1024, False)
+            price = self.target.transpose_cost(value.tensor_type.permuted(have), transposition(have, order))
+            paid = self.program.column(price * SURELY + NODE, False)
             for need in needs:
                 self.program.at_least(0, _sum([need], -1.0, onto={paid: 1.0}))
 
-    def _given(self, value: Value) -> dict[Permutation, Amount]:
-        """How much the producer gives each label."""
+    def _given(self, value: Value) -> dict[Order, Amount]:
+        """How much the producer writes each order."""
         if value in self.inputs:
             return self.inputs[value]
         producer = value.producer
         if producer is None or producer not in self.taken:
-            return {identity(value): {ALWAYS: 1.0}}
-        return self._by_label(producer, [c.results[value.index] for c in self.found.configurations[producer]])
+            return {natural(value): {ALWAYS: 1.0}}
+        return self._by_order(producer, [c.results[value.index] for c in self.found.configurations[producer]])
 
-    def _readers(self, value: Value) -> list[dict[Permutation, Amount]]:
-        """How much each reader reads each label."""
+    def _readers(self, value: Value) -> list[dict[Order, Amount]]:
+        """How much each reader reads each order."""
         readers = []
         for node, index in value.uses:
             if node in self.taken:
-                labels = [c.operands[index] for c in self.found.configurations[node]]
-                readers.append(self._by_label(node, labels))
+                orders = [c.operands[index] for c in self.found.configurations[node]]
+                readers.append(self._by_order(node, orders))
             else:
-                readers.append({identity(value): {ALWAYS: 1.0}})
+                readers.append({natural(value): {ALWAYS: 1.0}})
         if value in self.outputs:
             readers.append(self.outputs[value])
         elif value in self.seen_outside:
-            readers.append({identity(value): {ALWAYS: 1.0}})
+            readers.append({natural(value): {ALWAYS: 1.0}})
         return readers
 
-    def _by_label(self, node: Node, labels: Sequence[Permutation | None]) -> dict[Permutation, Amount]:
-        """How much each label is that the configurations of `node` have somewhere."""
-        amounts: dict[Permutation, list[Amount]] = {}
-        for label, amount in zip(labels, self.taken[node], strict=True):
-            assert label is not None
-            amounts.setdefault(label, []).append(amount)
-        return {label: _sum(each) if len(each) > 1 else each[0] for label, each in amounts.items()}
+    def _by_order(self, node: Node, orders: Sequence[Order | None]) -> dict[Order, Amount]:
+        """How much each order is that the configurations of `node` have somewhere."""
+        amounts: dict[Order, list[Amount]] = {}
+        for order, amount in zip(orders, self.taken[node], strict=True):
+            assert order is not None
+            amounts.setdefault(order, []).append(amount)
+        return {order: _sum(each) if len(each) > 1 else each[0] for order, each in amounts.items()}
 
     def _read(self, solution: Sequence[float]) -> Choice:
         def value(amount: Amount) -> float:
@@ -248,6 +235,6 @@ class _Chooser:
             best = max(range(len(amounts)), key=lambda i: value(amounts[i]))
             choice.nodes[node] = self.found.configurations[node][best]
         for boundary, chosen in ((self.inputs, choice.inputs), (self.outputs, choice.outputs)):
-            for free, labels in boundary.items():
-                chosen[free] = max(labels, key=lambda label: value(labels[label]))
+            for free, orders in boundary.items():
+                chosen[free] = max(orders, key=lambda order: value(orders[order]))
         return choice

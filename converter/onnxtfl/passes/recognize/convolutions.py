@@ -90,10 +90,10 @@ def other_order(b: Builder, node: Node) -> Value | None:
     if found is None:
         return None
     source, order = found
-    relabeled = node.op.relabel(node, 0, inverse(order))
-    if relabeled is None:
+    permuted = node.op.permuted(node, 0, inverse(order))
+    if permuted is None:
         return None
-    changed = {name: value for name, value in relabeled.attributes.items() if name.startswith("input_")}
+    changed = {name: value for name, value in permuted.attributes.items() if name.startswith("input_")}
     return b(node.op, source, *node.operands[1:], **{**node.attributes, **changed})
 
 

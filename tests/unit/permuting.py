@@ -1,4 +1,4 @@
-"""Checks `Op.relabel`: the op on permuted operands, read as relabeled, gives the permuted results."""
+"""Checks `Op.permuted`: the op on permuted operands, read as permuted, gives the permuted results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxtfl.ir.builder import infer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.op import Op, Permutation, Relabeled
+from onnxtfl.ir.op import Op, Permutation, Permuted
 from onnxtfl.ir.types import dtype_of
 
 
@@ -28,32 +28,32 @@ def _constant(operand: Any) -> Value | None:
     return None if operand is None else constant(array, dtype_of(array.dtype))
 
 
-def check_relabel(
+def check_permuted(
     op: type[Op], operands: Sequence[Any], attributes: Mapping[str, Any], index: int, permutation: Permutation
 ) -> bool:
-    """Whether `op` can be relabeled so; AssertionError where the relabeled node means something else."""
+    """Whether `op` can be permuted so; AssertionError where the permuted node means something else."""
     node = built(op, operands, attributes)
-    relabeled = op.relabel(node, index, permutation)
-    if relabeled is None:
+    permuted = op.permuted(node, index, permutation)
+    if permuted is None:
         return False
-    asked = relabeled.results[0] if index == -1 else relabeled.operands[index]
+    asked = permuted.results[0] if index == -1 else permuted.operands[index]
     identity = tuple(range(len(permutation)))
     assert (identity if asked is None else asked) == permutation
-    check_same_meaning(op, operands, attributes, relabeled)
+    check_same_meaning(op, operands, attributes, permuted)
     return True
 
 
 def check_same_meaning(
-    op: type[Op], operands: Sequence[Any], attributes: Mapping[str, Any], relabeled: Relabeled
+    op: type[Op], operands: Sequence[Any], attributes: Mapping[str, Any], permuted: Permuted
 ) -> None:
-    """AssertionError where the node as `relabeled` says means something else."""
+    """AssertionError where the node as `permuted` says means something else."""
     node = built(op, operands, attributes)
     arrays = [None if v is None else v.numpy() for v in node.operands]
-    moved = _moved(arrays, relabeled)
-    again = built(op, moved, {**attributes, **relabeled.attributes})
+    moved = _moved(arrays, permuted)
+    again = built(op, moved, {**attributes, **permuted.attributes})
     wanted = evaluate_node(node, arrays)
     found = evaluate_node(again, moved)
-    for want, have, label in zip(wanted, found, _padded(relabeled.results, len(wanted)), strict=True):
+    for want, have, label in zip(wanted, found, _padded(permuted.results, len(wanted)), strict=True):
         expected = want if label is None else want.transpose(label)
         if want.dtype.kind in "fc":
             np.testing.assert_allclose(have, expected, rtol=1e-5, atol=1e-6)
@@ -62,14 +62,14 @@ def check_same_meaning(
             np.testing.assert_array_equal(have, expected)
 
 
-def _moved(arrays: Sequence[Array | None], relabeled: Relabeled) -> list[Array | None]:
+def _moved(arrays: Sequence[Array | None], permuted: Permuted) -> list[Array | None]:
     """The operands as they lie in memory."""
-    labels = _padded(relabeled.operands, len(arrays))
+    labels = _padded(permuted.operands, len(arrays))
     moved = [a if a is None or p is None else a.transpose(p) for a, p in zip(arrays, labels, strict=True)]
-    for i, order in relabeled.vectors.items():
+    for i, order in permuted.vectors.items():
         vector = moved[i] if i < len(moved) else None
         moved[i : i + 1] = [] if i >= len(moved) else [None if vector is None else vector[list(order)]]
-    for i, order in relabeled.axes.items():
+    for i, order in permuted.axes.items():
         numbers = moved[i] if i < len(moved) else None
         if numbers is not None:
             renumbered = [order.index(axis % len(order)) for axis in numbers.reshape(-1).tolist()]

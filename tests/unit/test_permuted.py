@@ -1,6 +1,6 @@
-"""Every op that can follow permuted axes, and the safety net of the layout pass: read as relabeled, it means the same.
+"""Every op that can follow permuted axes, and the safety net of the layout pass: read as permuted, it means the same.
 
-An op with its own `relabel`, `prefers` or `offers` needs a case here; elementwise ops are tried as they are declared.
+An op with its own `permuted` needs a case here; elementwise ops are tried as they are declared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnxtfl.ir.graph import Node, constant
 from onnxtfl.ir.op import OPS, Elementwise, Op, Operand
 from onnxtfl.ir.types import DType, dtype_of
 from onnxtfl.rewriting.registry import rules
-from tests.unit.relabeling import built, check_relabel, check_same_meaning
+from tests.unit.permuting import built, check_permuted, check_same_meaning
 
 rules()
 Case = tuple[type[Op], list[Any], Mapping[str, Any]]
@@ -154,13 +154,12 @@ def sample(operand: Operand, numbers: Array) -> Array:
 
 
 def is_elementwise(op: type[Op]) -> bool:
-    return op.relabel.__func__ is Elementwise.relabel.__func__  # type: ignore[attr-defined]
+    return op.permuted.__func__ is Elementwise.permuted.__func__  # type: ignore[attr-defined]
 
 
 def follows(op: type[Op]) -> bool:
     """Whether `op` says anything about permuted axes."""
-    names = ("relabel", "prefers", "offers")
-    return any(getattr(op, n).__func__ is not getattr(Op, n).__func__ for n in names)
+    return op.permuted.__func__ is not Op.permuted.__func__  # type: ignore[attr-defined]
 
 
 def test_no_op_is_left_out() -> None:
@@ -179,7 +178,7 @@ def is_fixed(op: type[Op], attributes: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(("op", "operands", "attributes"), [*CASES, *elementwise_cases()], ids=name_of)
-def test_relabeled_ops_mean_the_same(op: type[Op], operands: list[Any], attributes: Mapping[str, Any]) -> None:
+def test_permuted_ops_mean_the_same(op: type[Op], operands: list[Any], attributes: Mapping[str, Any]) -> None:
     """Whatever operand (or result) is asked to lie otherwise; one way at least has to be found."""
     node = built(op, operands, attributes)
     found = 0
@@ -187,7 +186,7 @@ def test_relabeled_ops_mean_the_same(op: type[Op], operands: list[Any], attribut
         if value is None or value.rank < 2:
             continue
         for permutation in itertools.permutations(range(value.rank)):
-            found += check_relabel(op, operands, attributes, index, permutation)
+            found += check_permuted(op, operands, attributes, index, permutation)
     assert bool(found) is not is_fixed(op, attributes)
 
 
@@ -202,42 +201,14 @@ def known_at_run_time(node: Node) -> None:
 
 @pytest.mark.parametrize(("op", "operands", "attributes"), CASES, ids=name_of)
 def test_operands_known_at_run_time_only(op: type[Op], operands: list[Any], attributes: Mapping[str, Any]) -> None:
-    """Starts, axes and sizes that are no constants: relabeled rightly, or not at all."""
+    """Starts, axes and sizes that are no constants: permuted rightly, or not at all."""
     node = built(op, operands, attributes)
     known_at_run_time(node)
     rank = node.operand(0).rank
     for permutation in itertools.permutations(range(rank)):
-        relabeled = op.relabel(node, 0, permutation)
-        if relabeled is not None:
-            check_same_meaning(op, operands, attributes, relabeled)
-
-
-@pytest.mark.parametrize(
-    ("op", "operands", "attributes"),
-    [c for c in CASES if c[0].prefers.__func__ is not Op.prefers.__func__],  # type: ignore[attr-defined]
-    ids=name_of,
-)
-def test_preferred_layouts_mean_the_same(op: type[Op], operands: list[Any], attributes: Mapping[str, Any]) -> None:
-    for channels_last in (False, True):
-        preferred = op.prefers(built(op, operands, attributes), channels_last)
-        if preferred is not None:
-            check_same_meaning(op, operands, attributes, preferred)
-
-
-@pytest.mark.parametrize(
-    ("op", "operands", "attributes"),
-    [c for c in CASES if c[0].offers.__func__ is not Op.offers.__func__],  # type: ignore[attr-defined]
-    ids=name_of,
-)
-def test_offered_layouts_mean_the_same(op: type[Op], operands: list[Any], attributes: Mapping[str, Any]) -> None:
-    node = built(op, operands, attributes)
-    for offer in op.offers(node):
-        check_same_meaning(op, operands, attributes, offer)
-
-
-def test_batched_matmuls_offer_every_way() -> None:
-    (case,) = (c for c in CASES if c[0] is ops.DotGeneral and c[2].get("lhs_batching_dimensions") == (0, 1))
-    assert len(list(ops.DotGeneral.offers(built(*case)))) == 16
+        permuted = op.permuted(node, 0, permutation)
+        if permuted is not None:
+            check_same_meaning(op, operands, attributes, permuted)
 
 
 def test_operands_of_unknown_rank_do_not_follow() -> None:
@@ -247,7 +218,7 @@ def test_operands_of_unknown_rank_do_not_follow() -> None:
     node.operand(1).type = node.operand(1).tensor_type.with_shape(None)
     node.result.type = node.result.tensor_type.with_shape(None)
     for index in (0, -1):
-        assert ops.Add.relabel(node, index, (0, 2, 3, 1)) is None
+        assert ops.Add.permuted(node, index, (0, 2, 3, 1)) is None
 
 
 COUNTED = np.arange(2 * 3 * 4 * 6, dtype=np.float32).reshape(2, 3, 4, 6)
@@ -282,9 +253,9 @@ def test_ops_that_move_elements_follow_every_permutation(
     op: type[Op], operands: list[Any], attributes: Mapping[str, Any]
 ) -> None:
     rank = operands[0].ndim
-    found = sum(check_relabel(op, operands, attributes, 0, p) for p in itertools.permutations(range(rank)))
+    found = sum(check_permuted(op, operands, attributes, 0, p) for p in itertools.permutations(range(rank)))
     assert found == 24
     if op is not ops.Shape:
         rank = built(op, operands, attributes).results[0].tensor_type.rank
         for permutation in ((0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))):
-            check_relabel(op, operands, attributes, -1, permutation)
+            check_permuted(op, operands, attributes, -1, permutation)

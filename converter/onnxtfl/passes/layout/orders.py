@@ -1,0 +1,266 @@
+"""Which axis orders each value may have, and in which configurations of them each node can be computed."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.matching import is_weight
+from onnxtfl.ir.op import Elementwise, Permutation, Permuted, inverse
+from onnxtfl.ir.quantized import may_match
+from onnxtfl.ir.reshape import reshaped_constant, transposed_constant
+from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.legalize import acceptable
+from onnxtfl.targets import Target
+from onnxtfl.targets.layouts import alternatives, preferred
+
+MAX_ORDERS = 8
+"""Orders tried for one value; more never paid in practice, and this bounds the program."""
+
+MAX_STEPS = 4
+"""Elementwise ops between a transpose and a matmul that are looked through."""
+
+Order = Permutation
+
+
+@dataclass(slots=True)
+class Configuration:
+    """One way to compute a node: the order of each operand and result (None: absent, or not a tensor).
+
+    `cost`: microseconds that the kernel takes, as far as known. `change` is None for the node as it is.
+    """
+
+    operands: tuple[Order | None, ...]
+    results: tuple[Order | None, ...]
+    change: Permuted | None = None
+    cost: float = 0.0
+
+
+@dataclass
+class Orders:
+    """The orders of values with a choice, and the configurations of the nodes that use them."""
+
+    of: dict[Value, list[Order]] = field(default_factory=dict)
+    configurations: dict[Node, list[Configuration]] = field(default_factory=dict)
+
+    def known(self, value: Value) -> list[Order]:
+        """All orders of `value`; only its own where there is no choice."""
+        return self.of.get(value) or [natural(value)]
+
+
+def natural(value: Value) -> Order:
+    """The order of a value that is stored as it is."""
+    rank = value.type.rank if isinstance(value.type, TensorType) else 0
+    return _natural(rank or 0)
+
+
+@functools.cache
+def _natural(rank: int) -> Order:
+    return tuple(range(rank))
+
+
+def find_orders(graph: Graph, target: Target, free: set[Value]) -> Orders:
+    """Spread orders from ops with dimension numbers, and from transposes, through everything that can follow.
+
+    `free`: inputs and outputs that may be permuted.
+    """
+    search = _Search(target)
+    for node in graph.nodes:
+        search.seed(node)
+    for value in free:
+        search.offer(value, channels_last_order(value) if target.channels_last else natural(value))
+    search.spread()
+    search.add_costs()
+    return search.found
+
+
+def channels_last_order(value: Value) -> Order:
+    """Axis 1 after all others."""
+    rank = len(natural(value))
+    return (0, *range(2, rank), 1) if rank > 2 else tuple(range(rank))
+
+
+class _Search:
+    """`fixed`: nodes that their target's kernels accept in one configuration only."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.found = Orders()
+        self.fixed: set[Node] = set()
+        self.work: deque[tuple[Value, Order]] = deque()
+
+    def seed(self, node: Node) -> None:
+        """Add the configurations that do not depend on those of other nodes."""
+        wanted = preferred(node, self.target.channels_last)
+        if wanted is not None:
+            self.fixed.add(node)
+            self._add(node, wanted)
+        elif node.op is ops.Transpose and may_match(node, quantized=True):
+            operand = node.operand(0)
+            if isinstance(operand.type, TensorType) and operand.type.rank is not None:
+                self._follow(node, 0, natural(operand))
+                self._follow(node, -1, natural(node.result))
+        else:
+            self._seed_alternatives(node)
+
+    def _seed_alternatives(self, node: Node) -> None:
+        """A matmul may use an operand before it is transposed, or a weight in another order."""
+        movable = [i for i, v in enumerate(node.operands) if v is not None and _is_movable(v)]
+        for change in alternatives(node) if movable else ():
+            moved = [i for i, order in enumerate((*change.operands, *change.results)) if order is not None]
+            if len(moved) == 1 and moved[0] in movable and self._is_accepted(node, change):
+                self._add(node, change)
+
+    def offer(self, value: Value, order: Order) -> None:
+        """Let `value` have `order`; new orders are spread to its users and its producer."""
+        if value.is_constant or not isinstance(value.type, TensorType) or not order or not _can_be_permuted(value.type):
+            return
+        known = self.found.of.setdefault(value, [natural(value)])
+        if order in known or len(known) >= MAX_ORDERS:
+            return
+        known.append(order)
+        self.work.append((value, order))
+
+    def spread(self) -> None:
+        """Offer orders along the graph until no value has a new one."""
+        while self.work:
+            value, order = self.work.popleft()
+            if value.producer is not None and value.index == 0:
+                self._follow(value.producer, -1, order)
+            for user, index in list(value.uses):
+                self._follow(user, index, order)
+
+    def add_costs(self) -> None:
+        """Ask the target what the kernels of nodes with a choice cost."""
+        for node, configurations in self.found.configurations.items():
+            if len(configurations) > 1 and not issubclass(node.op, Elementwise | ops.Transpose):
+                for configuration in configurations:
+                    change = configuration.change
+                    configuration.cost = self.target.node_cost(node if change is None else _permuted(node, change))
+
+    def _follow(self, node: Node, index: int, order: Order) -> None:
+        if node in self.fixed or node.regions or not may_match(node, quantized=True):
+            return
+        if issubclass(node.op, Elementwise):
+            expand_constants(node)
+        for change in self._possible(node, index, order):
+            if self._is_accepted(node, change):
+                self._add(node, change)
+
+    def _possible(self, node: Node, index: int, order: Order) -> list[Permuted]:
+        """How `node` changes when operand `index` (-1: the result) has `order`.
+
+        Of the many ways of a matmul: the plainest, which may spread orders, and those whose orders all are known.
+        """
+        ways = [way for way in alternatives(node) if _at(node, way, index) == order]
+        if ways:
+            return [ways[0], *(way for way in ways[1:] if self._all_known(node, way))]
+        change = node.op.permuted(node, index, order)
+        return [] if change is None else [change]
+
+    def _all_known(self, node: Node, change: Permuted) -> bool:
+        pairs = [*_pairs(node.operands, change.operands), *_pairs(node.results, change.results)]
+        return all(v is None or v.is_constant or p is None or p in self.found.known(v) for v, p in pairs)
+
+    def _is_accepted(self, node: Node, change: Permuted) -> bool:
+        if node.op is ops.Transpose or not change.attributes:
+            return True
+        return acceptable(_permuted(node, change), self.target)
+
+    def _add(self, node: Node, change: Permuted) -> None:
+        operands = tuple(_order(v, p) for v, p in _pairs(node.operands, change.operands))
+        results = tuple(_order(v, p) for v, p in _pairs(node.results, change.results))
+        known = self.found.configurations.setdefault(node, [] if node in self.fixed else list(_as_it_is(node)))
+        if any(c.operands == operands and c.results == results for c in known):
+            return
+        known.append(Configuration(operands, results, change))
+        for value, order in [*zip(node.operands, operands, strict=True), *zip(node.results, results, strict=True)]:
+            if value is not None and order is not None:
+                self.offer(value, order)
+
+
+def _can_be_permuted(type_: TensorType) -> bool:
+    """Whether the axes of a tensor, and of the scales of its blocks, may change their order."""
+    return type_.quantization is None or type_.quantization.block is None or type_.is_static
+
+
+def _as_it_is(node: Node) -> Iterator[Configuration]:
+    """The node unchanged. A transpose has no such configuration: it renames memory, and one that is computed costs."""
+    if node.op is not ops.Transpose:
+        yield Configuration(tuple(_order(v, None) for v in node.operands), tuple(_order(v, None) for v in node.results))
+
+
+def _pairs(
+    values: Sequence[Value | None], orders: tuple[Order | None, ...]
+) -> Iterator[tuple[Value | None, Order | None]]:
+    for i, value in enumerate(values):
+        yield value, orders[i] if i < len(orders) else None
+
+
+def _order(value: Value | None, order: Order | None) -> Order | None:
+    return None if value is None else (order if order is not None else natural(value))
+
+
+def _is_movable(value: Value) -> bool:
+    """Whether permuting `value` removes a transpose, perhaps before some arithmetic, or costs nothing: of a weight."""
+    if is_weight(value):
+        return not value.is_constant
+    for _ in range(MAX_STEPS):
+        node = value.producer
+        if node is None or not issubclass(node.op, Elementwise | ops.Transpose):
+            return False
+        if node.op is ops.Transpose:
+            return True
+        value = node.operand(0) if not node.operand(0).is_constant else node.operand(len(node.operands) - 1)
+    return False
+
+
+def _at(node: Node, change: Permuted, index: int) -> Order | None:
+    """The order of operand `index`, or of the first result for -1, after `change`."""
+    value, order = (node.results[0], change.results[0]) if index < 0 else (node.operands[index], change.operands[index])
+    return _order(value, order)
+
+
+def _permuted(node: Node, change: Permuted) -> Node:
+    """A node outside of the graph, as `node` would be, to ask the target about."""
+    operands = [_moved(v, p) for v, p in _pairs(node.operands, change.operands)]
+    probe = Node(node.op, operands, {**node.attributes, **change.attributes})
+    for value, order in _pairs(node.results, change.results):
+        result = _moved(value, order)
+        probe.add_result(result.type if result is not None else None)
+    return probe
+
+
+def _moved(value: Value | None, order: Order | None) -> Value | None:
+    """A copy of `value` as it is in `order`."""
+    if value is None or value.is_constant:
+        return value if value is None or order is None else transposed_constant(value, order)
+    copy = Value(value.type, value.name)
+    copy.known, copy.producer = value.known, value.producer
+    if order is not None and isinstance(value.type, TensorType) and value.type.shape is not None:
+        copy.type = value.type.permuted(order)
+    return copy
+
+
+def expand_constants(node: Node) -> None:
+    """Give constant operands of an elementwise node the rank of its result, so that they can follow a permutation."""
+    rank = node.result.tensor_type.rank if isinstance(node.result.type, TensorType) else None
+    for i, value in enumerate(node.operands):
+        if value is None or value.data is None or rank is None:
+            continue
+        shape = value.data.shape
+        if 0 < len(shape) < rank and value.data.size != 1:
+            node.set_operand(i, reshaped_constant(value, (1,) * (rank - len(shape)) + shape))
+
+
+def transposition(have: Order, want: Order) -> Permutation:
+    """The permutation that brings memory in order `have` into order `want`."""
+    place = inverse(have)
+    return tuple(place[axis] for axis in want)
+
+
+__all__ = ["Configuration", "Order", "Orders", "channels_last_order", "find_orders", "natural", "transposition"]
