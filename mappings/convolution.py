@@ -5,8 +5,8 @@ ONNX            Conv 1 11 22, ConvInteger 10, com.microsoft FusedConv
 TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D
 ==============  =============================================================================================
 
-Lowering rules ask for windows by spatial axis, never by position in memory: the layout pass renumbers the axes as
-`prefers` says before anything is written."""
+Lowering rules ask for windows by spatial axis, never by position in memory: the layout pass brings the axes into
+the kernels' order (targets/layouts.py) before anything is written."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def check_convolution(op: type[Op], x: Any, kernel: Any, attributes: Any, target
 
 
 def check_preferred_layout(op: type[Op], x: Any, kernel: Any, attributes: Any, channels_last: bool) -> None:
-    """The op with the axes that kernels prefer means the same, and prefers nothing more."""
+    """The op in the preferred axis order means the same, and is then in that order."""
     arrays = [floats(*x), floats(*kernel, seed=1)]
     node = Node(op, [constant(a) for a in arrays], attributes)
     preferred = layouts.preferred(node, channels_last)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tools.probe.costs.fit import Timing, rows
+from tools.probe.costs.measure import UNMEASURED
 from tools.probe.costs.models import candidates, minimal
 from tools.probe.costs.nodes import Sample, samples
 from tools.probe.costs.timing import times

@@ -20,7 +20,7 @@ from onnxtfl.ir.declaration import Declaration, UnknownRankError
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.quantization import Quantization, dequantize
-from onnxtfl.ir.signature import REQUIRED, Effect, Permutation, Relabeled
+from onnxtfl.ir.signature import REQUIRED, Effect, Permutation, Permuted
 from onnxtfl.ir.types import DType, TensorType, Type, compatible
 
 Attributes = dict[str, Any]
@@ -157,21 +157,9 @@ class Op(Declaration):
         return quantization if quantization.per_tensor else None
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """The permuted op if operand `index` (-1: the first result) has axis order `permutation`, or None."""
         return None
-
-    @classmethod
-    def prefers(cls, node: Node, channels_last: bool) -> Relabeled | None:
-        """For ops with dimension numbers: the permuted op whose operands have the axis order of channels-last (or
-        channels-first) kernels. None for ops without a preference.
-        """
-        return None
-
-    @classmethod
-    def offers(cls, node: Node) -> Iterator[Relabeled]:
-        """For ops with several axis orders for each operand: all permuted ops, the simplest first. Empty for others."""
-        return iter(())
 
     @classmethod
     def origin_before(cls, node: Node, origin: Origin) -> Origin | None:

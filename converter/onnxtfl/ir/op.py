@@ -36,7 +36,7 @@ class Elementwise(Op, register=False):
         return broadcast_shapes(*(v.tensor_type.shape for v in operands if v is not None))
 
     @classmethod
-    def relabel(cls, node: Node, index: int, permutation: Permutation) -> Relabeled | None:
+    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """Permute every operand of full rank; operands of rank 0 or one element stay.
 
         None if a rank is unknown, or another operand has a lower rank.

@@ -59,7 +59,7 @@ def rank_of(value_type: Type | None) -> int | None:
     return value_type.rank if isinstance(value_type, TensorType) else None
 
 
-def everywhere(node: Node, permutation: Permutation, **attributes: object) -> Relabeled | None:
+def everywhere(node: Node, permutation: Permutation, **attributes: object) -> Permuted | None:
     """The op with `permutation` for all operands and results; None unless they all have its rank.
 
     Absent operands stay absent.
@@ -74,7 +74,7 @@ def everywhere(node: Node, permutation: Permutation, **attributes: object) -> Re
     return Permuted(tuple(operands), (permutation,) * len(node.results), attributes)
 
 
-def with_vectors(permutation: Permutation, *vectors: int, operands: int) -> Relabeled:
+def with_vectors(permutation: Permutation, *vectors: int, operands: int) -> Permuted:
     """The op with `permutation` for operand 0 and the result; operands `vectors` have one entry per axis."""
     absent: tuple[Permutation | None, ...] = (None,) * (operands - 1)
     return Permuted((permutation, *absent), (permutation,), {}, dict.fromkeys(vectors, permutation))

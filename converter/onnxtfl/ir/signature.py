@@ -46,7 +46,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Relabeled:
+class Permuted:
     """An op on operands with another axis order.
 
     `operands[i]` and `results[i]`: the axis order of that value (None: unchanged). `attributes`: those that change.

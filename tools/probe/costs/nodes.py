@@ -48,7 +48,8 @@ def samples() -> Iterator[Sample]:
 
 def products() -> Iterator[Sample]:
     """Matrix products: one and many rows, the second operand constant and computed, each axis contracted."""
-    for m, k, n in ((1, 256, 256), (16, 64, 64), (128, 128, 128), (1, 1024, 512), (64, 512, 32), (200, 96, 384)):
+    sizes = ((1, 64, 10), (8, 16, 16), (1, 256, 256), (16, 64, 64), (128, 128, 128), (1, 1024, 512), (64, 512, 32))
+    for m, k, n in (*sizes, (200, 96, 384)):
         for weight, (i, j) in itertools.product((True, False), itertools.product((0, 1), repeat=2)):
             lhs, rhs = ((m, k), (k, m))[i == 0], ((k, n), (n, k))[j]
             axes = {"lhs_contracting_dimensions": (i,), "rhs_contracting_dimensions": (j,)}

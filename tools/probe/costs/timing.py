@@ -22,8 +22,8 @@ def times(job: tuple[str, Sequence[bytes]]) -> list[float]:
     return quartiles([opener(model, kernels) for model in models])
 
 
-def medians(runs: Sequence[Run]) -> list[float]:
-    """The median time in nanoseconds of one call of each function."""
+def quartiles(runs: Sequence[Run]) -> list[float]:
+    """The lower quartile of the times, in nanoseconds, of one call of each function: disturbances only add time."""
     counts = [_count(run) for run in runs]
     rounds: list[list[float]] = [[] for _ in runs]
     for _ in range(_ROUNDS):

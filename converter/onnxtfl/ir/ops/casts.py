@@ -8,7 +8,7 @@ from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import REQUIRED, Elementwise, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import REQUIRED, Elementwise, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.types import DType
 
 

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted, attributes_of
 from onnxtfl.ir.ops.arithmetic import Add, Mul, pair
 from onnxtfl.ir.shapes import broadcast_dim
 from onnxtfl.ir.spatial import renumbered, unless_identity
@@ -193,3 +194,42 @@ def _permuted_result(node: Node, permutation: Permutation) -> Permuted:
     before = node.attr("output_permutation") or tuple(range(len(permutation)))
     after = unless_identity([before[p] for p in permutation])
     return Permuted((None, None), (unless_identity(permutation),), {"output_permutation": after or ()})
+
+
+def _product(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int) -> Value:
+    return b(
+        DotGeneral, lhs, rhs, lhs_contracting_dimensions=(lhs_axis,), rhs_contracting_dimensions=(rhs_axis,)
+    )  # fmt: skip
+
+
+class Dot(Derived):
+    """The last axis of `lhs` against the first of `rhs`, both of rank 1 or 2. Source: neutral-ops 3.37; XLA Dot."""
+
+    operands = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC))
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        lhs, rhs = node.operand(0), node.operand(1)
+        if not {lhs.rank, rhs.rank} <= {1, 2}:
+            raise ValueError(f"vectors or matrices, not ranks {lhs.rank} and {rhs.rank}")
+        return [_product(b, lhs, rhs, lhs.rank - 1, 0)]
+
+
+class Gemm(Derived):
+    """alpha * A @ B + beta * C, A and B transposed where the flags say so. Source: neutral-ops 3.55; ONNX Gemm-13."""
+
+    operands = (Operand("a", NUMERIC), Operand("b", NUMERIC), Operand("c", NUMERIC, optional=True))
+    defaults: ClassVar[Attributes] = {"alpha": 1.0, "beta": 1.0, "transA": False, "transB": False}
+
+    @classmethod
+    def expand(cls, b: Builder, node: Node) -> list[Value]:
+        lhs, rhs, c = node.operand(0), node.operand(1), node.optional(2)
+        if lhs.rank != 2 or rhs.rank != 2:
+            raise ValueError(f"matrices, not ranks {lhs.rank} and {rhs.rank}")
+        result = _product(b, lhs, rhs, int(not node.attr("transA")), int(node.attr("transB")))
+        result = _scaled(b, result, node.attr("alpha"))
+        return [result if c is None else b(Add, result, _scaled(b, c, node.attr("beta")))]
+
+
+def _scaled(b: Builder, x: Value, factor: float) -> Value:
+    return x if factor == 1 else b(Mul, x, b.scalar(factor, x))

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled, attributes_of
+from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted, attributes_of
 from onnxtfl.ir.spatial import Window, renumbered, unless_identity
 
 DEFAULTS: Attributes = {
@@ -128,17 +128,6 @@ class Conv(Convolution):
             raise ValueError(f"{out} output features for {groups} groups")
         sizes = conv_window(attributes, w).counts(spatial_sizes(attributes, "input", x))
         return placed(attributes, x[attributes["input_batch_dimension"]], out, sizes)
-
-    @classmethod
-    def kernel_order(cls, node: Node, attributes: Attributes, channels_last: bool) -> Permutation:
-        """Output, spatial, input; a depthwise kernel input, spatial, output; over three axes spatial, input, output."""
-        spatial = tuple(attributes["kernel_spatial_dimensions"])
-        in_, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
-        if not channels_last:
-            return (out, in_, *spatial)
-        if len(spatial) == 3:
-            return (*spatial, in_, out)
-        return (in_, *spatial, out) if is_depthwise(node) else (out, *spatial, in_)
 
     @staticmethod
     def compute(x: Array, w: Array, bias: Array | None, **attributes: Any) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 
 

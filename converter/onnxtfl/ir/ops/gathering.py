@@ -7,7 +7,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import everywhere, moved, rank_of
 from onnxtfl.ir.shapes import broadcast_dim, check_positions, normalize_axis
 

@@ -17,7 +17,7 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.numeric import lowest
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.reductions import Reduce
 from onnxtfl.ir.spatial import Window, pad_spatial, renumbered, unless_identity
 from onnxtfl.ir.types import DType, Type

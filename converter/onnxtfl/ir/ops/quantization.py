@@ -11,7 +11,7 @@ from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import moved
 from onnxtfl.ir.quantization import spread, to_real, to_stored
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis

@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.shapes import dims_from
 from onnxtfl.ir.spatial import renumbered, unless_identity

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import everywhere, moved, moved_all
 from onnxtfl.ir.shapes import normalize_axes
 

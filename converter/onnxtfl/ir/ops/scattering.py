@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import moved, rank_of
 from onnxtfl.ir.shapes import check_positions, dims_from, normalize_axis
 

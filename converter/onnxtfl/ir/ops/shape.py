@@ -10,7 +10,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import fresh, product
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import identity, moved, rank_of
 from onnxtfl.ir.shapes import dim_array
 from onnxtfl.ir.types import DType

@@ -7,7 +7,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape, fresh, product
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import everywhere, moved
 from onnxtfl.ir.shapes import known_dims, normalize_axis
 from onnxtfl.ir.types import DType

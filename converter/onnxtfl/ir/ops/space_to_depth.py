@@ -10,8 +10,8 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh, product
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, REQUIRED, Attributes, Op, Operand, Permutation, Relabeled
-from onnxtfl.ir.permutations import everywhere, moved, moved_all, rank_of
+from onnxtfl.ir.op import INDICES, REQUIRED, Attributes, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.permutations import everywhere, moved, moved_all
 from onnxtfl.ir.shapes import known_dims, normalize_axes, normalize_axis
 
 

@@ -63,7 +63,7 @@ class Split(Op):
             return None
         axis = moved(node.attr("axis"), permutation)
         operands = (permutation, *(None for _ in node.operands[1:]))
-        return Relabeled(operands, (permutation,) * len(node.results), {"axis": axis})
+        return Permuted(operands, (permutation,) * len(node.results), {"axis": axis})
 
 
 def _equal_parts(total: Dim, count: int) -> list[Dim]:

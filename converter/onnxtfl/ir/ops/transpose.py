@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape, fresh
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Relabeled
+from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.permutations import compose, identity, inverse
 from onnxtfl.ir.quantization import Quantization

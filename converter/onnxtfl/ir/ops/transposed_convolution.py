@@ -47,15 +47,6 @@ class ConvTranspose(Convolution):
         sizes = transposed_sizes(spatial_sizes(attributes, "input", x), conv_window(attributes, w))
         return placed(attributes, x[attributes["input_batch_dimension"]], features, sizes)
 
-    @classmethod
-    def kernel_order(cls, node: Node, attributes: Attributes, channels_last: bool) -> Permutation:
-        """Output, spatial, input; over three axes spatial, output, input."""
-        spatial = tuple(attributes["kernel_spatial_dimensions"])
-        in_, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
-        if not channels_last:
-            return (in_, out, *spatial)
-        return (*spatial, out, in_) if len(spatial) == 3 else (out, *spatial, in_)
-
     @staticmethod
     def compute(x: Array, w: Array, bias: Array | None, **attributes: Any) -> Array:
         image, kernel = channels_first(attributes, x, w)
