@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from onnxtfl.ir.builder import Builder
@@ -14,7 +14,9 @@ from onnxtfl.ir.types import Type, dtype_of
 
 
 class Derived(Op, register=False):
-    """An op that is defined by `expand`; type inference also finds quantized result types."""
+    """An op that is defined by `expand`. Its types are those of the expansion, quantized ones too, unless it declares
+    the `shape` of its results.
+    """
 
     expands = True
 
@@ -23,19 +25,26 @@ class Derived(Op, register=False):
         """The results of `node`, made with core ops."""
         raise NotImplementedError
 
+    @staticmethod
+    def shape(*operands: Any, **attributes: Any) -> Any:
+        raise NotImplementedError
+
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
+        if cls.shape is not Derived.shape:
+            return super().infer(node)
         graph = Graph()
         stand_ins = [None if v is None else _stand_in(graph, v) for v in node.operands]
         results = cls.expand(Builder(graph), Node(node.op, stand_ins, node.attributes))
         return [r.type for r in results if r.type is not None]
 
     @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array | tuple[Array, ...]:
+    def compute(cls, *operands: Array | None, **attributes: Any) -> Array | tuple[Array, ...]:
         graph = Graph()
         given = [None if x is None else constant(x, dtype_of(x.dtype)) for x in operands]
         graph.outputs = cls.expand(Builder(graph), Node(cls, given, attributes))
-        return tuple(run(graph, []))
+        results = run(graph, [])
+        return results[0] if len(results) == 1 else tuple(results)
 
 
 def _stand_in(graph: Graph, value: Value) -> Value:

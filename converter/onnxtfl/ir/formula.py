@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir import numeric
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.graph import OPS, Node, Value
-from onnxtfl.ir.op import Attributes, Op, attributes_of
+from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.types import DType
 
 Number = int | float | bool
@@ -188,6 +187,8 @@ class Formula(Derived, register=False):
     An explicit decomposition for a target is tried before the formula.
     """
 
+    widens = True
+
     @classmethod
     def formula(cls, *operands: Any, **attributes: Any) -> Term:
         """The result. `operands`: Terms, None if absent. `attributes`: values; floats may be Terms."""
@@ -203,11 +204,3 @@ class Formula(Derived, register=False):
         terms = [None if v is None else Term(b, v) for v in node.operands]
         absent = [None] * (len(cls.operands) - len(terms))
         return [cls.formula(*terms, *absent, **attributes_of(node)).value]
-
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        """Evaluate in a wide element type, then round."""
-        wide = [None if x is None else numeric.widened(x) for x in operands]
-        (result,) = super().evaluate(attributes, *wide)
-        narrow = {w.dtype: x.dtype for x, w in zip(operands, wide, strict=True) if x is not None and w is not None}
-        return np.asarray(result).astype(narrow.get(result.dtype, result.dtype), copy=False)

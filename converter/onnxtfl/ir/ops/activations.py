@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.formula import Formula, Number, Term
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Operand, Permutation, Permuted
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Log1p, Unary, UnaryFormula
 from onnxtfl.ir.ops.splitting import Split
 from onnxtfl.ir.permutations import everywhere, moved
-from onnxtfl.ir.shapes import normalize_axis, same_type
-from onnxtfl.ir.types import Type
+from onnxtfl.ir.shapes import normalize_axis
 
 
 class Relu(Unary):
@@ -26,7 +25,7 @@ class Relu(Unary):
     operands = (Operand("input", NUMERIC),)
 
     @staticmethod
-    def function(x: Array) -> Array:
+    def compute(x: Array) -> Array:
         return np.asarray(np.maximum(x, np.zeros((), x.dtype)))
 
 
@@ -53,10 +52,9 @@ class Elu(Unary):
 
     defaults = {"alpha": 1.0}
 
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        assert operands[0] is not None
-        return numeric.computed(lambda x: np.where(x > 0, x, attributes["alpha"] * np.expm1(x)), operands[0])
+    @staticmethod
+    def compute(x: Array, *, alpha: float) -> Array:
+        return np.where(x > 0, x, alpha * np.expm1(x))
 
 
 class LeakyRelu(UnaryFormula):
@@ -110,7 +108,7 @@ class HardSwish(UnaryFormula):
 class Sigmoid(Unary):
     """1 / (1 + exp(-input)). Source: neutral-ops 3.116."""
 
-    function = numeric.sigmoid
+    compute = numeric.sigmoid
 
 
 class Silu(UnaryFormula):
@@ -159,16 +157,13 @@ class Gated(Formula, register=False):
     operands = (Operand("input", FLOATS),)
     defaults = {"dim": REQUIRED}
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        x = node.operand(0).tensor_type
-        if x.shape is None:
-            return [same_type(x, None)]
-        dim = normalize_axis(node.attr("dim"), len(x.shape))
-        size = x.shape[dim]
+    @staticmethod
+    def shape(x: Value, *, dim: int) -> Shape:
+        axis = normalize_axis(dim, x.rank)
+        size = x.shape[axis]
         if isinstance(size, int) and size % 2:
-            raise ValueError(f"axis {dim} of {size} does not halve")
-        return [same_type(x, (*x.shape[:dim], size // 2, *x.shape[dim + 1 :]))]
+            raise ValueError(f"axis {axis} of {size} does not halve")
+        return (*x.shape[:axis], size // 2, *x.shape[axis + 1 :])
 
     @classmethod
     def gate(cls, a: Term, b: Term, approximate: str) -> Term:
@@ -211,11 +206,10 @@ class Gtu(Gated):
         return a.tanh() * b.sigmoid()
 
 
-class PRelu(Formula, Binary):
+class PRelu(Binary, Formula):
     """input where not negative, else slope * input; the slope broadcasts. Source: neutral-ops 3.90."""
 
     operands = (Operand("input", NUMERIC), Operand("slope", NUMERIC, like="input"))
-    infer = Binary.infer
 
     @classmethod
     def formula(cls, x: Term, slope: Term) -> Term:

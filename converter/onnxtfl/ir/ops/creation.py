@@ -30,6 +30,7 @@ class DynamicIota(Derived):
     """Numbers that count up from 0 along one dimension of a tensor of `shape`. Source: neutral-ops 3.42."""
 
     operands: ClassVar[tuple[Operand, ...]] = (Operand("shape", INDICES),)
+    results = (Operand("output", like="dtype"),)
     defaults: ClassVar[Mapping[str, Any]] = {"iota_dimension": REQUIRED, "dtype": DType.INT64}
 
     @classmethod

@@ -2,86 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Formula, Term
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand
-from onnxtfl.ir.shapes import same_type
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.op import BOOLS, FLOATS, NUMERIC, Elementwise, Operand
+from onnxtfl.ir.ops.complex_numbers import REAL_OF
 
-_COMPLEX = frozenset({DType.COMPLEX64, DType.COMPLEX128})
+_WITH_COMPLEX = (Operand("input", NUMERIC | frozenset(REAL_OF)),)
 
 
 class Unary(Elementwise, register=False):
-    """One operand, one result of its type and shape; `function` computes it."""
+    """One operand, one result of its type and shape."""
 
     operands = (Operand("input", FLOATS),)
     core = True
-    function: ClassVar[Callable[..., Any]]
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        type_ = node.operand(0).tensor_type
-        return [same_type(type_, type_.shape)]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        return numeric.computed(cls.function, x)
+    widens = True
 
 
-class UnaryFormula(Formula, Unary, register=False):
+class UnaryFormula(Unary, Formula, register=False):
     """A unary op that is a formula over others."""
 
     core = False
-    infer = Unary.infer
 
 
 class Test(Unary, register=False):
-    """A unary op that gives bools."""
+    """A unary op that returns bools."""
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        return [TensorType(DType.BOOL, node.operand(0).tensor_type.shape)]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        return np.asarray(cls.function(numeric.widened(x)), bool)
+    results = (Operand("output", BOOLS),)
 
 
-class Abs(Unary):
-    """output = |input|; the modulus, as a real number, of complex ones. Source: neutral-ops 3.1, TFLite COMPLEX_ABS."""
+def _unary(name: str, compute: Callable[..., Any], meaning: str, **declared: Any) -> type[Unary]:
+    """Declare a unary op that a NumPy function computes."""
+    return type(name, (Unary,), {"__doc__": meaning, "compute": compute, **declared})
 
-    operands = (Operand("input", NUMERIC | _COMPLEX),)
-    function = np.abs
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        type_ = node.operand(0).tensor_type
-        real = {DType.COMPLEX64: DType.FLOAT32, DType.COMPLEX128: DType.FLOAT64}
-        return [TensorType(real.get(type_.dtype, type_.dtype), type_.shape)]
-
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        return np.abs(x) if x.dtype.kind == "c" else numeric.computed(np.abs, x)
+Ceil = _unary("Ceil", np.ceil, "The least integer at or above. Source: neutral-ops 3.21.")
+Floor = _unary("Floor", np.floor, "The greatest integer at or below. Source: neutral-ops 3.51.")
+RoundNearestEven = _unary("RoundNearestEven", np.rint, "Rounded, halves to even. Source: neutral-ops 3.106.")
+Exp = _unary("Exp", np.exp, "e to the input. Source: neutral-ops 3.49.")
+Expm1 = _unary("Expm1", np.expm1, "exp(input) - 1, exact near 0. Source: neutral-ops 3.50.", core=False)
+Log = _unary("Log", np.log, "The natural logarithm. Source: neutral-ops 3.73.")
+Log1p = _unary("Log1p", np.log1p, "log(1 + input), exact near 0. Source: neutral-ops 3.74.", core=False)
+Sqrt = _unary("Sqrt", np.sqrt, "The square root. Source: neutral-ops 3.128.")
+Sin = _unary("Sin", np.sin, "The sine. Source: neutral-ops 3.118.")
+Cos = _unary("Cos", np.cos, "The cosine. Source: neutral-ops 3.32.")
+Tan = _unary("Tan", np.tan, "The tangent. Source: neutral-ops 3.132.")
+Asin = _unary("Asin", np.arcsin, "The inverse sine, NaN outside [-1, 1]. Source: neutral-ops 3.7.")
+Acos = _unary("Acos", np.arccos, "The inverse cosine, NaN outside [-1, 1]. Source: neutral-ops 3.2.")
+Atan = _unary("Atan", np.arctan, "The inverse tangent. Source: neutral-ops 3.9.")
+Sinh = _unary("Sinh", np.sinh, "The hyperbolic sine. Source: neutral-ops 3.119.")
+Cosh = _unary("Cosh", np.cosh, "The hyperbolic cosine. Source: ONNX Cosh (added).")
+Tanh = _unary("Tanh", np.tanh, "The hyperbolic tangent. Source: neutral-ops 3.133.")
+Asinh = _unary("Asinh", np.arcsinh, "The inverse hyperbolic sine. Source: neutral-ops 3.8.")
+Acosh = _unary("Acosh", np.arccosh, "The inverse hyperbolic cosine, NaN below 1. Source: ONNX Acosh (added).")
+Atanh = _unary("Atanh", np.arctanh, "The inverse hyperbolic tangent. Source: neutral-ops 3.11.")
+Erf = _unary("Erf", numeric.erf, "The error function. Source: neutral-ops 3.48 (ONNX Erf).")
 
 
 class Neg(Unary):
     """output = -input; integers wrap. Source: neutral-ops 3.81."""
 
-    operands = (Operand("input", NUMERIC | _COMPLEX),)
-    function = np.negative
+    operands = _WITH_COMPLEX
+    compute = np.negative
     follows_values = True
 
 
@@ -89,19 +76,15 @@ class Sign(Unary):
     """-1, 0 or 1; NaN stays. Source: neutral-ops 3.117."""
 
     operands = (Operand("input", NUMERIC),)
-    function = np.sign
+    compute = np.sign
 
 
-class Ceil(Unary):
-    """The least integer at or above. Source: neutral-ops 3.21."""
+class Abs(Unary):
+    """output = |input|; the modulus, as a real number, of complex ones. Source: neutral-ops 3.1, TFLite COMPLEX_ABS."""
 
-    function = np.ceil
-
-
-class Floor(Unary):
-    """The greatest integer at or below. Source: neutral-ops 3.51."""
-
-    function = np.floor
+    operands = _WITH_COMPLEX
+    results = (Operand("output", becomes=REAL_OF),)
+    compute = np.abs
 
 
 class Round(UnaryFormula):
@@ -112,44 +95,6 @@ class Round(UnaryFormula):
         size = x.abs()
         whole = size.floor()
         return x.sign() * (size - whole >= 0.5).choose(whole + 1.0, whole)
-
-
-class RoundNearestEven(Unary):
-    """To the nearest integer, halves to the even one (ONNX Round, TFLite ROUND). Source: neutral-ops 3.106."""
-
-    function = np.rint
-
-
-class Exp(Unary):
-    """e to the input. Source: neutral-ops 3.49."""
-
-    function = np.exp
-
-
-class Expm1(Unary):
-    """exp(input) - 1, exact near 0. Source: neutral-ops 3.50; into the core: Elu and Exp."""
-
-    core = False
-    function = np.expm1
-
-
-class Log(Unary):
-    """The natural logarithm. Source: neutral-ops 3.73."""
-
-    function = np.log
-
-
-class Log1p(Unary):
-    """log(1 + input), exact near 0. Source: neutral-ops 3.74; into the core: Log with a correction."""
-
-    core = False
-    function = np.log1p
-
-
-class Sqrt(Unary):
-    """The square root. Source: neutral-ops 3.128."""
-
-    function = np.sqrt
 
 
 class Rsqrt(UnaryFormula):
@@ -170,88 +115,10 @@ class Cbrt(UnaryFormula):
         return x.sign() * x.abs().power(1 / 3)
 
 
-class Sin(Unary):
-    """The sine. Source: neutral-ops 3.118."""
-
-    function = np.sin
-
-
-class Cos(Unary):
-    """The cosine. Source: neutral-ops 3.32."""
-
-    function = np.cos
-
-
-class Tan(Unary):
-    """The tangent. Source: neutral-ops 3.132."""
-
-    function = np.tan
-
-
-class Asin(Unary):
-    """The inverse sine, NaN outside [-1, 1]. Source: neutral-ops 3.7."""
-
-    function = np.arcsin
-
-
-class Acos(Unary):
-    """The inverse cosine, NaN outside [-1, 1]. Source: neutral-ops 3.2."""
-
-    function = np.arccos
-
-
-class Atan(Unary):
-    """The inverse tangent. Source: neutral-ops 3.9."""
-
-    function = np.arctan
-
-
-class Sinh(Unary):
-    """The hyperbolic sine. Source: neutral-ops 3.119."""
-
-    function = np.sinh
-
-
-class Cosh(Unary):
-    """The hyperbolic cosine. Source: ONNX Cosh (added)."""
-
-    function = np.cosh
-
-
-class Tanh(Unary):
-    """The hyperbolic tangent. Source: neutral-ops 3.133."""
-
-    function = np.tanh
-
-
-class Asinh(Unary):
-    """The inverse hyperbolic sine. Source: neutral-ops 3.8."""
-
-    function = np.arcsinh
-
-
-class Acosh(Unary):
-    """The inverse hyperbolic cosine, NaN below 1. Source: ONNX Acosh (added)."""
-
-    function = np.arccosh
-
-
-class Atanh(Unary):
-    """The inverse hyperbolic tangent. Source: neutral-ops 3.11."""
-
-    function = np.arctanh
-
-
-class Erf(Unary):
-    """The error function. Source: neutral-ops 3.48 (ONNX Erf)."""
-
-    function = numeric.erf
-
-
 class IsNaN(Test):
     """Whether not a number. Source: ONNX IsNaN (added)."""
 
-    function = np.isnan
+    compute = np.isnan
 
 
 class IsInf(Test):
@@ -259,20 +126,15 @@ class IsInf(Test):
 
     defaults = {"detect_positive": True, "detect_negative": True}
 
-    @classmethod
-    def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array:
-        (x,) = operands
-        assert x is not None
-        wide = numeric.widened(x)
-        up = np.isposinf(wide) & attributes["detect_positive"]
-        return np.asarray(up | (np.isneginf(wide) & attributes["detect_negative"]))
+    @staticmethod
+    def compute(x: Array, *, detect_positive: bool, detect_negative: bool) -> Array:
+        return np.asarray((np.isposinf(x) & detect_positive) | (np.isneginf(x) & detect_negative))
 
 
-class IsFinite(Formula, Test):
+class IsFinite(Test, Formula):
     """Whether neither infinite nor NaN. Source: neutral-ops 3.70 (bool results)."""
 
     core = False
-    infer = Test.infer
 
     @classmethod
     def formula(cls, x: Term) -> Term:

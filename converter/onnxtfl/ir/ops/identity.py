@@ -11,7 +11,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import ANY, Attributes, Elementwise, Operand
+from onnxtfl.ir.op import ANY, BOOLS, Attributes, Elementwise, Operand
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.quantization import Quantization
@@ -22,7 +22,7 @@ class Dropout(Derived):
     """At inference nothing is dropped: the operand, and a mask that is true everywhere. Source: neutral-ops 3.40."""
 
     operands = (Operand("input", ANY),)
-    results = (Operand("output"), Operand("mask"))
+    results = (Operand("output"), Operand("mask", BOOLS))
     defaults: ClassVar[Attributes] = {"ratio": 0.5}
 
     @classmethod

@@ -72,7 +72,7 @@ class Not(Unary):
     """Logical negation of bools; every bit of integers flipped (added). Source: neutral-ops 3.84, ONNX BitwiseNot."""
 
     operands = (Operand("input", BOOLS | INTEGERS),)
-    function = np.invert
+    compute = np.invert
 
 
 class PopulationCount(Unary):
@@ -82,6 +82,6 @@ class PopulationCount(Unary):
     core = False
 
     @staticmethod
-    def function(x: Array) -> Array:
+    def compute(x: Array) -> Array:
         raw = np.ascontiguousarray(x)[..., None].view(np.uint8)
         return np.asarray(np.unpackbits(raw, axis=-1).sum(-1))

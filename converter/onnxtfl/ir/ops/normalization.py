@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar
 
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import Shape, product
 from onnxtfl.ir.formula import Formula, Term
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Operand, Permutation, Permuted
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.pooling import AveragePool
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.spatial import LARGEST_WINDOW, renumbered, unless_identity
-from onnxtfl.ir.types import TensorType, Type
 
 
 def standardized(x: Term, axes: Iterable[int], epsilon: float) -> tuple[Term, Term, Term]:
@@ -35,18 +34,17 @@ class BatchNormInference(Formula):
     operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias", "mean", "variance"))
     defaults: ClassVar[Attributes] = {"epsilon": 1e-5, "feature_index": REQUIRED}
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        x, axis = node.operand(0).tensor_type, node.attr("feature_index")
-        if x.shape is not None and not 0 <= axis < len(x.shape):
-            raise ValueError(f"feature axis {axis} of a tensor of rank {len(x.shape)}")
-        for i in range(1, 5):
-            vector = node.operand(i).tensor_type.shape
-            if vector is not None and len(vector) != 1:
-                raise ValueError(f"{cls.operands[i].name} of shape {vector}")
-            if vector and x.shape and isinstance(vector[0], int) and isinstance(x.shape[axis], int):
-                _same(vector[0], x.shape[axis], cls.operands[i].name)
-        return [TensorType(x.dtype, x.shape)]
+    @staticmethod
+    def shape(x: Value, *vectors: Value, feature_index: int) -> Shape:
+        for vector in vectors:
+            if vector.tensor_type.rank not in (None, 1):
+                raise ValueError(f"a vector of shape {vector.shape}")
+        if not 0 <= feature_index < x.rank:
+            raise ValueError(f"feature axis {feature_index} of a tensor of rank {x.rank}")
+        sizes = {v.shape[0] for v in vectors if v.tensor_type.shape} | {x.shape[feature_index]}
+        if sum(isinstance(size, int) for size in sizes) > 1:
+            raise ValueError(f"vectors and features of sizes {sizes}")
+        return x.shape
 
     @classmethod
     def formula(
@@ -68,11 +66,6 @@ class BatchNormInference(Formula):
         return Permuted((moved, None, None, None, None), (moved,), attributes)
 
 
-def _same(a: int, b: int, name: str) -> None:
-    if a != b:
-        raise ValueError(f"{name} of {a} for {b} features")
-
-
 class LRN(Formula):
     """x / (bias + alpha / size * sum of squares) ^ beta, the sum over `size` neighbours along `axis`.
 
@@ -83,14 +76,12 @@ class LRN(Formula):
     operands = (Operand("input", FLOATS),)
     defaults: ClassVar[Attributes] = {"axis": REQUIRED, "size": REQUIRED, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
 
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[TensorType]:
-        x = node.operand(0).tensor_type
-        if x.shape is not None:
-            normalize_axis(node.attr("axis"), len(x.shape))
-        if not 1 <= node.attr("size") < LARGEST_WINDOW:
-            raise ValueError(f"size {node.attr('size')}")
-        return [x]
+    @staticmethod
+    def shape(x: Value, *, axis: int, size: int) -> Shape:
+        if not 1 <= size < LARGEST_WINDOW:
+            raise ValueError(f"size {size}")
+        normalize_axis(axis, x.rank)
+        return x.shape
 
     @classmethod
     def formula(cls, x: Term, axis: int, size: int, alpha: float, beta: float, bias: float) -> Term:
@@ -113,10 +104,7 @@ class LayerNorm(Formula):
 
     operands = (Operand("input", FLOATS), Operand("scale", FLOATS), Operand("bias", FLOATS, optional=True))
     defaults: ClassVar[Attributes] = {"axis": -1, "epsilon": 1e-5}
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        return [node.operand(0).tensor_type]
+    shape = Op.shape
 
     @classmethod
     def formula(cls, x: Term, scale: Term, bias: Term | None, axis: int, epsilon: float) -> Term:
@@ -132,10 +120,7 @@ class InstanceNorm(Formula):
 
     operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
     defaults: ClassVar[Attributes] = {"epsilon": 1e-5, "batch_index": 0, "feature_index": 1}
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        return [node.operand(0).tensor_type]
+    shape = Op.shape
 
     @classmethod
     def formula(cls, x: Term, scale: Term, bias: Term, epsilon: float, batch_index: int, feature_index: int) -> Term:
