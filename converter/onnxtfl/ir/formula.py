@@ -12,7 +12,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.graph import OPS, Node, Value
-from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.op import Attributes, Op, attributes_of
 from onnxtfl.ir.types import DType
 
 Number = int | float | bool

@@ -11,7 +11,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.formula import Formula, Number, Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Operand, Permutation, Permuted
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Log1p, Unary, UnaryFormula
 from onnxtfl.ir.ops.splitting import Split
