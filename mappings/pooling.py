@@ -10,6 +10,7 @@ A window that covers the whole input is a Reduce (MEAN, REDUCE_MAX): such pools 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -76,11 +77,23 @@ def _max_pool(b: Builder, node: Node) -> list[Value]:
     dims = _spatial(x)
     window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
     if len(node.results) > 1:
-        order = int(node.attr("storage_order", 0))
-        return b.many(ops.MaxPool, x, **pool_attributes(window, dims), return_indices=True, storage_order=order)
+        best, indices = b.many(ops.MaxPool, x, **pool_attributes(window, dims), return_indices=True)
+        return [best, _in_fortran_order(b, indices, x.shape[2:]) if node.attr("storage_order", 0) else indices]
     if covers(window, x.shape[2:]):
         return [b(ops.Reduce, x, dims, kind="max", keepdims=True)]
     return [b(ops.MaxPool, x, **pool_attributes(window, dims))]
+
+
+def _in_fortran_order(b: Builder, indices: Value, sizes: Sequence[Dim]) -> Value:
+    """Positions in a flattened tensor whose spatial axes, the last ones, have the first as the fastest."""
+    spatial = [d for d in sizes if isinstance(d, int)]
+    if len(spatial) < len(sizes):
+        raise UnsupportedError("indices of a MaxPool over sizes that are not known", hint="give --input-shape")
+    result = place = Term(b, indices)
+    for i, size in enumerate(spatial):
+        weight, other = math.prod(spatial[i + 1 :]), math.prod(spatial[:i])
+        result = result + place.apply(ops.FloorDiv, weight) % size * (other - weight)
+    return result.value
 
 
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
@@ -207,7 +220,7 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
         del options["dilations"]
     if average:
         return Form("AveragePool", (x,), {**options, "count_include_pad": int(attributes["count_include_pad"])})
-    return Form("MaxPool", (x,), {**options, "storage_order": int(attributes["storage_order"])})
+    return Form("MaxPool", (x,), options)
 
 
 @decompose(ops.MaxPool, "tfl")
@@ -302,7 +315,7 @@ def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
     stack = b(ops.Concatenate, *(with_unit_axis(b, t, x.rank) for t in taps), axis=x.rank)
     best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
     which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)
-    offsets, places = _flat_parts(sizes, dims, window, counts, node.attr("storage_order"))
+    offsets, places = _flat_parts(sizes, dims, window, counts)
     return [best, b(ops.Add, b(ops.Gather, offsets, which, axis=0), places)]
 
 
@@ -318,13 +331,10 @@ def _corner(
 
 
 def _flat_parts(
-    sizes: Sequence[int], dims: Sequence[int], window: Window, counts: Sequence[int], storage_order: int
+    sizes: Sequence[int], dims: Sequence[int], window: Window, counts: Sequence[int]
 ) -> tuple[Array, Array]:
     """The offset of each tap, and the number of the first tap's element at each place, in the flattened operand."""
     weights = [int(np.prod(sizes[a + 1 :])) for a in range(len(sizes))]
-    if storage_order:  # the first spatial axis runs fastest
-        for i, axis in enumerate(dims):
-            weights[axis] = int(np.prod([sizes[d] for d in dims[:i]]))
     offsets = [
         sum(t * d * weights[a] for t, d, a in zip(tap, window.dilations, dims, strict=True)) for tap in window.taps()
     ]

@@ -5,7 +5,6 @@ only renumbered. Source: neutral-ops 3.12, 3.77; ONNX AveragePool, MaxPool."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -74,12 +73,12 @@ def _spatial_last(x: Array, dims: Sequence[int]) -> tuple[Array, list[int]]:
 class MaxPool(_Pool):
     """The largest element that the window sees; padding is never the largest.
 
-    With `return_indices` a second result, int64: where in the flattened operand the (first) largest lies, in C order,
-    with `storage_order` 1 the spatial part in Fortran order. Source: neutral-ops 3.77, ONNX MaxPool-12.
+    With `return_indices` a second result, int64: where in the flattened operand the (first) largest lies, in C order.
+    Source: neutral-ops 3.77, ONNX MaxPool-12.
     """
 
     results = (Operand("output", NUMERIC), Operand("indices", frozenset({DType.INT64}), optional=True))
-    defaults: ClassVar[Attributes] = {**_DEFAULTS, "return_indices": False, "storage_order": 0}
+    defaults: ClassVar[Attributes] = {**_DEFAULTS, "return_indices": False}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -98,20 +97,10 @@ class MaxPool(_Pool):
         best = stack.max(axis=-1).transpose(back)
         if not attributes["return_indices"]:
             return np.asarray(best)
-        where = window.stack(_spatial_last(_flat_numbers(x.shape, dims, attributes["storage_order"]), dims)[0], 0)
+        numbers = np.arange(x.size, dtype=np.int64).reshape(x.shape)
+        where = window.stack(_spatial_last(numbers, dims)[0], 0)
         chosen = np.take_along_axis(where, stack.argmax(axis=-1)[..., None], axis=-1)[..., 0]
         return np.asarray(best), chosen.transpose(back)
-
-
-def _flat_numbers(shape: Sequence[int], dims: Sequence[int], storage_order: int) -> Array:
-    """The number of each element in the flattened tensor."""
-    numbers = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
-    if not storage_order:
-        return numbers
-    spatial = [shape[d] for d in dims]
-    local = np.arange(math.prod(spatial), dtype=np.int64).reshape(spatial, order="F")
-    base = numbers.reshape(*(n for a, n in enumerate(shape) if a not in dims), -1)[..., :1]
-    return (base.reshape(*base.shape[:-1], *[1] * len(dims)) + local).reshape(shape)
 
 
 class AveragePool(_Pool):

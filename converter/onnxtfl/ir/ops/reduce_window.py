@@ -11,8 +11,9 @@ import numpy as np
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand
+from onnxtfl.ir.op import BOOLS, NUMERIC, REQUIRED, Attributes, Op, Operand
 from onnxtfl.ir.ops.arithmetic import Add, Max, Min, Mul
+from onnxtfl.ir.ops.logic import And, Or
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.slicing import END, Slice
 from onnxtfl.ir.shapes import normalize_axes
@@ -20,14 +21,14 @@ from onnxtfl.ir.types import DType
 
 
 class ReduceWindow(Derived):
-    """Each window of the operand reduced (`kind`: sum, prod, max, min), beginning with `init`.
+    """Each window of the operand reduced (`kind`: sum, prod, max, min; any, all of bools), beginning with `init`.
 
     Windows, strides, dilations have an entry for each axis, `padding` (or `auto_pad`, `ceil_mode`, where sizes are
     known) all lows, then all highs; what is padded is `init` (absent: what changes nothing). Joined axis by axis.
     Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
 
-    operands = (Operand("input", NUMERIC), Operand("init", NUMERIC, optional=True))
+    operands = (Operand("input", NUMERIC | BOOLS), Operand("init", NUMERIC | BOOLS, optional=True))
     defaults: ClassVar[Attributes] = {
         "kind": REQUIRED,
         "window_dimensions": REQUIRED,
@@ -56,13 +57,13 @@ class ReduceWindow(Derived):
         return [x if init is None else b(join, x, init)]
 
 
-_JOINS: Mapping[str, type[Op]] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}
+_JOINS: Mapping[str, type[Op]] = {"sum": Add, "prod": Mul, "max": Max, "min": Min, "any": Or, "all": And}
 
 
 def _neutral(join: type[Op], dtype: DType) -> float:
     """What changes nothing when it is joined."""
-    if join in (Add, Mul):
-        return float(join is Mul)
+    if join in (Add, Mul, Or, And):
+        return float(join in (Mul, And))
     if dtype.is_float:
         return -math.inf if join is Max else math.inf
     limits = np.iinfo(dtype.numpy)
