@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from onnxtfl.rules import *
@@ -39,9 +37,7 @@ def _to_tfl_tile(node: Node) -> Form:
     return Form("TILE", (node.operand(0), narrow(node.operand(1))))
 
 
-@decompose(ops.Tile, "tfl", "operands")
-def _narrow_tile(b: Builder, node: Node) -> Sequence[Value] | None:
-    return with_int32(b, node, 1)
+decompose(ops.Tile, "tfl", "operands")(int32_operands(1))
 
 
 @lower_onnx(ops.Tile)
@@ -55,9 +51,7 @@ def _from_tfl_tile(b: Builder, node: Node) -> Value:
     return b(ops.Tile, node.operand(0), node.operand(1))
 
 
-@decompose(ops.BroadcastTo, "tfl", "operands")
-def _narrow_broadcast(b: Builder, node: Node) -> list[Value] | None:
-    return with_int32(b, node, 1)
+decompose(ops.BroadcastTo, "tfl", "operands")(int32_operands(1))
 
 
 # --- BroadcastTo -----------------------------------------------------------------------------------------------------

@@ -275,20 +275,12 @@ def _in_float(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles, terms: in
     depth = lhs.shape[i]
     assert isinstance(depth, int)
     for start in range(0, depth, terms):
-        parts = (_between(b, v, a, start, start + terms, depth) for v, a in ((lhs, i), (rhs, j)))
+        parts = (sliced(b, v, {a: slice(start, min(start + terms, depth))}) for v, a in ((lhs, i), (rhs, j)))
         product = b(ops.DotGeneral, *(b(ops.Convert, v, dtype=DType.FLOAT32) for v in parts), **roles.attributes)
         whole = b(ops.Convert, product, dtype=lhs.dtype)
         total = whole if total is None else b(ops.Add, total, whole)
     assert total is not None
     return total
-
-
-def _between(b: Builder, x: Value, axis: int, start: int, stop: int, size: int) -> Value:
-    if start == 0 and stop >= size:
-        return x
-    limits = [np.iinfo(np.int32).max] * x.rank
-    limits[axis] = min(stop, size)
-    return b(ops.Slice, x, [start if a == axis else 0 for a in range(x.rank)], limits, [1] * x.rank)
 
 
 def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> list[Value]:

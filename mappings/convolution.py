@@ -159,19 +159,13 @@ def _integers(b: Builder, node: Node, window: Window) -> Value | None:
     if total is not None:
         total = reshape(b, total, (*total.shape, *[1] * (x.rank - 1 - attributes["output_feature_dimension"])))
     for start in range(0, depth, step):
-        parts = [_features(b, v, a, start, start + step, depth) for v, a in zip((x, kernel), axes, strict=True)]
+        parts = [
+            sliced(b, v, {a: slice(start, min(start + step, depth))}) for v, a in zip((x, kernel), axes, strict=True)
+        ]
         product = b(ops.Conv, *(b(ops.Convert, v, dtype=DType.FLOAT32) for v in parts), None, **attributes)
         whole = b(ops.Convert, product, dtype=x.dtype)
         total = whole if total is None else b(ops.Add, total, whole)
     return total
-
-
-def _features(b: Builder, x: Value, axis: int, start: int, stop: int, depth: int) -> Value:
-    if start == 0 and stop >= depth:
-        return x
-    limits = [np.iinfo(np.int32).max] * x.rank
-    limits[axis] = min(stop, depth)
-    return b(ops.Slice, x, [start if a == axis else 0 for a in range(x.rank)], limits, [1] * x.rank)
 
 
 def _pad_apart(b: Builder, node: Node, window: Window) -> Value:
@@ -194,9 +188,6 @@ def _groups_apart(b: Builder, node: Node) -> Value:
 def _parts(b: Builder, value: Value, count: int, axis: int) -> list[Value]:
     size = value.shape[axis] // count
     return b.many(ops.Split, value, [size] * count, axis=axis)
-
-
-_END = int(np.iinfo(np.int32).max)
 
 
 @lift_onnx("DeformConv", since=(19, 22))
@@ -223,25 +214,17 @@ def _deform_conv(b: Builder, node: Node) -> Value:
     moved = reshape(b, offset, (x.shape[0], groups, len(taps), 2, count))
     depth, parts = x.shape[1] // groups, []
     for g in range(groups):
-        part = FeatureMap(b, _between(b, x, 1, g * depth, (g + 1) * depth))
+        part = FeatureMap(b, sliced(b, x, {1: slice(g * depth, (g + 1) * depth)}))
         places = [_moved(b, moved, g, i, constant(line)) for i, line in enumerate(lines)]
         sampled = _bilinear(part, places)
         if mask is not None:
-            own = _between(b, mask, 1, g * len(taps), (g + 1) * len(taps))
+            own = sliced(b, mask, {1: slice(g * len(taps), (g + 1) * len(taps))})
             sampled = sampled * along_channels(Term(b, reshape(b, own, (x.shape[0], len(taps) * count))))
         parts.append(reshape(b, sampled.value, (x.shape[0], len(taps), count, depth)))
     joined = parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=3)
     result = _contracted(b, joined, kernel, int(node.attr("group", 1)))
     image = transposed(b, reshape(b, result, (x.shape[0], *spatial, kernel.shape[0])), (0, 3, 1, 2))
     return image if bias is None else b(ops.Add, image, reshape(b, bias, (*bias.shape, 1, 1)))
-
-
-def _between(b: Builder, x: Value, axis: int, start: int, stop: int) -> Value:
-    if start == 0 and x.shape[axis] == stop:
-        return x
-    starts, limits = [0] * x.rank, [_END] * x.rank
-    starts[axis], limits[axis] = start, stop
-    return b(ops.Slice, x, starts, limits, [1] * x.rank)
 
 
 def _moved(b: Builder, offsets: Value, group: int, axis: int, base: Value) -> Term:
@@ -271,8 +254,8 @@ def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value
     flat = reshape(b, kernel, (out, depth, product(kernel.shape[2:])))
     parts = []
     for g in range(groups):
-        own = _between(b, samples, 3, g * depth, (g + 1) * depth)
-        rows = _between(b, flat, 0, g * (out // groups), (g + 1) * (out // groups))
+        own = sliced(b, samples, {3: slice(g * depth, (g + 1) * depth)})
+        rows = sliced(b, flat, {0: slice(g * (out // groups), (g + 1) * (out // groups))})
         axes = {"lhs_contracting_dimensions": (1, 3), "rhs_contracting_dimensions": (2, 1)}
         parts.append(b(ops.DotGeneral, own, rows, **axes))
     return parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=2)

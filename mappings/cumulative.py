@@ -71,9 +71,7 @@ def _cumsum_form(node: Node) -> Form | None:
     return Form("CUMSUM", (node.operand(0), operand), options)
 
 
-@decompose(ops.CumSum, "tfl", "operands")
-def _axis_int32(b: Builder, node: Node) -> list[Value] | None:
-    return with_int32(b, node, 1)
+decompose(ops.CumSum, "tfl", "operands")(int32_operands(1))
 
 
 @lower_onnx(ops.CumSum)

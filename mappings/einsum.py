@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from onnxtfl.rules import *
 
 
@@ -79,9 +77,7 @@ def _without_repeats(b: Builder, value: Value, labels: tuple[str, ...]) -> Label
                 raise UnsupportedError("the diagonal of an axis whose size is not known", hint="give --input-shape")
             value = transposed(b, value, [*rest, i, j])
             flat = reshape(b, value, (*value.shape[:-2], n * n))
-            limits, strides = [np.iinfo(np.int32).max] * flat.rank, [1] * flat.rank
-            strides[-1] = n + 1
-            value = b(ops.Slice, flat, [0] * flat.rank, limits, strides)
+            value = sliced(b, flat, {flat.rank - 1: slice(None, None, n + 1)})
             labels = (*(labels[a] for a in rest), label)
     return Labeled(value, labels)
 

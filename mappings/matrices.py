@@ -25,8 +25,7 @@ def _diagonal_apart(b: Builder, node: Node) -> Value:
     x = node.operand(0)
     size, batch = int(x.shape[-1]), x.shape[:-2]
     flat = reshape(b, x, (*batch, size * size))
-    rank = len(batch)
-    return b(ops.Slice, flat, [0] * (rank + 1), [HUGE] * (rank + 1), [*[1] * rank, size + 1])
+    return sliced(b, flat, {len(batch): slice(None, None, size + 1)})
 
 
 _MOST_WRITTEN_OUT = 1 << 14

@@ -179,9 +179,7 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
     return b(ops.Pad, cut, rows, node.optional(2), **node.attributes) if rows.any() else cut
 
 
-@decompose(ops.Pad, "tfl", "operands")
-def _narrow_padding(b: Builder, node: Node) -> Sequence[Value] | None:
-    return with_int32(b, node, 1)
+decompose(ops.Pad, "tfl", "operands")(int32_operands(1))
 
 
 @decompose(ops.Pad, order="axes")
@@ -246,7 +244,7 @@ def _repeated(places: Array, size: int, mode: str) -> Array:
 
 
 def _repeated_at_run_time(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Value:
-    size = _scalar(b, dim_value(b, x.shape[axis], x))
+    size = reshape(b, dim_value(b, x.shape[axis], x), ())
     before, after = (_entry(b, rows, axis, side) for side in (0, 1))
     one, two = b.scalar(1, size), b.scalar(2, size)
     places = b(ops.Range, b(ops.Neg, before), b(ops.Add, size, after), one)
@@ -260,13 +258,9 @@ def _repeated_at_run_time(b: Builder, x: Value, rows: Value, axis: int, mode: st
     return b(ops.Min, places, b(ops.Sub, last, places))
 
 
-def _scalar(b: Builder, vector: Value) -> Value:
-    return b(ops.Reshape, vector, np.zeros(0, np.int64))
-
-
 def _entry(b: Builder, rows: Value, axis: int, side: int) -> Value:
     picked = b(ops.Slice, rows, [axis, side], [axis + 1, side + 1], [1, 1])
-    return _scalar(b, picked if picked.dtype is DType.INT64 else b(ops.Convert, picked, dtype=DType.INT64))
+    return reshape(b, picked if picked.dtype is DType.INT64 else b(ops.Convert, picked, dtype=DType.INT64), ())
 
 
 @lift_tfl("DILATE")

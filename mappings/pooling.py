@@ -290,11 +290,8 @@ def _tap(b: Builder, x: Value, axis: int, window: Window, i: int, tap: int) -> V
     start = tap * window.dilations[i]
     if window.shape[i] == 1 and window.strides[i] == 1:
         return x
-    starts, limits, strides = [0] * x.rank, [np.iinfo(np.int32).max] * x.rank, [1] * x.rank
     rest = window.span[i] - 1 - start
-    starts[axis], strides[axis] = start, window.strides[i]
-    limits[axis] = -rest if rest else limits[axis]
-    return b(ops.Slice, x, starts, limits, strides)
+    return sliced(b, x, {axis: slice(start, -rest or None, window.strides[i])})
 
 
 def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
@@ -323,11 +320,9 @@ def _corner(
     b: Builder, x: Value, dims: Sequence[int], window: Window, counts: Sequence[int], tap: Sequence[int]
 ) -> Value:
     """What one tap of an unpadded window sees."""
-    starts, limits, strides = [0] * x.rank, [np.iinfo(np.int32).max] * x.rank, [1] * x.rank
-    for i, axis in enumerate(dims):
-        starts[axis], strides[axis] = tap[i] * window.dilations[i], window.strides[i]
-        limits[axis] = starts[axis] + (counts[i] - 1) * window.strides[i] + 1
-    return b(ops.Slice, x, starts, limits, strides)
+    starts = [t * d for t, d in zip(tap, window.dilations, strict=True)]
+    ends = [start + (n - 1) * step + 1 for start, n, step in zip(starts, counts, window.strides, strict=True)]
+    return sliced(b, x, dict(zip(dims, map(slice, starts, ends, window.strides), strict=True)))
 
 
 def _flat_parts(

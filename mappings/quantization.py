@@ -120,9 +120,7 @@ def _repeated(b: Builder, parameter: Value, x: Value, axis: int, block: int) -> 
     size = x.shape[axis]
     if not isinstance(size, int):
         raise UnsupportedError("blocks along an axis of unknown size", type_=x.type, hint="fix it with --input-shape")
-    rank = x.rank
-    limits = [size if i == axis else (1 << 31) - 1 for i in range(rank)]
-    return b(ops.Slice, whole, [0] * rank, limits, [1] * rank)
+    return sliced(b, whole, {axis: slice(0, size)})
 
 
 @decompose(ops.QuantizeLinear, "tfl")

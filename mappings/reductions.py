@@ -184,9 +184,7 @@ def _sum_of_nothing(b: Builder, node: Node) -> Value:
     return b(ops.BroadcastTo, _neutral(node), b(ops.Shape, zeros))
 
 
-@decompose(ops.Reduce, "tfl", "operands")
-def _axes_int32(b: Builder, node: Node) -> list[Value] | None:
-    return with_int32(b, node, 1)
+decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
 
 
 def _arg_formula(b: Builder, node: Node) -> Value:

@@ -140,9 +140,7 @@ def _without_zeros(node: Node) -> Array:
     return np.asarray([-1 if n == 0 and not c else n for n, c in zip(numbers, copied, strict=True)], np.int64)
 
 
-@decompose(ops.Reshape, "tfl")
-def _narrow_reshape(b: Builder, node: Node) -> list[Value] | None:
-    return with_int32(b, node, 1)
+decompose(ops.Reshape, "tfl")(int32_operands(1))
 
 
 @lift_tfl("RESHAPE")

@@ -73,7 +73,9 @@ def _tensor_scatter(b: Builder, node: Node) -> Value:
     cache, update, begins = node.operand(0), node.operand(1), node.optional(2)
     axis = normalize_axis(node.attr("axis", -2), cache.rank)
     length = update.shape[axis]
-    steps = b(ops.Range, b.scalar(0, DType.INT64), _scalar(b, dim_value(b, length, update)), b.scalar(1, DType.INT64))
+    steps = b(
+        ops.Range, b.scalar(0, DType.INT64), reshape(b, dim_value(b, length, update), ()), b.scalar(1, DType.INT64)
+    )
     if begins is None:
         begins = b(ops.BroadcastTo, b.scalar(0, DType.INT64), dim_vector(b, cache.shape[:1], cache))
     places = b(ops.Add, unsqueezed(b, as_int64(b, begins), [1]), steps)
@@ -82,10 +84,6 @@ def _tensor_scatter(b: Builder, node: Node) -> Value:
     shape = [d if i in (0, axis) else 1 for i, d in enumerate(update.shape)]
     places = b(ops.BroadcastTo, reshape(b, places, shape, update), dim_vector(b, update.shape, update))
     return b(ops.ScatterElements, cache, places, update, axis=axis, kind="none")
-
-
-def _scalar(b: Builder, vector: Value) -> Value:
-    return b(ops.Reshape, vector, np.zeros(0, np.int64))
 
 
 @lower_onnx(ops.ScatterND)
@@ -135,10 +133,7 @@ def _to_tfl_scatter_nd(node: Node) -> Form | None:
     return Form("SCATTER_ND", (narrow(indices), updates, narrow(shape)))
 
 
-@decompose(ops.ScatterND, "tfl", "operands")
-def _scatter_of_int32(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Indices and sizes known only at run time in int32."""
-    return with_int32(b, node, 1, 3)
+decompose(ops.ScatterND, "tfl", "operands")(int32_operands(1, 3))
 
 
 @decompose(ops.ScatterND)

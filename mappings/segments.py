@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from onnxtfl.rules import *
@@ -19,9 +17,7 @@ def _to_tfl_segments(node: Node) -> Form:
     return Form(f"UNSORTED_SEGMENT_{_SEGMENTS[node.attr('kind')]}", (x, narrow(ids), narrow(count)))
 
 
-@decompose(ops.SegmentReduce, "tfl")
-def _segments_of_int32(b: Builder, node: Node) -> Sequence[Value] | None:
-    return with_int32(b, node, 1, 2)
+decompose(ops.SegmentReduce, "tfl")(int32_operands(1, 2))
 
 
 @decompose(ops.SegmentReduce, "onnx")
@@ -42,7 +38,7 @@ def _segments_by_scatter(b: Builder, node: Node) -> Value:
     whole = b(ops.ScatterND, blank, unsqueezed(b, flat_ids, [1]), flat, kind=kinds.get(kind, kind))
     if not spare:
         return whole
-    return b(ops.Slice, whole, [0] * whole.rank, [-1, *[HUGE] * (whole.rank - 1)], [1] * whole.rank)
+    return sliced(b, whole, {0: slice(0, -1)})
 
 
 def _blank(kind: str, dtype: DType) -> float:

@@ -33,7 +33,7 @@ def _dft(b: Builder, node: Node) -> Value:
     length = _known(node.optional(1), "dft_length", default)
     matrix = fourier(min(size, length // 2 + 1 if inverse and onesided else length), length, inverse, onesided)
     matrix = matrix[:, : x.shape[-1]]
-    signal = _first(b, x, axis, matrix.shape[0])
+    signal = sliced(b, x, {axis: slice(0, matrix.shape[0])})
     axes = {"lhs_contracting_dimensions": (axis, x.rank - 1), "rhs_contracting_dimensions": (0, 1)}
     order = list(range(x.rank))
     order.insert(axis, order.pop(x.rank - 2))
@@ -50,14 +50,6 @@ def _known(value: Value | None, what: str, default: int) -> int:
     if not numbers:
         raise UnsupportedError(f"{what} is not known before run time", hint="freeze it to an initializer")
     return numbers[0]
-
-
-def _first(b: Builder, x: Value, axis: int, count: int) -> Value:
-    """The first `count` elements along an axis."""
-    if x.shape[axis] == count:
-        return x
-    limits = [count if a == axis else np.iinfo(np.int32).max for a in range(x.rank)]
-    return b(ops.Slice, x, [0] * x.rank, limits, [1] * x.rank)
 
 
 def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
@@ -109,7 +101,7 @@ def _tfl_rfft2d(b: Builder, node: Node) -> Value:
     for axis, size, length in zip((x.rank - 2, x.rank - 1), sizes, lengths, strict=True):
         if length > size:
             raise UnsupportedError("an RFFT2D over more elements than there are")
-        x = _first(b, x, axis, length)
+        x = sliced(b, x, {axis: slice(0, length)})
     rows, columns = fourier(lengths[1], lengths[1], False, True)[:, 0], fourier(lengths[0], lengths[0], False, False)
     last = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (0,)}
     half = b(ops.DotGeneral, x, rows.astype(np.float32), **last)

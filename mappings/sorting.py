@@ -188,9 +188,9 @@ def _unique_from_unsorted(b: Builder, node: Node) -> Sequence[Value] | None:
     if node.attr("sorted"):
         values, order = b.many(ops.TopK, values, count, axis=0, largest=False, dtype=DType.INT32)
         inverse = b(ops.Gather, _inverse_order(b, order, count), inverse, axis=0)
-    total = _scalar(b, as_int32(b, dim_value(b, x.shape[0], x)))
+    total = reshape(b, as_int32(b, dim_value(b, x.shape[0], x)), ())
     places = b(ops.Range, b.scalar(0, DType.INT32), total, b.scalar(1, DType.INT32))
-    scalar = _scalar(b, count)
+    scalar = reshape(b, count, ())
     first = b(ops.SegmentReduce, places, inverse, scalar, kind="min")
     ones = b(ops.BroadcastTo, b.scalar(1, DType.INT32), b(ops.Shape, x, dtype=DType.INT32))
     counts = b(ops.SegmentReduce, ones, inverse, scalar, kind="sum")
@@ -203,10 +203,6 @@ def _unique_from_unsorted(b: Builder, node: Node) -> Sequence[Value] | None:
 def _inverse_order(b: Builder, order: Value, count: Value) -> Value:
     """Where each position went: the order, itself sorted, gives the places."""
     return b.many(ops.TopK, order, count, axis=0, largest=False, dtype=DType.INT32)[1]
-
-
-def _scalar(b: Builder, vector: Value) -> Value:
-    return b(ops.Reshape, vector, np.zeros(0, np.int64))
 
 
 @decompose(ops.Unique, "tfl", "axes")

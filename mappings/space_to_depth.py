@@ -172,13 +172,8 @@ def _batch_to_space(b: Builder, node: Node) -> Value:
     if crops is None:
         first, behind = _ends(b, node.operand(1), n, x.rank)
         return b(ops.Slice, whole, first, b(ops.Sub, b(ops.Shape, whole), behind), [1] * x.rank)
-    if not any(crops):
-        return whole
-    starts, limits = [0] * x.rank, [HUGE] * x.rank
-    for i, (before, after) in enumerate(zip(crops[::2], crops[1::2], strict=True)):
-        starts[i + 1] = before
-        limits[i + 1] = -after if after else HUGE
-    return b(ops.Slice, whole, starts, limits, [1] * x.rank)
+    ends = zip(crops[::2], crops[1::2], strict=True)
+    return sliced(b, whole, {i: slice(before, -after or None) for i, (before, after) in enumerate(ends, 1)})
 
 
 def _ends(b: Builder, pairs: Value, count: int, rank: int) -> list[Value]:

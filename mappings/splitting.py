@@ -57,9 +57,7 @@ def _to_tfl_split(node: Node) -> Form:
     return Form("SPLIT_V", (node.operand(0), narrow(sizes), axis.reshape(())), {"num_splits": count})
 
 
-@decompose(ops.Split, "tfl", "operands")
-def _narrow_split(b: Builder, node: Node) -> Sequence[Value] | None:
-    return with_int32(b, node, 1)
+decompose(ops.Split, "tfl", "operands")(int32_operands(1))
 
 
 @decompose(ops.Split)
@@ -72,14 +70,8 @@ def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
     sizes = [part.shape[axis] for part in node.results]
     if not all(isinstance(size, int) for size in sizes):
         return None
-    ends = np.cumsum([0, *sizes]).tolist()
-    parts = []
-    for begin, end in itertools.pairwise(ends):
-        bounds = [
-            [value if i == axis else default for i in range(x.rank)] for value, default in ((begin, 0), (end, HUGE))
-        ]
-        parts.append(b(ops.Slice, x, *bounds, [1] * x.rank))
-    return parts
+    ends = itertools.pairwise(np.cumsum([0, *sizes]).tolist())
+    return [sliced(b, x, {axis: slice(begin, end)}) for begin, end in ends]
 
 
 @lower_onnx(ops.Split)

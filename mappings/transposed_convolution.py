@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from onnxtfl.rules import *
 
 
@@ -188,11 +186,8 @@ def crop_apart(b: Builder, node: Node, window: Window) -> Value:
     bias = node.optional(2)
     attributes = {**attributes_of(node), "padding": (*(0,) * rank, *(-g for g in grow))}
     full = b(ops.ConvTranspose, node.operand(0), node.operand(1), None if any(missing) else bias, **attributes)
-    starts, limits = [0] * full.rank, [np.iinfo(np.int32).max] * full.rank
-    for i, axis in enumerate(dims):
-        starts[axis] = max(0, window.before[i])
-        limits[axis] = -window.after[i] if window.after[i] > 0 else limits[axis]
-    cut = b(ops.Slice, full, starts, limits, [1] * full.rank)
+    inside = [slice(max(0, p), -max(0, q) or None) for p, q in zip(window.before, window.after, strict=True)]
+    cut = sliced(b, full, dict(zip(dims, inside, strict=True)))
     if not any(missing):
         return cut
     result = padded(b, cut, dims, missing)

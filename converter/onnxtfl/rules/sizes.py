@@ -7,7 +7,7 @@ int32 (:func:`as_int32`), since delegates reject int64 and casts in it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import as_int64
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import DecomposeRule
 
 INT32_MAX = (1 << 31) - 1
 HUGE = (1 << 63) - 1
@@ -110,6 +111,32 @@ def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
         return None
     operands = [as_int32(b, v) if i in wide and v is not None else v for i, v in enumerate(node.operands)]
     return b.many(node.op, *operands, **node.attributes)
+
+
+def int32_operands(*indices: int) -> DecomposeRule:
+    """The decomposition that brings the computed vectors among operands `indices` to int32."""
+
+    def in_int32(b: Builder, node: Node) -> list[Value] | None:
+        return with_int32(b, node, *indices)
+
+    return in_int32
+
+
+def sliced(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
+    """The part of `x` along the axes that `parts` names; no node where that is everything."""
+    cut = {axis: part for axis, part in parts.items() if part != slice(None) and not _is_whole(part, x.shape[axis])}
+    if not cut:
+        return x
+    bounds = [(s.start or 0, INT32_MAX if s.stop is None else s.stop, s.step or 1) for s in cut.values()]
+    places = dict(zip(cut, bounds, strict=True))
+    vectors = zip(*(places.get(axis, (0, INT32_MAX, 1)) for axis in range(x.rank)), strict=True)
+    return b(ops.Slice, x, *(list(vector) for vector in vectors))
+
+
+def _is_whole(part: slice, size: Dim) -> bool:
+    """Whether a slice takes all of an axis."""
+    reaches = part.stop is None or part.stop == size or (isinstance(size, int) and part.stop >= size)
+    return not part.start and reaches and part.step in (None, 1)
 
 
 def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, default: int) -> Value:

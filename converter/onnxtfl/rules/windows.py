@@ -14,7 +14,7 @@ from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
-from onnxtfl.rules.sizes import INT32_MAX
+from onnxtfl.rules.sizes import sliced
 
 
 def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
@@ -148,6 +148,4 @@ def interleaved(
     full = reshape(b, spread, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]))
     if keep_last:
         return full
-    limits = [INT32_MAX] * x.rank
-    limits[axis] = 1 - stride
-    return b(ops.Slice, full, [0] * x.rank, limits, [1] * x.rank)
+    return sliced(b, full, {axis: slice(0, 1 - stride)})
