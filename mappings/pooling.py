@@ -220,7 +220,7 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
         del options["dilations"]
     if average:
         return Form("AveragePool", (x,), {**options, "count_include_pad": int(attributes["count_include_pad"])})
-    return Form("MaxPool", (x,), options)
+    return Form("MaxPool", (x,), {**options, "storage_order": 0})
 
 
 @decompose(ops.MaxPool, "tfl")
