@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -29,8 +30,16 @@ row(ops.Div, onnx="Div", since=(7, 13, 14), tfl="DIV")
 row(ops.Clamp, onnx="Clip", since=(11, 12, 13), lowers=False)
 row(ops.FloorDiv, tfl="FLOOR_DIV")
 row(ops.FloorMod, tfl="FLOOR_MOD")
+row(ops.Max, onnx="Max", lifts=False)
 row(ops.Max, tfl="MAXIMUM")
+row(ops.Min, onnx="Min", lifts=False)
 row(ops.Min, tfl="MINIMUM")
+row(ops.FloorMod, onnx="Mod", lifts=False, when=lambda node: node.operand(0).dtype.is_integer)
+row(ops.Rem, onnx="Mod", lifts=False, fixed_onnx={"fmod": 1})
+row(ops.Add, tfl="STABLEHLO_ADD", lowers=False)
+row(ops.Mul, tfl="STABLEHLO_MULTIPLY", lowers=False)
+row(ops.Max, tfl="STABLEHLO_MAXIMUM", lowers=False)
+row(ops.Min, tfl="STABLEHLO_MINIMUM", lowers=False)
 row(ops.Atan2, tfl="ATAN2")
 row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE", lifts=False)
 
@@ -38,8 +47,7 @@ row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE", lifts=False)
 def _kernel_takes_power(node: Node) -> bool:
     """The integer kernel refuses negative exponents when it runs."""
     base, exponent = node.operand(0), node.operand(1)
-    powers = static_ints(exponent) if base.dtype.is_integer else []
-    return base.dtype is exponent.dtype and powers is not None and min(powers, default=0) >= 0
+    return base.dtype is exponent.dtype and (not base.dtype.is_integer or never_negative(exponent))
 
 
 row(ops.Pow, onnx="Pow", since=(7, 12, 13, 15))
@@ -53,32 +61,24 @@ for _name in ("Add", "Sub", "Mul", "Div"):
 upgrade("Pow", since=(1,))(align_by_axis)
 
 
-def _accumulated(b: Builder, op: type[Op], node: Node) -> Value:
+def _accumulated(b: Builder, node: Node, op: type[Op]) -> Value:
+    """The operands, of which there may be any number, joined by the binary `op`."""
     result = node.operand(0)
     for i in range(1, len(node.operands)):
         result = b(op, result, node.operand(i))
     return result
 
 
-@lift_onnx("Max", since=(1, 6, 8, 12, 13))
-def _max(b: Builder, node: Node) -> Value:
-    return _accumulated(b, ops.Max, node)
-
-
-@lift_onnx("Min", since=(1, 6, 8, 12, 13))
-def _min(b: Builder, node: Node) -> Value:
-    return _accumulated(b, ops.Min, node)
-
-
-@lift_onnx("Sum", since=(1, 6, 8, 13))
-@lift_tfl("ADD_N")
-def _sum(b: Builder, node: Node) -> Value:
-    return _accumulated(b, ops.Add, node)
+_sum = partial(_accumulated, op=ops.Add)
+lift_onnx("Sum", since=(1, 6, 8, 13))(_sum)
+lift_tfl("ADD_N")(_sum)
+lift_onnx("Max", since=(1, 6, 8, 12, 13))(partial(_accumulated, op=ops.Max))
+lift_onnx("Min", since=(1, 6, 8, 12, 13))(partial(_accumulated, op=ops.Min))
 
 
 @lift_onnx("Mean", since=(1, 6, 8, 13))
 def _mean(b: Builder, node: Node) -> Value:
-    total = _accumulated(b, ops.Add, node)
+    total = _sum(b, node)
     return total if len(node.operands) == 1 else (Term(b, total) / len(node.operands)).value
 
 
@@ -106,26 +106,6 @@ def _clip_bounds(b: Builder, node: Node) -> None:
 
 
 # --- forms ------------------------------------------------------------------------------------------------------------
-
-
-@lower_onnx(ops.Max)
-def _max_onnx(node: Node, opset: int) -> Form:
-    return Form("Max", tuple(node.operands))
-
-
-@lower_onnx(ops.Min)
-def _min_onnx(node: Node, opset: int) -> Form:
-    return Form("Min", tuple(node.operands))
-
-
-@lower_onnx(ops.FloorMod)
-def _floor_mod_onnx(node: Node, opset: int) -> Form | None:
-    return Form("Mod", tuple(node.operands)) if node.operand(0).dtype.is_integer else None
-
-
-@lower_onnx(ops.Rem)
-def _rem_onnx(node: Node, opset: int) -> Form:
-    return Form("Mod", tuple(node.operands), {"fmod": 1})
 
 
 _CLAMPS = {(0.0, math.inf): "RELU", (0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1", (0.0, 1.0): "RELU_0_TO_1"}
@@ -262,15 +242,10 @@ def _integer_power(base: Term, exponent: Term) -> Term:
         result = (rest % 2).differs(0).choose(result * square, result)
         if step < _STEPS - 1:
             square, rest = square * square, (rest - rest % 2) / 2
-    if not exponent.dtype.is_signed or _never_negative(exponent):
+    if never_negative(exponent.value):
         return result
     unit = (base * base).equals(1) & base.abs().equals(1)
     return ((whole < 0) & unit.apply(ops.Not)).choose(result.constant(0), result)
-
-
-def _never_negative(exponent: Term) -> bool:
-    numbers = static_ints(exponent.value)
-    return numbers is not None and min(numbers, default=0) >= 0
 
 
 decompose(ops.Add, "tfl", "elements")(same_bits)
@@ -342,16 +317,3 @@ def _integer_floor_div(b: Builder, node: Node) -> Value | None:
 def _floor_mod(b: Builder, node: Node) -> Value | None:
     lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
     return (lhs - lhs / rhs * rhs).value if lhs.dtype is DType.UINT64 else None
-
-
-_STABLEHLO: dict[str, type[Op]] = {
-    "STABLEHLO_ADD": ops.Add,
-    "STABLEHLO_MULTIPLY": ops.Mul,
-    "STABLEHLO_MAXIMUM": ops.Max,
-    "STABLEHLO_MINIMUM": ops.Min,
-}
-
-
-@lift_tfl(*_STABLEHLO)
-def _stablehlo(b: Builder, node: Node) -> Value:
-    return b(_STABLEHLO[node.op.name.partition(".")[2]], node.operand(0), node.operand(1))

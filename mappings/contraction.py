@@ -19,8 +19,6 @@ def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:
     """NumPy's matmul; ranks from 1 up, batch axes broadcast."""
     if 1 in (lhs.rank, rhs.rank) or rhs.rank == 2:
         return contracted(b, lhs, rhs, lhs.rank - 1, max(0, rhs.rank - 2))
-    rank = max(lhs.rank, rhs.rank)
-    lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
     return batched(b, lhs, rhs)
 
 
@@ -31,8 +29,13 @@ def contracted(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int)
 
 
 def batched(b: Builder, lhs: Value, rhs: Value, adjoint_lhs: bool = False, adjoint_rhs: bool = False) -> Value:
-    """[batch..., m, k] x [batch..., k, n], the last two axes of an operand swapped where it is adjoint."""
-    count = lhs.rank - 2
+    """[batch..., m, k] x [batch..., k, n], the last two axes of an operand swapped where it is adjoint.
+
+    The batch axes broadcast; missing ones are unit axes.
+    """
+    rank = max(lhs.rank, rhs.rank)
+    lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
+    count = rank - 2
     return b(
         ops.DotGeneral,
         lhs,
@@ -44,21 +47,13 @@ def batched(b: Builder, lhs: Value, rhs: Value, adjoint_lhs: bool = False, adjoi
     )
 
 
-def _ranks_known(*values: Value) -> None:
-    for value in values:
-        if value.tensor_type.shape is None:
-            raise UnsupportedError("the rank of an operand is not known", hint="give --input-shape")
-
-
 @lift_onnx("MatMul", since=(1, 9, 13))
 def _matmul(b: Builder, node: Node) -> Value:
-    _ranks_known(node.operand(0), node.operand(1))
     return matmul(b, node.operand(0), node.operand(1))
 
 
 @lift_onnx("MatMulInteger", since=(10,))
 def _matmul_integer(b: Builder, node: Node) -> Value:
-    _ranks_known(node.operand(0), node.operand(1))
     lhs = shifted(b, node.operand(0), node.optional(2), -2)
     return matmul(b, lhs, shifted(b, node.operand(1), node.optional(3), -1))
 
@@ -83,7 +78,6 @@ def _gemm_6(b: Builder, node: Node) -> None:
 @lift_onnx("Gemm", since=(7, 9, 11, 13))
 def _gemm(b: Builder, node: Node) -> Value:
     lhs, rhs, c = node.operand(0), node.operand(1), node.optional(2)
-    _ranks_known(lhs, rhs)
     alpha = float(node.attr("alpha", 1.0))
     data = rhs.data if rhs.dtype is DType.FLOAT32 and alpha != 1.0 else None
     if data is not None:
@@ -105,23 +99,18 @@ def times(b: Builder, x: Value, factor: float) -> Value:
 @lift_onnx("FusedMatMul", since=(1,), domain="com.microsoft")
 def _fused_matmul(b: Builder, node: Node) -> Value:
     lhs, rhs = node.operand(0), node.operand(1)
-    _ranks_known(lhs, rhs)
     if node.attr("transBatchA", 0) or node.attr("transBatchB", 0):
         raise UnsupportedError("transBatchA and transBatchB")
-    rank = max(lhs.rank, rhs.rank, 2)
-    flags = bool(node.attr("transA", 0)) and lhs.rank > 1, bool(node.attr("transB", 0)) and rhs.rank > 1
     if min(lhs.rank, rhs.rank) < 2:
-        return times(b, matmul(b, lhs, rhs), float(node.attr("alpha", 1.0)))
-    lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
-    return times(b, batched(b, lhs, rhs, *flags), float(node.attr("alpha", 1.0)))
+        product = matmul(b, lhs, rhs)
+    else:
+        product = batched(b, lhs, rhs, bool(node.attr("transA", 0)), bool(node.attr("transB", 0)))
+    return times(b, product, float(node.attr("alpha", 1.0)))
 
 
 @lift_tfl("BATCH_MATMUL")
 def _tfl_batch_matmul(b: Builder, node: Node) -> Value:
-    lhs, rhs = node.operand(0), node.operand(1)
-    rank = max(lhs.rank, rhs.rank)
-    lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
-    return batched(b, lhs, rhs, bool(node.attr("adj_x")), bool(node.attr("adj_y")))
+    return batched(b, node.operand(0), node.operand(1), bool(node.attr("adj_x")), bool(node.attr("adj_y")))
 
 
 @lift_tfl("FULLY_CONNECTED")

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
+VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 
 
 @regions_of("onnx.If")
@@ -47,25 +47,9 @@ def _without_state(region: Graph) -> None:
         raise UnsupportedError("a subgraph of it keeps a state")
 
 
-@lift_onnx("If", IF_VERSIONS)
-def if_onnx(b: Builder, node: Node) -> Sequence[Value]:
-    """Captures are operands already."""
-    branches = {name: _graph(node, name) for name in ("then_branch", "else_branch")}
-    return b.many(ops.If, *node.operands, **branches)
-
-
-@lift_tfl("IF")
-def if_tfl(b: Builder, node: Node) -> Sequence[Value]:
-    """The same under other names."""
-    then_branch, else_branch = _graph(node, "then_subgraph_index"), _graph(node, "else_subgraph_index")
-    return b.many(ops.If, *node.operands, then_branch=then_branch, else_branch=else_branch)
-
-
-@lower_tfl(ops.If)
-def if_lowered_tfl(node: Node) -> Form | None:
-    """IF."""
-    branches = {"then_subgraph_index": node.attr("then_branch"), "else_subgraph_index": node.attr("else_branch")}
-    return Form("IF", tuple(node.operands), branches)
+row(ops.If, onnx="If", since=VERSIONS, attributes="then_branch else_branch", lowers=False)
+row(ops.If, tfl="IF", tfl_options={"then_branch": "then_subgraph_index", "else_branch": "else_subgraph_index"})
+row(ops.While, tfl="WHILE", tfl_options={"cond": "cond_subgraph_index", "body": "body_subgraph_index"})
 
 
 @lower_onnx(ops.If)
@@ -75,7 +59,6 @@ def if_lowered_onnx(node: Node, opset: int) -> Form | None:
     return Form("If", tuple(node.operands), {**branches, "captures": len(node.operands) - 1})
 
 
-LOOP_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 FOREVER = (1 << 63) - 1
 
 
@@ -102,7 +85,7 @@ def _condition_type(node: Node) -> TensorType:
     return tensor("bool") if condition is None else condition.tensor_type
 
 
-@lift_onnx("Loop", LOOP_VERSIONS)
+@lift_onnx("Loop", VERSIONS)
 def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
     """While over the number of the round, the condition, the values, what the body captures, and the trip count."""
     body, carried = _graph(node, "body"), _carried(node)
@@ -159,20 +142,6 @@ def while_regions_tfl(node: Node) -> Inlined | None:
     for name in ("cond_subgraph_index", "body_subgraph_index"):
         _without_state(_graph(node, name))
     return None
-
-
-@lift_tfl("WHILE")
-def while_tfl(b: Builder, node: Node) -> Sequence[Value]:
-    """The same under other names."""
-    cond, body = _graph(node, "cond_subgraph_index"), _graph(node, "body_subgraph_index")
-    return b.many(ops.While, *node.operands, cond=cond, body=body)
-
-
-@lower_tfl(ops.While)
-def while_lowered_tfl(node: Node) -> Form | None:
-    """WHILE."""
-    regions = {"cond_subgraph_index": node.attr("cond"), "body_subgraph_index": node.attr("body")}
-    return Form("WHILE", tuple(node.operands), regions)
 
 
 @decompose(ops.While, "onnx")

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from onnxtfl.rules import *
 
-
-def _strings(values: object) -> Array:
-    return np.asarray(values, object)
-
-
-_PLAIN: dict[str, Callable[[object], Array]] = {
-    "value_float": lambda v: np.asarray(v, np.float32),
-    "value_floats": lambda v: np.asarray(v, np.float32),
-    "value_int": lambda v: np.asarray(v, np.int64),
-    "value_ints": lambda v: np.asarray(v, np.int64),
-    "value_string": _strings,
-    "value_strings": _strings,
-}
+_PLAIN = {"value_float": np.float32, "value_int": np.int64, "value_string": np.object_}
+"""The element types of a Constant's plain numbers and strings, of one or (with an s) a vector."""
 
 
 @lift_onnx("Constant", since=(1, 9, 11, 12, 13, 19, 21, 23, 24, 25))
 def _constant(b: Builder, node: Node) -> Value:
     for name, value in node.attributes.items():
-        if name in _PLAIN:
-            return constant(_PLAIN[name](value))
+        if (kind := name.removesuffix("s")) in _PLAIN:
+            return constant(np.asarray(value, _PLAIN[kind]))
         if name in ("value", "sparse_value") and isinstance(value, TensorData):
             return constant(value)
     raise InvalidModelError("has no value")
@@ -59,26 +46,14 @@ def _densify(b: Builder, node: Node) -> Value:
 
 
 @lift_onnx("Range", since=(11, 27))
-def _range(b: Builder, node: Node) -> Value:
-    return b(ops.Range, *(reshape(b, v, ()) if v is not None and v.rank else v for v in node.operands))
-
-
-@lower_tfl(ops.Range)
-def _to_tfl_range(node: Node) -> Form:
-    return Form("RANGE", tuple(node.operands))
-
-
-@lower_onnx(ops.Range)
-def _to_onnx_range(node: Node, opset: int) -> Form:
-    return Form("Range", tuple(node.operands))
-
-
 @lift_tfl("RANGE")
-def _from_tfl_range(b: Builder, node: Node) -> Value:
-    return b(ops.Range, *(reshape(b, v, ()) if v is not None and v.rank else v for v in node.operands))
+def _range(b: Builder, node: Node) -> Value:
+    return b(ops.Range, *(reshape(b, node.operand(i), ()) for i in range(3)))
+
+
+row(ops.Range, onnx="Range", tfl="RANGE", lifts=False)
 
 
 @lift_tfl("FILL")
 def _fill(b: Builder, node: Node) -> Value:
-    value = node.operand(1)
-    return b(ops.BroadcastTo, reshape(b, value, ()) if value.rank else value, node.operand(0))
+    return b(ops.BroadcastTo, reshape(b, node.operand(1), ()), node.operand(0))

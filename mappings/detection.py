@@ -17,14 +17,7 @@ _LOWEST = float(np.finfo(np.float32).min)
 _TINY = 1e-37
 
 
-@lift_onnx("NonMaxSuppression", since=(10, 11))
-def _non_max_suppression(b: Builder, node: Node) -> Value:
-    return b(ops.NonMaxSuppression, *node.operands, center_point_box=bool(node.attr("center_point_box", 0)))
-
-
-@lower_onnx(ops.NonMaxSuppression)
-def _onnx_non_max_suppression(node: Node, opset: int) -> Form | None:
-    return Form("NonMaxSuppression", tuple(node.operands), {"center_point_box": int(node.attr("center_point_box"))})
+row(ops.NonMaxSuppression, onnx="NonMaxSuppression", since=(10, 11), attributes="center_point_box")
 
 
 @lift_tfl("NON_MAX_SUPPRESSION_V4")

@@ -151,48 +151,33 @@ def _shift_words(b: Builder, node: Node, op: type[Op]) -> Value | None:
     is_short = places < 32
     new_low = is_short.choose(kept, high.apply(op, rest, in_range=True))
     new_high = is_short.choose(high.apply(op, few, in_range=True), fill)
-    pair = b(ops.Concatenate, *(_as_column(b, w.value) for w in (new_low, new_high)), axis=new_low.value.rank)
+    pair = b(
+        ops.Concatenate, *(with_unit_axis(b, w.value, w.rank) for w in (new_low, new_high)), axis=new_low.value.rank
+    )
     return Term(b, pair).bits(x.dtype).value
-
-
-def _as_column(b: Builder, value: Value) -> Value:
-    return unsqueezed(b, value, [value.rank])
 
 
 decompose(ops.ShiftRightLogical, "tfl")(partial(_shift_words, op=ops.ShiftRightLogical))
 decompose(ops.ShiftRightArithmetic, "tfl")(partial(_shift_words, op=ops.ShiftRightArithmetic))
 
-# Neutral op: ONNX's for bools with its since-versions, ONNX's for integers, TFLite's for bools and for integers.
-_LOGIC: dict[type[Op], tuple[str, tuple[int, ...], str, str, str | None]] = {
-    ops.And: ("And", (7,), "BitwiseAnd", "LOGICAL_AND", None),
-    ops.Or: ("Or", (7,), "BitwiseOr", "LOGICAL_OR", None),
-    ops.Xor: ("Xor", (7,), "BitwiseXor", "NOT_EQUAL", "BITWISE_XOR"),
-    ops.Not: ("Not", (1,), "BitwiseNot", "LOGICAL_NOT", None),
-}
+
+def _on_bools(node: Node) -> bool:
+    return node.operand(0).dtype is DType.BOOL
 
 
-def _register_logic(op: type[Op], onnx: str, since: tuple[int, ...], bitwise: str, tfl: str, words: str | None) -> None:
-    def lift(b: Builder, node: Node) -> Value:
-        return b(op, *node.operands)
-
-    def form_onnx(node: Node, opset: int) -> Form:
-        return Form(onnx if node.operand(0).dtype is DType.BOOL else bitwise, tuple(node.operands))
-
-    def form_tfl(node: Node) -> Form | None:
-        name = tfl if node.operand(0).dtype is DType.BOOL else words
-        return Form(name, tuple(node.operands)) if name else None
-
-    lift_onnx(onnx, since=since)(lift)
-    lift_onnx(bitwise, since=(18,))(lift)
-    for name in (tfl, words):
-        if name not in (None, "NOT_EQUAL"):
-            lift_tfl(name)(lift)
-    lower_onnx(op)(form_onnx)
-    lower_tfl(op)(form_tfl)
+def _on_integers(node: Node) -> bool:
+    return not _on_bools(node)
 
 
-for _op, _names in _LOGIC.items():
-    _register_logic(_op, *_names)
+for _op, _name, _since in ((ops.And, "And", 7), (ops.Or, "Or", 7), (ops.Xor, "Xor", 7), (ops.Not, "Not", 1)):
+    row(_op, onnx=_name, since=(_since,), when=_on_bools)
+    row(_op, onnx=f"Bitwise{_name}", since=(18,), when=_on_integers)
+    if _op is not ops.Xor:
+        row(_op, tfl=f"LOGICAL_{_name.upper()}", when=_on_bools)
+row(ops.Xor, tfl="NOT_EQUAL", when=_on_bools, lifts=False)
+row(ops.Xor, tfl="BITWISE_XOR", when=_on_integers)
+row(ops.And, tfl="STABLEHLO_AND", lowers=False)
+row(ops.ShiftLeft, tfl="STABLEHLO_SHIFT_LEFT", lowers=False)
 for _old in ("And", "Or", "Xor"):
     upgrade(_old, since=(1,))(align_by_axis)
 
@@ -227,27 +212,14 @@ def in_range(node: Node) -> bool:
     return bool(node.attr("in_range")) or (numbers is not None and all(0 <= n < bits for n in numbers))
 
 
-@lower_tfl(ops.ShiftRightArithmetic)
-def _arithmetic_tfl(node: Node) -> Form | None:
-    return Form("RIGHT_SHIFT", tuple(node.operands)) if in_range(node) else None
+def _unsigned_in_range(node: Node) -> bool:
+    return not node.operand(0).dtype.is_signed and in_range(node)
 
 
-@lower_tfl(ops.ShiftRightLogical)
-def _logical_tfl(node: Node) -> Form | None:
-    unsigned = not node.operand(0).dtype.is_signed
-    return Form("RIGHT_SHIFT", tuple(node.operands)) if unsigned and in_range(node) else None
-
-
-@lower_onnx(ops.ShiftLeft)
-def _left_onnx(node: Node, opset: int) -> Form | None:
-    unsigned = not node.operand(0).dtype.is_signed
-    return Form("BitShift", tuple(node.operands), {"direction": "LEFT"}) if unsigned and in_range(node) else None
-
-
-@lower_onnx(ops.ShiftRightLogical)
-def _logical_onnx(node: Node, opset: int) -> Form | None:
-    unsigned = not node.operand(0).dtype.is_signed
-    return Form("BitShift", tuple(node.operands), {"direction": "RIGHT"}) if unsigned and in_range(node) else None
+row(ops.ShiftRightArithmetic, tfl="RIGHT_SHIFT", lifts=False, when=in_range)
+row(ops.ShiftRightLogical, tfl="RIGHT_SHIFT", lifts=False, when=_unsigned_in_range)
+for _shift, _direction in ((ops.ShiftLeft, "LEFT"), (ops.ShiftRightLogical, "RIGHT")):
+    row(_shift, onnx="BitShift", lifts=False, fixed_onnx={"direction": _direction}, when=_unsigned_in_range)
 
 
 def _wide_shift(b: Builder, node: Node) -> Value | None:
@@ -324,13 +296,3 @@ def _number(b: Builder, bits: Term, dtype: DType) -> Term:
         weights[-1] = -weights[-1]
     weighted = bits.apply(ops.Mul, Term(b, b.value(weights)))  # type: ignore[arg-type]
     return Term(b, b(ops.Reduce, weighted.value, [0], kind="sum", keepdims=False))
-
-
-@lift_tfl("STABLEHLO_AND")
-def _stablehlo_and(b: Builder, node: Node) -> Value:
-    return b(ops.And, node.operand(0), node.operand(1))
-
-
-@lift_tfl("STABLEHLO_SHIFT_LEFT")
-def _stablehlo_shift_left(b: Builder, node: Node) -> Value:
-    return b(ops.ShiftLeft, node.operand(0), node.operand(1))

@@ -63,21 +63,15 @@ def _pad_2(b: Builder, node: Node) -> None:
 def _pad(b: Builder, node: Node) -> Value:
     """Pads come as all befores, then all afters, of all axes or those given."""
     x, pads, value, axes = node.operand(0), node.operand(1), node.optional(2), node.optional(3)
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("a tensor of unknown rank cannot be padded", hint="give --input-shape")
     mode = node.attr("mode", "constant")
     if mode != "constant":
         value = None
-    elif value is not None and value.rank:
+    elif value is not None:
         value = reshape(b, value, ())
-    known, places = static_ints(pads), static_ints(axes)
+    places = static_ints(axes)
     if axes is not None and places is None:
         return b(ops.Pad, x, _rows_of_axes_at_run_time(b, pads, axes, x.rank), value, mode=mode)
     where = list(range(x.rank)) if places is None else list(normalize_axes(places, x.rank))
-    if known is not None:
-        rows = np.zeros((x.rank, 2), np.int64)
-        rows[where] = np.asarray(known, np.int64).reshape(2, -1).T
-        return b(ops.Pad, x, rows, value, mode=mode)
     return b(ops.Pad, x, _rows_at_run_time(b, pads, where, x.rank), value, mode=mode)
 
 
@@ -153,9 +147,7 @@ def _mirrors_once(node: Node) -> bool:
 @lift_tfl("PAD", "PADV2")
 def _from_tfl_pad(b: Builder, node: Node) -> Value:
     value = node.optional(2)
-    if value is not None and value.rank:
-        value = reshape(b, value, ())
-    return b(ops.Pad, node.operand(0), node.operand(1), value)
+    return b(ops.Pad, node.operand(0), node.operand(1), None if value is None else reshape(b, value, ()))
 
 
 @lift_tfl("MIRROR_PAD")
@@ -269,7 +261,7 @@ def _dilate(b: Builder, node: Node) -> Value:
     x, dilations, padding = node.operand(0), static_ints(node.operand(1)), node.operand(2)
     if dilations is None:
         raise UnsupportedError("dilations have to be known before run time")
-    value = reshape(b, padding, ()) if padding.rank else padding
+    value = reshape(b, padding, ())
     for axis, step in enumerate(dilations):
         x = interleaved(b, x, axis, step, value)
     return x

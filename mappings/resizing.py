@@ -59,8 +59,6 @@ def _by_factors(b: Builder, node: Node, grows: bool) -> Value:
 def _resize_19(b: Builder, node: Node) -> Value:
     """A Resize in the form of version 19 (a superset of 11 on)."""
     x = node.operand(0)
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("the rank of a Resize's operand is not known", hint="give --input-shape")
     axes = node.attr("axes")
     dims = normalize_axes(axes, x.rank) if axes is not None else tuple(range(x.rank))
     roi = node.optional(1) if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize" else None

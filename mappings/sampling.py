@@ -87,12 +87,7 @@ def _onnx_grid_sample(node: Node, opset: int) -> Form | None:
 @decompose(ops.GridSample)
 def _grid_sample_apart(b: Builder, node: Node) -> Value:
     x, grid = node.operand(0), node.operand(1)
-    if x.tensor_type.shape is None or grid.tensor_type.shape is None:
-        raise UnsupportedError("the rank of an operand is not known", hint="give --input-shape")
-    if x.dtype is not grid.dtype:
-        grid = b(ops.Convert, grid, dtype=x.dtype)
-    count = product(grid.shape[1:-1])
-    points = reshape(b, grid, (grid.shape[0], count, grid.shape[-1]))
+    points = reshape(b, Term(b, grid).to(x.dtype).value, (grid.shape[0], product(grid.shape[1:-1]), grid.shape[-1]))
     sampled = _Grid(b, node, x).sampled(points)
     shaped = reshape(b, sampled.value, (x.shape[0], *grid.shape[1:-1], x.shape[1]), x, grid)
     return transposed(b, shaped, (0, x.rank - 1, *range(1, x.rank - 1)))

@@ -26,8 +26,6 @@ def _slice_1(b: Builder, node: Node) -> None:
 def _slice(b: Builder, node: Node) -> Value:
     x, starts, ends = (node.operand(i) for i in range(3))
     axes, steps = node.optional(3), node.optional(4)
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("a tensor of unknown rank cannot be sliced", hint="give --input-shape")
     if axes is None:
         places: list[int] | None = list(range(_length(starts, ends, steps)))
     else:
@@ -278,14 +276,7 @@ def _one_behind(b: Builder, starts: Value, entry: int) -> Value | int:
     return b(ops.Select, last, b.scalar(INT32_MAX, start), b(ops.Add, start, b.scalar(1, start)))
 
 
-@lift_tfl("DYNAMIC_UPDATE_SLICE")
-def _from_tfl_update(b: Builder, node: Node) -> Value:
-    return b(ops.DynamicUpdateSlice, *(node.operand(i) for i in range(3)))
-
-
-@lower_tfl(ops.DynamicUpdateSlice)
-def _to_tfl_update(node: Node) -> Form:
-    return Form("DYNAMIC_UPDATE_SLICE", (node.operand(0), node.operand(1), narrow(node.operand(2))))
+row(ops.DynamicUpdateSlice, tfl="DYNAMIC_UPDATE_SLICE", integers=(2,))
 
 
 @decompose(ops.DynamicUpdateSlice)
