@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from functools import partial
 
@@ -63,10 +64,7 @@ upgrade("Pow", since=(1,))(align_by_axis)
 
 def _accumulated(b: Builder, node: Node, op: type[Op]) -> Value:
     """The operands, of which there may be any number, joined by the binary `op`."""
-    result = node.operand(0)
-    for i in range(1, len(node.operands)):
-        result = b(op, result, node.operand(i))
-    return result
+    return functools.reduce(partial(b, op), (node.operand(i) for i in range(len(node.operands))))
 
 
 _sum = partial(_accumulated, op=ops.Add)

@@ -11,7 +11,6 @@ the kernels' order (targets/layouts.py) before anything is written."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -214,9 +213,9 @@ def _deform_conv(b: Builder, node: Node) -> Value:
     moved = reshape(b, offset, (x.shape[0], groups, len(taps), 2, count))
     depth, parts = x.shape[1] // groups, []
     for g in range(groups):
-        part = FeatureMap(b, sliced(b, x, {1: slice(g * depth, (g + 1) * depth)}))
+        part = FeatureMap(Term(b, sliced(b, x, {1: slice(g * depth, (g + 1) * depth)})))
         places = [_moved(b, moved, g, i, constant(line)) for i, line in enumerate(lines)]
-        sampled = _bilinear(part, places)
+        sampled = part.sampled(places, "linear")
         if mask is not None:
             own = sliced(b, mask, {1: slice(g * len(taps), (g + 1) * len(taps))})
             sampled = sampled * along_channels(Term(b, reshape(b, own, (x.shape[0], len(taps) * count))))
@@ -232,20 +231,6 @@ def _moved(b: Builder, offsets: Value, group: int, axis: int, base: Value) -> Te
     own = b(ops.Gather, b(ops.Gather, offsets, np.asarray(group), axis=1), np.asarray(axis), axis=2)
     flat = reshape(b, own, (offsets.shape[0], product(offsets.shape[2:3]) * product(offsets.shape[4:])))
     return Term(b, b(ops.Add, flat, base))
-
-
-def _bilinear(part: FeatureMap, places: Sequence[Term]) -> Term:
-    """The map between its elements, zeros outside: [n, p, c]."""
-    bases = [p.floor() for p in places]
-    rests = [p - base for p, base in zip(places, bases, strict=True)]
-    total: Term | None = None
-    for tap in neighbours(2, (0, 1)):
-        at = [base + float(t) if t else base for base, t in zip(bases, tap, strict=True)]
-        down, right = (rest if t else 1.0 - rest for rest, t in zip(rests, tap, strict=True))
-        term = part.at(at) * along_channels(down * right * part.inside(at))
-        total = term if total is None else total + term
-    assert total is not None
-    return total
 
 
 def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value:

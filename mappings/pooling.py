@@ -10,9 +10,11 @@ A window that covers the whole input is a Reduce (MEAN, REDUCE_MAX): such pools 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -278,10 +280,7 @@ def _by_slices(b: Builder, node: Node, window: Window, combine: type[ops.Max] | 
         return None
     x = node.operand(0)
     for i, axis in enumerate(node.attr("dims")):
-        taps = [_tap(b, x, axis, window, i, t) for t in range(window.shape[i])]
-        x = taps[0]
-        for tap in taps[1:]:
-            x = b(combine, x, tap)
+        x = functools.reduce(partial(b, combine), [_tap(b, x, axis, window, i, t) for t in range(window.shape[i])])
     return x
 
 

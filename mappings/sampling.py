@@ -7,8 +7,8 @@ TFLite          by gathering
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -84,79 +84,6 @@ def _onnx_grid_sample(node: Node, opset: int) -> Form | None:
     return Form("GridSample", tuple(node.operands), attributes)
 
 
-@decompose(ops.GridSample)
-def _grid_sample_apart(b: Builder, node: Node) -> Value:
-    x, grid = node.operand(0), node.operand(1)
-    points = reshape(b, Term(b, grid).to(x.dtype).value, (grid.shape[0], product(grid.shape[1:-1]), grid.shape[-1]))
-    sampled = _Grid(b, node, x).sampled(points)
-    shaped = reshape(b, sampled.value, (x.shape[0], *grid.shape[1:-1], x.shape[1]), x, grid)
-    return transposed(b, shaped, (0, x.rank - 1, *range(1, x.rank - 1)))
-
-
-class _Grid:
-    """The arithmetic of GridSample's `evaluate`, as ops."""
-
-    def __init__(self, b: Builder, node: Node, x: Value) -> None:
-        self.b, self.map = b, FeatureMap(b, x)
-        self.mode, self.padding, self.corners = (node.attr(n) for n in ("mode", "padding_mode", "align_corners"))
-
-    def sampled(self, points: Value) -> Term:
-        """The map at `points` [n, p, rank]: [n, p, c]."""
-        rank = len(self.map.sizes)
-        order = [np.asarray(rank - 1 - i) for i in range(rank)]
-        numbers = [Term(self.b, self.b(ops.Gather, points, i, axis=2)) for i in order]
-        places = [self._place(x, size) for x, size in zip(numbers, self.map.sizes, strict=True)]
-        if self.mode == "nearest":
-            return self._term(places, None)
-        bases = [p.floor() for p in places]
-        rests = [p - base for p, base in zip(places, bases, strict=True)]
-        total: Term | None = None
-        for tap in neighbours(rank, (0, 1) if self.mode == "linear" else (-1, 0, 1, 2)):
-            weight: Term | None = None
-            for rest, t in zip(rests, tap, strict=True):
-                along = self._weight(rest, t)
-                weight = along if weight is None else weight * along
-            term = self._term([base + float(t) if t else base for base, t in zip(bases, tap, strict=True)], weight)
-            total = term if total is None else total + term
-        assert total is not None
-        return total
-
-    def _term(self, places: Sequence[Term], weight: Term | None) -> Term:
-        """The elements at whole places, times their weight, zeros outside where that is asked for."""
-        if self.padding == "reflection":
-            places = [self._mirrored(p, size) for p, size in zip(places, self.map.sizes, strict=True)]
-        taken = self.map.at(places)
-        if self.padding == "zeros":
-            inside = self.map.inside(places)
-            weight = inside if weight is None else weight * inside
-        return taken if weight is None else taken * along_channels(weight)
-
-    def _place(self, x: Term, size: Size) -> Term:
-        place = (x + 1.0) * 0.5 * (size - 1) if self.corners else ((x + 1.0) * size - 1.0) * 0.5
-        return place.apply(ops.RoundNearestEven) if self.mode == "nearest" else place
-
-    def _bounds(self, size: Size) -> tuple[float, Size]:
-        return (0.0, size - 1) if self.corners else (-0.5, size - 0.5)
-
-    def _mirrored(self, place: Term, size: Size) -> Term:
-        """Reflected at the bounds; a map of one element has but that."""
-        low, high = self._bounds(size)
-        span = high - low
-        if isinstance(span, float) and span <= 0:
-            return place * 0.0
-        rest = (place - low).abs() % (span * 2.0)
-        return (rest > span).choose(span * 2.0 - rest, rest) + low
-
-    def _weight(self, rest: Term, tap: int) -> Term:
-        """The weight of the neighbour `tap` where the place is `rest` behind its base."""
-        if self.mode == "linear":
-            return rest if tap else 1.0 - rest
-        distance = (rest - float(tap)).abs()
-        if tap in (0, 1):
-            return (distance * 1.25 - 2.25) * distance * distance + 1.0
-        return ((distance * -0.75 + 3.75) * distance - 6.0) * distance + 3.0
-
-
 @upgrade("RoiAlign", since=(10,))
 def _roi_align_10(b: Builder, node: Node) -> None:
     """Version 10 does not shift by half an element."""
@@ -190,10 +117,8 @@ def _roi_align_apart(b: Builder, node: Node) -> Value:
     rows = _sides(_samples(y1, y2, int(node.attr("output_height")), count, half), sizes[1])
     columns = _sides(_samples(x1, x2, int(node.attr("output_width")), count, half), sizes[2])
     largest = node.attr("mode") == "max"
-    total: Term | None = None
-    for term in _weighted_corners(b, node, rows, columns):
-        total = term if total is None else total.max(term) if largest else total + term
-    assert total is not None
+    join = Term.max if largest else Term.__add__
+    total = functools.reduce(join, _weighted_corners(b, node, rows, columns))
     window = {"kernel_shape": (count, count), "strides": (count, count), "padding": (0, 0, 0, 0), "dilations": (1, 1)}
     pooled = b(ops.MaxPool if largest else ops.AveragePool, total.value, dims=(1, 2), **window)
     return transposed(b, pooled, (0, 3, 1, 2))

@@ -15,6 +15,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import (
@@ -57,7 +58,6 @@ from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, st
 from onnxtfl.rules.onnx_dtypes import dtype_from, number_of
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Spelled, row
-from onnxtfl.rules.samples import FeatureMap, Size, along_channels, neighbours
 from onnxtfl.rules.sizes import (
     HUGE,
     INT32_MAX,

@@ -70,7 +70,7 @@ normalization (the others are written with Reduce and arithmetic)
     BatchNormInference(x, scale, bias, mean, variance; epsilon, feature_index)   LRN(x; axis, size, alpha, beta, bias)
 resizing, sampling, detection
     Resize(x, sizes?, scales?, roi?; dims, mode, coordinate_transformation_mode, nearest_mode, ...)
-    GridSample(x, grid; mode, padding_mode, align_corners)   RoiAlign(x, rois, batch_indices; mode, ...)
+    RoiAlign(x, rois, batch_indices; mode, ...)
     NonMaxSuppression(boxes, scores, limit?, iou_threshold?, score_threshold?; center_point_box) -> int64 [n, 3]
 """
 # ruff: noqa: F403 - this package is the one place where all families meet

@@ -4,20 +4,113 @@ Source: neutral-ops 3.61, 3.104; ONNX GridSample-20, RoiAlign-16."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.dims import Dim, Shape, product
+from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Op, Operand
+from onnxtfl.ir.ops.casts import Convert
+from onnxtfl.ir.ops.gathering import Gather
+from onnxtfl.ir.reshape import dim_value, reshape, transposed, with_unit_axis
 from onnxtfl.ir.shapes import broadcast_dim
+from onnxtfl.ir.types import DType
+
+_Size = Term | float
 
 
-class GridSample(Op):
+class FeatureMap:
+    """A map [n, c, spatial...] whose elements are gathered at coordinates, as [n, p, c].
+
+    `places`: a float term [n, p] for each spatial axis.
+    """
+
+    def __init__(self, x: Term) -> None:
+        self.b, self.x = x.b, x.value
+        last = transposed(x.b, x.value, (0, *range(2, x.rank), 1))
+        batch, channels, *spatial = x.value.shape
+        self.flat = reshape(x.b, last, (batch, product(spatial), channels))
+        self.sizes = [self._size(d, DType.FLOAT32) for d in spatial]
+        self._counts = [self._size(d, DType.INT32) for d in spatial]
+
+    def _size(self, dim: Dim, dtype: DType) -> _Size:
+        if isinstance(dim, int):
+            return dim if dtype.is_integer else float(dim)
+        return Term(self.b, self.b(Convert, dim_value(self.b, dim, self.x), dtype=dtype))
+
+    def at(self, places: Sequence[Term]) -> Term:
+        """The elements at integral `places`, clipped to the map."""
+        index: Term | None = None
+        for place, size, count in zip(places, self.sizes, self._counts, strict=True):
+            whole = place.max(0.0).min(size - 1).to(DType.INT32)
+            index = whole if index is None else index * count + whole
+        assert index is not None
+        return Term(self.b, self.b(Gather, self.flat, index.value, axis=1, batch_dims=1))
+
+    def inside(self, places: Sequence[Term]) -> Term:
+        """1.0 where integral `places` are inside the map, else 0.0; [n, p]."""
+        on = ((p >= 0.0) & (p <= size - 1) for p, size in zip(places, self.sizes, strict=True))
+        return functools.reduce(operator.and_, on).to(self.x.dtype)
+
+    def sampled(self, places: Sequence[Term], mode: str, padding: str = "zeros", corners: bool = False) -> Term:
+        """The map at `places` (integral ones for mode nearest), with the modes of :class:`GridSample`."""
+        if mode == "nearest":
+            return self._weighted(places, None, padding, corners)
+        bases = [p.floor() for p in places]
+        rests = [p - base for p, base in zip(places, bases, strict=True)]
+        taps = itertools.product((0, 1) if mode == "linear" else (-1, 0, 1, 2), repeat=len(places))
+        return functools.reduce(operator.add, (self._tap(mode, bases, rests, tap, padding, corners) for tap in taps))
+
+    def _tap(
+        self, mode: str, bases: Sequence[Term], rests: Sequence[Term], tap: Sequence[int], padding: str, corners: bool
+    ) -> Term:
+        weight = functools.reduce(operator.mul, (tap_weight(mode, r, t) for r, t in zip(rests, tap, strict=True)))
+        return self._weighted([p + float(t) for p, t in zip(bases, tap, strict=True)], weight, padding, corners)
+
+    def _weighted(self, places: Sequence[Term], weight: Term | None, padding: str, corners: bool) -> Term:
+        """The elements at integral `places`, extended by `padding`, times their weight."""
+        if padding == "reflection":
+            places = [mirrored(p, size, corners) for p, size in zip(places, self.sizes, strict=True)]
+        taken = self.at(places)
+        if padding == "zeros":
+            inside = self.inside(places)
+            weight = inside if weight is None else weight * inside
+        return taken if weight is None else taken * along_channels(weight)
+
+
+def along_channels(weight: Term) -> Term:
+    """Reshape weights [n, p] to [n, p, 1]."""
+    return Term(weight.b, with_unit_axis(weight.b, weight.value, weight.rank))
+
+
+def mirrored(place: Term, size: _Size, corners: bool) -> Term:
+    """`place` reflected at the centers of the outer elements (`corners`) or at their edges until it is inside."""
+    low, high = (0.0, size - 1) if corners else (-0.5, size - 0.5)
+    span = high - low
+    if isinstance(span, float) and span <= 0:
+        return place * 0.0
+    rest = (place - low).abs() % (span * 2.0)
+    return (rest > span).choose(span * 2.0 - rest, rest) + low
+
+
+def tap_weight(mode: str, rest: Term, tap: int) -> Term:
+    """The weight of the element `tap` positions after the base of a place, which is `rest` after it."""
+    if mode == "linear":
+        return rest if tap else 1.0 - rest
+    distance = (rest - float(tap)).abs()
+    if tap in (0, 1):
+        return (distance * 1.25 - 2.25) * distance * distance + 1.0
+    return ((distance * -0.75 + 3.75) * distance - 6.0) * distance + 3.0
+
+
+class GridSample(Formula):
     """input [n, c, spatial...] sampled at the places grid [n, out..., rank]: the result is [n, c, out...].
 
     A place names the last spatial axis first; -1 and 1 are the outer elements' centers (`align_corners`) or their
@@ -26,12 +119,10 @@ class GridSample(Op):
     Source: neutral-ops 3.61, ONNX GridSample-20.
     """
 
-    core = True
     operands = (Operand("input", FLOATS), Operand("grid", FLOATS))
     defaults: ClassVar[Attributes] = {"mode": "linear", "padding_mode": "zeros", "align_corners": False}
 
     choices = {"mode": ("nearest", "linear", "cubic"), "padding_mode": ("zeros", "border", "reflection")}
-    widens = True
 
     @staticmethod
     def shape(x: Value, grid: Value) -> Shape:
@@ -40,62 +131,21 @@ class GridSample(Op):
         return (*x.shape[:2], *grid.shape[1:-1])
 
     @classmethod
-    def compute(cls, x: Array, grid: Array, **attributes: Any) -> Array:
-        places = [cls._place(attributes, grid[..., -1 - i], size) for i, size in enumerate(x.shape[2:])]
-        if attributes["mode"] == "nearest":
-            return cls._taken(attributes, x, places)
-        bases = [np.floor(p) for p in places]
-        offsets = (0, 1) if attributes["mode"] == "linear" else (-1, 0, 1, 2)
-        total = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
-        for tap in itertools.product(offsets, repeat=len(places)):
-            weight = np.ones(grid.shape[:-1], x.dtype)
-            for place, base, t in zip(places, bases, tap, strict=True):
-                weight = weight * tap_weight(attributes["mode"], np.abs(place - base - t))
-            total += weight[:, None] * cls._taken(attributes, x, [b + t for b, t in zip(bases, tap, strict=True)])
-        return total
-
-    @classmethod
-    def _place(cls, attributes: Attributes, where: Array, size: int) -> Array:
-        """Where along an axis a grid's number points."""
-        place = (where + 1) / 2 * (size - 1) if attributes["align_corners"] else ((where + 1) * size - 1) / 2
-        return np.rint(place) if attributes["mode"] == "nearest" else place
-
-    @classmethod
-    def _taken(cls, attributes: Attributes, x: Array, places: Sequence[Array]) -> Array:
-        """The elements at whole places, [n, c, out...]."""
-        inside = np.ones(places[0].shape, bool)
-        index: list[Any] = [np.arange(x.shape[0]).reshape(-1, *[1] * (places[0].ndim - 1)), slice(None)]
-        for place, size in zip(places, x.shape[2:], strict=True):
-            if attributes["padding_mode"] == "zeros":
-                inside &= (place >= 0) & (place <= size - 1)
-            reflects = attributes["padding_mode"] == "reflection"
-            whole = mirrored(place, *_bounds(attributes, size)) if reflects else place
-            index.append(np.clip(whole, 0, size - 1).astype(np.int64))
-        taken: Array = np.moveaxis(x[tuple(index)], -1, 1)
-        return np.where(inside[:, None], taken, x.dtype.type(0))
+    def formula(cls, x: Term, grid: Term, mode: str, padding_mode: str, align_corners: bool) -> Term:
+        batch, *out, rank = grid.value.shape
+        points = reshape(x.b, grid.to(x.dtype).value, (batch, product(out), rank))
+        feature_map = FeatureMap(x)
+        columns = [Term(x.b, x.b(Gather, points, np.asarray(rank - 1 - i), axis=2)) for i in range(rank)]
+        places = [_place(c, size, mode, align_corners) for c, size in zip(columns, feature_map.sizes, strict=True)]
+        sampled = feature_map.sampled(places, mode, padding_mode, align_corners).value
+        shaped = reshape(x.b, sampled, (x.value.shape[0], *out, x.value.shape[1]), x.value, grid.value)
+        return Term(x.b, transposed(x.b, shaped, (0, x.rank - 1, *range(1, x.rank - 1))))
 
 
-def _bounds(attributes: Attributes, size: int) -> tuple[float, float]:
-    """The ends of an axis, at which it is mirrored."""
-    return (0.0, size - 1.0) if attributes["align_corners"] else (-0.5, size - 0.5)
-
-
-def mirrored(place: Array, low: float, high: float) -> Array:
-    """`place` reflected at the bounds until it lies between them."""
-    span = high - low
-    if span <= 0:
-        return np.full_like(place, low)
-    rest = np.mod(np.abs(place - low), 2 * span)
-    return low + np.where(rest > span, 2 * span - rest, rest)
-
-
-def tap_weight(mode: str, distance: Array) -> Array:
-    """The weight of an element at `distance` under linear or cubic (a = -0.75) interpolation."""
-    if mode == "linear":
-        return 1 - distance
-    near = (1.25 * distance - 2.25) * distance * distance + 1
-    far = ((-0.75 * distance + 3.75) * distance - 6) * distance + 3
-    return np.where(distance <= 1, near, far)
+def _place(x: Term, size: _Size, mode: str, corners: bool) -> Term:
+    """The coordinate on an axis for a coordinate of a grid."""
+    place = (x + 1.0) * 0.5 * (size - 1) if corners else ((x + 1.0) * size - 1.0) * 0.5
+    return place.apply("RoundNearestEven") if mode == "nearest" else place
 
 
 MOST_SAMPLES = 1 << 16
