@@ -17,6 +17,7 @@ from onnxtfl.ir.model import Model
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType, dtype_of
+from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets.table import Parameter, entry
 from onnxtfl.targets.tflite import TfliteTarget
 
@@ -86,7 +87,7 @@ class Case:
         graph = Graph()
         operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]
         results = [Value(self._type(array, side="results", index=i)) for i, array in enumerate(self.expected)]
-        version = TfliteTarget().op_version(self.op, operands, results, self.options)
+        version = TfliteTarget().op_version(Form(self.op, tuple(operands), self.options), results)
         node = graph.insert(Node(foreign("tfl", self.op, version), operands, self.options))
         graph.outputs = [node.add_result(value.type, f"y{i}") for i, value in enumerate(results)]
         file = io.BytesIO()

@@ -21,7 +21,7 @@ from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.rewriting.legalize import source_name
+from onnxtfl.rewriting.lower import source_name
 
 SMALL = 16 << 10
 """The most bytes of a folded result that is larger than its operands."""

@@ -15,6 +15,7 @@ from onnxtfl.ir.matching import single_use
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets.tflite import TfliteTarget, fused_activation_of, fuses_into
 
 FIELD = "fused_activation_function"
@@ -39,10 +40,10 @@ def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
 def _fused(producer: Node, name: str, target: TfliteTarget) -> bool:
     """Set the activation of `producer`; returns False, with nothing changed, where the target does not accept it."""
     op, attributes = producer.op.name.partition(".")[2], {**producer.attributes, FIELD: name}
-    if target.refusal(op, producer.operands, producer.results, attributes) is not None:
+    form = Form(op, tuple(producer.operands), attributes)
+    if target.refusal(form, producer.results) is not None:
         return False
-    version = target.op_version(op, producer.operands, producer.results, attributes)
-    producer.attributes, producer.op = attributes, foreign("tfl", op, version)
+    producer.attributes, producer.op = attributes, foreign("tfl", op, target.op_version(form, producer.results))
     return True
 
 

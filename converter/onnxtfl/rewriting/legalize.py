@@ -8,7 +8,6 @@ fewer axes, or decomposed, and the new nodes are visited, until all are accepted
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
@@ -19,48 +18,9 @@ from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
 from onnxtfl.rewriting.declared import as_declared
-from onnxtfl.rewriting.emit import emit
-from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules
-from onnxtfl.rewriting.registry import Target as TargetName
-
-
-class Refusal(Protocol):
-    """Why a target does not accept a form: `kind` ("dtype" and "rank" can be repaired) and the message to print."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def allowed(self) -> frozenset[DType]: ...
-    @property
-    def limit(self) -> int: ...
-
-
-class Target(Protocol):
-    """The interface of a target that legalization uses."""
-
-    @property
-    def name(self) -> TargetName: ...
-    @property
-    def title(self) -> str: ...
-
-    def forms(self, node: Node) -> Sequence[Form]:
-        """The forms that the lowering rules offer for `node`."""
-        ...
-
-    def refuses(self, node: Node, form: Form) -> Refusal | None:
-        """Why the target does not accept `form` of `node`; None if it does."""
-        ...
-
-    def accepted(self, node: Node) -> Form | None:
-        """The accepted form of `node` with the lowest cost; None if the target accepts none."""
-        ...
-
-    def version(self, node: Node, form: Form) -> int:
-        """The lowest version of the target's op that can express `form`."""
-        ...
-
+from onnxtfl.rewriting.lower import emit, source_name
+from onnxtfl.rewriting.registry import DecomposeRule, rule_name, rules
+from onnxtfl.rewriting.target import Refusal, Target
 
 MAX_STEPS_PER_NODE = 400
 
@@ -108,7 +68,7 @@ def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
     try:
         form = target.accepted(node)
         if late and form is not None and not form.renames:
-            return _emit(graph, node, form, target)
+            return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
         legal = form is not None or (not late and _late_rule(node, target) is not None)
         return [] if legal else _rewrite(graph, node, target)
     except OnnxtflError as error:
@@ -128,12 +88,6 @@ def acceptable(node: Node, target: Target) -> bool:
 def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
     late = rules().late.get(node.op, {}).get(target.name)
     return late.func if late is not None and late.when(node) else None
-
-
-def _emit(graph: Graph, node: Node, form: Form, target: Target) -> list[Node]:
-    builder = Builder(graph, node)
-    graph.replace(node, emit(builder, node, form, target.name, target.version(node, form)))
-    return [made for made in builder.created if made.op.dialect == "neutral"]
 
 
 def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
@@ -240,20 +194,3 @@ def _error(node: Node, target: Target, refusals: Sequence[Refusal]) -> Unsupport
     return UnsupportedError(
         f"{target.title} cannot run this: {reason}", node=source_name(node), op=node.op.name, type_=shown, hint=hint
     )
-
-
-def source_name(node: Node) -> str | None:
-    """The name of the source node or tensor that `node` comes from, for messages; None if it has none."""
-    if node.name:
-        return node.name
-    result = node.results[0] if node.results else None
-    seen: set[Node] = set()
-    while result is not None:
-        if result.origin or result.name:
-            return result.name or (result.origin.tensor if result.origin else None)
-        user = next(iter(result.users()), None)
-        if user is None or user in seen or not user.results:
-            return None
-        seen.add(user)
-        result = user.results[0]
-    return None

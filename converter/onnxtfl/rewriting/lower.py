@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph
-from onnxtfl.rewriting.emit import emit
-from onnxtfl.rewriting.legalize import Target, source_name
+from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.types import Type
+from onnxtfl.rewriting.registry import Computed, Form
+from onnxtfl.rewriting.target import Target
 
 
 def lower(graph: Graph, target: Target) -> None:
@@ -21,4 +24,52 @@ def lower(graph: Graph, target: Target) -> None:
                 raise UnsupportedError(
                     "has no form in the target after layout", node=source_name(node), op=node.op.name
                 )
-            graph.replace(node, emit(Builder(graph, node), node, form, target.name, target.version(node, form)))
+            emit(graph, node, form, target)
+
+
+def emit(graph: Graph, node: Node, form: Form, target: Target) -> list[Node]:
+    """Replace `node` by the target op that `form` describes; return the nodes made."""
+    builder = Builder(graph, node)
+    order = form.results if form.results is not None else tuple(range(len(node.results)))
+    types: Sequence[Type | None] = form.types or [node.results[i].type for i in order]
+    operands = [_computed(builder, operand) for operand in form.operands]
+    version = target.version(node, form)
+    made = builder.foreign(target.name, form.op, operands, types, version, form.domain, **form.attributes)
+    if made and made[0].producer is not None:
+        made[0].producer.name = node.name
+    if form.finish is not None:
+        graph.replace(node, form.finish(builder, made))
+        return builder.created
+    for position, index in enumerate(order):
+        made[position].known = node.results[index].known
+    graph.replace(node, [made[order.index(i)] if i in order else _unused(node, i) for i in range(len(node.results))])
+    return builder.created
+
+
+def _computed(builder: Builder, operand: Operand | Computed) -> Operand:
+    return operand.compute(builder) if isinstance(operand, Computed) else operand
+
+
+def _unused(node: Node, index: int) -> Value:
+    if node.results[index].uses:
+        raise UnsupportedError(
+            f"result {index} is used, but the target's op does not have it", node=node.name, op=node.op.name
+        )
+    return Value(node.results[index].type)
+
+
+def source_name(node: Node) -> str | None:
+    """The name of the source node or tensor that `node` comes from, for messages; None if it has none."""
+    if node.name:
+        return node.name
+    result = node.results[0] if node.results else None
+    seen: set[Node] = set()
+    while result is not None:
+        if result.origin or result.name:
+            return result.name or (result.origin.tensor if result.origin else None)
+        user = next(iter(result.users()), None)
+        if user is None or user in seen or not user.results:
+            return None
+        seen.add(user)
+        result = user.results[0]
+    return None

@@ -3,7 +3,7 @@
 A target reads the lowering rules and ``schemas/``, and says which op of its format a neutral node becomes.
 """
 
-from onnxtfl.targets.refusal import Refusal
+from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.target import Target
 
 __all__ = ["Refusal", "Target"]

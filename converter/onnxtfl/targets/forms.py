@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.target import Kind
 from onnxtfl.targets.instance import OpInstance, dtypes_of
-from onnxtfl.targets.refusal import Kind
 
 Bounds = tuple[int, int]
 _HIGHEST = 99

@@ -20,8 +20,9 @@ class BoundOp:
     """The operands and results of an op, bound to the parameters of its signature.
 
     `operands` and `results`: (index, parameter, value) of each that is present; operands beyond those of the
-    signature are left out. `options`: of a TFLite op its options, of an ONNX op its attributes. `main`: the variable
-    whose values the op is about. `matrix_rank`: how many trailing axes of its operands are matrices.
+    signature are left out. `variables`: the values of each variable. `options`: the options of a TFLite op, the
+    attributes of an ONNX op. `main`: the variable whose values the op is about. `matrix_rank`: how many trailing axes
+    of its operands are matrices.
     """
 
     def __init__(
@@ -36,6 +37,9 @@ class BoundOp:
         self.operands = list(_bind(parameters[0], operands))
         self.results = list(_bind(parameters[1], results))
         self.options, self.main, self.matrix_rank = options, main, matrix_rank
+        self.variables: defaultdict[str, list[Value]] = defaultdict(list)
+        for _, parameter, value in (*self.operands, *self.results):
+            self.variables[parameter.variable].append(value)
 
     def named(self, name: str) -> list[Value]:
         """The values of that operand or result (none where it is absent, several where it is variadic)."""
@@ -54,26 +58,22 @@ class OpInstance(BoundOp):
     ) -> None:
         super().__init__((entry.operands, entry.results), operands, results, options, matrix_rank=entry.matrix_rank)
         self.entry = entry
-        self._variables: defaultdict[str, list[Value]] = defaultdict(list)
-        for _, parameter, value in (*self.operands, *self.results):
-            self._variables[parameter.variable].append(value)
 
     @functools.cached_property
     def elements(self) -> Mapping[str, frozenset[str]]:
         """The element types of the values of each variable, as the table writes them."""
-        return {variable: frozenset(map(element_name, values)) - {""} for variable, values in self._variables.items()}
+        return {variable: frozenset(map(element_name, values)) - {""} for variable, values in self.variables.items()}
 
     @functools.cached_property
     def quantizations(self) -> Mapping[str, frozenset[Quantization]]:
         """The quantizations of the values of each variable."""
-        every = self._variables.items()
+        every = self.variables.items()
         return {variable: frozenset(q for v in values if (q := _quantization(v))) for variable, values in every}
 
     @functools.cached_property
     def ranks(self) -> Mapping[str, int]:
         """The highest known rank of the values of each variable, -1 where none is known."""
-        every = self._variables.items()
-        return {variable: max(map(_rank, values)) for variable, values in every}
+        return {variable: max(map(_rank, values)) for variable, values in self.variables.items()}
 
     @property
     def per_axis_variables(self) -> set[str]:
@@ -104,11 +104,6 @@ class OpInstance(BoundOp):
         shapes = [v.type.shape for _, _, v in self.operands if isinstance(v.type, TensorType)]
         inner = self.entry.matrix_rank
         return [s[: len(s) - inner] if s is not None else None for s in shapes] if inner else shapes
-
-    def indices(self, subject: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Indices of the operands, and of the results, that are called so or whose element type is named so."""
-        operands = tuple(i for i, p, _ in self.operands if subject in (p.name, p.variable))
-        return operands, tuple(i for i, p, _ in self.results if subject in (p.name, p.variable))
 
 
 def element_name(value: Value) -> str:

@@ -17,8 +17,8 @@ import onnx.defs
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
 from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp
-from onnxtfl.targets.refusal import Refusal
 from onnxtfl.targets.table import CostRow, Parameter
 from onnxtfl.targets.target import Target, operands_of
 
@@ -39,42 +39,20 @@ class OnnxTarget(Target):
         self.title = f"ONNX opset {opset}"
 
     def forms(self, node: Node) -> Sequence[Form]:
-        """The ONNX forms that the rules offer for `node`."""
         return rules().onnx_forms(node, self.opset)
 
-    def refusal_of(self, form: Form, results: Sequence[Value]) -> Refusal | None:
-        """What the op's schema at this opset says against `form`."""
-        operands, attributes = operands_of(form), dict(form.attributes)
-        captures = attributes.pop("captures", 0)  # values that ONNX's regions refer to by name, not as operands
-        return self.refusal(form.op, operands[: len(operands) - captures], results, attributes, form.domain)
-
-    def version_of(self, form: Form, results: Sequence[Value]) -> int:
-        """The since-version of the op at this opset."""
-        return self.op_version(form.op, form.domain)
-
     def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
-        """`form` with its operands and results bound to the op's schema; None where the opset has no such op."""
         schema = _schema(form.op, self.opset, form.domain)
-        if schema is None:
-            return None
-        parameters = _parameters(schema.inputs), _parameters(schema.outputs)
-        main = schema.inputs[0].type_str if schema.inputs else ""
-        return BoundOp(parameters, operands_of(form), results, form.attributes, main, matrix_rank=2)
+        return None if schema is None else _bound(schema, operands_of(form), results, form.attributes)
 
     def costs(self, form: Form) -> Sequence[CostRow]:
-        """What was measured with ONNX Runtime."""
         return () if form.domain else _costs(form.op)
 
-    def refusal(
-        self,
-        op: str,
-        operands: Sequence[Value | None],
-        results: Sequence[Value],
-        attributes: Mapping[str, Any],
-        domain: str = "",
-    ) -> Refusal | None:
-        """Why this node may not be written; None where it may."""
-        schema = _schema(op, self.opset, domain)
+    def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+        op, operands, attributes = form.op, operands_of(form), dict(form.attributes)
+        captures = attributes.pop("captures", 0)  # values that ONNX's regions refer to by name, not as operands
+        operands = operands[: len(operands) - captures]
+        schema = _schema(op, self.opset, form.domain)
         if schema is None:
             return Refusal("op", f"opset {self.opset} has no {op}")
         if schema.deprecated:
@@ -84,15 +62,11 @@ class OnnxTarget(Target):
             return Refusal("other", f"{op}-{schema.since_version} has no attribute {unknown[0]}")
         if refusal := _wrong_count(schema, operands, results):
             return refusal
-        gaps = _gaps(op, schema.since_version) if self.runtime and not domain else {}
-        return _wrong_type(schema, operands, results, gaps)
+        gaps = _gaps(op, schema.since_version) if self.runtime and not form.domain else {}
+        return _wrong_type(schema, _bound(schema, operands, results, attributes), gaps)
 
-    def op_version(self, op: str, domain: str = "") -> int:
-        """The since-version of `op` at this opset; KeyError where it has none."""
-        schema = _schema(op, self.opset, domain)
-        if schema is None:
-            raise KeyError(op)
-        return int(schema.since_version)
+    def op_version(self, form: Form, results: Sequence[Value]) -> int:
+        return int(_schema(form.op, self.opset, form.domain).since_version)
 
 
 @functools.cache
@@ -103,6 +77,14 @@ def _schema(op: str, opset: int, domain: str) -> Any:
         return None
 
 
+def _bound(
+    schema: Any, operands: Sequence[Value | None], results: Sequence[Value], attributes: Mapping[str, Any]
+) -> BoundOp:
+    parameters = _parameters(schema.inputs), _parameters(schema.outputs)
+    main = schema.inputs[0].type_str if schema.inputs else ""
+    return BoundOp(parameters, operands, results, attributes, main, matrix_rank=2)
+
+
 def _parameters(formals: Sequence[Any]) -> list[Parameter]:
     variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
     return [Parameter(f.name, f.type_str, variadic=f.option == variadic) for f in formals]
@@ -110,40 +92,31 @@ def _parameters(formals: Sequence[Any]) -> list[Parameter]:
 
 def _wrong_count(schema: Any, operands: Sequence[Value | None], results: Sequence[Value]) -> Refusal | None:
     name = f"{schema.name}-{schema.since_version}"
-    if not schema.min_input <= len(operands) <= schema.max_input:
-        return Refusal("other", f"{name} takes {schema.min_input} to {schema.max_input} operands, not {len(operands)}")
-    if not schema.min_output <= len(results) <= schema.max_output:
-        return Refusal("other", f"{name} gives {schema.min_output} to {schema.max_output} results, not {len(results)}")
+    counts = (
+        ("operands", len(operands), schema.min_input, schema.max_input),
+        ("results", len(results), schema.min_output, schema.max_output),
+    )
+    for what, count, least, most in counts:
+        if not least <= count <= most:
+            return Refusal("other", f"{name} has {least} to {most} {what}, not {count}")
     for index, value in enumerate(operands):
-        formal = _formal(schema.inputs, index)
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
         if value is None and formal.option == onnx.defs.OpSchema.FormalParameterOption.Single:
-            return Refusal("other", f"{name} needs {formal.name}", operands=(index,))
+            return Refusal("other", f"{name} needs {formal.name}")
     return None
 
 
-def _formal(formals: Sequence[Any], index: int) -> Any:
-    return formals[min(index, len(formals) - 1)]
-
-
-def _wrong_type(
-    schema: Any, operands: Sequence[Value | None], results: Sequence[Value], gaps: Mapping[str, frozenset[str]]
-) -> Refusal | None:
-    variables: dict[str, tuple[list[int], list[int]]] = {}
-    for side, (formals, values) in enumerate(((schema.inputs, operands), (schema.outputs, results))):
-        for index, value in enumerate(values):
-            if value is not None and value.type is not None:
-                variables.setdefault(_formal(formals, index).type_str, ([], []))[side].append(index)
-    for type_str, (taken, given) in variables.items():
+def _wrong_type(schema: Any, op: BoundOp, gaps: Mapping[str, frozenset[str]]) -> Refusal | None:
+    for type_str, values in op.variables.items():
         allowed = _allowed(schema, type_str) - gaps.get(type_str, frozenset())
-        values = [*(operands[i] for i in taken), *(results[i] for i in given)]
-        found = {name for v in values if v is not None and (name := type_name(v.type))}
+        found = {name for v in values if (name := type_name(v.type))}
         if found - allowed:
             if not allowed:
                 return Refusal("op", f"ONNX Runtime has no kernel for {schema.name}-{schema.since_version}")
             dtypes = frozenset(d for name in allowed if (d := _dtype(name)) is not None)
             listed = " or ".join(sorted(d.value for d in dtypes)) or "no such type"
-            what = f"{schema.name}-{schema.since_version} takes {listed} as {type_str}, not {min(found - allowed)}"
-            return Refusal("dtype", what, dtypes, operands=tuple(taken), results=tuple(given))
+            what = f"{schema.name}-{schema.since_version} accepts {listed} as {type_str}, not {min(found - allowed)}"
+            return Refusal("dtype", what, dtypes)
     return None
 
 

@@ -71,7 +71,6 @@ class OpEntry:
     results: tuple[Parameter, ...]
     options: str
     versions: tuple[Version, ...]
-    micro: bool
     fuses_as: str | None
     activations: frozenset[str]
     matrix_rank: int
@@ -107,7 +106,6 @@ def entry(op: str) -> OpEntry:
         results=results,
         options=table.get("options", ""),
         versions=versions,
-        micro=table.get("micro", False),
         fuses_as=table.get("fuses_as"),
         activations=frozenset(kernels.get("activations", "").split()),
         matrix_rank=table.get("matrix_rank", 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
@@ -16,10 +16,10 @@ from onnxtfl.ir.permutations import is_unit_move
 from onnxtfl.ir.signature import Permutation
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.ir.verify import VerifyError, verify
+from onnxtfl.rewriting import target as engine
 from onnxtfl.rewriting.registry import Computed, Form
-from onnxtfl.rewriting.registry import Target as TargetName
+from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp
-from onnxtfl.targets.refusal import Refusal
 from onnxtfl.targets.table import CostRow
 from onnxtfl.targets.work import estimate
 
@@ -27,33 +27,26 @@ EQUAL, SOME = 1.2, 200.0
 """Costs that differ by less than this factor, and these nanoseconds, are equal, as measurements go."""
 
 
-class Target(ABC):
-    """A backend that runs files of one format.
+class Target(engine.Target):
+    """A target with tables of its ops and their costs.
 
-    `name`: the format's dialect. `channels_last`: the axis order of its convolution kernels. `shares_inputs`: whether
-    an output may be an input of the same name. `title`: how messages call it.
+    `channels_last`: the axis order of its convolution kernels. `shares_inputs`: whether an output may be an input of
+    the same name.
     """
 
-    name: ClassVar[TargetName]
     channels_last: ClassVar[bool]
     shares_inputs: ClassVar[bool]
-    title: str
 
     def __init__(self) -> None:
         self._refusals: dict[Hashable, Refusal | None] = {}
-        self._versions: dict[Hashable, int] = {}
         self._transposes: dict[Hashable, float] = {}
 
     @abstractmethod
-    def forms(self, node: Node) -> Sequence[Form]:
-        """The forms that the lowering rules offer for `node`."""
-
-    @abstractmethod
-    def refusal_of(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+    def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         """What the target's tables say against `form`, whose results have the types of `results`."""
 
     @abstractmethod
-    def version_of(self, form: Form, results: Sequence[Value]) -> int:
+    def op_version(self, form: Form, results: Sequence[Value]) -> int:
         """The lowest op version that means `form`."""
 
     @abstractmethod
@@ -65,7 +58,7 @@ class Target(ABC):
         """What was measured of the op of `form`."""
 
     def accepted(self, node: Node) -> Form | None:
-        """The form of `node` that is written; None where the target accepts none.
+        """The form of `node` that is written; None if the target accepts none.
 
         Of several it is the cheapest; of equally cheap ones, and where costs are not known, the first as the rules
         order them.
@@ -105,18 +98,13 @@ class Target(ABC):
         return self._transposes[key]
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
-        """Why the target does not accept `form` of `node`; None where it does."""
         key = _key(node, form)
         if key not in self._refusals:
-            self._refusals[key] = self.refusal_of(form, results_of(node, form))
+            self._refusals[key] = self.refusal(form, results_of(node, form))
         return self._refusals[key]
 
     def version(self, node: Node, form: Form) -> int:
-        """The lowest op version that means `form` of `node`."""
-        key = _key(node, form)
-        if key not in self._versions:
-            self._versions[key] = self.version_of(form, results_of(node, form))
-        return self._versions[key]
+        return self.op_version(form, results_of(node, form))
 
     def verify(self, graph: Graph) -> None:
         """Check that `graph`, regions included, holds ops of this target only, in forms that it accepts.
@@ -129,7 +117,7 @@ class Target(ABC):
                 raise VerifyError(f"is no op of {self.title}", node=node.name, op=node.op.name)
             name = node.op.name.partition(".")[2]
             form = Form(name, tuple(node.operands), node.attributes, domain=node.op.domain)
-            refusal = self.refusal_of(form, node.results)
+            refusal = self.refusal(form, node.results)
             if refusal is not None:
                 raise VerifyError(f"{self.title} does not accept it: {refusal.message}", node=node.name, op=name)
 

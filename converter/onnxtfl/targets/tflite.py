@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
-from onnxtfl.targets.instance import BoundOp, OpInstance
-from onnxtfl.targets.refusal import Refusal
+from onnxtfl.targets.instance import OpInstance
 from onnxtfl.targets.table import CostRow, OpEntry, Release, entry, op_names, parse_release
 from onnxtfl.targets.target import Target, operands_of
 
@@ -59,56 +58,38 @@ class TfliteTarget(Target):
         return ("litert",) if self.release >= MEASURED_LITERT else ("2.14", "litert")
 
     def forms(self, node: Node) -> Sequence[Form]:
-        """The TFLite forms that the rules offer for `node`."""
         return rules().tfl_forms(node)
 
-    def refusal_of(self, form: Form, results: Sequence[Value]) -> Refusal | None:
-        """What the kernel table says against `form`."""
-        return self.refusal(form.op, operands_of(form), results, form.attributes)
-
-    def version_of(self, form: Form, results: Sequence[Value]) -> int:
-        """The lowest version of the op that means `form`."""
-        return self.op_version(form.op, operands_of(form), results, form.attributes)
-
-    def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
-        """`form` with its operands and results bound to the op's signature; None where TFLite has no such op."""
+    def bound(self, form: Form, results: Sequence[Value]) -> OpInstance | None:
         known = form.op in op_names()
         return OpInstance(entry(form.op), operands_of(form), results, form.attributes) if known else None
 
     def costs(self, form: Form) -> Sequence[CostRow]:
-        """What was measured with LiteRT."""
         return entry(form.op).costs if form.op in op_names() else ()
 
-    def refusal(
-        self, op: str, operands: Sequence[Value | None], results: Sequence[Value], options: Mapping[str, Any]
-    ) -> Refusal | None:
-        """Why the target does not accept this op, and what it would accept; None where it does."""
-        if op not in op_names():
+    def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+        op, instance = form.op, self.bound(form, results)
+        if instance is None:
             return Refusal("op", f"TFLite has no op {op}")
-        known = entry(op)
+        known = instance.entry
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
-        instance = OpInstance(known, operands, results, options)
         violations = []
-        for form in _forms(op, self.runtimes):
-            if not (found := form.violations(instance)):
+        for kernel in _forms(op, self.runtimes):
+            if not (found := kernel.violations(instance)):
                 return self._too_new(known, instance)
             violations.append(found)
         if not violations:
-            return Refusal("op", f"no form of {op} computes right numbers in {' and '.join(self.runtimes)}")
+            return Refusal("op", f"no form of {op} computes correct values in {' and '.join(self.runtimes)}")
         return _explain(instance, violations)
 
-    def op_version(
-        self, op: str, operands: Sequence[Value | None], results: Sequence[Value], options: Mapping[str, Any]
-    ) -> int:
-        """The lowest version of `op` that means this node; KeyError where TFLite has no such op."""
-        known = entry(op)
-        return _version(known, OpInstance(known, operands, results, options))
+    def op_version(self, form: Form, results: Sequence[Value]) -> int:
+        return _version(OpInstance(entry(form.op), operands_of(form), results, form.attributes))
 
     def _too_new(self, known: OpEntry, instance: OpInstance) -> Refusal | None:
         if all(version.since[:2] <= self.release for version in known.versions):
             return None
-        number = _version(known, instance)
+        number = _version(instance)
         since = next(version.since for version in known.versions if version.number == number)
         if since[:2] <= self.release:
             return None
@@ -127,10 +108,10 @@ def _release(min_runtime: str) -> Release:
         raise UsageError(f"no TFLite runtime is called {min_runtime!r}", hint=f"use {known}") from error
 
 
-def _version(known: OpEntry, instance: OpInstance) -> int:
-    if not known.versions:
+def _version(instance: OpInstance) -> int:
+    if not instance.entry.versions:
         return 1
-    first, *later = known.versions
+    first, *later = instance.entry.versions
     needed = (v.number for v in later if any(all(holds(t, instance) for t in c) for c in v.conditions))
     return max(needed, default=first.number)
 
@@ -151,9 +132,8 @@ def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) ->
     first, *others = (found[0] for found in violations if sum(v.distance for v in found) == nearest)
     same = [v for v in others if (v.kind, v.subject) == (first.kind, first.subject)]
     violation = functools.reduce(Violation.joined, same, first)
-    operands, results = instance.indices(violation.subject)
-    message = f"{instance.entry.name} takes {violation.what} {violation.wanted}, not {violation.found}"
-    return Refusal(violation.kind, message, violation.allowed, violation.limit, operands, results)
+    message = f"{instance.entry.name} accepts {violation.what} {violation.wanted}, not {violation.found}"
+    return Refusal(violation.kind, message, violation.allowed, violation.limit)
 
 
 def refuse_unknown_versions(graph: Graph) -> None:
@@ -164,7 +144,7 @@ def refuse_unknown_versions(graph: Graph) -> None:
             continue
         if node.op.version > versions[-1].number:
             place = node.name or next((r.name for r in node.results), None)
-            message = f"this version of the op is not known (known: 1 to {versions[-1].number})"
+            message = f"this version of the op is not supported (supported: 1 to {versions[-1].number})"
             raise UnsupportedError(message, node=place, op=name, version=node.op.version)
 
 

@@ -18,8 +18,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import DType, TensorType, tensor
-from onnxtfl.rewriting.emit import emit
-from onnxtfl.rewriting.lower import lower
+from onnxtfl.rewriting.lower import emit, lower
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets import Target
 
@@ -75,7 +74,7 @@ def _with_adds(sample: Sample, index: int, target: Target) -> bytes:
     assert node is not None
     graph.outputs = [_added(b, r) if _is_float(r) else r for r in node.results]
     form = target.forms(node)[index]
-    graph.replace(node, emit(Builder(graph, node), node, form, target.name, target.version(node, form)))
+    emit(graph, node, form, target)
     return _written(graph, target)
 
 

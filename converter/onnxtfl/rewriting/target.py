@@ -1,0 +1,57 @@
+"""The interface of a target that legalization and lowering use; :mod:`onnxtfl.targets` implements it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form
+from onnxtfl.rewriting.registry import Target as TargetName
+
+Kind = Literal["dtype", "rank", "op", "quantization", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a target does not accept a form.
+
+    `kind`:
+
+    - "dtype": a cast of operands to an element type of `allowed`, and of the results back, helps.
+    - "quantization": likewise, `allowed` being the storage types that quantized tensors may have (none: no kernel).
+    - "rank": at most `limit` axes are accepted (where shapes differ, if the message says so).
+    - "other": an option, an operand that has to be constant, or the number of operands.
+    - "op": the target has no such op.
+    """
+
+    kind: Kind
+    message: str
+    allowed: frozenset[DType] = frozenset()
+    limit: int = 0
+
+
+class Target(ABC):
+    """A backend that runs files of one format: `name` is the format's dialect, `title` its name in messages."""
+
+    name: ClassVar[TargetName]
+    title: str
+
+    @abstractmethod
+    def forms(self, node: Node) -> Sequence[Form]:
+        """The forms that the lowering rules offer for `node`."""
+
+    @abstractmethod
+    def refuses(self, node: Node, form: Form) -> Refusal | None:
+        """Why the target does not accept `form` of `node`; None if it does."""
+
+    @abstractmethod
+    def accepted(self, node: Node) -> Form | None:
+        """The accepted form of `node` with the lowest cost; None if the target accepts none."""
+
+    @abstractmethod
+    def version(self, node: Node, form: Form) -> int:
+        """The lowest version of the target's op that can express `form`."""
