@@ -1,10 +1,9 @@
-"""Fusing: spread-out arithmetic becomes fewer ops, a family of patterns a module."""
+"""Fusion: separate arithmetic becomes fewer ops, one module for each family of patterns."""
 
 from onnxtfl.passes.fuse.activations import ACTIVATIONS
-from onnxtfl.passes.fuse.convolutions import CONVOLUTIONS
-from onnxtfl.passes.fuse.matmuls import MATMULS
+from onnxtfl.passes.fuse.linear import LINEAR
 from onnxtfl.rewriting.patterns import Patterns
 
-FUSE = Patterns.of(CONVOLUTIONS, MATMULS, ACTIVATIONS)
+FUSE = Patterns.of(LINEAR, ACTIVATIONS)
 
 __all__ = ["FUSE"]

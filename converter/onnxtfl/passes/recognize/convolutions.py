@@ -27,8 +27,8 @@ from onnxtfl.ir.matching import made_by, scalar, single_use
 from onnxtfl.ir.op import Elementwise, attributes_of, inverse
 from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.reshape import reshape
-from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
+from onnxtfl.passes.fuse.linear import window_padding
 from onnxtfl.passes.unit_axes import UnitReshape
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -110,22 +110,18 @@ def _moved_units(value: Value) -> tuple[Value, tuple[int, ...]] | None:
 def pad_into_pool(b: Builder, node: Node) -> Value | None:
     """What is padded counts in the mean of an average, and is never the greatest."""
     pad, dims = made_by(node.operand(0), ops.Pad), node.attr("dims")
-    amounts = static_ints(pad.operand(1)) if pad is not None else None
-    if pad is None or amounts is None or pad.attr("mode") != "constant" or len(node.results) > 1:
+    padding = window_padding(pad, dims) if pad is not None else None
+    if pad is None or padding is None or len(node.results) > 1:
         return None
     if any(node.attr("padding")) or node.attr("auto_pad") != "NOTSET" or node.attr("ceil_mode"):
         return None
-    pairs = np.asarray(amounts).reshape(-1, 2)
-    if pairs.min() < 0 or any(pairs[i].any() for i in range(len(pairs)) if i not in dims):
-        return None
-    padding = tuple(int(pairs[d, side]) for side in (0, 1) for d in dims)
-    if any(p >= k for p, k in zip(padding, (*node.attr("kernel_shape"),) * 2, strict=True)):
+    if (padding >= node.attr("kernel_shape") * 2).any():
         return None
     number = 0.0 if pad.optional(2) is None else scalar(pad.operand(2))
     if not _never_seen(node, pad.operand(0), number):
         return None
     counts = {"count_include_pad": True} if node.op is ops.AveragePool else {}
-    return b(node.op, pad.operand(0), **{**node.attributes, **counts, "padding": padding})
+    return b(node.op, pad.operand(0), **{**node.attributes, **counts, "padding": tuple(padding.tolist())})
 
 
 def _never_seen(node: Node, x: Value, number: float | None) -> bool:

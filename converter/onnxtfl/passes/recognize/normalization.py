@@ -196,21 +196,6 @@ def _scaled_later(value: Value, found: Standard, graph: Graph) -> bool:
     return parts is not None and _vector(parts[1], found) is not None
 
 
-@NORMALIZATION.on(ops.Mul, ops.Add)
-def affine_instance_norm(b: Builder, node: Node) -> Value | None:
-    """A constant for each feature goes into the instance norm's scale and bias."""
-    parts = with_constant(node)
-    norm = made_by(parts[0], ops.InstanceNorm) if parts is not None else None
-    if parts is None or norm is None or not single_use(parts[0], b.graph):
-        return None
-    vector = _along(parts[1], norm.result, norm.attr("feature_index"))
-    if vector is None:
-        return None
-    scale, bias = norm.operand(1).numpy(), norm.operand(2).numpy()
-    changed = (scale * vector, bias * vector) if node.op is ops.Mul else (scale, bias + vector)
-    return b(ops.InstanceNorm, norm.operand(0), *changed, **norm.attributes)
-
-
 @NORMALIZATION.on(ops.Add, ops.Sub)
 def batch_norm(b: Builder, node: Node) -> Value | None:
     """x times a vector plus a vector, both along one axis: what batch norm leaves where no convolution takes it up."""
