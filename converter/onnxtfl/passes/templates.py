@@ -219,8 +219,13 @@ class _Match:
             return self._operand(wanted, given)
         if given.data is not None:
             self.folded.append((wanted, given))
-            return True
+            return self._may_be_constant(wanted)
         return self._made(wanted, wanted.producer, given)
+
+    def _may_be_constant(self, wanted: Value) -> bool:
+        """Whether none of the operands that `wanted` depends on is bound to a value computed at run time."""
+        bound, made = self.bound.get(wanted), wanted.producer.operands if wanted.producer is not None else ()
+        return bound.is_constant if bound is not None else all(v is None or self._may_be_constant(v) for v in made)
 
     def _made(self, wanted: Value, maker: Node, given: Value) -> bool:
         node = given.producer

@@ -15,7 +15,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,72 +25,77 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.matching import SMALL, along_axis, made_by, same, scalar, single_use, with_constant
-from onnxtfl.ir.ops.reductions import reduced_axes
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.matching import SMALL, along_axis, made_by, single_use, with_constant
+from onnxtfl.ir.shapes import normalize_axes, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.passes.templates import Template
 from onnxtfl.rewriting.patterns import Patterns
 
 NORMALIZATION = Patterns()
 LARGEST_SCALE = 1 << 14
-"""Elements of ones that are made where a layer norm has no scale of its own."""
+"""The most elements of ones that are made as the scale of a layer norm."""
+
+
+_QUOTIENTS: tuple[Callable[[Term | float, Term], Term], ...] = (
+    lambda x, variance: x * variance.rsqrt(),
+    lambda x, variance: x * (1.0 / variance.sqrt()),
+    lambda x, variance: x / variance.sqrt(),
+)
+"""How the quotient by a deviation is written."""
+
+
+def _formula(
+    x: Term, axes: Term, *vectors: Term, epsilon: Term, divided: Callable[[Term | float, Term], Term], **_: object
+) -> Term:
+    """(x - mean) / deviation; with `vectors` (bias, perhaps scale) x * f + (bias - mean * f), f = scale / deviation."""
+    mean = x.mean(axes)
+    difference = x - mean
+    variance = (difference * difference).mean(axes) + epsilon
+    if not vectors:
+        return divided(difference, variance)
+    factor = divided(vectors[1] if len(vectors) > 1 else 1.0, variance)
+    return x * factor + (vectors[0] - mean * factor)
+
+
+@functools.cache
+def _templates(distributed: bool) -> tuple[Template, ...]:
+    counts, quotients = ((1, 2), _QUOTIENTS[:2]) if distributed else ((0,), _QUOTIENTS)
+    return tuple(
+        Template.of(
+            ops.LayerNorm,
+            functools.partial(_formula, divided=divided),
+            dtypes=(DType.FLOAT32, DType.INT64, *[DType.FLOAT32] * count),
+            absent=(1,),
+            parameters=("epsilon",),
+        )
+        for divided in quotients
+        for count in counts
+    )
 
 
 @dataclass(frozen=True)
 class Standard:
-    """(x - mean) / sqrt(variance + epsilon), statistics over `axes`."""
+    """(x - mean) / sqrt(variance + epsilon), statistics over `axes`; `vectors`: the other operands of the formula."""
 
     x: Value
     axes: tuple[int, ...]
     epsilon: float
+    vectors: tuple[Value, ...] = ()
 
 
-def standardized(value: Value) -> Standard | None:
-    """What `value` standardizes; None where it is something else."""
-    node = made_by(value, ops.Mul, ops.Div)
-    if node is None:
+def standardized(value: Value, distributed: bool = False) -> Standard | None:
+    """The standardization that `value` is (`distributed`: with the bias and perhaps the scale); None for others."""
+    node = made_by(value)
+    found = (t.match(node) for t in _templates(distributed)) if node is not None else ()
+    operands, attributes = next((match for match in found if match is not None), ((), {}))
+    x, axes, *vectors = operands or (None, None)
+    given = static_ints(axes) if axes is not None else None
+    if x is None or x.tensor_type.rank is None or attributes["epsilon"] < 0 or (axes is not None and not given):
         return None
-    for apart, other in ((node.operand(0), node.operand(1)), (node.operand(1), node.operand(0))):
-        difference = made_by(apart, ops.Sub)
-        epsilon = _deviation(other, node.op is ops.Mul)
-        if difference is not None and epsilon is not None:
-            found = _statistics(difference.operand(0), difference.operand(1), *epsilon)
-            if found is not None:
-                return found
-        if node.op is ops.Div:
-            break
-    return None
-
-
-def _deviation(value: Value, inverse: bool) -> tuple[Value, float] | None:
-    """The variance and epsilon of sqrt(variance + epsilon), or of the `inverse` of that."""
-    root = made_by(value, ops.Rsqrt if inverse else ops.Sqrt)
-    quotient = made_by(value, ops.Div) if inverse and root is None else None
-    if quotient is not None and scalar(quotient.operand(0)) == 1.0:
-        root = made_by(quotient.operand(1), ops.Sqrt)
-    total = made_by(root.operand(0), ops.Add) if root is not None else None
-    found = with_constant(total) if total is not None else None
-    epsilon = scalar(found[1]) if found is not None else None
-    return None if found is None or epsilon is None or epsilon < 0 else (found[0], epsilon)
-
-
-def _statistics(x: Value, mean: Value, variance: Value, epsilon: float) -> Standard | None:
-    """Whether these are the mean of `x` and the mean of the squared differences, over the same axes."""
-    first, second = made_by(mean, ops.Reduce), made_by(variance, ops.Reduce)
-    if first is None or second is None or not same(first.operand(0), x):
-        return None
-    square = made_by(second.operand(0), ops.Mul)
-    difference = made_by(square.operand(0), ops.Sub) if square is not None else None
-    if square is None or difference is None or not same(square.operand(0), square.operand(1)):
-        return None
-    if not same(difference.operand(0), x) or not same(difference.operand(1), mean):
-        return None
-    if any(r.attr("kind") != "mean" or not r.attr("keepdims") for r in (first, second)):
-        return None
-    axes = reduced_axes(first)
-    if axes is None or axes != reduced_axes(second) or not axes:
-        return None
-    return Standard(x, tuple(sorted(axes)), epsilon)
+    reduced = tuple(range(x.rank)) if given is None else normalize_axes(given, x.rank)
+    return Standard(x, tuple(sorted(reduced)), attributes["epsilon"], tuple(v for v in vectors if v is not None))
 
 
 def _is_trailing(found: Standard) -> bool:
@@ -135,36 +142,12 @@ def biased_layer_norm(b: Builder, node: Node) -> Value | None:
 @NORMALIZATION.on(ops.Add)
 def distributed_layer_norm(b: Builder, node: Node) -> Value | None:
     """x * r + (bias - mean * r) with r = rsqrt(variance + epsilon), or that times a constant scale."""
-    for left, right in ((0, 1), (1, 0)):
-        product, rest = made_by(node.operand(left), ops.Mul), made_by(node.operand(right), ops.Sub)
-        back = made_by(rest.operand(1), ops.Mul) if rest is not None else None
-        if product is None or rest is None or back is None:
-            continue
-        for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            x, factor = product.operand(i), product.operand(1 - i)
-            if not same(factor, back.operand(j)):
-                continue
-            result = _distributed(b, x, back.operand(1 - j), factor, rest.operand(0))
-            if result is not None:
-                return result
-    return None
-
-
-def _distributed(b: Builder, x: Value, mean: Value, factor: Value, bias: Value) -> Value | None:
-    scale: Value | None = None
-    times = made_by(factor, ops.Mul)
-    parts = with_constant(times) if times is not None else None
-    if parts is not None:
-        factor, scale = parts[0], parts[1]
-    deviation = _deviation(factor, True)
-    found = _statistics(x, mean, *deviation) if deviation is not None else None
-    if found is None or not _is_trailing(found):
+    found = standardized(node.result, distributed=True)
+    if found is None:
         return None
-    ones = constant(np.ones((), x.dtype.numpy))
-    vectors = [_vector(v, found) for v in (ones if scale is None else scale, bias)]
-    if None in vectors:
-        return None
-    return b(ops.LayerNorm, x, *vectors, axis=found.axes[0], epsilon=found.epsilon)
+    bias, scale = (*found.vectors, constant(np.ones((), found.x.dtype.numpy)))[:2]
+    vectors = [_vector(v, found) for v in (scale, bias)]
+    return None if None in vectors else b(ops.LayerNorm, found.x, *vectors, axis=found.axes[0], epsilon=found.epsilon)
 
 
 @NORMALIZATION.on(ops.Mul, ops.Div)
@@ -188,7 +171,7 @@ def bare_norm(b: Builder, node: Node) -> Value | None:
 
 
 def _scaled_later(value: Value, found: Standard, graph: Graph) -> bool:
-    """Whether the one user multiplies by a scale that a layer norm would take."""
+    """Whether its only user multiplies by a scale that a layer norm would take."""
     users = value.users()
     if len(users) != 1 or users[0].op is not ops.Mul or not single_use(value, graph):
         return False
@@ -205,7 +188,7 @@ def batch_norm(b: Builder, node: Node) -> Value | None:
     if parts is None or inner is None or (node.op is ops.Sub and parts[2] == 0):
         return None
     x = inner[0]
-    if not single_use(parts[0], b.graph) or not _same_shape(x, node.result) or not x.dtype.is_float or x.rank < 3:
+    if not single_use(parts[0], b.graph) or x.type != node.result.type or not x.dtype.is_float or x.rank < 3:
         return None
     for axis in range(1, x.rank):
         scale, bias = (_along(v, x, axis) for v in (inner[1], parts[1]))
@@ -221,12 +204,6 @@ def _along(value: Value, x: Value, axis: int) -> Array | None:
     size = x.shape[axis]
     vector = along_axis(value, x.rank, axis, size) if isinstance(size, int) else None
     return None if vector is None else np.ascontiguousarray(vector)
-
-
-def _same_shape(a: Value, b: Value) -> bool:
-    if not isinstance(a.type, TensorType) or not isinstance(b.type, TensorType):
-        return False
-    return a.type.shape is not None and a.type.shape == b.type.shape
 
 
 def _size(value: Value) -> int:
