@@ -5,24 +5,27 @@
     Gather(Gather(v, [0, 2, 3]), [1])               ->  Gather(v, [2])
     Gather(Concatenate(a, b), [2]), 2 entries in a  ->  Gather(b, [0])
     Concatenate(Gather(v, [2]), Gather(v, [3]))     ->  Gather(v, [2, 3])
-    Gather(Convert(v), [2])                         ->  Convert(Gather(v, [2]))
-    Concatenate(Convert(a), Convert(b))             ->  Convert(Concatenate(a, b))
     Reshape(Gather(v, 2)) [1]                       ->  Gather(v, [2])
     Gather(v, [0, 1, 2]), 3 entries in v            ->  v
+    Gather(Convert(v), [2])                         ->  Convert(Gather(v, [2]))
+    Concatenate(Convert(a), Convert(b))             ->  Convert(Concatenate(a, b))
+    Convert(Div(Convert(x) int32, c) int32) int64   ->  Div(x, c) int64, where the elements of x fit into int32
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
+from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
 SHAPE_ARITHMETIC = Patterns()
@@ -30,8 +33,8 @@ CONVERSIONS = Patterns()
 """Conversions moved after gathers and concatenations. Not for TFLite: int64 in the chain prevents delegation."""
 LONGEST = 16
 """The most entries of a vector that is simplified."""
-Gathered = tuple[Value, list[int]]
-"""A vector and the entries gathered from it."""
+Entry = tuple[Value, int]
+"""A vector and the index of one of its entries."""
 
 
 def _length(value: Value | None) -> int | None:
@@ -43,8 +46,8 @@ def _length(value: Value | None) -> int | None:
     return size if isinstance(size, int) and size <= LONGEST else None
 
 
-def _gathered(value: Value | None, rank: int = 1) -> Gathered | None:
-    """The vector and the nonnegative entry numbers of the Gather (indices of rank `rank`) that makes `value`."""
+def _gathered(value: Value, rank: int = 1) -> list[Entry] | None:
+    """The entries that the Gather (indices of rank `rank`) which makes `value` reads; None for other values."""
     node = made_by(value, ops.Gather)
     size = _length(node.operand(0)) if node is not None else None
     if node is None or size is None or node.attr("batch_dims") or node.operand(1).data is None:
@@ -52,14 +55,20 @@ def _gathered(value: Value | None, rank: int = 1) -> Gathered | None:
     indices = node.operand(1).numpy()
     if indices.ndim != rank or indices.size > LONGEST:
         return None
-    return node.operand(0), [normalize_axis(int(i), size) for i in indices.reshape(-1)]
+    return [(node.operand(0), normalize_axis(int(i), size)) for i in indices.reshape(-1)]
 
 
-def _gather(b: Builder, vector: Value, entries: Sequence[int], like: Value) -> Value:
-    """Return the vector of these entries; the indices have the element type of `like`."""
-    if list(entries) == list(range(_length(vector) or -1)):
-        return vector
-    return b(ops.Gather, vector, np.asarray(entries, like.dtype.numpy), axis=0)
+def _whole(vector: Value) -> list[Entry]:
+    return [(vector, i) for i in range(_length(vector) or 0)]
+
+
+def _read(value: Value) -> list[Entry] | None:
+    """The entries that the Gather or Concatenate which makes `value` reads; None for other values."""
+    joined = made_by(value, ops.Concatenate)
+    if joined is None:
+        return _gathered(value)
+    parts = [v for v in joined.operands if v is not None and _length(v) is not None]
+    return [e for v in parts for e in _whole(v)] if len(parts) == len(joined.operands) else None
 
 
 @SHAPE_ARITHMETIC.on(ops.Gather)
@@ -68,101 +77,90 @@ def gather(b: Builder, node: Node) -> Value | None:
     found = _gathered(node.result)
     if found is None:
         return None
-    vector, entries = found
-    if entries == list(range(_length(vector) or -1)):
+    vector = node.operand(0)
+    if found == _whole(vector):
         return vector
-    inner = _gathered(vector)
-    if inner is not None:
-        return _gather(b, inner[0], [inner[1][e] for e in entries], node.operand(1))
-    parts = made_by(vector, ops.Concatenate)
-    return _gathered_from_parts(b, parts, entries, node.operand(1)) if parts is not None else None
-
-
-@CONVERSIONS.on(ops.Gather)
-def gather_before_conversion(b: Builder, node: Node) -> Value | None:
-    """Gather first, so that fewer elements are converted."""
-    found = _gathered(node.result)
-    converted = made_by(found[0], ops.Convert) if found is not None else None
-    if found is None or converted is None or _length(converted.operand(0)) is None:
-        return None
-    return b(ops.Convert, _gather(b, converted.operand(0), found[1], node.operand(1)), **converted.attributes)
-
-
-def _gathered_from_parts(b: Builder, joined: Node, entries: Sequence[int], like: Value) -> Value | None:
-    """Gather runs of entries from each part; None where that needs more ops than before."""
-    sizes = [_length(v) for v in joined.operands]
-    parts = [v for v in joined.operands if v is not None]
-    if None in sizes or len(parts) < len(sizes):
-        return None
-    places = [(part, i) for part, size in zip(parts, sizes, strict=True) for i in range(size or 0)]
-    runs: list[Gathered] = []
-    for part, i in (places[e] for e in entries):
-        if runs and runs[-1][0] is part:
-            runs[-1][1].append(i)
-        else:
-            runs.append((part, [i]))
-    if not runs or len(runs) > len(parts):
-        return None
-    picked = [_gather(b, part, chosen, like) for part, chosen in runs]
-    return picked[0] if len(picked) == 1 else b(ops.Concatenate, *picked, axis=0)
+    inner = _read(vector)
+    runs = _runs([inner[i] for _, i in found]) if inner else []
+    fewer = vector.producer is not None and len(runs) <= len(vector.producer.operands)
+    return _joined(b, [_gather(b, run, node.operand(1)) for run in runs]) if runs and fewer else None
 
 
 @SHAPE_ARITHMETIC.on(ops.Concatenate)
 def concatenate(b: Builder, node: Node) -> Value | None:
     """Flatten nested concatenations; merge adjacent gathers from one vector."""
-    parts = [v for v in node.operands if v is not None]
-    if _length(node.result) is None or len(parts) < 2:
+    if _length(node.result) is None or _read(node.result) is None:
         return None
-    return _flattened(b, parts) or _gathered_together(b, parts)
-
-
-@CONVERSIONS.on(ops.Concatenate)
-def concatenate_before_conversion(b: Builder, node: Node) -> Value | None:
-    """Convert once, after the concatenation."""
-    parts = [v for v in node.operands if v is not None]
-    if _length(node.result) is None or len(parts) < 2:
-        return None
-    nodes = [made_by(v, ops.Convert) for v in parts]
-    sources = {n.operand(0).dtype for n in nodes if n is not None}
-    if None in nodes or len(sources) != 1 or any(_length(n.operand(0)) is None for n in nodes if n is not None):
-        return None
-    if not all(single_use(v, b.graph) or parts.count(v) == len(v.uses) for v in parts):
-        return None
-    found = [n for n in nodes if n is not None]
-    return b(ops.Convert, b(ops.Concatenate, *(n.operand(0) for n in found), axis=0), **found[0].attributes)
-
-
-def _flattened(b: Builder, parts: Sequence[Value]) -> Value | None:
-    inner = [made_by(v, ops.Concatenate) if single_use(v, b.graph) else None for v in parts]
-    if not any(inner):
-        return None
-    flat = [v for part, n in zip(parts, inner, strict=True) for v in (n.operands if n is not None else [part])]
-    return b(ops.Concatenate, *flat, axis=0)
-
-
-def _gathered_together(b: Builder, parts: Sequence[Value]) -> Value | None:
-    """Merge adjacent operands that are gathered from one vector."""
-    merged: list[Value] = []
-    changed = False
-    for part in parts:
-        mine, last = _gathered(part), _gathered(merged[-1]) if merged else None
-        if mine is not None and last is not None and mine[0] is last[0]:
-            node = part.producer
-            assert node is not None
-            merged[-1] = _gather(b, mine[0], [*last[1], *mine[1]], node.operand(1))
-            changed = True
+    flat: list[Value] = []
+    for part in filter(None, node.operands):
+        inner = made_by(part, ops.Concatenate) if single_use(part, b.graph) else None
+        flat += filter(None, inner.operands) if inner is not None else [part]
+    merged = flat[:1]
+    for part in flat[1:]:
+        before, mine = _gathered(merged[-1]), _gathered(part)
+        if before and mine and before[0][0] is mine[0][0] and part.producer is not None:
+            merged[-1] = _gather(b, [*before, *mine], part.producer.operand(1))
         else:
             merged.append(part)
-    if not changed:
-        return None
-    return merged[0] if len(merged) == 1 else b(ops.Concatenate, *merged, axis=0)
+    return None if merged == node.operands else _joined(b, merged)
 
 
 @SHAPE_ARITHMETIC.on(ops.Reshape)
 def entry_as_vector(b: Builder, node: Node) -> Value | None:
     """Gather a vector of one entry instead of reshaping a gathered scalar."""
-    if _length(node.result) != 1:
+    found = _gathered(node.operand(0), rank=0) if _length(node.result) == 1 else None
+    made = node.operand(0).producer
+    return _gather(b, found, made.operand(1)) if found is not None and made is not None else None
+
+
+def _runs(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """The entries, adjacent ones of the same vector together."""
+    return [list(run) for _, run in itertools.groupby(entries, key=lambda entry: id(entry[0]))]
+
+
+def _gather(b: Builder, entries: Sequence[Entry], like: Value) -> Value:
+    """The vector of these entries of one vector; the indices have the element type of `like`."""
+    vector = entries[0][0]
+    if entries == _whole(vector):
+        return vector
+    return b(ops.Gather, vector, np.asarray([i for _, i in entries], like.dtype.numpy), axis=0)
+
+
+def _joined(b: Builder, parts: Sequence[Value]) -> Value:
+    return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
+
+
+@CONVERSIONS.on(ops.Gather, ops.Concatenate)
+def convert_last(b: Builder, node: Node) -> Value | None:
+    """Convert once, after a gather or a concatenation."""
+    if _length(node.result) is None or _read(node.result) is None:
         return None
-    found = _gathered(node.operand(0), rank=0)
-    inner = made_by(node.operand(0), ops.Gather)
-    return _gather(b, found[0], found[1], inner.operand(1)) if found is not None and inner is not None else None
+    parts = node.operands[:1] if node.op is ops.Gather else node.operands
+    found = [n for v in parts if (n := made_by(v, ops.Convert)) is not None and _length(n.operand(0)) is not None]
+    if len(found) < len(parts) or len({n.operand(0).dtype for n in found}) > 1:
+        return None
+    if node.op is ops.Concatenate and any(b.graph.is_output(v) or parts.count(v) < len(v.uses) for v in parts if v):
+        return None
+    sources = [n.operand(0) for n in found]
+    return b(ops.Convert, b.remade(node, *sources, *node.operands[len(parts) :])[0], **found[0].attributes)
+
+
+@CONVERSIONS.on(ops.Convert)
+def wide_quotient(b: Builder, node: Node) -> Value | None:
+    """Divide in int64 what TFLite divides in int32, since its kernels have no other type."""
+    inner = made_by(node.operand(0), ops.Div)
+    if inner is None or node.attr("dtype") is not DType.INT64 or inner.result.dtype is not DType.INT32:
+        return None
+    operands = [v for operand in inner.operands if (v := _wide(operand)) is not None]
+    if len(operands) < 2 or all(v.is_constant for v in operands) or not single_use(inner.result, b.graph):
+        return None
+    return b(ops.Div, *operands)
+
+
+def _wide(value: Value | None) -> Value | None:
+    """The int64 tensor that `value` was converted from, or would be as a constant."""
+    if value is not None and value.data is not None:
+        return constant(value.data.cast(DType.INT64))
+    narrowed = made_by(value, ops.Convert)
+    source = narrowed.operand(0) if narrowed is not None else None
+    return source if source is not None and source.dtype is DType.INT64 and fits_int32(source) else None

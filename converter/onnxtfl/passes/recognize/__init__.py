@@ -10,7 +10,6 @@ from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.formulas import recognize_formulas
 from onnxtfl.passes.recognize.indexing import INDEXING
-from onnxtfl.passes.recognize.integers import INTEGERS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.simplify import SIMPLIFY
@@ -18,7 +17,7 @@ from onnxtfl.passes.unit_axes import SINK
 from onnxtfl.rewriting.pass_manager import Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, INDEXING, INTEGERS, CONTRACTIONS, SINK, CONVERSIONS)
+_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, INDEXING, CONTRACTIONS, SINK, CONVERSIONS)
 MAX_ROUNDS = 32
 
 RECOGNIZE = Group(
