@@ -246,13 +246,6 @@ def _integer_power(base: Term, exponent: Term) -> Term:
     return ((whole < 0) & unit.apply(ops.Not)).choose(result.constant(0), result)
 
 
-decompose(ops.Add, "tfl", "elements")(same_bits)
-decompose(ops.Sub, "tfl", "elements")(same_bits)
-decompose(ops.Mul, "tfl", "elements")(same_bits)
-decompose(ops.Max, "tfl", "elements")(same_order)
-decompose(ops.Min, "tfl", "elements")(same_order)
-
-
 # --- quotients --------------------------------------------------------------------------------------------------------
 
 

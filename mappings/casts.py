@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from onnxtfl.rules import *
 
+
+def _same_width(node: Node) -> bool:
+    return bool(node.operand(0).dtype.bits == node.attr("dtype").bits)
+
+
+row(ops.BitcastConvert, tfl="BITCAST", tfl_options={"dtype": ResultType("")})
+row(ops.BitcastConvert, onnx="BitCast", attributes={"dtype": Number("to")}, when=_same_width, lifts=False)
 _NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
 
 
 @lift_onnx("Cast", since=(1, 6, 9, 13, 19, 21, 23, 24, 25, 28))
 def _cast(b: Builder, node: Node) -> Value:
-    """Cast-1, and early files of Cast-6, name the element type; later ones give its number."""
+    """Cast-1, and early files of Cast-6, name the element type; later ones have its code."""
     wanted = node.attributes["to"]
     return _converted(b, node, _named(wanted) if isinstance(wanted, str) else dtype_from(wanted))
 
@@ -47,14 +52,9 @@ def _bit_cast(b: Builder, node: Node) -> Value:
 
 @lift_tfl("CAST")
 def _cast_tfl(b: Builder, node: Node) -> Value:
-    """The result's own type says what to cast to; the options may be left out."""
+    """To the type of the result; the options may be absent."""
     dtype = node.result.dtype
     return node.operand(0) if dtype is node.operand(0).dtype else b(ops.Convert, node.operand(0), dtype=dtype)
-
-
-@lift_tfl("BITCAST")
-def _bitcast_tfl(b: Builder, node: Node) -> Value:
-    return b(ops.BitcastConvert, node.operand(0), dtype=node.result.dtype)
 
 
 @lower_tfl(ops.Convert)
@@ -72,11 +72,6 @@ def _convert_tfl(node: Node) -> Form | None:
     return Form("CAST", (node.operand(0),), {"in_data_type": before.name, "out_data_type": after.name})
 
 
-@lower_tfl(ops.BitcastConvert)
-def _bitcast_form(node: Node) -> Form:
-    return Form("BITCAST", (node.operand(0),))
-
-
 @lower_onnx(ops.Convert)
 def _convert_onnx(node: Node, opset: int) -> Form:
     dtype = node.attr("dtype")
@@ -84,54 +79,46 @@ def _convert_onnx(node: Node, opset: int) -> Form:
     return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **saturate})
 
 
-@lower_onnx(ops.BitcastConvert)
-def _bitcast_onnx(node: Node, opset: int) -> Form | None:
-    if node.operand(0).dtype.bits != node.attr("dtype").bits:
-        return None
-    return Form("BitCast", (node.operand(0),), {"to": number_of(node.attr("dtype"))})
-
-
 @decompose(ops.BitcastConvert, "onnx")
-def _bitcast_of_integers(b: Builder, node: Node) -> Value | None:
-    """Before ONNX had BitCast: integers of one width wrap when they are cast; words are split off by 2**32."""
-    x, dtype = Term(b, node.operand(0)), node.attr("dtype")
+@on_terms
+def _bitcast_of_integers(x: Term, *, dtype: DType) -> Term | None:
+    """Before ONNX had BitCast: a cast to an integer of the same width wraps; words are split off by 2**32."""
     if not (x.dtype.is_integer and dtype.is_integer):
         return None
     if x.dtype.bits == dtype.bits:
-        return x.to(dtype).value
+        return x.to(dtype)
     if (x.dtype.bits, dtype.bits) == (64, 32):
         whole = x.to(DType.INT64)
         parts = (whole.to(dtype), whole.apply(ops.ShiftRightArithmetic, 32, in_range=True).to(dtype))
-        return b(ops.Concatenate, *(unsqueezed(b, p.value, [p.value.rank]) for p in parts), axis=x.value.rank)
+        low, high = (Term(x.b, unsqueezed(x.b, part.value, [x.rank])) for part in parts)
+        return low.apply(ops.Concatenate, high, axis=x.rank)
     if (x.dtype.bits, dtype.bits) == (32, 64):
-        last = x.value.rank - 1
-        low, high = (Term(b, b(ops.Gather, x.value, np.asarray(i), axis=last)) for i in (0, 1))
-        return (high.to(DType.INT64) * (1 << 32) + low.to(DType.UINT32).to(DType.INT64)).to(dtype).value
+        low, high = (x.at(i, x.rank - 1) for i in (0, 1))
+        return (high.to(DType.INT64) * (1 << 32) + low.to(DType.UINT32).to(DType.INT64)).to(dtype)
     return None
 
 
 @decompose(ops.BitcastConvert, "tfl")
-def _bitcast_of_bools(b: Builder, node: Node) -> Value | None:
+@on_terms
+def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
     """Bools are stored as 0 and 1."""
-    x, dtype = Term(b, node.operand(0)), node.attr("dtype")
-    if x.dtype is DType.BOOL and dtype.is_integer and dtype.bits == 8:
-        return x.to(dtype).value
-    return x.to(DType.BOOL).value if dtype is DType.BOOL and x.dtype.is_integer and x.dtype.bits == 8 else None
+    other = dtype if x.dtype is DType.BOOL else x.dtype
+    return x.to(dtype) if DType.BOOL in (x.dtype, dtype) and other.is_integer and other.bits == 8 else None
 
 
 # --- element types that casts do not take -----------------------------------------------------------------------------
 
 
 @decompose(ops.Convert, "tfl")
-def _convert(b: Builder, node: Node) -> Value | None:
-    """uint64 has no casts, uint16 none that reads it: their bits are read as signed numbers."""
-    x, dtype = Term(b, node.operand(0)), node.attr("dtype")
+@on_terms
+def _convert(x: Term, *, dtype: DType) -> Term | None:
+    """uint64 has no casts, uint16 none from it: their bits are read as signed integers."""
     if dtype is DType.UINT64:
-        return (_to_uint64(x) if x.dtype.is_float else x.to(DType.INT64).bits(dtype)).value
+        return _to_uint64(x) if x.dtype.is_float else x.to(DType.INT64).bits(dtype)
     if x.dtype is DType.UINT64:
-        return (_from_uint64(x, dtype) if dtype.is_float else x.bits(DType.INT64).to(dtype)).value
+        return _from_uint64(x, dtype) if dtype.is_float else x.bits(DType.INT64).to(dtype)
     if x.dtype is DType.UINT16:
-        return (x.bits(DType.INT16).to(DType.INT32) % (1 << 16)).to(dtype).value
+        return (x.bits(DType.INT16).to(DType.INT32) % (1 << 16)).to(dtype)
     return None
 
 
@@ -144,3 +131,13 @@ def _to_uint64(x: Term) -> Term:
 def _from_uint64(x: Term, dtype: DType) -> Term:
     low, high = (word.bits(DType.UINT32).to(dtype) for word in words(x))
     return high * 2.0**32 + low
+
+
+_ON_SIGNED: tuple[type[Op], ...] = (
+    *(ops.Add, ops.Sub, ops.Mul, ops.Max, ops.Min, ops.CumSum, ops.Compare, ops.Select, ops.Reduce),
+    *(ops.ArgMax, ops.ArgMin, ops.TopK, ops.Unique, ops.Gather, ops.GatherND, ops.GatherElements),
+    *(ops.ScatterND, ops.ScatterElements, ops.Slice, ops.DynamicUpdateSlice, ops.Split, ops.Pad, ops.Concatenate),
+    *(ops.Transpose, ops.Reverse, ops.ReverseSequence, ops.BroadcastTo, ops.Tile, ops.DepthToSpace, ops.SpaceToDepth),
+)
+for _op in _ON_SIGNED:
+    decompose(_op, "tfl", "elements")(on_signed)

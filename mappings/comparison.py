@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from onnxtfl.rules import *
 
-# --- unsigned 64-bit numbers read as signed ---------------------------------------------------------------------------
-
-
-def _compare(b: Builder, node: Node) -> Value | None:
-    return (same_bits if node.attr("comparison_direction") in ("EQ", "NE") else same_order)(b, node)
-
-
-decompose(ops.Select, "tfl", "elements")(same_bits)
-decompose(ops.Compare, "tfl")(_compare)
-
 _COMPARISONS = (
     ("EQ", "Equal", (7, 11, 13, 19), "EQUAL"),
     ("GT", "Greater", (7, 9, 13), "GREATER"),
@@ -39,16 +29,15 @@ def _select(b: Builder, node: Node) -> Value:
 
 
 @decompose(ops.Compare, "onnx")
-def _not_equal(b: Builder, node: Node) -> Value | None:
-    if node.attr("comparison_direction") != "NE":
-        return None
-    return Term(b, node.operand(0)).equals(Term(b, node.operand(1))).apply(ops.Not).value
+@on_terms
+def _not_equal(lhs: Term, rhs: Term, *, comparison_direction: str) -> Term | None:
+    return lhs.equals(rhs).apply(ops.Not) if comparison_direction == "NE" else None
 
 
 @decompose(ops.Select, "onnx")
-def _select_of_uint64(b: Builder, node: Node) -> Value | None:
-    """ONNX Runtime chooses between signed numbers."""
-    if node.result.dtype is not DType.UINT64:
+@on_terms
+def _select_of_uint64(condition: Term, on_true: Term, on_false: Term) -> Term | None:
+    """ONNX Runtime has a kernel for signed integers."""
+    if on_true.dtype is not DType.UINT64:
         return None
-    on_true, on_false = (Term(b, node.operand(i)).to(DType.INT64) for i in (1, 2))
-    return Term(b, node.operand(0)).choose(on_true, on_false).to(DType.UINT64).value
+    return condition.choose(on_true.to(DType.INT64), on_false.to(DType.INT64)).to(DType.UINT64)

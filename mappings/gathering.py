@@ -8,58 +8,49 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-decompose(ops.Gather, "tfl", "elements")(moved_as_signed)
-decompose(ops.GatherND, "tfl", "elements")(moved_as_signed)
-decompose(ops.GatherElements, "tfl", "elements")(moved_as_signed)
+
+def _unbatched(node: Node) -> bool:
+    return not node.attr("batch_dims")
+
+
+row(ops.Gather, onnx="Gather", attributes="axis", when=_unbatched, lifts=False)
+_BATCH = {"batch_dims": Spelled("batch_dims", default=0)}
+row(ops.GatherND, onnx="GatherND", attributes=_BATCH, integers=(1,), lifts=False)
+row(ops.GatherND, tfl="GATHER_ND", integers=(1,), when=_unbatched)
+row(ops.GatherElements, onnx="GatherElements", attributes="axis", lifts=False)
 
 
 # --- Gather ----------------------------------------------------------------------------------------------------------
 
 
 @lift_onnx("Gather", since=(1, 11, 13))
+@lift_onnx("GatherElements", since=(11, 13))
 def _gather(b: Builder, node: Node) -> Value:
-    x, indices, axis = node.operand(0), node.operand(1), node.attr("axis", 0)
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("the axis of a tensor of unknown rank cannot be found", hint="give --input-shape")
-    axis = normalize_axis(axis, x.rank)
-    return b(ops.Gather, x, nonnegative(b, indices, x.shape[axis], x), axis=axis)
+    x, indices = node.operand(0), node.operand(1)
+    axis = normalize_axis(node.attr("axis", 0), x.rank)
+    op = ops.Gather if node.op.name == "onnx.Gather" else ops.GatherElements
+    return b(op, x, nonnegative(b, indices, x.shape[axis], x), axis=axis)
 
 
 @lower_tfl(ops.Gather)
 def _to_tfl_gather(node: Node) -> Form:
     options = {"axis": node.attr("axis") % node.operand(0).rank, "batch_dims": node.attr("batch_dims")}
-    return Form("GATHER", (node.operand(0), _indices(node.operand(1))), options)
-
-
-def _indices(value: Value) -> Operand:
-    """Constant indices as int32, of whatever rank."""
-    return narrow(value) if value.is_constant and value.dtype is DType.INT64 else value
-
-
-@lower_onnx(ops.Gather)
-def _to_onnx_gather(node: Node, opset: int) -> Form | None:
-    if node.attr("batch_dims"):
-        return None
-    return Form("Gather", (node.operand(0), node.operand(1)), {"axis": node.attr("axis")})
+    return Form("GATHER", (node.operand(0), narrow(node.operand(1))), options)
 
 
 @decompose(ops.Gather, "onnx")
 def _batched_gather(b: Builder, node: Node) -> Value | None:
-    """Batch dims: the axis moved behind them, then GatherND of single positions."""
+    """Batch dims: the axis is moved after them, then GatherND of single indices."""
     x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
     if not batch:
         return None
     axis = normalize_axis(node.attr("axis"), x.rank)
     inner = list(range(batch, axis))
-    if inner:
-        x = b(ops.Transpose, x, permutation=(*range(batch), axis, *inner, *range(axis + 1, x.rank)))
+    x = transposed(b, x, (*range(batch), axis, *inner, *range(axis + 1, x.rank)))
     picked = b(ops.GatherND, x, unsqueezed(b, as_int64(b, indices), [-1]), batch_dims=batch)
-    if not inner:
-        return picked
-    middle = indices.rank - batch
-    places = range(indices.rank, indices.rank + len(inner))
-    behind = range(indices.rank + len(inner), picked.rank)
-    return b(ops.Transpose, picked, permutation=(*range(batch), *places, *range(batch, batch + middle), *behind))
+    after = indices.rank + len(inner)
+    order = (*range(batch), *range(indices.rank, after), *range(batch, indices.rank), *range(after, picked.rank))
+    return transposed(b, picked, order)
 
 
 @lift_tfl("GATHER")
@@ -84,22 +75,9 @@ def _gather_nd(b: Builder, node: Node) -> Value:
     return b(ops.GatherND, x, resolved_rows(b, x, indices, batch), batch_dims=batch)
 
 
-@lower_tfl(ops.GatherND)
-def _to_tfl_gather_nd(node: Node) -> Form | None:
-    return None if node.attr("batch_dims") else Form("GATHER_ND", (node.operand(0), _indices(node.operand(1))))
-
-
-@lower_onnx(ops.GatherND)
-def _to_onnx_gather_nd(node: Node, opset: int) -> Form:
-    batch = node.attr("batch_dims")
-    indices = node.operand(1)
-    wide = np.asarray(indices.numpy(), np.int64) if indices.is_constant else indices
-    return Form("GatherND", (node.operand(0), wide), {"batch_dims": batch} if batch else {})
-
-
 @decompose(ops.GatherND, order="axes")
 def _gather_of_merged_axes(b: Builder, node: Node) -> Value | None:
-    """The indexed axes merged to one, the rows to one number each: then it is a Gather behind the batch dims."""
+    """Merge the indexed axes, and each index vector to one index: a Gather after the batch dims."""
     x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
     if indices.dtype is not DType.INT64 and not indices.is_constant and not batch:
         return b(ops.GatherND, x, as_int64(b, indices))
@@ -111,41 +89,20 @@ def _gather_of_merged_axes(b: Builder, node: Node) -> Value | None:
     return b(ops.Gather, merged, flat_positions(b, indices, sizes), axis=batch, batch_dims=batch)
 
 
-@lift_tfl("GATHER_ND")
-def _from_tfl_gather_nd(b: Builder, node: Node) -> Value:
-    return b(ops.GatherND, node.operand(0), node.operand(1))
-
-
 # --- GatherElements --------------------------------------------------------------------------------------------------
 
 
-@lift_onnx("GatherElements", since=(11, 13))
-def _gather_elements(b: Builder, node: Node) -> Value:
-    x, indices = node.operand(0), node.operand(1)
-    rank = x.tensor_type.rank if x.tensor_type.rank is not None else indices.rank
-    axis = normalize_axis(node.attr("axis", 0), rank)
-    return b(ops.GatherElements, x, nonnegative(b, indices, x.shape[axis], x), axis=axis)
-
-
-@lower_onnx(ops.GatherElements)
-def _to_onnx_gather_elements(node: Node, opset: int) -> Form:
-    return Form("GatherElements", (node.operand(0), node.operand(1)), {"axis": node.attr("axis")})
-
-
 @decompose(ops.GatherElements, "tfl")
-def _gather_behind_batch_dims(b: Builder, node: Node) -> Value:
+def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
     """All other axes are batch dims of a Gather along the last one; first they are cut to the indices' sizes."""
     x, indices = node.operand(0), node.operand(1)
     rank, axis = indices.rank, normalize_axis(node.attr("axis"), indices.rank)
     limits = [HUGE if i == axis or d == n else n for i, (d, n) in enumerate(zip(x.shape, indices.shape, strict=True))]
     if any(limit != HUGE for limit in limits):
         x = b(ops.Slice, x, [0] * rank, dim_vector(b, limits, indices), [1] * rank)
-    if axis == rank - 1:
-        return b(ops.Gather, x, indices, axis=axis, batch_dims=axis)
-    order = (*(i for i in range(rank) if i != axis), axis)
-    turned = [b(ops.Transpose, v, permutation=order) for v in (x, indices)]
-    picked = b(ops.Gather, *turned, axis=rank - 1, batch_dims=rank - 1)
-    return b(ops.Transpose, picked, permutation=tuple(int(i) for i in np.argsort(order)))
+    order = moved_last(axis, rank)
+    x, indices = (transposed(b, v, order) for v in (x, indices))
+    return transposed(b, b(ops.Gather, x, indices, axis=rank - 1, batch_dims=rank - 1), inverse(order))
 
 
 def _static(x: Value) -> list[int]:

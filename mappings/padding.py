@@ -10,9 +10,6 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-decompose(ops.Pad, "tfl", "elements")(moved_as_signed)
-
-
 # --- about the centre ------------------------------------------------------------------------------------------------
 
 

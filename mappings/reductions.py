@@ -10,31 +10,15 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-# --- pools over everything --------------------------------------------------------------------------------------------
-
 
 @lower_onnx(ops.Reduce)
 def _global_pool(node: Node, opset: int) -> Form | None:
-    """Over all axes behind batch and features, which are kept."""
+    """Over all axes after batch and features, which are kept."""
     axes, rank = ops.reduced_axes(node), node.operand(0).tensor_type.rank or 0
     name = {"mean": "GlobalAveragePool", "max": "GlobalMaxPool"}.get(node.attr("kind"))
     whole = axes is not None and rank > 2 and set(axes) == set(range(2, rank)) and node.attr("keepdims")
     return Form(name, (node.operand(0),)) if name and whole and node.operand(0).dtype.is_float else None
 
-
-def _reduce(b: Builder, node: Node) -> Value | None:
-    if not is_uint64(node):
-        return None
-    x, *axes = node.operands
-    shift = SMALLEST_INT64 if node.attr("kind") in ("max", "min") else 0
-    if node.attr("kind") == "mean" or x is None:
-        return None
-    inner = signed(b, x) + shift if shift else signed(b, x)
-    result = Term(b, b(ops.Reduce, inner.value, *axes, **node.attributes))
-    return (result + shift if shift else result).bits(DType.UINT64).value
-
-
-decompose(ops.Reduce, "tfl", "elements")(_reduce)
 
 # Kind, ONNX's op, its since-versions with the axes as an attribute, and as an operand; TFLite's op.
 _OLD, _NEW = (1, 11, 13), (18,)
@@ -59,11 +43,6 @@ _BY_TFL = {tfl: kind for kind, tfl in _TFL.items()}
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 
 
-def _axes_as_operand(b: Builder, node: Node) -> None:
-    axes = node.attributes.pop("axes", None)
-    append_operand(node, None if axes is None else constant(np.asarray(axes, np.int64)))
-
-
 def _axes(b: Builder, node: Node) -> Value | None:
     """The axes operand of the neutral op: absent for all axes, empty for none."""
     axes = node.optional(1)
@@ -82,18 +61,26 @@ def _lift_kind(b: Builder, node: Node, kind: str, op: type[Op] = ops.Reduce) -> 
 
 
 for _kind, _onnx, _before, _since, _tfl in _KINDS:
-    upgrade(_onnx, since=_before)(_axes_as_operand)
+    upgrade(_onnx, since=_before)(to_operand("axes"))
     lift_onnx(_onnx, since=_since)(partial(_lift_kind, kind=_kind))
 for _kind, _onnx, _since in _FUNCTIONS:
-    upgrade(_onnx, since=_OLD)(_axes_as_operand)
+    upgrade(_onnx, since=_OLD)(to_operand("axes"))
     lift_onnx(_onnx, since=_since)(partial(_lift_kind, kind=_kind, op=ops.FunctionReduce))
 _ARG_NAMES: Mapping[str, str | Spelled] = {
     "axis": "axis",
     "keepdims": Spelled("keepdims", default=1),
     "select_last_index": Spelled("select_last_index", default=0),
 }
-for _op, _onnx in ((ops.ArgMax, "ArgMax"), (ops.ArgMin, "ArgMin")):
-    row(_op, onnx=_onnx, since=(1, 11, 12, 13), onnx_attributes=_ARG_NAMES, fixed={"dtype": DType.INT64})
+_ARG_OPTIONS = {"axis": Entries("the axis", single=True), "dtype": ResultType("output_type")}
+
+
+def _plain(node: Node) -> bool:
+    return not node.attr("keepdims") and not node.attr("select_last_index")
+
+
+for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin", "ARG_MIN")):
+    row(_op, onnx=_onnx, since=(1, 11, 12, 13), attributes=_ARG_NAMES, fixed={"dtype": DType.INT64}, axes=("axis",))
+    row(_op, tfl=_tfl, attributes=_ARG_OPTIONS, axes=("axis",), when=_plain)
 
 
 # --- TFLite -----------------------------------------------------------------------------------------------------------
@@ -106,15 +93,6 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
     if axes.tensor_type.rank == 0:
         axes = reshape(b, axes, [1])
     return b(ops.Reduce, node.operand(0), axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
-
-
-@lift_tfl("ARG_MAX", "ARG_MIN")
-def _arg_tfl(b: Builder, node: Node) -> Value:
-    axis = static_ints(node.operand(1))
-    if axis is None:
-        raise UnsupportedError("the axis is known at run time only")
-    op = ops.ArgMax if node.op.name.endswith("MAX") else ops.ArgMin
-    return b(op, node.operand(0), axis=axis[0], dtype=node.result.dtype)
 
 
 @lower_tfl(ops.Reduce)
@@ -137,22 +115,8 @@ def _nothing_to_reduce(node: Node, axes: tuple[int, ...]) -> bool:
 
 
 def _lacks_neutral(node: Node) -> bool:
-    """Whether the axes are open and may be empty ones: kernels then give the lowest number, not infinity."""
+    """Whether axes known only at run time may be empty: kernels then return the lowest number, not infinity."""
     return node.attr("kind") not in ("sum", "any", "all") and 0 in (node.operand(0).tensor_type.shape or ())
-
-
-def _arg_form(node: Node, name: str) -> Form | None:
-    if node.attr("keepdims") or node.attr("select_last_index"):
-        return None
-    axis = node.attr("axis")
-    rank = node.operand(0).tensor_type.rank
-    axis = axis if rank is None else normalize_axis(axis, rank)
-    options = {"output_type": node.attr("dtype").name}
-    return Form(name, (node.operand(0), np.asarray(axis, np.int32)), options)
-
-
-lower_tfl(ops.ArgMax)(partial(_arg_form, name="ARG_MAX"))
-lower_tfl(ops.ArgMin)(partial(_arg_form, name="ARG_MIN"))
 
 
 # --- decompositions ---------------------------------------------------------------------------------------------------
@@ -160,7 +124,7 @@ lower_tfl(ops.ArgMin)(partial(_arg_form, name="ARG_MIN"))
 
 @decompose(ops.Reduce)
 def _reduce_nothing(b: Builder, node: Node) -> Value | None:
-    """Over no axes, or axes of size 0: the operand, or what nothing adds up to."""
+    """Over no axes: the operand; over axes of size 0: the neutral element."""
     axes = ops.reduced_axes(node)
     if axes is None:
         return _sum_of_nothing(b, node) if _lacks_neutral(node) else None
@@ -179,7 +143,7 @@ def _neutral(node: Node) -> Array:
 
 
 def _sum_of_nothing(b: Builder, node: Node) -> Value:
-    """In the shape of the sum. (Adding infinity to it would not do: builtin kernels stop at the largest number.)"""
+    """In the shape of the sum. (Adding infinity to it fails: builtin kernels saturate at the largest number.)"""
     zeros = b(ops.Reduce, *node.operands, **{**node.attributes, "kind": "sum"})
     return b(ops.BroadcastTo, _neutral(node), b(ops.Shape, zeros))
 
@@ -187,12 +151,12 @@ def _sum_of_nothing(b: Builder, node: Node) -> Value:
 decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
 
 
+@decompose(ops.ArgMax, "tfl")
+@decompose(ops.ArgMin, "tfl")
 def _arg_formula(b: Builder, node: Node) -> Value:
     """The last index by counting from the end; kept axes by a reshape; other element types by their extreme."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
     attributes = {**node.attributes, "axis": axis}
-    if x.dtype is DType.UINT64:
-        return b(node.op, (Term(b, x).bits(DType.INT64) + -(1 << 63)).value, **attributes)
     if node.attr("keepdims"):
         flat = b(node.op, x, **{**attributes, "keepdims": False})
         return unsqueezed(b, flat, [axis])
@@ -205,8 +169,6 @@ def _arg_formula(b: Builder, node: Node) -> Value:
     return Term(b, x).equals(extreme).to(DType.INT32).apply(ops.ArgMax, axis=axis, dtype=node.attr("dtype")).value
 
 
-decompose(ops.ArgMax, "tfl")(_arg_formula)
-decompose(ops.ArgMin, "tfl")(_arg_formula)
 # --- back to ONNX -----------------------------------------------------------------------------------------------------
 
 _ONNX = {kind: (onnx, since[0]) for kind, onnx, *_, since, _ in _KINDS} | {k: (name, 18) for k, name, _ in _FUNCTIONS}
@@ -231,7 +193,7 @@ def _reduce_onnx(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.Reduce, "onnx", "elements")
 def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
-    """Bools as numbers, whose sum and product are right for none too; axes as ONNX takes them."""
+    """Bools as integers, whose sum and product are correct for no elements too; axes as int64."""
     x, axes = Term(b, node.operand(0)), node.optional(1)
     if axes is not None and axes.dtype is not DType.INT64 and not axes.is_constant:
         return b(ops.Reduce, x.value, Term(b, axes).to(DType.INT64).value, **node.attributes)
@@ -242,13 +204,5 @@ def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
     return b(ops.Convert, number, dtype=DType.BOOL)
 
 
-def _arg_int32(b: Builder, node: Node) -> Value | None:
-    """ONNX gives int64 only."""
-    if node.attr("dtype") is DType.INT64:
-        return None
-    wide = b(node.op, node.operand(0), **{**node.attributes, "dtype": DType.INT64})
-    return b(ops.Convert, wide, dtype=node.attr("dtype"))
-
-
-decompose(ops.ArgMax, "onnx")(_arg_int32)
-decompose(ops.ArgMin, "onnx")(_arg_int32)
+decompose(ops.ArgMax, "onnx")(partial(with_dtype, dtype=DType.INT64))
+decompose(ops.ArgMin, "onnx")(partial(with_dtype, dtype=DType.INT64))

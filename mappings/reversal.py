@@ -6,17 +6,29 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-decompose(ops.Reverse, "tfl", "elements")(moved_as_signed)
-decompose(ops.ReverseSequence, "tfl", "elements")(moved_as_signed)
+
+def _along_one(node: Node) -> bool:
+    return len(node.attr("dimensions")) == 1
 
 
-# --- Reverse ---------------------------------------------------------------------------------------------------------
+def _takes(node: Node) -> bool:
+    lengths = node.operand(1)
+    along = {node.attr("seq_axis"), node.attr("batch_axis")}
+    return along == {0, 1} and (lengths.is_constant or lengths.dtype is DType.INT64)
 
 
-@lower_tfl(ops.Reverse)
-def _to_tfl_reverse(node: Node) -> Form | None:
-    dimensions = node.attr("dimensions")
-    return Form("REVERSE_V2", (node.operand(0), int32(dimensions))) if len(dimensions) == 1 else None
+_REVERSED = {"dimensions": Entries("axes")}
+row(
+    ops.Reverse,
+    tfl="REVERSE_V2",
+    attributes=_REVERSED,
+    axes=("dimensions",),
+    when=_along_one,
+)
+_LAST = {"seq_axis": Spelled("seq_dim", default=0), "batch_axis": Spelled("batch_dim", default=0)}
+row(ops.ReverseSequence, tfl="REVERSE_SEQUENCE", attributes=_LAST, axes=tuple(_LAST), integers=(1,))
+_FIRST = {"seq_axis": Spelled("time_axis", default=0), "batch_axis": Spelled("batch_axis", default=1)}
+row(ops.ReverseSequence, onnx="ReverseSequence", since=(10, 28), attributes=_FIRST, integers=(1,), when=_takes)
 
 
 @decompose(ops.Reverse, "tfl", "axes")
@@ -36,53 +48,11 @@ def _to_onnx_reverse(node: Node, opset: int) -> Form:
     return Form("Slice", (node.operand(0), steps, np.full_like(axes, -HUGE), axes, steps))
 
 
-@lift_tfl("REVERSE_V2")
-def _from_tfl_reverse(b: Builder, node: Node) -> Value:
-    x, axes = node.operand(0), static_ints(node.operand(1))
-    if axes is None:
-        raise UnsupportedError("axes known only at run time")
-    return b(ops.Reverse, x, dimensions=normalize_axes(axes, x.rank))
-
-
-# --- ReverseSequence -------------------------------------------------------------------------------------------------
-
-
-@lift_onnx("ReverseSequence", since=(10, 28))
-def _reverse_sequence(b: Builder, node: Node) -> Value:
-    axes = {"seq_axis": node.attr("time_axis", 0), "batch_axis": node.attr("batch_axis", 1)}
-    return b(ops.ReverseSequence, node.operand(0), node.operand(1), **axes)
-
-
-@lower_tfl(ops.ReverseSequence)
-def _to_tfl_reverse_sequence(node: Node) -> Form:
-    options = {"seq_dim": node.attr("seq_axis"), "batch_dim": node.attr("batch_axis")}
-    return Form("REVERSE_SEQUENCE", (node.operand(0), narrow(node.operand(1))), options)
-
-
-@lower_onnx(ops.ReverseSequence)
-def _to_onnx_reverse_sequence(node: Node, opset: int) -> Form | None:
-    seq, batch, lengths = node.attr("seq_axis"), node.attr("batch_axis"), node.operand(1)
-    if {seq, batch} != {0, 1} or not (lengths.is_constant or lengths.dtype is DType.INT64):
-        return None
-    wide = np.asarray(lengths.numpy(), np.int64) if lengths.is_constant else lengths
-    return Form("ReverseSequence", (node.operand(0), wide), {"time_axis": seq, "batch_axis": batch})
-
-
 @decompose(ops.ReverseSequence, "onnx")
-def _reverse_first_axes(b: Builder, node: Node) -> Value | None:
-    """The two axes brought to the front, lengths to int64."""
+def _reverse_first_axes(b: Builder, node: Node) -> list[Value]:
+    """Move the two axes to the front; convert the lengths to int64."""
     x, lengths = node.operand(0), node.operand(1)
-    seq, batch = (normalize_axis(node.attr(name), x.rank) for name in ("seq_axis", "batch_axis"))
-    wide = lengths if lengths.is_constant else as_int64(b, lengths)
-    if {seq, batch} == {0, 1}:
-        return None if wide is lengths else b(ops.ReverseSequence, x, wide, seq_axis=seq, batch_axis=batch)
-    order = (batch, seq, *(i for i in range(x.rank) if i not in (seq, batch)))
-    turned = b(ops.ReverseSequence, b(ops.Transpose, x, permutation=order), wide, seq_axis=1, batch_axis=0)
-    return b(ops.Transpose, turned, permutation=tuple(int(i) for i in np.argsort(order)))
-
-
-@lift_tfl("REVERSE_SEQUENCE")
-def _from_tfl_reverse_sequence(b: Builder, node: Node) -> Value:
-    x = node.operand(0)
-    axes = {"seq_axis": node.attr("seq_dim", 0), "batch_axis": node.attr("batch_dim", 0)}
-    return b(ops.ReverseSequence, x, node.operand(1), **{k: normalize_axis(v, x.rank) for k, v in axes.items()})
+    axes = [normalize_axis(node.attr(name), x.rank) for name in ("batch_axis", "seq_axis")]
+    if set(axes) != {0, 1}:
+        return on_permuted(b, node, (*axes, *(i for i in range(x.rank) if i not in axes)))
+    return b.many(node.op, x, as_int64(b, lengths), **node.attributes)

@@ -9,9 +9,6 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-decompose(ops.ScatterND, "tfl", "elements")(moved_as_signed)
-decompose(ops.ScatterElements, "tfl", "elements")(moved_as_signed)
-
 MOST_PAIRS = 1 << 24
 """Numbers up to which every update is compared with every other."""
 

@@ -6,30 +6,21 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-# --- segments --------------------------------------------------------------------------------------------------------
-
-_SEGMENTS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN"}
-
-
-@lower_tfl(ops.SegmentReduce)
-def _to_tfl_segments(node: Node) -> Form:
-    x, ids, count = (node.operand(i) for i in range(3))
-    return Form(f"UNSORTED_SEGMENT_{_SEGMENTS[node.attr('kind')]}", (x, narrow(ids), narrow(count)))
-
-
+for _kind in ("sum", "prod", "max", "min"):
+    row(ops.SegmentReduce, tfl=f"UNSORTED_SEGMENT_{_kind.upper()}", fixed={"kind": _kind}, integers=(1, 2))
 decompose(ops.SegmentReduce, "tfl")(int32_operands(1, 2))
 
 
 @decompose(ops.SegmentReduce, "onnx")
 def _segments_by_scatter(b: Builder, node: Node) -> Value:
-    """Written onto what a segment without numbers is."""
+    """Scatter into the results of empty segments."""
     x, ids, count = (node.operand(i) for i in range(3))
     kind = node.attr("kind")
     flat_ids = reshape(b, as_int64(b, ids), (product(ids.shape),))
     flat = reshape(b, x, (flat_ids.shape[0], *x.shape[ids.rank :]))
     number, rows = _blank(kind, x.dtype), reshape(b, as_int64(b, count), (1,))
     spare = not never_negative(ids)
-    if spare:  # numbers below 0 are left out: they go to one row more, which is cut off
+    if spare:  # rows with ids below 0 do not count: they go to an additional row, which is cut off
         below = b(ops.Compare, flat_ids, b.scalar(0, flat_ids), comparison_direction="LT")
         flat_ids = b(ops.Select, below, rows, flat_ids)
         rows = b(ops.Add, rows, np.ones(1, np.int64))
@@ -44,23 +35,14 @@ def _segments_by_scatter(b: Builder, node: Node) -> Value:
 def _blank(kind: str, dtype: DType) -> float:
     if kind in ("sum", "prod"):
         return int(kind == "prod")
-    numbers = np.finfo(np.float32) if dtype.is_float else np.iinfo(dtype.numpy)
-    return (
-        float(numbers.min if kind == "max" else numbers.max)
-        if dtype.is_float
-        else int(numbers.min if kind == "max" else numbers.max)
-    )
-
-
-@lift_tfl("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_PROD", "UNSORTED_SEGMENT_MAX", "UNSORTED_SEGMENT_MIN")
-def _from_tfl_segments(b: Builder, node: Node) -> Value:
-    kind = node.op.name.rpartition("_")[2].lower()
-    return b(ops.SegmentReduce, node.operand(0), node.operand(1), node.operand(2), kind=kind)
+    limits = np.finfo(np.float32) if dtype.is_float else np.iinfo(dtype.numpy)
+    limit = limits.min if kind == "max" else limits.max
+    return float(limit) if dtype.is_float else int(limit)
 
 
 @lift_tfl("SEGMENT_SUM")
 def _segment_sum(b: Builder, node: Node) -> Value:
-    """Ids come in order; there are as many segments as the last one says."""
+    """Ids are ascending; the last one determines the number of segments."""
     x, ids = node.operand(0), node.operand(1)
     known = static_ints(ids)
     if known is not None:

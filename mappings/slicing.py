@@ -8,10 +8,6 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-decompose(ops.Slice, "tfl", "elements")(moved_as_signed)
-decompose(ops.DynamicUpdateSlice, "tfl", "elements")(moved_as_signed)
-
-
 # --- ONNX Slice ------------------------------------------------------------------------------------------------------
 
 

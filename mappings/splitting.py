@@ -9,18 +9,22 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-decompose(ops.Split, "tfl", "elements")(moved_as_signed)
-
-
 # --- Split -----------------------------------------------------------------------------------------------------------
+
+
+def _has_sizes(node: Node) -> bool:
+    return node.optional(1) is not None
+
+
+row(ops.Split, onnx="Split", attributes="axis", integers=(1,), when=_has_sizes, lifts=False)
+decompose(ops.Split, "tfl", "operands")(int32_operands(1))
 
 
 @upgrade("Split", since=(1, 2, 11))
 def _split_to_operand(b: Builder, node: Node) -> None:
-    sizes = node.attributes.pop("split", None)
-    if sizes is not None:
+    if "split" in node.attributes:
         del node.operands[1:]
-        append_operand(node, constant(np.asarray(sizes, np.int64)))
+        to_operand("split")(b, node)
 
 
 @lift_onnx("Split", since=(13, 18))
@@ -57,12 +61,9 @@ def _to_tfl_split(node: Node) -> Form:
     return Form("SPLIT_V", (node.operand(0), narrow(sizes), axis.reshape(())), {"num_splits": count})
 
 
-decompose(ops.Split, "tfl", "operands")(int32_operands(1))
-
-
 @decompose(ops.Split)
 def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Each part a Slice, for element types that only those take."""
+    """A Slice for each part, which accepts more element types."""
     x = node.operand(0)
     if x.tensor_type.shape is None:
         return None
@@ -75,33 +76,21 @@ def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 @lower_onnx(ops.Split)
-def _to_onnx_split(node: Node, opset: int) -> Form:
-    sizes, axis = node.optional(1), node.attr("axis")
-    if sizes is None:
-        return Form(
-            "Split", (node.operand(0),), {"axis": axis} | ({"num_outputs": len(node.results)} if opset >= 18 else {})
-        )
-    return Form(
-        "Split", (node.operand(0), np.asarray(sizes.numpy(), np.int64) if sizes.is_constant else sizes), {"axis": axis}
-    )
+def _to_onnx_equal_split(node: Node, opset: int) -> Form | None:
+    count = {"num_outputs": len(node.results)} if opset >= 18 else {}
+    return None if node.optional(1) else Form("Split", (node.operand(0),), {"axis": node.attr("axis"), **count})
 
 
 @lift_tfl("SPLIT")
 def _from_tfl_split(b: Builder, node: Node) -> Sequence[Value]:
-    axis, x = static_ints(node.operand(0)), node.operand(1)
-    if axis is None:
-        raise UnsupportedError("an axis known only at run time")
-    return b.many(
-        ops.Split, x, axis=normalize_axis(axis[0], x.rank), count=node.attr("num_splits") or len(node.results)
-    )
+    (axis,), x = frozen(node.operand(0), "an axis"), node.operand(1)
+    return b.many(ops.Split, x, axis=normalize_axis(axis, x.rank), count=node.attr("num_splits") or len(node.results))
 
 
 @lift_tfl("SPLIT_V")
 def _from_tfl_split_v(b: Builder, node: Node) -> Sequence[Value]:
-    x, sizes, axis = node.operand(0), node.operand(1), static_ints(node.operand(2))
-    if axis is None:
-        raise UnsupportedError("an axis known only at run time")
-    place, known = normalize_axis(axis[0], x.rank), static_ints(sizes)
+    x, sizes, (axis,) = node.operand(0), node.operand(1), frozen(node.operand(2), "an axis")
+    place, known = normalize_axis(axis, x.rank), static_ints(sizes)
     if known is not None and -1 in known:
         rest = x.shape[place] - sum(k for k in known if k != -1)
         sizes = dim_vector(b, [rest if k == -1 else k for k in known], x)

@@ -172,6 +172,10 @@ class Term:
         sizes = [d if isinstance(d, int) else -1 for d in self.value.shape]
         return self.apply("Reshape", np.asarray([*sizes, *after])) if after else self
 
+    def at(self, index: int, axis: int) -> Term:
+        """The elements at `index` along `axis`, which is dropped."""
+        return self.apply("Gather", np.asarray(index), axis=axis)
+
     def to(self, dtype: DType) -> Term:
         """Convert to element type `dtype`."""
         return self if dtype is self.dtype else self.apply("Convert", dtype=dtype)

@@ -16,6 +16,7 @@ from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
+from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import (
@@ -52,29 +53,33 @@ from onnxtfl.rewriting.registry import (
     upgrade,
 )
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
-from onnxtfl.rules.broadcasting import align_by_axis
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
+from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
-from onnxtfl.rules.onnx_dtypes import dtype_from, number_of
+from onnxtfl.rules.operands import align_by_axis, moved_last, on_permuted, on_terms, to_operand
 from onnxtfl.rules.resizing import OpenAxis
-from onnxtfl.rules.rows import Spelled, row
+from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, row
 from onnxtfl.rules.sizes import (
     HUGE,
     INT32_MAX,
     as_int32,
+    frozen,
     int32,
     int32_operands,
     may_hold_zeros,
     merge_whole,
     merged_shape,
     narrow,
+    positions,
     sliced,
     spread,
     vector_length,
+    wide,
+    with_dtype,
     with_int32,
 )
 from onnxtfl.rules.stablehlo import combining_op, index_vectors, int_list
-from onnxtfl.rules.uint64 import SMALLEST_INT64, is_uint64, moved_as_signed, same_bits, same_order, signed, words
+from onnxtfl.rules.uint64 import SMALLEST_INT64, on_signed, words
 from onnxtfl.rules.windows import (
     interleaved,
     onnx_attributes,

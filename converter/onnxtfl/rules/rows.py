@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.ir.shapes import normalize_axes, normalize_axis
 from onnxtfl.rewriting.fused_activation import activated
 from onnxtfl.rewriting.registry import Condition, Form, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.rules.sizes import narrow
+from onnxtfl.rules.dtypes import dtype_from, number_of
+from onnxtfl.rules.sizes import frozen, int32, narrow, wide
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,42 @@ class Spelled:
         return None if theirs == self.default else theirs
 
 
+@dataclass(frozen=True)
+class Number(Spelled):
+    """An element type that ONNX writes as its code; 0 or absent: None."""
+
+    def read(self, node: Node) -> Any:
+        return dtype_from(number) if (number := super().read(node)) else None
+
+    def written(self, value: Any) -> Any:
+        return None if value is None else super().written(number_of(value))
+
+
+@dataclass(frozen=True)
+class ResultType(Spelled):
+    """The element type of result `index`, which TFLite repeats as an option (none if it has no name)."""
+
+    index: int = 0
+
+    def read(self, node: Node) -> Any:
+        return node.results[self.index].dtype
+
+    def written(self, value: Any) -> Any:
+        return value.name if self.name else None
+
+
+@dataclass(frozen=True)
+class Entries(Spelled):
+    """An attribute that is a constant int32 operand in TFLite: a vector, or a `single` number. `name`: what it is."""
+
+    index: int = 1
+    single: bool = False
+
+    def read(self, node: Node) -> Any:
+        entries = frozen(node.operand(self.index), self.name)
+        return entries[0] if self.single else tuple(entries)
+
+
 Names = str | Mapping[str, str | Spelled]
 """Attributes with their names in a format; a string lists those that have the same name there."""
 
@@ -62,20 +97,25 @@ class Row:
         """Lift a format's `node` to the neutral op."""
         found = {ours: spelled.read(node) for ours, spelled in self.attributes.items()}
         given = {ours: self._typed(ours, value, node) for ours, value in found.items() if value is not None}
-        return [activated(b, r, node) for r in b.many(self.op, *node.operands, **given, **self.fixed)]
+        operands = [v for i, v in enumerate(node.operands) if i not in self._entries().values()]
+        return [activated(b, r, node) for r in b.many(self.op, *operands, **given, **self.fixed)]
 
     def _typed(self, name: str, value: Any, node: Node) -> Any:
         rank = node.operand(0).tensor_type.rank
         if name in self.axes and rank is not None:
-            return normalize_axis(value, rank)
+            return normalize_axis(value, rank) if isinstance(value, int) else normalize_axes(value, rank)
         return bool(value) if isinstance(self.op.defaults.get(name), bool) else value
+
+    def _entries(self) -> dict[str, int]:
+        """The attributes that are operands of the format, with their places."""
+        return {ours: spelled.index for ours, spelled in self.attributes.items() if isinstance(spelled, Entries)}
 
     def form_onnx(self, node: Node, opset: int) -> Form | None:
         """The ONNX form: bools are integers, trailing absent operands are left out."""
         operands = list(node.operands)
         while operands and operands[-1] is None:
             operands.pop()
-        form = self._form(node, operands, _wide)
+        form = self._form(node, operands, wide)
         plain = {k: int(v) if isinstance(v, bool) else v for k, v in form.attributes.items()} if form else {}
         return form and Form(form.op, form.operands, plain, domain=self.domain)
 
@@ -86,9 +126,13 @@ class Row:
     def _form(self, node: Node, operands: Sequence[Value | None], integer: Callable[[Value], Operand]) -> Form | None:
         if any(node.attr(k) != v for k, v in self.fixed.items()) or (self.when is not None and not self.when(node)):
             return None
-        taken = tuple(integer(v) if i in self.integers and v is not None else v for i, v in enumerate(operands))
-        written = {spelled.name: spelled.written(node.attr(ours)) for ours, spelled in self.attributes.items()}
-        return Form(self.name, taken, {**self.always, **{k: v for k, v in written.items() if v is not None}})
+        taken = [integer(v) if i in self.integers and v is not None else v for i, v in enumerate(operands)]
+        entries = self._entries()
+        for ours, index in entries.items():
+            taken.insert(index, int32(node.attr(ours)))
+        options = {ours: spelled for ours, spelled in self.attributes.items() if ours not in entries}
+        written = {spelled.name: spelled.written(node.attr(ours)) for ours, spelled in options.items()}
+        return Form(self.name, tuple(taken), {**self.always, **{k: v for k, v in written.items() if v is not None}})
 
 
 def row(
@@ -147,7 +191,3 @@ def _named(method: Callable[..., Any], module: str, op: type[Op]) -> Callable[..
 
     rule.__module__, rule.__qualname__ = module, op.name
     return rule
-
-
-def _wide(value: Value) -> Operand:
-    return np.asarray(value.numpy(), np.int64) if value.is_constant else value

@@ -18,7 +18,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.reshape import as_int64
+from onnxtfl.ir.reshape import as_int64, reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import DecomposeRule
@@ -56,6 +56,25 @@ def narrow(vector: Value) -> Value | Array:
     if not vector.is_constant or vector.dtype is DType.INT32:
         return vector
     return int32(vector.numpy())
+
+
+def wide(vector: Value) -> Value | Array:
+    """A constant as int64; any other value unchanged."""
+    return np.asarray(vector.numpy(), np.int64) if vector.is_constant else vector
+
+
+def frozen(value: Value | None, what: str) -> list[int]:
+    """The elements of an integer operand; UnsupportedError (about `what`) if they are unknown before run time."""
+    elements = static_ints(value)
+    if elements is None:
+        raise UnsupportedError(f"{what} known only at run time", hint="freeze it to an initializer")
+    return elements
+
+
+def positions(b: Builder, size: Value) -> Value:
+    """0, 1, ... below `size`, which has one element."""
+    stop = reshape(b, size, ())
+    return b(ops.Range, b.scalar(0, stop), stop, b.scalar(1, stop))
 
 
 def as_int32(b: Builder, value: Value) -> Value:
@@ -104,13 +123,19 @@ def _gathered_entries(b: Builder, node: Node) -> Value | None:
 
 def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
     """The results of `node` with the computed vectors among operands `indices` as int32; None if they already are."""
-    wide = [
-        i for i in indices if (v := node.optional(i)) is not None and v.dtype is not DType.INT32 and not v.is_constant
-    ]
-    if not wide:
+    operands = list(node.operands)
+    for i in indices:
+        if (v := node.optional(i)) is not None and not v.is_constant:
+            operands[i] = as_int32(b, v)
+    return None if operands == node.operands else b.many(node.op, *operands, **node.attributes)
+
+
+def with_dtype(b: Builder, node: Node, dtype: DType) -> list[Value] | None:
+    """The results of `node` with the attribute `dtype` (the type of indices), converted; None if it has it already."""
+    if node.attr("dtype") is dtype:
         return None
-    operands = [as_int32(b, v) if i in wide and v is not None else v for i, v in enumerate(node.operands)]
-    return b.many(node.op, *operands, **node.attributes)
+    results = zip(b.many(node.op, *node.operands, **{**node.attributes, "dtype": dtype}), node.results, strict=True)
+    return [new if new.dtype is old.dtype else b(ops.Convert, new, dtype=old.dtype) for new, old in results]
 
 
 def int32_operands(*indices: int) -> DecomposeRule:

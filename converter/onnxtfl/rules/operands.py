@@ -1,0 +1,88 @@
+"""Operands of rules: as terms, and as the newest since-versions of ops have them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.reshape import transposed, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import UpgradeRule, append_operand
+
+
+@overload
+def on_terms(function: Callable[..., Term]) -> Callable[[Builder, Node], Value]: ...
+@overload
+def on_terms(function: Callable[..., Term | None]) -> Callable[[Builder, Node], Value | None]: ...
+@overload
+def on_terms(function: Callable[..., Sequence[Term]]) -> Callable[[Builder, Node], list[Value]]: ...
+def on_terms(function: Callable[..., Any]) -> Callable[[Builder, Node], Any]:
+    """A rule from a function that computes the results from the operands, all as terms (None: absent).
+
+    Its keyword-only parameters are attributes of the node, with their defaults for ops of a file's dialect.
+    """
+    code = function.__code__
+    count, variadic = code.co_argcount, bool(code.co_flags & 0x04)
+    names = code.co_varnames[count : count + code.co_kwonlyargcount]
+    defaults = function.__kwdefaults__ or {}
+
+    @functools.wraps(function)
+    def rule(b: Builder, node: Node) -> Any:
+        given = node.operands if variadic else [node.optional(i) for i in range(count)]
+        terms = [None if v is None else Term(b, v) for v in given]
+        result = function(*terms, **{name: node.attr(name, defaults.get(name)) for name in names})
+        return getattr(result, "value", None) if not isinstance(result, Sequence) else [term.value for term in result]
+
+    return rule
+
+
+def to_operand(name: str, default: Any = None, dtype: DType = DType.INT64, count: int | None = None) -> UpgradeRule:
+    """An upgrade that appends the attribute `name` to the operands (absent ones up to `count` first), as `dtype`.
+
+    Without the attribute the `default` is appended, None as an absent operand.
+    """
+
+    def _to_operand(b: Builder, node: Node) -> None:
+        while count is not None and len(node.operands) < count:
+            append_operand(node, None)
+        value = node.attributes.pop(name, default)
+        append_operand(node, None if value is None else constant(np.asarray(value), dtype))
+
+    return _to_operand
+
+
+def align_by_axis(b: Builder, node: Node) -> None:
+    """Rewrite a binary op of an opset below 7 for NumPy broadcasting, in place.
+
+    Attribute `axis` is the axis of the first operand at which the second's begin; without it the trailing axes align.
+    """
+    axis, wanted = node.attributes.pop("axis", None), node.attributes.pop("broadcast", 0)
+    if not wanted or axis is None:
+        return
+    lhs, rhs = node.operand(0), node.operand(1)
+    trailing = lhs.rank - axis % lhs.rank - rhs.rank if lhs.rank else 0
+    if trailing > 0:
+        node.set_operand(1, unsqueezed(b, rhs, range(rhs.rank, rhs.rank + trailing)))
+
+
+def on_permuted(b: Builder, node: Node, permutation: Sequence[int]) -> list[Value]:
+    """The results of `node`, computed on operands with the axis order `permutation`, and transposed back."""
+    form = node.op.permuted(node, 0, tuple(permutation))
+    assert form is not None
+    orders = zip(node.operands, form.operands, strict=True)
+    operands = [v if v is None or order is None else transposed(b, v, order) for v, order in orders]
+    results = b.many(node.op, *operands, **{**node.attributes, **form.attributes})
+    back = (None if order is None else inverse(order) for order in form.results)
+    return [v if order is None else transposed(b, v, order) for v, order in zip(results, back, strict=True)]
+
+
+def moved_last(axis: int, rank: int) -> tuple[int, ...]:
+    """The permutation that moves `axis` to the end."""
+    return (*(a for a in range(rank) if a != axis), axis)
