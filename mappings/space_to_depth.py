@@ -19,7 +19,7 @@ def _ordered_dcr(node: Node) -> bool:
 
 
 _NAMES = {"block_size": "blocksize", "mode": "mode"}
-_PLAIN = {"block_size": "blocksize", "mode": Spelled("mode", default="DCR")}
+_PLAIN: Mapping[str, str | Spelled] = {"block_size": "blocksize", "mode": Spelled("mode", default="DCR")}
 row(ops.DepthToSpace, onnx="DepthToSpace", since=(1, 11, 13, 28), attributes=_NAMES, when=_ordered)
 row(ops.SpaceToDepth, onnx="SpaceToDepth", since=(1, 13, 28), attributes=_PLAIN, when=_ordered_dcr)
 row(ops.DepthToSpace, tfl="DEPTH_TO_SPACE", attributes="block_size", when=_ordered_dcr, lifts=False)

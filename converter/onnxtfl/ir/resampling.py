@@ -5,7 +5,7 @@ Coordinates are computed in float32 like ONNX Runtime's, since ties depend on th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,42 +43,51 @@ class Sampling:
 
     def coordinates(self, size: int, resized: int, scale: float, roi: tuple[float, float] = (0.0, 1.0)) -> Array:
         """The coordinate on the axis of `size` for each index of the resized axis, float32 [resized]."""
-        f = np.float32
-        x, factor, n = np.arange(resized, dtype=f), f(scale), f(resized)
+        numbers = np.asarray([size, resized, scale, *roi], np.float32).reshape(-1, 1)
+        old, new, factor, *ends = numbers
+        return np.asarray(self.places(np.arange(resized, dtype=np.float32), old, new, factor, ends, np.where))
+
+    def places(
+        self, x: Any, size: Any, resized: Any, scale: Any, roi: Sequence[Any], choose: Callable[..., Any]
+    ) -> Any:
+        """The coordinates for the indices `x`. All are float32 arrays, or terms; `choose`: np.where, or Select."""
         match self.coordinate_transformation_mode:
             case "asymmetric":
-                return x / factor
+                return x / scale
             case "half_pixel":
-                return (x + f(0.5)) / factor - f(0.5)
+                return (x + 0.5) / scale - 0.5
             case "pytorch_half_pixel":
-                return (x + f(0.5)) / factor - f(0.5) if resized > 1 else np.zeros(resized, f)
+                return choose(resized > 1, (x + 0.5) / scale - 0.5, 0.0)
             case "tf_half_pixel_for_nn":
-                return (x + f(0.5)) / factor
+                return (x + 0.5) / scale
             case "align_corners":
-                return x * f(size - 1) / (n - f(1)) if resized > 1 else np.zeros(resized, f)
+                return x * (size - 1) / choose(resized > 1, resized - 1, resized)
             case "half_pixel_symmetric":
-                offset = f(size) / f(2) * (f(1) - n / (factor * f(size)))
-                return offset + (x + f(0.5)) / factor - f(0.5)
-            case "tf_crop_and_resize":
-                start, end = f(roi[0]), f(roi[1])
-                if resized > 1:
-                    return start * f(size - 1) + x * (end - start) * f(size - 1) / (n - f(1))
-                return np.full(resized, f(0.5) * (start + end) * f(size - 1), f)
-        raise ValueError(f"unknown coordinate_transformation_mode {self.coordinate_transformation_mode}")
+                offset = size / 2 * (1 - resized / (scale * size))
+                return offset + (x + 0.5) / scale - 0.5
+        start, end = roi
+        spread = start * (size - 1) + x * (end - start) * (size - 1) / choose(resized > 1, resized - 1, resized)
+        return choose(resized > 1, spread, (start + end) * 0.5 * (size - 1))
+
+    def rounded(self, x: Any, floor: Callable[[Any], Any], ceil: Callable[[Any], Any]) -> Any:
+        """The coordinates `x` rounded to the nearest integers."""
+        match self.nearest_mode:
+            case "round_prefer_floor":
+                return ceil(x - 0.5)
+            case "round_prefer_ceil":
+                return floor(x + 0.5)
+        return floor(x) if self.nearest_mode == "floor" else ceil(x)
 
     def nearest(self, coordinates: Array, size: int) -> Array:
         """The index of the nearest element for each coordinate, int64."""
-        x = coordinates.astype(np.float64)
-        match self.nearest_mode:
-            case "round_prefer_floor":
-                rounded = np.ceil(x - 0.5)
-            case "round_prefer_ceil":
-                rounded = np.floor(x + 0.5)
-            case "floor":
-                rounded = np.floor(x)
-            case _:
-                rounded = np.ceil(x)
-        return np.asarray(np.clip(rounded, 0, size - 1), np.int64)
+        return np.asarray(
+            np.clip(self.rounded(coordinates.astype(np.float64), np.floor, np.ceil), 0, size - 1), np.int64
+        )
+
+    def cubic(self, x: Any) -> tuple[Any, Any]:
+        """The weights of elements at the distance `x`, up to 1 and from 1 to 2."""
+        a = self.cubic_coeff_a
+        return ((a + 2) * x - (a + 3)) * x * x + 1, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
     def matrix(self, coordinates: Array, size: int, scale: float) -> Array:
         """The weight of each element for each index of the resized axis, float32 [resized, size]."""
@@ -108,11 +117,10 @@ class Sampling:
 
     def _kernel(self, distance: Array, scale: float) -> Array:
         """The weights at `distance` from the coordinate, normalized to a sum of 1."""
-        x, a = np.abs(distance) * self._shrink(scale), self.cubic_coeff_a
+        x = np.abs(distance) * self._shrink(scale)
         if self.mode == "linear":
             weights = np.clip(1 - x, 0, 1)
         else:
-            near = ((a + 2) * x - (a + 3)) * x * x + 1
-            far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+            near, far = self.cubic(x)
             weights = np.where(x <= 1, near, np.where(x < 2, far, 0.0))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
