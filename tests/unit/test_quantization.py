@@ -36,6 +36,7 @@ def test_blocks_of_scales() -> None:
 def test_parameters_of_quantization_follow_their_axis() -> None:
     x = constant(np.zeros((2, 3, 4, 5), np.float32))
     node = Node(ops.QuantizeLinear, [x, constant(np.ones(3, np.float32)), None], {"dtype": DType.INT8, "axis": 1})
+    node.add_result(x.type)
     permuted = ops.QuantizeLinear.permuted(node, 0, (0, 2, 3, 1))
     assert permuted == Permuted(((0, 2, 3, 1), None, None), ((0, 2, 3, 1),), {"axis": 3})
 

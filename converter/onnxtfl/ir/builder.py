@@ -12,7 +12,9 @@ from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
+from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
+from onnxtfl.ir.shapes import normalize_axes
 from onnxtfl.ir.signature import Operand as Declared
 from onnxtfl.ir.types import DType, TensorType, Type
 
@@ -171,6 +173,11 @@ def _check_attributes(node: Node) -> None:
     for name, values in node.op.choices.items():
         if node.attr(name) not in values:
             raise ValueError(f"{name} is {node.attr(name)!r}, not one of {', '.join(map(str, values))}")
+    shared = node.op.shared_axes
+    rank = None if shared is None or not shared.attributes else rank_of(node.operand(0).type)
+    if shared is not None and rank is not None:
+        given = [node.attr(name) for name in shared.attributes]
+        normalize_axes([axis for axes in given for axis in ((axes,) if isinstance(axes, int) else axes)], rank)
 
 
 def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:

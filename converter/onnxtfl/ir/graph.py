@@ -19,8 +19,9 @@ from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.declaration import Declaration, UnknownRankError
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.origin import Origin
+from onnxtfl.ir.permutations import rank_of, renumbered
 from onnxtfl.ir.quantization import Quantization, dequantize
-from onnxtfl.ir.signature import REQUIRED, Effect, Permutation, Permuted
+from onnxtfl.ir.signature import REQUIRED, Effect, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.types import DType, TensorType, Type, compatible
 
 Attributes = dict[str, Any]
@@ -67,6 +68,12 @@ class Value:
     def is_quantized(self) -> bool:
         """Whether this is a tensor of a quantized type."""
         return isinstance(self.type, TensorType) and self.type.quantization is not None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether all dimensions are known to be 1."""
+        shape = self.type.shape if isinstance(self.type, TensorType) else None
+        return shape is not None and all(d == 1 for d in shape)
 
     @property
     def tensor_type(self) -> TensorType:
@@ -135,6 +142,8 @@ class Op(Declaration):
     """Whether `compute` accepts object arrays of dims, so that known values are propagated through the op."""
     moves: ClassVar[slice | None] = None
     """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
+    shared_axes: ClassVar[SharedAxes | None] = None
+    """Which operands and attributes refer to the axes of the results."""
     expands: ClassVar[bool] = False
     """Whether the op is defined by others, so that `infer` also finds quantized types."""
 
@@ -158,8 +167,26 @@ class Op(Declaration):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """The permuted op if operand `index` (-1: the first result) has axis order `permutation`, or None."""
-        return None
+        """The permuted op if operand `index` (-1: the first result) has axis order `permutation`, or None.
+
+        By default as `shared_axes` declares it; None if a rank is unknown, or that of an operand is lower.
+        """
+        shared, rank = cls.shared_axes, len(permutation)
+        together = [] if shared is None else list(range(len(node.operands)))[: shared.operands]
+        if shared is None or index not in (-1, *together) or any(rank_of(v.type) != rank for v in node.results):
+            return None
+        orders: list[Permutation | None] = [None] * len(node.operands)
+        for i in together:
+            value = node.operands[i]
+            if value is not None and rank_of(value.type) == rank:
+                orders[i] = permutation
+            elif value is not None and not value.is_single:
+                return None
+        if any(v.known is None for i in shared.axes if (v := node.optional(i)) is not None):
+            return None
+        attributes = {name: renumbered(node.attr(name), permutation) for name in shared.attributes}
+        vectors, axes = (dict.fromkeys(indices, permutation) for indices in (shared.vectors, shared.axes))
+        return Permuted(tuple(orders), (permutation,) * len(node.results), attributes, vectors, axes)
 
     @classmethod
     def origin_before(cls, node: Node, origin: Origin) -> Origin | None:

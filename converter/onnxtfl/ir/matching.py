@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Op, is_single
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import may_match
 
 SMALL = 1 << 16
@@ -34,7 +34,7 @@ def scalar(value: Value | None) -> float | None:
 
 def uniform_scalar(x: Value, operand: Value) -> float | None:
     """The constant of one element that `operand` broadcasts to `x` without adding axes; None if it is no such one."""
-    return scalar(operand) if is_single(operand) and operand.rank <= (x.tensor_type.rank or 0) else None
+    return scalar(operand) if operand.is_single and operand.rank <= (x.tensor_type.rank or 0) else None
 
 
 def is_close(value: float | None, wanted: float, tolerance: float = 1e-4) -> bool:

@@ -24,45 +24,18 @@ from onnxtfl.ir.signature import (
     Operand,
     Permutation,
     Permuted,
+    SharedAxes,
 )
-from onnxtfl.ir.types import TensorType
 
 
 class Elementwise(Op, register=False):
     """An op whose result at an index depends on its operands at that index only, under NumPy broadcasting."""
 
+    shared_axes = SharedAxes(None)
+
     @staticmethod
     def shape(*operands: Value | None, **attributes: Any) -> Shape | None:
         return broadcast_shapes(*(v.tensor_type.shape for v in operands if v is not None))
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """Permute every operand of full rank; operands of rank 0 or one element stay.
-
-        None if a rank is unknown, or another operand has a lower rank.
-        """
-        ranks = [None if v is None else v.tensor_type.rank for v in node.operands]
-        full = len(permutation)
-        known = [v.type.rank if isinstance(v.type, TensorType) else None for v in node.results]
-        if any(r is None and v is not None for r, v in zip(ranks, node.operands, strict=True)) or set(known) != {full}:
-            return None
-        if any(r is not None and r > full for r in ranks):
-            return None  # the result has more axes than this operand
-        if any(r not in (None, 0, full) and not is_single(v) for r, v in zip(ranks, node.operands, strict=True)):
-            return None
-        operands = tuple(permutation if r == full else None for r in ranks)
-        return Permuted(operands, (permutation,) * len(node.results))
-
-
-def is_single(value: Value | None) -> bool:
-    """Whether all dimensions in the type of `value` are 1."""
-    shape = value.tensor_type.shape if value is not None else None
-    return shape is not None and all(d == 1 for d in shape)
-
-
-def inverse(permutation: Permutation) -> Permutation:
-    """The permutation that undoes `permutation`."""
-    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
 _FOREIGN: dict[tuple[str, str, int, str], type[Op]] = {}

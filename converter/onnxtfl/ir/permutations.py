@@ -1,4 +1,4 @@
-"""Small arithmetic of axis permutations, shared by the ops' permuted rules.
+"""Arithmetic of axis permutations.
 
 A permutation p is an axis order: physical axis i is logical axis p[i].
 """
@@ -6,9 +6,9 @@ A permutation p is an axis order: physical axis i is logical axis p[i].
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import Permutation, Permuted
+from onnxtfl.ir.signature import Permutation
 from onnxtfl.ir.types import TensorType, Type
 
 
@@ -17,12 +17,14 @@ def identity(rank: int) -> Permutation:
     return tuple(range(rank))
 
 
+def unless_identity(permutation: Sequence[int]) -> Permutation | None:
+    """`permutation`, or None if it is the identity."""
+    return None if tuple(permutation) == identity(len(permutation)) else tuple(permutation)
+
+
 def inverse(permutation: Sequence[int]) -> Permutation:
     """The physical axis of each logical axis."""
-    result = [0] * len(permutation)
-    for physical, logical in enumerate(permutation):
-        result[logical] = physical
-    return tuple(result)
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
 def compose(outer: Sequence[int], inner: Sequence[int]) -> Permutation:
@@ -30,14 +32,11 @@ def compose(outer: Sequence[int], inner: Sequence[int]) -> Permutation:
     return tuple(outer[i] for i in inner)
 
 
-def moved(axis: int, permutation: Sequence[int]) -> int:
-    """The physical axis of logical `axis` (which may be negative)."""
-    return list(permutation).index(axis % len(permutation))
-
-
-def moved_all(axes: Iterable[int], permutation: Sequence[int]) -> Permutation:
-    """The physical axes of logical `axes`, in that order."""
-    return tuple(moved(axis, permutation) for axis in axes)
+def renumbered(axes: Any, permutation: Sequence[int]) -> Any:
+    """The physical axes of logical `axes` (one, or several; they may be negative)."""
+    if isinstance(axes, int):
+        return list(permutation).index(axes % len(permutation))
+    return tuple(renumbered(axis, permutation) for axis in axes)
 
 
 def dropping(permutation: Sequence[int], axes: Iterable[int]) -> Permutation:
@@ -57,24 +56,3 @@ def is_unit_move(shape: Sequence[object], permutation: Sequence[int]) -> bool:
 def rank_of(value_type: Type | None) -> int | None:
     """The rank of a tensor type; None if it is unknown or not a tensor type."""
     return value_type.rank if isinstance(value_type, TensorType) else None
-
-
-def everywhere(node: Node, permutation: Permutation, **attributes: object) -> Permuted | None:
-    """The op with `permutation` for all operands and results; None unless they all have its rank.
-
-    Absent operands stay absent.
-    """
-    operands: list[Permutation | None] = []
-    for value in node.operands:
-        if value is not None and rank_of(value.type) != len(permutation):
-            return None
-        operands.append(None if value is None else permutation)
-    if any(rank_of(result.type) != len(permutation) for result in node.results):
-        return None
-    return Permuted(tuple(operands), (permutation,) * len(node.results), attributes)
-
-
-def with_vectors(permutation: Permutation, *vectors: int, operands: int) -> Permuted:
-    """The op with `permutation` for operand 0 and the result; operands `vectors` have one entry per axis."""
-    absent: tuple[Permutation | None, ...] = (None,) * (operands - 1)
-    return Permuted((permutation, *absent), (permutation,), {}, dict.fromkeys(vectors, permutation))

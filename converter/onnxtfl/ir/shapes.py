@@ -9,7 +9,6 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, ceildiv, fresh, is_open
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.types import TensorType
 
 
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
@@ -36,11 +35,6 @@ def broadcast_shapes(*shapes: Shape | None) -> Shape | None:
         a, b = (1,) * (rank - len(result)) + result, (1,) * (rank - len(shape)) + shape
         result = tuple(broadcast_dim(x, y) for x, y in zip(a, b, strict=True))
     return result
-
-
-def shape_of(value: Value) -> Shape | None:
-    """The shape of a tensor value; None if the rank is unknown."""
-    return value.tensor_type.shape
 
 
 def normalize_axis(axis: int, rank: int) -> int:
@@ -104,11 +98,6 @@ def static_ints(value: Value | None) -> list[int] | None:
             return [int(x) for x in value.numpy().reshape(-1)]
         return None
     return [d for d in known if isinstance(d, int)] if all(isinstance(d, int) for d in known) else None
-
-
-def same_type(type_: TensorType, shape: Shape | None) -> TensorType:
-    """The unquantized `type_` with another shape."""
-    return TensorType(type_.dtype, shape)
 
 
 def required_ints(vector: Value, what: str) -> list[int]:

@@ -61,6 +61,21 @@ class Permuted:
     axes: Mapping[int, Permutation] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class SharedAxes:
+    """The trait of ops whose results have the axes of operands: permuting these permutes those.
+
+    `operands`: how many leading operands (None: all) have the axes of the results; those of one element may have fewer.
+    `attributes`: the names of those that are axes. `vectors` and `axes`: the indices of operands that have an entry
+    for each axis, and of those that are axes, known before run time.
+    """
+
+    operands: int | None = 1
+    attributes: tuple[str, ...] = ()
+    vectors: tuple[int, ...] = ()
+    axes: tuple[int, ...] = ()
+
+
 class _Required:
     def __repr__(self) -> str:
         return "REQUIRED"

@@ -1,4 +1,4 @@
-"""Windows over spatial axes, for convolutions and pools: padding, positions, NumPy views; renumbering of axes.
+"""Windows over spatial axes, for convolutions and pools: padding, positions, NumPy views.
 
 Padding is a flat tuple as in ONNX: the beginnings of all spatial axes, then the ends. `auto_pad` is "NOTSET" (explicit
 padding), or "SAME_UPPER" or "SAME_LOWER" if the padding depends on sizes that are unknown before run time.
@@ -15,26 +15,11 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, ceildiv, fresh
-from onnxtfl.ir.op import Permutation
 from onnxtfl.ir.shapes import window_dim
 
 Index = tuple[Any, ...]
 LARGEST_WINDOW = 1 << 31
 """The least size that a window, stride or padding must not have."""
-
-
-def renumbered(axes: Any, permutation: Sequence[int] | None) -> Any:
-    """The physical axes of logical `axes` (one, or a tuple) if physical axis i is logical axis permutation[i]."""
-    if permutation is None:
-        return axes
-    if isinstance(axes, int):
-        return list(permutation).index(axes)
-    return tuple(list(permutation).index(a) for a in axes)
-
-
-def unless_identity(permutation: Sequence[int]) -> Permutation | None:
-    """`permutation`, or None if it is the identity."""
-    return None if tuple(permutation) == tuple(range(len(permutation))) else tuple(permutation)
 
 
 def same_padding(size: int, window: int, stride: int, dilation: int, lower: bool = False) -> tuple[int, int]:
@@ -160,8 +145,3 @@ def pad_spatial(x: Array, padding: Sequence[int], value: Any) -> Array:
     grow = [(0, 0)] * lead + [(max(a, 0), max(b, 0)) for a, b in pairs]
     crop = [slice(None)] * lead + [slice(max(-a, 0), -max(-b, 0) or None) for a, b in pairs]
     return np.pad(x[tuple(crop)], grow, constant_values=value)
-
-
-def computing(array: Array) -> Array:
-    """Cast `array` to the element type of accumulation: float32 for smaller floats, else its own."""
-    return array.astype(np.float32) if array.dtype.kind in "fV" and array.dtype.itemsize < 4 else array

@@ -13,8 +13,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import Op, Permutation, Permuted, attributes_of
 from onnxtfl.ir.ops.convolution import is_depthwise
-from onnxtfl.ir.permutations import rank_of
-from onnxtfl.ir.spatial import renumbered, unless_identity
+from onnxtfl.ir.permutations import rank_of, renumbered, unless_identity
 
 MOST_BATCH_AXES = 3
 """Batch axes of a matmul up to which every order of them is tried."""

@@ -10,12 +10,11 @@ from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.formula import Formula, Number, Term
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Operand, Permutation, Permuted
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Operand, SharedAxes
 from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Log1p, Unary, UnaryFormula
 from onnxtfl.ir.ops.splitting import Split
-from onnxtfl.ir.permutations import everywhere, moved
 from onnxtfl.ir.shapes import normalize_axis
 
 
@@ -156,6 +155,7 @@ class Gated(Formula, register=False):
 
     operands = (Operand("input", FLOATS),)
     defaults = {"dim": REQUIRED}
+    shared_axes = SharedAxes(attributes=("dim",))
 
     @staticmethod
     def shape(x: Value, *, dim: int) -> Shape:
@@ -174,10 +174,6 @@ class Gated(Formula, register=False):
     def formula(cls, x: Term, dim: int, approximate: str = "") -> Term:
         a, b = (Term(x.b, half) for half in x.b.many(Split, x.value, None, axis=dim, count=2))
         return cls.gate(a, b, approximate)
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        return everywhere(node, permutation, dim=moved(node.attr("dim"), permutation))
 
 
 class Glu(Gated):

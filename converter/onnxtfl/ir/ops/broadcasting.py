@@ -13,11 +13,11 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
-from onnxtfl.ir.permutations import rank_of, with_vectors
+from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.shapes import broadcast_shapes, entry_of, target_dims
 
 
@@ -110,6 +110,7 @@ class Tile(Op):
 
     operands = (Operand("input"), Operand("multiples", INDICES))
     core = True
+    shared_axes = SharedAxes(vectors=(1,))
     moves = slice(0, 1)
     follows_values = True
 
@@ -123,7 +124,3 @@ class Tile(Op):
     @staticmethod
     def compute(x: Array, multiples: Array) -> Array:
         return np.tile(x, [int(m) for m in multiples])
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        return None if index > 0 else with_vectors(permutation, 1, operands=2)

@@ -7,8 +7,8 @@ import numpy as np
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import REQUIRED, Elementwise, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import REQUIRED, Elementwise, Op, Operand, SharedAxes
 from onnxtfl.ir.types import DType
 
 
@@ -64,6 +64,7 @@ class BitcastConvert(Op):
     results = (Operand("output", like="dtype"),)
     defaults = {"dtype": REQUIRED}
     core = True
+    shared_axes = SharedAxes()
 
     @staticmethod
     def shape(x: Value, *, dtype: DType) -> Shape:
@@ -83,8 +84,3 @@ class BitcastConvert(Op):
         if x.dtype.itemsize > wanted.itemsize:
             return x[..., None].view(wanted)
         return np.asarray(x.view(wanted)[..., 0])
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        same = node.operand(0).dtype.bits == node.attr("dtype").bits
-        return Permuted((permutation,), (permutation,)) if same else None

@@ -10,8 +10,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh, fresh_number
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
-from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import moved, rank_of
+from onnxtfl.ir.op import REQUIRED, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import dim_array, normalize_axis
 
 
@@ -21,6 +20,7 @@ class Concatenate(Op):
     operands = (Operand("inputs", variadic=True, like="inputs"),)
     defaults = {"axis": REQUIRED}
     core = True
+    shared_axes = SharedAxes(None, ("axis",))
     moves = slice(None)
 
     @staticmethod
@@ -55,13 +55,6 @@ class Concatenate(Op):
             return [None]
         whole = np.concatenate([p for p in parts if p is not None], node.attr("axis"))
         return [whole if whole.size <= KNOWN_LIMIT else None]
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if any(rank_of(v.type) != len(permutation) for v in node.operands if v is not None):
-            return None
-        axis = moved(node.attr("axis"), permutation)
-        return Permuted((permutation,) * len(node.operands), (permutation,), {"axis": axis})
 
 
 def _contents(value: Value) -> Array | None:

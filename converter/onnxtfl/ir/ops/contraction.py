@@ -15,8 +15,8 @@ from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted, attributes_of
 from onnxtfl.ir.ops.arithmetic import Add, Mul, pair
+from onnxtfl.ir.permutations import renumbered, unless_identity
 from onnxtfl.ir.shapes import broadcast_dim
-from onnxtfl.ir.spatial import renumbered, unless_identity
 
 
 class DotGeneral(Op):

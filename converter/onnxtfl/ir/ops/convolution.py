@@ -11,7 +11,8 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted, attributes_of
-from onnxtfl.ir.spatial import Window, renumbered, unless_identity
+from onnxtfl.ir.permutations import renumbered, unless_identity
+from onnxtfl.ir.spatial import Window
 
 DEFAULTS: Attributes = {
     "input_batch_dimension": 0,

@@ -6,8 +6,8 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 
 
@@ -20,6 +20,7 @@ class CumSum(Op):
     operands = (Operand("input", NUMERIC), Operand("axis", INTEGERS))
     defaults = {"exclusive": False, "reverse": False}
     core = True
+    shared_axes = SharedAxes(axes=(1,))
     widens = True
 
     @staticmethod
@@ -41,9 +42,3 @@ class CumSum(Op):
             kept = sums.take(np.arange(x.shape[along] - 1), along)
             sums = np.concatenate([np.zeros(shape, x.dtype), kept], along)
         return np.flip(sums, along) if reverse else sums
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if static_ints(node.operand(1)) is None or index > 0:
-            return None
-        return Permuted((permutation, None), (permutation,), axes={1: permutation})

@@ -7,8 +7,8 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import everywhere, moved, rank_of
+from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted, SharedAxes
+from onnxtfl.ir.permutations import rank_of, renumbered
 from onnxtfl.ir.shapes import broadcast_dim, check_positions, normalize_axis
 
 
@@ -59,7 +59,7 @@ class Gather(Op):
 
     @classmethod
     def _labels(cls, ours: Permutation, theirs: Permutation, axis: int) -> Permuted:
-        return Permuted((ours, None), (theirs,), {"axis": moved(axis, ours)})
+        return Permuted((ours, None), (theirs,), {"axis": renumbered(axis, ours)})
 
 
 def _inserted(permutation: Permutation, axis: int, count: int) -> Permutation:
@@ -126,6 +126,7 @@ class GatherElements(Op):
     operands = (Operand("input"), Operand("indices", INTEGERS))
     defaults = {"axis": 0}
     core = True
+    shared_axes = SharedAxes(None, ("axis",))
     moves = slice(0, 1)
 
     @staticmethod
@@ -141,7 +142,3 @@ class GatherElements(Op):
         grid: list[Array] = list(np.indices(indices.shape, sparse=True))
         grid[normalize_axis(axis, x.ndim)] = indices.astype(np.int64)
         return np.asarray(x[tuple(grid)])
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        return everywhere(node, permutation, axis=moved(node.attr("axis"), permutation))

@@ -9,7 +9,7 @@ from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import dropping, moved, rank_of
+from onnxtfl.ir.permutations import dropping, rank_of, renumbered
 from onnxtfl.ir.shapes import known_dims, normalize_axis
 from onnxtfl.ir.types import DType
 
@@ -67,4 +67,4 @@ class OneHot(Op):
         else:
             ours, rest = permutation, [p + (p >= axis) for p in permutation]
             theirs = (*rest[:axis], axis, *rest[axis:]) if axis < rank - 1 else (*rest, axis)
-        return Permuted((ours, None, None, None), (theirs,), {"axis": moved(axis, theirs)})
+        return Permuted((ours, None, None, None), (theirs,), {"axis": renumbered(axis, theirs)})

@@ -7,7 +7,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxes
 
 
 class Diagonal(Op):
@@ -35,6 +35,7 @@ class Trilu(Op):
     operands = (Operand("input"), Operand("k", INDICES, optional=True))
     defaults = {"upper": True}
     core = True
+    shared_axes = SharedAxes()
 
     @staticmethod
     def shape(x: Value, k: Value | None) -> Shape:
@@ -52,7 +53,6 @@ class Trilu(Op):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
+        """Any that leaves the matrices in place."""
         rank = len(permutation)
-        if index > 0 or permutation[-2:] != (rank - 2, rank - 1):
-            return None
-        return Permuted((permutation, *(None for _ in node.operands[1:])), (permutation,))
+        return super().permuted(node, index, permutation) if permutation[-2:] == (rank - 2, rank - 1) else None

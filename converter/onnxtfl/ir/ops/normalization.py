@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from onnxtfl.ir.dims import Shape, product
 from onnxtfl.ir.formula import Formula, Term
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.pooling import AveragePool
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.spatial import LARGEST_WINDOW, renumbered, unless_identity
+from onnxtfl.ir.spatial import LARGEST_WINDOW
 
 
 def standardized(x: Term, axes: Iterable[int], epsilon: float) -> tuple[Term, Term, Term]:
@@ -33,6 +33,7 @@ class BatchNormInference(Formula):
     core = True
     operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias", "mean", "variance"))
     defaults: ClassVar[Attributes] = {"epsilon": 1e-5, "feature_index": REQUIRED}
+    shared_axes = SharedAxes(attributes=("feature_index",))
 
     @staticmethod
     def shape(x: Value, *vectors: Value, feature_index: int) -> Shape:
@@ -56,15 +57,6 @@ class BatchNormInference(Formula):
         along = (v.to(x.dtype).along(feature_index, x.rank) for v in (factor, offset))
         return x * next(along) + next(along)
 
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """The input and the result move together; the vectors have one axis."""
-        if index > 0:
-            return None
-        moved = unless_identity(permutation)
-        attributes = {"feature_index": renumbered(node.attr("feature_index"), permutation)}
-        return Permuted((moved, None, None, None, None), (moved,), attributes)
-
 
 class LRN(Formula):
     """x / (bias + alpha / size * sum of squares) ^ beta, the sum over `size` neighbours along `axis`.
@@ -75,12 +67,12 @@ class LRN(Formula):
     core = True
     operands = (Operand("input", FLOATS),)
     defaults: ClassVar[Attributes] = {"axis": REQUIRED, "size": REQUIRED, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    shared_axes = SharedAxes(attributes=("axis",))
 
     @staticmethod
-    def shape(x: Value, *, axis: int, size: int) -> Shape:
+    def shape(x: Value, *, size: int) -> Shape:
         if not 1 <= size < LARGEST_WINDOW:
             raise ValueError(f"size {size}")
-        normalize_axis(axis, x.rank)
         return x.shape
 
     @classmethod
@@ -88,12 +80,6 @@ class LRN(Formula):
         window = {"kernel_shape": (size,), "strides": (1,), "padding": ((size - 1) // 2, size // 2), "dilations": (1,)}
         mean = (x * x).apply(AveragePool, dims=(axis % x.rank,), **window, count_include_pad=True)
         return x * (mean * alpha + bias).power(-beta)
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """The axis is renumbered."""
-        moved = unless_identity(permutation)
-        return Permuted((moved,), (moved,), {"axis": renumbered(node.attr("axis"), permutation)})
 
 
 class LayerNorm(Formula):
@@ -120,6 +106,7 @@ class InstanceNorm(Formula):
 
     operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
     defaults: ClassVar[Attributes] = {"epsilon": 1e-5, "batch_index": 0, "feature_index": 1}
+    shared_axes = SharedAxes(attributes=("batch_index", "feature_index"))
     shape = Op.shape
 
     @classmethod
@@ -127,14 +114,6 @@ class InstanceNorm(Formula):
         axes = (a for a in range(x.rank) if a not in (batch_index, feature_index))
         factor, offset = (v.along(feature_index, x.rank) for v in (scale, bias))
         return standardized(x, axes, epsilon)[0] * factor + offset
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if index > 0:
-            return None
-        moved = unless_identity(permutation)
-        changed = {n: renumbered(node.attr(n), permutation) for n in ("batch_index", "feature_index")}
-        return Permuted((moved, None, None), (moved,), changed)
 
 
 class GroupNorm(Formula):

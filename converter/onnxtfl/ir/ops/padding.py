@@ -12,10 +12,9 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Shape, fresh
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.op import INDICES, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.transpose import Transpose
-from onnxtfl.ir.permutations import with_vectors
 from onnxtfl.ir.shapes import entry_of
 
 
@@ -45,6 +44,7 @@ class Pad(Op):
     operands = (Operand("input"), Operand("padding", INDICES), Operand("value", optional=True))
     defaults = {"mode": "constant"}
     core = True
+    shared_axes = SharedAxes(vectors=(1,))
     follows_values = True
     choices = {"mode": ("constant", "edge", "reflect", "symmetric", "wrap")}
 
@@ -67,12 +67,6 @@ class Pad(Op):
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(rows, x.shape, strict=True))]
         rows = [(max(a, 0), max(b, 0)) for a, b in rows]
         return _filled(x, rows, value) if mode == "constant" else np.asarray(np.pad(x, rows, mode))
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if index > 0:
-            return None
-        return with_vectors(permutation, 1, operands=len(node.operands))
 
 
 def _filled(x: Array, rows: Sequence[tuple[int, int]], value: Array | None) -> Array:

@@ -16,9 +16,9 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.numeric import lowest
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.ops.reductions import Reduce
-from onnxtfl.ir.spatial import Window, pad_spatial, renumbered, unless_identity
+from onnxtfl.ir.spatial import Window, pad_spatial
 from onnxtfl.ir.types import DType, Type
 
 _DEFAULTS: Attributes = {
@@ -46,6 +46,7 @@ class _Pool(Op, register=False):
     operands = (Operand("input", NUMERIC),)
 
     core = True
+    shared_axes = SharedAxes(attributes=("dims",))
 
     @staticmethod
     def shape(x: Value, **attributes: Any) -> Shape:
@@ -56,12 +57,6 @@ class _Pool(Op, register=False):
         for axis, count in zip(dims, window.counts([x.shape[d] for d in dims]), strict=True):
             shape[axis] = count
         return tuple(shape)
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """The result lies as the operand does; the spatial axes are renumbered."""
-        moved = unless_identity(permutation)
-        return Permuted((moved,), (moved,), {"dims": renumbered(tuple(node.attr("dims")), permutation)})
 
 
 def _spatial_last(x: Array, dims: Sequence[int]) -> tuple[Array, list[int]]:

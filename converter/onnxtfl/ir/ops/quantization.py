@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import moved
+from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Permuted, SharedAxes
+from onnxtfl.ir.permutations import rank_of, renumbered
 from onnxtfl.ir.quantization import spread, to_real, to_stored
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
 from onnxtfl.ir.types import DType
@@ -26,6 +27,7 @@ class Linear(Op, register=False):
     results = (Operand("output", like="dtype"),)
     core = True
     widens = True
+    shared_axes = SharedAxes()
 
     @staticmethod
     def shape(x: Value, scale: Value, zero_point: Value | None, *, axis: int, block_size: int) -> Shape | None:
@@ -38,13 +40,14 @@ class Linear(Op, register=False):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        scale = node.operand(1).tensor_type.rank
-        if scale is None or index not in (0, -1):
-            return None
-        axis = moved(node.attr("axis"), permutation) if scale else 0
-        small = permutation if node.attr("block_size") else None
-        operands = (permutation, *(small if v is not None else None for v in node.operands[1:]))
-        return Permuted(operands, (permutation,), {"axis": axis})
+        """Blockwise parameters have the axes of the operand."""
+        permuted = super().permuted(node, index, permutation)
+        if permuted is None or rank_of(node.operand(1).type) == 0:
+            return permuted
+        permuted = replace(permuted, attributes={"axis": renumbered(node.attr("axis"), permutation)})
+        if not node.attr("block_size"):
+            return permuted
+        return replace(permuted, operands=tuple(None if v is None else permutation for v in node.operands))
 
 
 def _parameters(x: Array, scale: Array, zero: Array | None, axis: int, block_size: int) -> tuple[Array, Array | int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from onnxtfl.ir.dims import Dim, Shape, fresh
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import dropping, moved
+from onnxtfl.ir.permutations import dropping, rank_of, renumbered
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 
@@ -58,16 +58,16 @@ class Reduce(Op):
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         axes = reduced_axes(node)
-        rank = node.operand(0).tensor_type.rank
-        if axes is None or rank is None or index > 0:
-            return None
-        if index == -1:
-            if len(permutation) != rank:
-                return None
-        elif not node.attr("keepdims"):
-            result = dropping(permutation, axes)
-            return Permuted((permutation, None)[: len(node.operands)], (result,), axes={1: permutation})
-        return Permuted((permutation, None)[: len(node.operands)], (permutation,), axes={1: permutation})
+        return None if axes is None else permuted_reduction(node, index, permutation, axes)
+
+
+def permuted_reduction(node: Node, index: int, permutation: Permutation, axes: Sequence[int]) -> Permuted | None:
+    """The permuted reduction along `axes`; None if the result, which has lost some of them, is to be permuted."""
+    if index > 0 or len(permutation) != node.operand(0).rank:
+        return None
+    result = permutation if node.attr("keepdims") else dropping(permutation, axes)
+    attributes = {"axis": renumbered(axes[0], permutation)} if "axis" in node.op.defaults else {}
+    return Permuted((permutation, None)[: len(node.operands)], (result,), attributes, axes={1: permutation})
 
 
 def reduced_axes(node: Node) -> tuple[int, ...] | None:
@@ -132,12 +132,9 @@ class _ArgExtreme(Op, register=False):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        rank = node.operand(0).tensor_type.rank
-        if rank is None or len(permutation) != rank:
+        if rank_of(node.operand(0).type) is None:
             return None
-        axis = normalize_axis(node.attr("axis"), rank)
-        result = permutation if node.attr("keepdims") else dropping(permutation, [axis])
-        return Permuted((permutation,), (result,), {"axis": moved(axis, permutation)})
+        return permuted_reduction(node, index, permutation, (node.attr("axis") % node.operand(0).rank,))
 
 
 class ArgMax(_ArgExtreme):

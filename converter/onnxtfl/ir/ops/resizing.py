@@ -12,11 +12,10 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Attributes, Op, Operand, SharedAxes
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.shapes import dims_from
-from onnxtfl.ir.spatial import renumbered, unless_identity
 
 
 class Resize(Op):
@@ -30,6 +29,7 @@ class Resize(Op):
     """
 
     core = True
+    shared_axes = SharedAxes(attributes=("dims",))
     operands = (
         Operand("input", NUMERIC),
         Operand("sizes", INDICES, optional=True),
@@ -79,15 +79,6 @@ class Resize(Op):
                 outside = ((where < 0) | (where > size - 1)).reshape([-1 if a == axis else 1 for a in range(x.ndim)])
                 result = np.where(outside, result.dtype.type(attributes["extrapolation_value"]), result)
         return result
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """The result lies as the operand does; the axes are renumbered, `sizes` keeps their order."""
-        if index > 0:
-            return None
-        moved = unless_identity(permutation)
-        changed = {"dims": renumbered(tuple(node.attr("dims")), permutation)}
-        return Permuted((moved, *[None] * (len(node.operands) - 1)), (moved,), changed)
 
 
 def _new_sizes(old: Sequence[Dim], sizes: Value | None, scales: Value | None) -> Sequence[Dim] | None:

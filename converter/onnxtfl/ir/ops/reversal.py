@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import everywhere, moved, moved_all
+from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import normalize_axes
 
 
@@ -21,21 +18,13 @@ class Reverse(Op):
     operands = (Operand("input"),)
     defaults = {"dimensions": REQUIRED}
     core = True
+    shared_axes = SharedAxes(attributes=("dimensions",))
     moves = slice(0, 1)
     follows_values = True
 
     @staticmethod
-    def shape(x: Value, *, dimensions: Sequence[int]) -> Shape:
-        normalize_axes(dimensions, x.rank)
-        return x.shape
-
-    @staticmethod
     def compute(x: Array, *, dimensions: Sequence[int]) -> Array:
         return np.flip(x, tuple(dimensions))
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        return everywhere(node, permutation, dimensions=moved_all(node.attr("dimensions"), permutation))
 
 
 class ReverseSequence(Op):
@@ -47,12 +36,8 @@ class ReverseSequence(Op):
     operands = (Operand("input"), Operand("lengths", INDICES))
     defaults = {"seq_axis": REQUIRED, "batch_axis": REQUIRED}
     core = True
+    shared_axes = SharedAxes(attributes=("seq_axis", "batch_axis"))
     moves = slice(0, 1)
-
-    @staticmethod
-    def shape(x: Value, lengths: Value, *, seq_axis: int, batch_axis: int) -> Shape:
-        normalize_axes((seq_axis, batch_axis), x.rank)
-        return x.shape
 
     @staticmethod
     def compute(x: Array, lengths: Array, *, seq_axis: int, batch_axis: int) -> Array:
@@ -64,10 +49,3 @@ class ReverseSequence(Op):
             kept = seq - (batch < seq)
             result[tuple(whole)] = np.flip(x[tuple(whole)], kept)
         return result
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if index > 0:
-            return None
-        axes = {name: moved(node.attr(name), permutation) for name in ("seq_axis", "batch_axis")}
-        return Permuted((permutation, None), (permutation,), axes)

@@ -8,9 +8,9 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import moved, rank_of
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, SharedAxes
+from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.shapes import check_positions, dims_from, normalize_axis
 
 _KINDS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -80,6 +80,7 @@ class ScatterElements(Op):
     defaults = {"axis": 0, "kind": "none"}
     choices = {"kind": _KINDS}
     core = True
+    shared_axes = SharedAxes(None, ("axis",))
 
     @staticmethod
     def shape(x: Value, indices: Value, updates: Value, *, axis: int) -> Shape:
@@ -96,9 +97,3 @@ class ScatterElements(Op):
         place: list[Array] = list(np.indices(indices.shape, sparse=True))
         place[normalize_axis(axis, x.ndim)] = indices.astype(np.int64)
         return written(x, tuple(place), updates, kind)
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if any(rank_of(v.type) != len(permutation) for v in node.operands if v is not None):
-            return None
-        return Permuted((permutation,) * 3, (permutation,), {"axis": moved(node.attr("axis"), permutation)})

@@ -11,7 +11,7 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import fresh, product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import identity, moved, rank_of
+from onnxtfl.ir.permutations import identity, rank_of, renumbered
 from onnxtfl.ir.shapes import dim_array
 from onnxtfl.ir.types import DType
 
@@ -53,7 +53,7 @@ class Shape(Op):
         if index != 0:
             return None
         axes = node.attr("axes") or identity(len(permutation))
-        return Permuted((permutation,), (None,), {"axes": tuple(moved(a, permutation) for a in axes)})
+        return Permuted((permutation,), (None,), {"axes": tuple(renumbered(a, permutation) for a in axes)})
 
 
 class Size(Op):

@@ -10,14 +10,14 @@ from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, ceildiv, fresh
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import INDICES, INTEGERS, REQUIRED, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.op import INDICES, INTEGERS, REQUIRED, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.arithmetic import Add, Max, Min, Sub
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape
-from onnxtfl.ir.permutations import rank_of, with_vectors
+from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints
 from onnxtfl.ir.types import DType
 
@@ -83,6 +83,7 @@ class Slice(Op):
         Operand("strides", INDICES),
     )
     core = True
+    shared_axes = SharedAxes(vectors=(1, 2, 3))
     moves = slice(0, 1)
     follows_values = True
 
@@ -97,12 +98,6 @@ class Slice(Op):
     def compute(x: Array, *bounds: Array) -> Array:
         return x[tuple(slice(int(a), int(b), int(c)) for a, b, c in zip(*bounds, strict=True))]
 
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if index > 0:
-            return None
-        return with_vectors(permutation, 1, 2, 3, operands=4)
-
 
 class DynamicUpdateSlice(Op):
     """`input` with `update` laid over it from position `starts` on; starts are clamped so that it fits.
@@ -112,6 +107,7 @@ class DynamicUpdateSlice(Op):
 
     operands = (Operand("input"), Operand("update"), Operand("starts", INDICES))
     moves = slice(0, 2)
+    shared_axes = SharedAxes(2, vectors=(2,))
 
     @staticmethod
     def shape(x: Value, update: Value, starts: Value) -> Dims:
@@ -126,12 +122,6 @@ class DynamicUpdateSlice(Op):
         result = x.copy()
         result[tuple(slice(b, b + m) for b, m in zip(begins, update.shape, strict=True))] = update
         return result
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if index > 1:
-            return None
-        return Permuted((permutation, permutation, None), (permutation,), {}, {2: permutation})
 
 
 END = 1 << 62

@@ -5,27 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import everywhere, moved
-from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.ir.op import FLOATS, Op, Operand, SharedAxes
 
 
 class _Normalizing(Op, register=False):
     operands = (Operand("input", FLOATS),)
     defaults = {"axis": -1}
     core = True
+    shared_axes = SharedAxes(attributes=("axis",))
     widens = True
-
-    @staticmethod
-    def shape(x: Value, *, axis: int) -> Shape:
-        normalize_axis(axis, x.rank)
-        return x.shape
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        return everywhere(node, permutation, axis=moved(node.attr("axis"), permutation))
 
 
 class Softmax(_Normalizing):

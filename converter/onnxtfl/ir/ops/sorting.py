@@ -6,9 +6,8 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape, fresh, product
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import everywhere, moved
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import known_dims, normalize_axis
 from onnxtfl.ir.types import DType
 
@@ -27,6 +26,7 @@ class TopK(Op):
     results = (Operand("values"), Operand("indices", like="dtype"))
     defaults = {"axis": -1, "largest": True, "sorted": True, "dtype": DType.INT64}
     core = True
+    shared_axes = SharedAxes(attributes=("axis",))
 
     @staticmethod
     def shape(x: Value, k: Value, *, axis: int) -> Shape:
@@ -42,12 +42,6 @@ class TopK(Op):
     def compute(x: Array, k: Array, *, axis: int, largest: bool) -> tuple[Array, ...]:
         places = np.take(_sorted_order(x, axis, largest), np.arange(int(k.reshape(()))), axis)
         return np.take_along_axis(x, places, axis), places
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if index > 0:
-            return None
-        return Permuted((permutation, None), (permutation,) * 2, {"axis": moved(node.attr("axis"), permutation)})
 
 
 def _sorted_order(x: Array, axis: int, descending: bool) -> Array:
@@ -66,21 +60,16 @@ class Sort(Op):
     operands = (Operand("inputs", ANY, variadic=True),)
     results = (Operand("outputs", variadic=True),)
     defaults = {"dimension": -1, "descending": False, "is_stable": True}
+    shared_axes = SharedAxes(None, ("dimension",))
 
     @staticmethod
-    def shape(*inputs: Value, dimension: int) -> list[Shape | None]:
-        if inputs[0].tensor_type.shape is not None:
-            normalize_axis(dimension, inputs[0].rank)
+    def shape(*inputs: Value) -> list[Shape | None]:
         return [v.tensor_type.shape for v in inputs]
 
     @staticmethod
     def compute(*inputs: Array, dimension: int, descending: bool) -> tuple[Array, ...]:
         order = _sorted_order(inputs[0], dimension, descending)
         return tuple(np.take_along_axis(x, order, dimension) for x in inputs)
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        return everywhere(node, permutation, dimension=moved(node.attr("dimension"), permutation))
 
 
 class Unique(Op):

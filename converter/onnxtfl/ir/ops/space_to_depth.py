@@ -9,9 +9,8 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, fresh, product
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, REQUIRED, Attributes, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import everywhere, moved, moved_all
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import INDICES, REQUIRED, Attributes, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import known_dims, normalize_axes, normalize_axis
 
 
@@ -92,12 +91,8 @@ class _Blocks(Op, register=False):
     defaults = {"block_size": REQUIRED, "mode": "DCR", "depth_dim": 1, "space_dims": (2, 3)}
     choices = {"mode": ("DCR", "CRD")}
     core = True
+    shared_axes = SharedAxes(attributes=("depth_dim", "space_dims"))
     moves = slice(0, 1)
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        space = moved_all(node.attr("space_dims"), permutation)
-        return everywhere(node, permutation, depth_dim=moved(node.attr("depth_dim"), permutation), space_dims=space)
 
 
 def _normalized(depth_dim: int, space_dims: Sequence[int], rank: int) -> tuple[list[int], int, tuple[int, ...]]:

@@ -9,8 +9,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.dims import Dim, Shape, fresh
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import ANY, INDICES, REQUIRED, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import moved
+from onnxtfl.ir.op import ANY, INDICES, REQUIRED, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import normalize_axis, target_dims
 
 
@@ -36,6 +35,7 @@ class Split(Op):
     results = (Operand("outputs", variadic=True),)
     defaults = {"axis": REQUIRED, "count": 0}
     core = True
+    shared_axes = SharedAxes(attributes=("axis",))
     moves = slice(0, 1)
     follows_values = True
 
@@ -56,14 +56,6 @@ class Split(Op):
     @staticmethod
     def compute(x: Array, sizes: Array | None, *, axis: int, count: int) -> tuple[Array, ...]:
         return tuple(np.split(x, count if sizes is None else np.cumsum([int(s) for s in sizes])[:-1], axis))
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        if index > 0:
-            return None
-        axis = moved(node.attr("axis"), permutation)
-        operands = (permutation, *(None for _ in node.operands[1:]))
-        return Permuted(operands, (permutation,) * len(node.results), {"axis": axis})
 
 
 def _equal_parts(total: Dim, count: int) -> list[Dim]:

@@ -7,8 +7,8 @@ from typing import Literal
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Permutation, Permuted, inverse
-from onnxtfl.ir.permutations import is_unit_move
+from onnxtfl.ir.op import Permutation, Permuted
+from onnxtfl.ir.permutations import inverse, is_unit_move
 from onnxtfl.ir.reshape import has_constant_target, reshape, transposed_constant
 from onnxtfl.passes.layout.orders import Configuration, Order, find_orders, natural, transposition
 from onnxtfl.passes.layout.program import Choice, choose

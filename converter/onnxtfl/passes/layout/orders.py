@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import is_weight
-from onnxtfl.ir.op import Elementwise, Permutation, Permuted, inverse
+from onnxtfl.ir.op import Elementwise, Permutation, Permuted
+from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshaped_constant, transposed_constant
 from onnxtfl.ir.types import TensorType

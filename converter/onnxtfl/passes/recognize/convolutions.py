@@ -24,7 +24,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, scalar, single_use
-from onnxtfl.ir.op import Elementwise, attributes_of, inverse
+from onnxtfl.ir.op import Elementwise, attributes_of
+from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import TensorType
