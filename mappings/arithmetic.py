@@ -80,7 +80,6 @@ def _mean(b: Builder, node: Node) -> Value:
     return total if len(node.operands) == 1 else (Term(b, total) / len(node.operands)).value
 
 
-@decompose(ops.SquaredDifference)
 @lift_tfl("SQUARED_DIFFERENCE")
 def _squared_difference(b: Builder, node: Node) -> Value:
     difference = Term(b, node.operand(0)) - Term(b, node.operand(1))

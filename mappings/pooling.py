@@ -274,7 +274,7 @@ def _bare(b: Builder, node: Node, x: Value, window: Window) -> Value:
     return b(node.op, x, **{**attributes_of(node), **pool_attributes(bare, node.attr("dims"))})
 
 
-def _by_slices(b: Builder, node: Node, window: Window, combine: type[ops.Max] | type[ops.Add]) -> Value | None:
+def _by_slices(b: Builder, node: Node, window: Window, combine: type[Op]) -> Value | None:
     """One spatial axis after the other: the elementwise `combine` of the window's taps, each a strided slice."""
     if window.auto_pad != "NOTSET" or window.ceil or any(window.padding):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.derived import Derived
 from onnxtfl.ir.graph import OPS, Node, Value
-from onnxtfl.ir.op import Attributes, Op, attributes_of
+from onnxtfl.ir.op import REQUIRED, Attributes, Op, attributes_of
 from onnxtfl.ir.types import DType
 
 Number = int | float | bool
@@ -208,3 +209,18 @@ class Formula(Derived, register=False):
         terms = [None if v is None else Term(b, v) for v in node.operands]
         absent = [None] * (len(cls.operands) - len(terms))
         return [cls.formula(*terms, *absent, **attributes_of(node)).value]
+
+
+def by_formula(kind: type[Op], **declared: Any) -> Callable[[Callable[..., Term]], type[Formula]]:
+    """Declare an op like `kind` by the formula that the decorated function returns.
+
+    The parameters after those for the operands are the attributes, with their defaults.
+    """
+
+    def declare(formula: Callable[..., Term]) -> type[Formula]:
+        parameters = list(inspect.signature(formula).parameters.values())[len(kind.operands) :]
+        defaults = {p.name: REQUIRED if p.default is p.empty else p.default for p in parameters}
+        meaning = {"__doc__": formula.__doc__, "__module__": formula.__module__, "formula": staticmethod(formula)}
+        return type(formula.__name__, (kind, Formula), {**meaning, "defaults": defaults, "core": False, **declared})
+
+    return declare

@@ -109,7 +109,7 @@ def shifted(x: Array, amount: Array, kind: str) -> Array:
     safe = np.where(outside, 0, amount).astype(x.dtype)
     if kind == "left":
         return np.where(outside, 0, np.left_shift(x, safe)).astype(x.dtype)
-    if kind == "logical":
+    if kind == "logical" or x.dtype.kind == "u":
         unsigned = x.view(f"u{x.dtype.itemsize}")
         moved = np.right_shift(unsigned, safe.astype(unsigned.dtype))
         return np.where(outside, 0, moved).astype(unsigned.dtype).view(x.dtype)

@@ -6,7 +6,9 @@ since version 11, ``tfl.CONV_2D`` version 3) are made by :func:`foreign`; they h
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import OPS, Node, Op, Value, attributes_of
@@ -36,6 +38,16 @@ class Elementwise(Op, register=False):
     @staticmethod
     def shape(*operands: Value | None, **attributes: Any) -> Shape | None:
         return broadcast_shapes(*(v.tensor_type.shape for v in operands if v is not None))
+
+
+Kind = TypeVar("Kind", bound=type[Op])
+
+
+def computed_by(kind: Kind, name: str, compute: Callable[..., Any], meaning: str, **declared: Any) -> Kind:
+    """Declare an op like `kind` that `compute`, a function of arrays, evaluates."""
+    module = sys._getframe(1).f_globals["__name__"]
+    namespace = {"__doc__": meaning, "__module__": module, "compute": staticmethod(compute), **declared}
+    return cast(Kind, type(name, (kind,), namespace))
 
 
 _FOREIGN: dict[tuple[str, str, int, str], type[Op]] = {}

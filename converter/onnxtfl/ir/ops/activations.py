@@ -9,152 +9,109 @@ import numpy as np
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.formula import Formula, Number, Term
+from onnxtfl.ir.formula import Number, Term, by_formula
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Operand, SharedAxes
+from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, SharedAxes, computed_by
 from onnxtfl.ir.ops.arithmetic import Binary
-from onnxtfl.ir.ops.elementwise import Log1p, Unary, UnaryFormula
+from onnxtfl.ir.ops.elementwise import Log1p, Unary
 from onnxtfl.ir.ops.splitting import Split
 from onnxtfl.ir.shapes import normalize_axis
 
-
-class Relu(Unary):
-    """max(input, 0). Source: neutral-ops 3.95."""
-
-    operands = (Operand("input", NUMERIC),)
-
-    @staticmethod
-    def compute(x: Array) -> Array:
-        return np.asarray(np.maximum(x, np.zeros((), x.dtype)))
+_NUMERIC = (Operand("input", NUMERIC),)
 
 
-class Relu6(UnaryFormula):
+def _relu(x: Array) -> Array:
+    return np.asarray(np.maximum(x, np.zeros((), x.dtype)))
+
+
+def _elu(x: Array, *, alpha: float) -> Array:
+    return np.where(x > 0, x, alpha * np.expm1(x))
+
+
+Relu = computed_by(Unary, "Relu", _relu, "max(input, 0). Source: neutral-ops 3.95.", operands=_NUMERIC)
+Sigmoid = computed_by(Unary, "Sigmoid", numeric.sigmoid, "1 / (1 + exp(-input)). Source: neutral-ops 3.116.")
+Elu = computed_by(
+    Unary,
+    "Elu",
+    _elu,
+    "input where positive, else alpha * (exp(input) - 1). Source: neutral-ops 3.47.",
+    defaults={"alpha": 1.0},
+)
+
+
+@by_formula(Unary, operands=_NUMERIC)
+def Relu6(x: Term) -> Term:
     """min(max(input, 0), 6). Source: neutral-ops 3.96."""
-
-    operands = (Operand("input", NUMERIC),)
-
-    @classmethod
-    def formula(cls, x: Term) -> Term:
-        return x.clamp(0, 6)
+    return x.clamp(0, 6)
 
 
-class ReluN1To1(UnaryFormula):
+@by_formula(Unary)
+def ReluN1To1(x: Term) -> Term:
     """min(max(input, -1), 1). Source: TFLite RELU_N1_TO_1 (added)."""
-
-    @classmethod
-    def formula(cls, x: Term) -> Term:
-        return x.clamp(-1, 1)
+    return x.clamp(-1, 1)
 
 
-class Elu(Unary):
-    """input where positive, else alpha * (exp(input) - 1). Source: neutral-ops 3.47."""
-
-    defaults = {"alpha": 1.0}
-
-    @staticmethod
-    def compute(x: Array, *, alpha: float) -> Array:
-        return np.where(x > 0, x, alpha * np.expm1(x))
-
-
-class LeakyRelu(UnaryFormula):
+@by_formula(Unary, operands=_NUMERIC, core=True)
+def LeakyRelu(x: Term, alpha: float = 0.01) -> Term:
     """input where not negative, else alpha * input. Source: neutral-ops 3.72."""
-
-    operands = (Operand("input", NUMERIC),)
-    defaults = {"alpha": 0.01}
-    core = True
-
-    @classmethod
-    def formula(cls, x: Term, alpha: float) -> Term:
-        return (x < 0).choose(x * alpha, x)
+    return (x < 0).choose(x * alpha, x)
 
 
-class Gelu(UnaryFormula):
+@by_formula(Unary, core=True)
+def Gelu(x: Term, approximate: str = "none") -> Term:
     """input times the normal distribution's share below it. `approximate`: "none", or "tanh" for the approximation.
 
     In the core since both formats have it as one op. Source: neutral-ops 3.54, ONNX Gelu, TFLite GELU.
     """
-
-    defaults = {"approximate": "none"}
-    core = True
-
-    @classmethod
-    def formula(cls, x: Term, approximate: str) -> Term:
-        if approximate == "tanh":
-            return x * 0.5 * (((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)).tanh() + 1.0)
-        return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1.0)
+    if approximate == "tanh":
+        return x * 0.5 * (((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)).tanh() + 1.0)
+    return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1.0)
 
 
-class HardSigmoid(UnaryFormula):
+@by_formula(Unary)
+def HardSigmoid(x: Term, slope: float = 0.2, offset: float = 0.5) -> Term:
     """max(0, min(1, slope * input + offset)). Source: neutral-ops 3.64."""
-
-    defaults = {"slope": 0.2, "offset": 0.5}
-
-    @classmethod
-    def formula(cls, x: Term, slope: float, offset: float) -> Term:
-        return (x * slope + offset).clamp(0.0, 1.0)
+    return (x * slope + offset).clamp(0.0, 1.0)
 
 
-class HardSwish(UnaryFormula):
+@by_formula(Unary, core=True)
+def HardSwish(x: Term) -> Term:
     """input * max(0, min(1, input / 6 + 0.5)). In the core since both formats have it. Source: neutral-ops 3.65."""
-
-    core = True
-
-    @classmethod
-    def formula(cls, x: Term) -> Term:
-        return x * x.apply(HardSigmoid, slope=1 / 6, offset=0.5)
+    return x * x.apply(HardSigmoid, slope=1 / 6, offset=0.5)
 
 
-class Sigmoid(Unary):
-    """1 / (1 + exp(-input)). Source: neutral-ops 3.116."""
-
-    compute = numeric.sigmoid
-
-
-class Silu(UnaryFormula):
+@by_formula(Unary)
+def Silu(x: Term) -> Term:
     """input * sigmoid(input). Source: neutral-ops 3.120."""
-
-    @classmethod
-    def formula(cls, x: Term) -> Term:
-        return x * x.sigmoid()
+    return x * x.sigmoid()
 
 
-class Swish(UnaryFormula):
+@by_formula(Unary)
+def Swish(x: Term, alpha: float = 1.0) -> Term:
     """input * sigmoid(alpha * input). Source: neutral-ops 3.131, ONNX Swish."""
-
-    defaults = {"alpha": 1.0}
-
-    @classmethod
-    def formula(cls, x: Term, alpha: float) -> Term:
-        return x * (x * alpha).sigmoid()
+    return x * (x * alpha).sigmoid()
 
 
-class Softplus(UnaryFormula):
+@by_formula(Unary)
+def Softplus(x: Term, beta: float = 1.0) -> Term:
     """log(1 + exp(beta * input)) / beta, as relu(z) + log1p(exp(-|z|)), which does not overflow.
 
     Source: neutral-ops 3.125 (exact, so without threshold).
     """
-
-    defaults = {"beta": 1.0}
-
-    @classmethod
-    def formula(cls, x: Term, beta: float) -> Term:
-        z = x * beta
-        return (z.relu() + (-z.abs()).exp().apply(Log1p)) / beta
+    z = x * beta
+    return (z.relu() + (-z.abs()).exp().apply(Log1p)) / beta
 
 
-class Mish(UnaryFormula):
+@by_formula(Unary)
+def Mish(x: Term) -> Term:
     """input * tanh(softplus(input)). Source: neutral-ops 3.80."""
-
-    @classmethod
-    def formula(cls, x: Term) -> Term:
-        return x * x.apply(Softplus).tanh()
+    return x * x.apply(Softplus).tanh()
 
 
-class Gated(Formula, register=False):
+class Gated(Op, register=False):
     """The operand split along `dim` into halves a and b, a (or a function of it) times a function of b."""
 
     operands = (Operand("input", FLOATS),)
-    defaults = {"dim": REQUIRED}
     shared_axes = SharedAxes(attributes=("dim",))
 
     @staticmethod
@@ -165,88 +122,54 @@ class Gated(Formula, register=False):
             raise ValueError(f"axis {axis} of {size} does not halve")
         return (*x.shape[:axis], size // 2, *x.shape[axis + 1 :])
 
-    @classmethod
-    def gate(cls, a: Term, b: Term, approximate: str) -> Term:
-        """The result for the halves."""
-        raise NotImplementedError
 
-    @classmethod
-    def formula(cls, x: Term, dim: int, approximate: str = "") -> Term:
-        a, b = (Term(x.b, half) for half in x.b.many(Split, x.value, None, axis=dim, count=2))
-        return cls.gate(a, b, approximate)
+def _halves(x: Term, dim: int) -> tuple[Term, Term]:
+    a, b = x.b.many(Split, x.value, None, axis=dim, count=2)
+    return Term(x.b, a), Term(x.b, b)
 
 
-class Glu(Gated):
+@by_formula(Gated)
+def Glu(x: Term, dim: int) -> Term:
     """a * sigmoid(b). Source: neutral-ops 3.60."""
-
-    @classmethod
-    def gate(cls, a: Term, b: Term, approximate: str) -> Term:
-        return a * b.sigmoid()
+    a, b = _halves(x, dim)
+    return a * b.sigmoid()
 
 
-class GeGlu(Gated):
+@by_formula(Gated)
+def GeGlu(x: Term, dim: int, approximate: str = "none") -> Term:
     """a * gelu(b). Source: neutral-ops 3.53."""
-
-    defaults = {"dim": REQUIRED, "approximate": "none"}
-
-    @classmethod
-    def gate(cls, a: Term, b: Term, approximate: str) -> Term:
-        return a * b.apply(Gelu, approximate=approximate)
+    a, b = _halves(x, dim)
+    return a * b.apply(Gelu, approximate=approximate)
 
 
-class Gtu(Gated):
+@by_formula(Gated)
+def Gtu(x: Term, dim: int) -> Term:
     """tanh(a) * sigmoid(b). Source: neutral-ops 3.63."""
-
-    @classmethod
-    def gate(cls, a: Term, b: Term, approximate: str) -> Term:
-        return a.tanh() * b.sigmoid()
+    a, b = _halves(x, dim)
+    return a.tanh() * b.sigmoid()
 
 
-class PRelu(Binary, Formula):
+@by_formula(Binary, operands=(*_NUMERIC, Operand("slope", NUMERIC, like="input")), core=True)
+def PRelu(x: Term, slope: Term) -> Term:
     """input where not negative, else slope * input; the slope broadcasts. Source: neutral-ops 3.90."""
-
-    operands = (Operand("input", NUMERIC), Operand("slope", NUMERIC, like="input"))
-
-    @classmethod
-    def formula(cls, x: Term, slope: Term) -> Term:
-        return (x < 0).choose(x * slope, x)
+    return (x < 0).choose(x * slope, x)
 
 
-class Selu(UnaryFormula):
+@by_formula(Unary, check=lambda attributes: attributes["alpha"] != 1.0 and attributes["gamma"] > 0)
+def Selu(x: Term, alpha: float = 1.6732631921768188, gamma: float = 1.0507010221481323) -> Term:
     """gamma * input where positive, else gamma * alpha * (exp(input) - 1). Source: ONNX Selu-6 (added)."""
-
-    defaults = {"alpha": 1.6732631921768188, "gamma": 1.0507010221481323}
-
-    @classmethod
-    def formula(cls, x: Term, alpha: float, gamma: float) -> Term:
-        return x.apply(Elu, alpha=alpha) * gamma
-
-    @classmethod
-    def check(cls, attributes: Attributes) -> bool:
-        return bool(attributes["alpha"] != 1.0 and attributes["gamma"] > 0)
+    return x.apply(Elu, alpha=alpha) * gamma
 
 
-class Celu(UnaryFormula):
+@by_formula(Unary, check=lambda attributes: attributes["alpha"] > 0)
+def Celu(x: Term, alpha: Number | Term = 1.0) -> Term:
     """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)). Source: ONNX Celu-12 (added)."""
-
-    defaults = {"alpha": 1.0}
-
-    @classmethod
-    def formula(cls, x: Term, alpha: Number | Term) -> Term:
-        if isinstance(alpha, Number) and alpha < 0:
-            return x.relu() + (((x / alpha).exp() - 1.0) * alpha).min(0.0)
-        return (x / alpha).apply(Elu) * alpha
-
-    @classmethod
-    def check(cls, attributes: Attributes) -> bool:
-        return bool(attributes["alpha"] > 0)
+    if isinstance(alpha, Number) and alpha < 0:
+        return x.relu() + (((x / alpha).exp() - 1.0) * alpha).min(0.0)
+    return (x / alpha).apply(Elu) * alpha
 
 
-class ThresholdedRelu(UnaryFormula):
+@by_formula(Unary)
+def ThresholdedRelu(x: Term, alpha: float = 1.0) -> Term:
     """The input where it is over `alpha`, else 0. Source: ONNX ThresholdedRelu-10 (added)."""
-
-    defaults = {"alpha": 1.0}
-
-    @classmethod
-    def formula(cls, x: Term, alpha: float) -> Term:
-        return (x > alpha).choose(x, 0.0)
+    return (x > alpha).choose(x, 0.0)

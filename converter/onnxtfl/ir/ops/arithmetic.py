@@ -6,7 +6,8 @@ import numpy as np
 
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand
+from onnxtfl.ir.formula import Term, by_formula
+from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand, computed_by
 from onnxtfl.ir.types import DType
 
 
@@ -23,80 +24,39 @@ class Binary(Elementwise, register=False):
     widens = True
 
 
-class _ComplexToo(Binary, register=False):
-    operands = pair(NUMERIC | {DType.COMPLEX64, DType.COMPLEX128})
-    follows_values = True
-
-
-class Add(_ComplexToo):
-    """output = lhs + rhs. Source: neutral-ops 3.3."""
-
-    compute = np.add
-
-
-class Sub(_ComplexToo):
-    """output = lhs - rhs. Source: neutral-ops 3.130."""
-
-    compute = np.subtract
-
-
-class Mul(_ComplexToo):
-    """output = lhs * rhs. Source: ONNX Mul (the document leaves it out)."""
-
-    compute = np.multiply
-
-
-class Div(Binary):
-    """output = lhs / rhs; integers are rounded toward zero. Source: neutral-ops 3.36."""
-
-    compute = numeric.truncating_divide
-    follows_values = True
-
-
-class FloorDiv(Binary):
-    """The quotient rounded down. Source: TFLite FLOOR_DIV (added)."""
-
-    compute = numeric.floor_divide
-    follows_values = True
-
-
-class Rem(Binary):
-    """The remainder with the sign of the dividend (C's fmod and %). Source: neutral-ops 3.97."""
+class Arithmetic(Binary, register=False):
+    """Binary ops that also compute sizes before run time."""
 
     follows_values = True
 
-    @staticmethod
-    def compute(a: Array, b: Array) -> Array:
-        return np.asarray(np.mod(a, b) if a.dtype == object else np.fmod(a, b))
+
+def _remainder(a: Array, b: Array) -> Array:
+    return np.asarray(np.mod(a, b) if a.dtype == object else np.fmod(a, b))
 
 
-class FloorMod(Binary):
-    """The remainder with the sign of the divisor (Python's %). Source: TFLite FLOOR_MOD, ONNX Mod (added)."""
+_COMPLEX = pair(NUMERIC | {DType.COMPLEX64, DType.COMPLEX128})
+Add = computed_by(Arithmetic, "Add", np.add, "lhs + rhs. Source: neutral-ops 3.3.", operands=_COMPLEX)
+Sub = computed_by(Arithmetic, "Sub", np.subtract, "lhs - rhs. Source: neutral-ops 3.130.", operands=_COMPLEX)
+Mul = computed_by(Arithmetic, "Mul", np.multiply, "lhs * rhs. Source: ONNX Mul (added).", operands=_COMPLEX)
+Div = computed_by(
+    Arithmetic, "Div", numeric.truncating_divide, "lhs / rhs; integers are truncated. Source: neutral-ops 3.36."
+)
+FloorDiv = computed_by(
+    Arithmetic, "FloorDiv", numeric.floor_divide, "The quotient rounded down. Source: TFLite FLOOR_DIV (added)."
+)
+Rem = computed_by(Arithmetic, "Rem", _remainder, "The remainder with the dividend's sign. Source: neutral-ops 3.97.")
+FloorMod = computed_by(
+    Arithmetic, "FloorMod", np.mod, "The remainder with the divisor's sign. Source: TFLite FLOOR_MOD, ONNX Mod (added)."
+)
+Max = computed_by(Arithmetic, "Max", np.maximum, "The greater; NaN where either is. Source: neutral-ops 3.76.")
+Min = computed_by(Arithmetic, "Min", np.minimum, "The smaller; NaN where either is. Source: neutral-ops 3.79.")
 
-    compute = np.mod
-    follows_values = True
 
-
-class Pow(Binary):
+class Pow(Arithmetic):
     """lhs to the rhs, in the element type of lhs. The exponents may be of another type. Source: neutral-ops 3.89."""
 
     operands = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC))
     compute = numeric.power
-    follows_values = True
-
-
-class Max(Binary):
-    """The greater; NaN where either is. Source: neutral-ops 3.76."""
-
-    compute = np.maximum
-    follows_values = True
-
-
-class Min(Binary):
-    """The smaller; NaN where either is. Source: neutral-ops 3.79."""
-
-    compute = np.minimum
-    follows_values = True
 
 
 class Atan2(Binary):
@@ -106,14 +66,11 @@ class Atan2(Binary):
     compute = np.arctan2
 
 
-class SquaredDifference(Binary):
-    """(lhs - rhs) squared. Source: TFLite SQUARED_DIFFERENCE (added); into the core: Sub and Mul."""
-
-    core = False
-
-    @staticmethod
-    def compute(a: Array, b: Array) -> Array:
-        return np.asarray((a - b) * (a - b))
+@by_formula(Binary)
+def SquaredDifference(lhs: Term, rhs: Term) -> Term:
+    """(lhs - rhs) squared. Source: TFLite SQUARED_DIFFERENCE (added)."""
+    difference = lhs - rhs
+    return difference * difference
 
 
 class Clamp(Elementwise):

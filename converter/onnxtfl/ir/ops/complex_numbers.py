@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.op import FLOATS, Elementwise, Operand
+from onnxtfl.ir.op import FLOATS, Elementwise, Operand, computed_by
 from onnxtfl.ir.types import DType
 
 REAL_OF = {DType.COMPLEX64: DType.FLOAT32, DType.COMPLEX128: DType.FLOAT64}
@@ -23,20 +23,8 @@ class Part(Elementwise, register=False):
     core = True
 
 
-class Real(Part):
-    """The real part. Source: neutral-ops 3.91."""
-
-    @staticmethod
-    def compute(x: Array) -> Array:
-        return np.real(x).copy()
-
-
-class Imag(Part):
-    """The imaginary part. Source: neutral-ops 3.67."""
-
-    @staticmethod
-    def compute(x: Array) -> Array:
-        return np.imag(x).copy()
+Real = computed_by(Part, "Real", np.real, "The real part. Source: neutral-ops 3.91.")
+Imag = computed_by(Part, "Imag", np.imag, "The imaginary part. Source: neutral-ops 3.67.")
 
 
 class Complex(Elementwise):

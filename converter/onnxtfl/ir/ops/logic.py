@@ -2,70 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from onnxtfl.ir import numeric
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.op import BOOLS, INTEGERS, Operand
+from onnxtfl.ir.op import BOOLS, INTEGERS, Operand, computed_by
 from onnxtfl.ir.ops.arithmetic import Binary, pair
 from onnxtfl.ir.ops.elementwise import Unary
 
 
-class _Bits(Binary, register=False):
+class Bits(Binary, register=False):
+    """Logical ops of bools, bitwise ones of integers (added)."""
+
     operands = pair(BOOLS | INTEGERS)
 
 
-class And(_Bits):
-    """Logical and of bools; bitwise of integers (added). Source: neutral-ops 3.4, ONNX BitwiseAnd."""
-
-    compute = np.bitwise_and
-
-
-class Or(_Bits):
-    """Logical or of bools; bitwise of integers (added). Source: neutral-ops 3.85, ONNX BitwiseOr."""
-
-    compute = np.bitwise_or
-
-
-class Xor(_Bits):
-    """Logical exclusive or of bools; bitwise of integers (added). Source: neutral-ops 3.141, ONNX BitwiseXor."""
-
-    compute = np.bitwise_xor
-
-
-class Shift(Binary, register=False):
-    """The bits of lhs moved by rhs places. Amounts outside [0, bits) move every bit out (ONNX BitShift-28).
-
-    `in_range`: no amount lies outside, so that kernels which differ there serve.
-    """
-
-    operands = pair(INTEGERS)
-    defaults = {"in_range": False}
-    widens = False
-
-
-class ShiftLeft(Shift):
-    """Moved left, zeros from the right. Source: neutral-ops 3.113."""
-
-    @staticmethod
-    def compute(x: Array, amount: Array) -> Array:
-        return numeric.shifted(x, amount, "left")
-
-
-class ShiftRightLogical(Shift):
-    """Moved right, zeros from the left. Source: neutral-ops 3.115 (XLA's)."""
-
-    @staticmethod
-    def compute(x: Array, amount: Array) -> Array:
-        return numeric.shifted(x, amount, "logical")
-
-
-class ShiftRightArithmetic(Shift):
-    """Moved right, the sign from the left (zeros for unsigned types). Source: neutral-ops 3.114 (XLA's)."""
-
-    @staticmethod
-    def compute(x: Array, amount: Array) -> Array:
-        return numeric.shifted(x, amount, "logical" if x.dtype.kind == "u" else "arithmetic")
+And = computed_by(Bits, "And", np.bitwise_and, "And, of bools or bits. Source: neutral-ops 3.4, ONNX BitwiseAnd.")
+Or = computed_by(Bits, "Or", np.bitwise_or, "Or, of bools or bits. Source: neutral-ops 3.85, ONNX BitwiseOr.")
+Xor = computed_by(
+    Bits, "Xor", np.bitwise_xor, "Exclusive or, of bools or bits. Source: neutral-ops 3.141, ONNX BitwiseXor."
+)
 
 
 class Not(Unary):
@@ -73,6 +31,34 @@ class Not(Unary):
 
     operands = (Operand("input", BOOLS | INTEGERS),)
     compute = np.invert
+
+
+class Shift(Binary, register=False):
+    """The bits of lhs shifted by rhs places. Amounts outside [0, bits) shift every bit out (ONNX BitShift-28).
+
+    `in_range`: no amount is outside, so that kernels which differ there may be used.
+    """
+
+    operands = pair(INTEGERS)
+    defaults = {"in_range": False}
+    widens = False
+
+
+ShiftLeft = computed_by(
+    Shift, "ShiftLeft", partial(numeric.shifted, kind="left"), "Shifted left, zeros enter. Source: neutral-ops 3.113."
+)
+ShiftRightLogical = computed_by(
+    Shift,
+    "ShiftRightLogical",
+    partial(numeric.shifted, kind="logical"),
+    "Shifted right, zeros enter. Source: neutral-ops 3.115 (XLA's).",
+)
+ShiftRightArithmetic = computed_by(
+    Shift,
+    "ShiftRightArithmetic",
+    partial(numeric.shifted, kind="arithmetic"),
+    "Shifted right, the sign enters (zeros for unsigned types). Source: neutral-ops 3.114 (XLA's).",
+)
 
 
 class PopulationCount(Unary):
