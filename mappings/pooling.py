@@ -187,7 +187,7 @@ def _pool_2d(node: Node, name: str) -> Form | None:
     x, window = node.operand(0), ops.pool_window(attributes_of(node))
     if x.tensor_type.rank != 4 or window.rank != 2 or window.span != window.shape:
         return None
-    padding = tfl_padding(window, [x.shape[d] for d in node.attr("dims")])
+    padding = tfl_padding(window, tuple(x.shape[d] for d in node.attr("dims")))
     if padding is None:
         return None
     sizes = {"filter_height": window.shape[0], "filter_width": window.shape[1]}
@@ -229,7 +229,7 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
 def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
     """Indices apart; a unit axis for one spatial axis; padding of the lowest number; else maxima of shifted slices."""
     x, attributes = node.operand(0), attributes_of(node)
-    window, sizes = ops.pool_window(attributes), [x.shape[d] for d in node.attr("dims")]
+    window, sizes = ops.pool_window(attributes), tuple(x.shape[d] for d in node.attr("dims"))
     if node.attr("return_indices"):
         return _pool_with_indices(b, node)
     if x.dtype.is_integer and x.dtype.bits <= 16:
@@ -237,7 +237,7 @@ def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
         return b(ops.Convert, wide, dtype=x.dtype)
     if window.rank == 1 and x.rank == 3 and window.span == window.shape:
         return _as_2d(b, node)
-    apart = static(tuple(sizes)) and tfl_padding(window, sizes) is None
+    apart = static(sizes) and tfl_padding(window, sizes) is None
     if window.auto_pad == "NOTSET" and (apart or any(window.padding) or window.ceil):
         return _pad_apart(b, node, window, _padding_number(x))
     return _pairwise(b, node, window) or _by_slices(b, node, window, ops.Max)

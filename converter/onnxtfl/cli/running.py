@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -17,11 +18,13 @@ LISTS = ("--inputs", "--outputs")  # options that take all the words up to the n
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run ``command`` on ``arguments`` (default: the process's) and leave the process with its exit code."""
+    gc.disable()
     words = spread_lists(list(sys.argv[1:] if arguments is None else arguments))
     with _terminated_as_interrupt():
         code = exit_code(command, words)
     with suppress(OSError, ValueError):
         sys.stdout.flush()
+    gc.freeze()  # the graphs are needed until the process ends: no collection, not even at its exit
     sys.exit(code)
 
 

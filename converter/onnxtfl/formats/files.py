@@ -7,40 +7,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats.source import Content, PathLike, format_of, open_source
 from onnxtfl.ir.model import FormatName, Model
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-PathLike = str | os.PathLike[str]
-_TFLITE = b"TFL3"
 
-
-def sniff(source: PathLike | bytes | bytearray | memoryview) -> FormatName:
+def sniff(source: PathLike | Content) -> FormatName:
     """The format of a model file, or of its bytes: TFLite if it has the identifier, else ONNX.
 
     Raises InvalidModelError where the file cannot be read or is empty, and for .tflite files without the identifier.
     """
-    if not isinstance(source, str | os.PathLike):
-        return "tflite" if bytes(source[4:8]) == _TFLITE else "onnx"
-    name = os.fspath(source)
-    try:
-        with open(source, "rb") as file:
-            head = file.read(8)
-    except OSError as error:
-        raise InvalidModelError(f"cannot read {name}: {error.strerror or error}") from error
-    if not head:
-        raise InvalidModelError(f"{name} is empty")
-    if head[4:8] == _TFLITE:
-        return "tflite"
-    if name.lower().endswith(".tflite"):
-        raise InvalidModelError(f"{name} is not a TFLite file: the identifier TFL3 is missing")
+    with open_source(source) as opened:
+        if format_of(opened) == "tflite":
+            return "tflite"
+    if isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(".tflite"):
+        raise InvalidModelError(f"{os.fspath(source)} is not a TFLite file: the identifier TFL3 is missing")
     return "onnx"
 
 
-def read(source: PathLike | bytes | bytearray | memoryview | ModelProto) -> Model:
+def read(source: PathLike | Content | ModelProto) -> Model:
     """The model in `source`; its weights stay in the file. See the readers of both formats."""
-    if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) and sniff(source) == "tflite":
+    if isinstance(source, str | os.PathLike | Content) and sniff(source) == "tflite":
         from onnxtfl.formats.tflite import reader as tflite_reader
 
         return tflite_reader.read(source)

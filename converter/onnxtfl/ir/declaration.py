@@ -75,8 +75,8 @@ class Declaration:
     @classmethod
     def _padded(cls, operands: Sequence[Any]) -> list[Any]:
         """The operands, with None for those that are left out at the end."""
-        fixed = sum(not operand.variadic for operand in cls.operands)
-        return [*operands, *[None] * (fixed - len(operands))]
+        absent = len(cls.operands) - len(operands)
+        return [*operands, *[None] * (absent - cls.operands[-1].variadic)] if absent > 0 else [*operands]
 
     @classmethod
     def result_dtype(cls, index: int, given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:

@@ -7,21 +7,28 @@ not inferred; only ops that move elements (``Op.moves``) keep that of their oper
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from onnxtfl.ir.graph import Node
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, Type
 
 
 def touches_quantized(node: Node) -> bool:
     """Whether an operand or a result of `node` is quantized."""
-    return reads_quantized(node) or any(v.is_quantized for v in node.results)
+    return _any_quantized(node.operands) or _any_quantized(node.results)
 
 
 def reads_quantized(node: Node) -> bool:
     """Whether an operand of `node` is quantized."""
-    return any(v is not None and v.is_quantized for v in node.operands)
+    return _any_quantized(node.operands)
+
+
+def _any_quantized(values: Iterable[Value | None]) -> bool:
+    for value in values:  # asked for each node and pattern: a generator takes twice as long
+        if value is not None and isinstance(value.type, TensorType) and value.type.quantization is not None:
+            return True
+    return False
 
 
 def with_kept(node: Node, types: Sequence[Type]) -> list[Type]:

@@ -101,8 +101,7 @@ class Row:
         return [activated(b, r, node) for r in b.many(self.op, *operands, **given, **self.fixed)]
 
     def _typed(self, name: str, value: Any, node: Node) -> Any:
-        rank = node.operand(0).tensor_type.rank
-        if name in self.axes and rank is not None:
+        if name in self.axes and (rank := node.operand(0).tensor_type.rank) is not None:
             return normalize_axis(value, rank) if isinstance(value, int) else normalize_axes(value, rank)
         return bool(value) if isinstance(self.op.defaults.get(name), bool) else value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +11,15 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.rules.sizes import sliced
 
 
-def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
+@functools.lru_cache(1024)
+def tfl_padding(window: Window, sizes: Shape) -> str | None:
     """The TFLite padding that results in the same window positions; None if neither SAME nor VALID does.
 
     Only the padding before and the number of positions matter: elements after the last window are never read.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import AttributeProto
 
 _A = AttributeProto
-FIELDS: dict[int, str] = {
+_ITEM_FIELDS = {
     _A.FLOAT: "f",
     _A.INT: "i",
     _A.STRING: "s",
@@ -13,43 +13,14 @@ FIELDS: dict[int, str] = {
     _A.GRAPH: "g",
     _A.SPARSE_TENSOR: "sparse_tensor",
     _A.TYPE_PROTO: "tp",
-    _A.FLOATS: "floats",
-    _A.INTS: "ints",
-    _A.STRINGS: "strings",
-    _A.TENSORS: "tensors",
-    _A.GRAPHS: "graphs",
-    _A.SPARSE_TENSORS: "sparse_tensors",
-    _A.TYPE_PROTOS: "type_protos",
 }
-LISTS: dict[int, int] = {
-    _A.FLOAT: _A.FLOATS,
-    _A.INT: _A.INTS,
-    _A.STRING: _A.STRINGS,
-    _A.TENSOR: _A.TENSORS,
-    _A.GRAPH: _A.GRAPHS,
-    _A.SPARSE_TENSOR: _A.SPARSE_TENSORS,
-    _A.TYPE_PROTO: _A.TYPE_PROTOS,
-}
-"""Kind of an item -> kind of its list."""
-KINDS: dict[int, str] = {
-    _A.FLOAT: "a float",
-    _A.INT: "an int",
-    _A.STRING: "a string",
-    _A.TENSOR: "a tensor",
-    _A.GRAPH: "a graph",
-    _A.SPARSE_TENSOR: "a sparse tensor",
-    _A.TYPE_PROTO: "a type",
-    _A.FLOATS: "floats",
-    _A.INTS: "ints",
-    _A.STRINGS: "strings",
-    _A.TENSORS: "tensors",
-    _A.GRAPHS: "graphs",
-    _A.SPARSE_TENSORS: "sparse tensors",
-    _A.TYPE_PROTOS: "types",
-}
+NAMES: dict[int, str] = {kind: name.lower() for name, kind in _A.AttributeType.items() if kind}
 """Kinds as error messages print them."""
+LISTS: dict[int, int] = {kind: _A.AttributeType.Value(f"{_A.AttributeType.Name(kind)}S") for kind in _ITEM_FIELDS}
+"""Kind of an item -> kind of its list."""
 ITEMS: dict[int, int] = {many: one for one, many in LISTS.items()}
 """Kind of a list -> kind of its items."""
+FIELDS: dict[int, str] = _ITEM_FIELDS | {kind: NAMES[kind] for kind in ITEMS}
 
 
 def attribute_kind(attribute: AttributeProto) -> int:

@@ -121,36 +121,21 @@ class AttributeWriter:
     def message(self, op: tuple[str, int, str], name: str, value: Any, graph: Callable[[Graph], Message]) -> Message:
         """An AttributeProto; `graph` writes subgraphs. UnsupportedError for values without an attribute type."""
         kind = _defined_kind(op, name, value)
-        proto = AttributeProto(name=name, type=kind)
+        proto, item_kind = AttributeProto(name=name, type=kind), ITEMS.get(kind, kind)
+        items = value if kind in ITEMS else (value,)
         try:
-            is_filled = self._fill(proto, kind, value)
+            if item_kind in _PLAIN:
+                plain = [_PLAIN[item_kind](item) for item in items]
+                proto.MergeFrom(AttributeProto(**{FIELDS[kind]: plain if kind in ITEMS else plain[0]}))
+            elif item_kind == _A.TYPE_PROTO:
+                for item in items:
+                    self.types.fill(proto.type_protos.add() if kind in ITEMS else proto.tp, item, name)
         except (TypeError, ValueError) as error:
             raise UnsupportedError(f"the attribute {name!r} cannot be {value!r}", op=op[0]) from error
         message = Message(proto.SerializeToString())
-        for item in () if is_filled else value if kind in ITEMS else (value,):
-            message.field(_FIELD_NUMBERS[kind], _nested(ITEMS.get(kind, kind), item, graph))
+        for item in items if kind in _FIELD_NUMBERS else ():
+            message.field(_FIELD_NUMBERS[kind], _nested(item_kind, item, graph))
         return message
-
-    def _fill(self, proto: AttributeProto, kind: int, value: Any) -> bool:
-        """Set `proto` to `value`; False for tensors and graphs, which are streamed."""
-        if kind == _A.FLOAT:
-            proto.f = float(value)
-        elif kind == _A.INT:
-            proto.i = int(value)
-        elif kind == _A.STRING:
-            proto.s = _encoded(value)
-        elif kind == _A.FLOATS:
-            proto.floats.extend(float(v) for v in value)
-        elif kind == _A.INTS:
-            proto.ints.extend(int(v) for v in value)
-        elif kind == _A.STRINGS:
-            proto.strings.extend(_encoded(v) for v in value)
-        elif kind == _A.TYPE_PROTO:
-            self.types.fill(proto.tp, value, proto.name)
-        elif kind == _A.TYPE_PROTOS:
-            for item in value:
-                self.types.fill(proto.type_protos.add(), item, proto.name)
-        return kind not in _STREAMED
 
 
 def _nested(kind: int, value: Any, graph: Callable[[Graph], Message]) -> Message:
@@ -160,6 +145,7 @@ def _nested(kind: int, value: Any, graph: Callable[[Graph], Message]) -> Message
     return _sparse_message(data) if kind == _A.SPARSE_TENSOR else tensor_message("", data)
 
 
+_PLAIN: dict[int, Callable[[Any], Any]] = {_A.FLOAT: float, _A.INT: int, _A.STRING: _encoded}
 _STREAMED = (_A.TENSOR, _A.GRAPH, _A.SPARSE_TENSOR, _A.TENSORS, _A.GRAPHS, _A.SPARSE_TENSORS)
 _FIELD_NUMBERS = {kind: _A.DESCRIPTOR.fields_by_name[FIELDS[kind]].number for kind in _STREAMED}
 

@@ -10,26 +10,11 @@ from onnx import GraphProto, NodeProto
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.onnx.encode import AttributeWriter, TypeWriter, schema
 from onnxtfl.formats.onnx.message import Message
+from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 
 _PREFIX = "onnx."
-
-
-class UniqueNames:
-    """Makes names unique by appending numbers."""
-
-    def __init__(self) -> None:
-        self._next: dict[str, int] = {}
-
-    def unique(self, wanted: str) -> str:
-        """`wanted`, with a number appended where it is used already."""
-        name = wanted
-        while name in self._next:
-            name = f"{wanted}_{self._next[wanted]}"
-            self._next[wanted] += 1
-        self._next[name] = 1
-        return name
 
 
 class GraphWriter:
@@ -54,7 +39,7 @@ class GraphWriter:
         """The main graph without initializers. Inputs and outputs are named first, so that they keep their names."""
         for value in [*graph.inputs, *graph.outputs]:
             if value not in self.names:
-                self.names[value] = self._unique.unique(self._wanted(value, "value"))
+                self.names[value] = self._unique.fresh(self._wanted(value, "value"))
                 if value.data is not None:
                     self._add_weight(self.names[value], value.data)
         message = self._nodes(graph)
@@ -91,9 +76,9 @@ class GraphWriter:
         for value in graph.outputs:
             name = self._name(value)
             if value.producer is None or name in outputs:  # ONNX: an output is a result of the subgraph, listed once
-                copy = self._unique.unique(name)
+                copy = self._unique.fresh(name)
                 identity = NodeProto(
-                    op_type="Identity", name=self._node_names.unique("Identity"), input=[name], output=[copy]
+                    op_type="Identity", name=self._node_names.fresh("Identity"), input=[name], output=[copy]
                 )
                 message.field(GraphProto.NODE_FIELD_NUMBER, bytes(identity.SerializeToString()))
                 name = copy
@@ -110,7 +95,7 @@ class GraphWriter:
         proto = NodeProto(
             op_type=op[0],
             domain=op[2],
-            name=self._node_names.unique(node.name or op[0]),
+            name=self._node_names.fresh(node.name or op[0]),
             input=_stripped(inputs),
             output=_stripped([self._result(node, i, op) for i in range(len(node.results))]),
         )
@@ -143,7 +128,7 @@ class GraphWriter:
         if value not in self.names:
             if value.data is not None:
                 return self._weight(value, value.data)
-            self.names[value] = self._unique.unique(self._wanted(value, hint))
+            self.names[value] = self._unique.fresh(self._wanted(value, hint))
         return self.names[value]
 
     @staticmethod
@@ -153,7 +138,7 @@ class GraphWriter:
     def _weight(self, value: Value, data: TensorData) -> str:
         key = _key(data)
         if key not in self._by_key:
-            self._add_weight(self._unique.unique(self._wanted(value, "constant")), data)
+            self._add_weight(self._unique.fresh(self._wanted(value, "constant")), data)
         self.names[value] = self._by_key[key]
         return self.names[value]
 

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from onnx import ModelProto
 
-from onnxtfl.errors import InvalidModelError, OnnxtflError
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.graphs import GraphReader, opset_versions
 from onnxtfl.formats.onnx.since import OpsetImports
 from onnxtfl.formats.onnx.strings import text_of
 from onnxtfl.formats.onnx.tensors import Tensors
-from onnxtfl.formats.onnx.wire import DetachedPayloads, reduced_model
-from onnxtfl.ir.data import SourceBytes, SourceFile
+from onnxtfl.formats.onnx.wire import reduced_model
+from onnxtfl.formats.source import Content, PathLike, format_of, named, open_source
 from onnxtfl.ir.model import Model, Producer
 
-_OTHER_FORMATS = (
-    (4, b"TFL3", "a TFLite model"),
-    (4, b"ORTM", "a model in ONNX Runtime's own format"),
-    (0, b"PK\x03\x04", "a ZIP archive"),
-    (0, b"\x89HDF", "an HDF5 file"),
-    (0, b"version https://git-lfs", "a Git LFS pointer, in place of the file that it points to"),
-)
 
-
-def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Model:
+def read(source: PathLike | Content | ModelProto) -> Model:
     """The model in `source` (a path, the bytes of a file, or a message), its graphs made of `onnx` ops.
 
     Nodes are `foreign("onnx", op_type, since_version, domain)` with the since-version for the model's opset; the opset
@@ -44,44 +33,13 @@ def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Model
     Raises InvalidModelError for invalid models, UnsupportedError for element types and kinds of values that the IR
     lacks. Source: onnx.proto and IR.md of the ONNX specification.
     """
-    name = str(source) if isinstance(source, (str, os.PathLike)) else "model"
-    try:
-        return _read(source)
-    except RecursionError as error:
-        raise InvalidModelError(f"{name}: graphs are nested too deeply") from error
-    except UnicodeDecodeError as error:
-        raise InvalidModelError(f"{name}: malformed: a name is not UTF-8") from error
-    except MemoryError as error:
-        raise InvalidModelError(f"{name}: does not fit into memory") from error
-    except OnnxtflError as error:
-        if name not in error.message:
-            error.message = f"{name}: {error.message}"
-        raise
-
-
-def _read(source: str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto) -> Model:
-    detached: DetachedPayloads | None = None
-    path: Path | None = None
-    if isinstance(source, ModelProto):
-        model = source
-    elif isinstance(source, (bytes, bytearray, memoryview)):
-        model, detached = _parsed(SourceBytes(source, "model"))
-    else:
-        path = Path(source)
-        if path.exists() and not path.is_file():
-            raise InvalidModelError(f"{path}: not a regular file")
-        model, detached = _parsed(SourceFile(path))
-    return _model(model, Tensors(detached, ExternalFiles(path)))
-
-
-def _parsed(source: SourceFile) -> tuple[ModelProto, DetachedPayloads]:
-    head = source.read(0, min(32, source.size))
-    if not head:
-        raise InvalidModelError(f"{source.path}: the file is empty")
-    for offset, magic, what in _OTHER_FORMATS:
-        if head[offset:].startswith(magic):
-            raise InvalidModelError(f"{source.path}: {what}, not an ONNX model")
-    return reduced_model(source)
+    with named(source):
+        if isinstance(source, ModelProto):
+            return _model(source, Tensors(None, ExternalFiles(None)))
+        opened = open_source(source)
+        format_of(opened, "onnx")
+        model, detached = reduced_model(opened)
+        return _model(model, Tensors(detached, ExternalFiles(None if isinstance(source, Content) else opened.path)))
 
 
 def _model(model: ModelProto, tensors: Tensors) -> Model:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onnx import NodeProto
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.onnx.attributes import KINDS, attribute_kind
+from onnxtfl.formats.onnx.attributes import NAMES, attribute_kind
 from onnxtfl.formats.onnx.encode import schema
 
 
@@ -64,5 +64,5 @@ def _violation(proto: NodeProto, known: Signature) -> str | None:
     for attribute in proto.attribute:
         kind, defined = attribute_kind(attribute), known.kinds.get(attribute.name)
         if defined is not None and kind != defined and not attribute.ref_attr_name:
-            return f"the attribute {attribute.name!r} is {KINDS.get(kind, kind)}, not {KINDS.get(defined, defined)}"
+            return f"the attribute {attribute.name!r} is of type {NAMES.get(kind, kind)}, not {NAMES[defined]}"
     return None

@@ -13,7 +13,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.payload import NUMBERS, elements, field_of, stored_data
 from onnxtfl.formats.onnx.strings import decoded
-from onnxtfl.formats.onnx.wire import DetachedPayloads, tensor_pieces
+from onnxtfl.formats.onnx.wire import DetachedPayloads, payload_of
 from onnxtfl.ir.data import Array, ArrayData, SourceBytes, TensorData, unpack
 from onnxtfl.ir.types import DType, TensorType
 
@@ -55,15 +55,15 @@ class Tensors:
     def _stored(self, tensor: TensorProto, dtype: DType, shape: tuple[int, ...]) -> TensorData:
         if dtype is DType.STRING:
             return _strings(tensor, shape)
-        pieces = self.detached.of(tensor) if self.detached else None
-        if pieces is not None and self.detached is not None:
-            return stored_data(self.detached.source, pieces, dtype, shape)
+        payload = self.detached.of(tensor) if self.detached else None
+        if payload is not None and self.detached is not None:
+            return stored_data(self.detached.source, payload, dtype, shape)
         if tensor.HasField("raw_data") and (tensor.raw_data or not math.prod(shape)):
             return _from_bytes(np.frombuffer(tensor.raw_data, np.uint8), dtype, shape)
+        field = field_of(dtype)
         if tensor.ByteSize() > _BY_ELEMENT:
             source = SourceBytes(tensor.SerializeToString())
-            return stored_data(source, tensor_pieces(source), dtype, shape)
-        field = field_of(dtype)
+            return stored_data(source, payload_of(source, field), dtype, shape)
         numbers = getattr(tensor, TensorProto.DESCRIPTOR.fields_by_number[field].name)
         return _from_bytes(elements(np.asarray(numbers, NUMBERS[field]), dtype), dtype, shape)
 

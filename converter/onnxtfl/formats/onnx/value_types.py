@@ -10,6 +10,7 @@ from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.strings import name_of
 from onnxtfl.formats.onnx.tensors import element_type, static_shape
+from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.dims import Dim, Shape, SymDim, fresh, symbol
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
 
@@ -21,7 +22,7 @@ class ValueTypes:
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
-        self._used: set[str] = set()
+        self._unique = UniqueNames(first=2)
 
     def of(self, info: ValueInfoProto, where: str) -> Type | None:
         """The type of a graph's input or output; None where the file has none."""
@@ -60,10 +61,5 @@ class ValueTypes:
         if name not in self.names:
             wanted = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "n"
             wanted = f"_{wanted}" if wanted[0].isdigit() or keyword.iskeyword(wanted) else wanted
-            unique, count = wanted, 1
-            while unique in self._used:
-                count += 1
-                unique = f"{wanted}_{count}"
-            self._used.add(unique)
-            self.names[name] = unique
+            self.names[name] = self._unique.fresh(wanted)
         return symbol(self.names[name])

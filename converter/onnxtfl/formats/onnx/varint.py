@@ -23,15 +23,6 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def split_varints(buffer: Array) -> tuple[Array, Array]:
-    """The start and stop of each complete varint of the uint8 `buffer`."""
-    stops = np.flatnonzero(buffer < 0x80) + 1
-    starts = np.empty_like(stops)
-    if len(stops):
-        starts[0], starts[1:] = 0, stops[:-1]
-    return starts, stops
-
-
 def count_varints(buffer: Array) -> int:
     """The number of varints that end in the uint8 `buffer`."""
     return int(np.count_nonzero(buffer < 0x80))
@@ -39,7 +30,7 @@ def count_varints(buffer: Array) -> int:
 
 def decode_varints(buffer: Array) -> tuple[Array, int]:
     """The complete varints of the uint8 `buffer` as uint64, and their bytes; ValueError for over ten bytes in one."""
-    starts, stops = split_varints(buffer)
+    stops = np.flatnonzero(buffer < 0x80) + 1
     if not len(stops):
         if len(buffer) >= LONGEST:
             raise ValueError("a varint of more than ten bytes")
@@ -47,6 +38,7 @@ def decode_varints(buffer: Array) -> tuple[Array, int]:
     used = int(stops[-1])
     if used == len(stops):
         return buffer[:used].astype(np.uint64), used
+    starts = np.concatenate([[0], stops[:-1]])
     lengths = stops - starts
     longest = int(lengths.max())
     if longest > LONGEST:

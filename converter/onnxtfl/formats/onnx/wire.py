@@ -2,9 +2,9 @@
 
 The protobuf classes copy every byte of a message into memory. So the walker reads the wire format itself
 (https://protobuf.dev/programming-guides/encoding), visits the fields that contain a TensorProto (field numbers:
-onnx.proto), leaves out payloads of more than a kilobyte, and passes the small rest to the protobuf classes. The field
-`segment` (else unused) of a tensor without its payload holds the payload's index and a random number as a mark, which
-a file cannot predict.
+onnx.proto), leaves out packed payloads of more than a kilobyte, and passes the small rest to the protobuf classes, as
+well as payloads in several fields, which no current exporter writes. The field `segment` (else unused) of a tensor
+without its payload holds the payload's index and a random number as a mark, which a file cannot predict.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from onnx import ModelProto, TensorProto
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.onnx.payload import BYTES, VARINT, WIDTHS, WIRES, Piece, run_end
+from onnxtfl.formats.onnx.payload import BYTES, VARINT, WIDTHS, WIRES, Payload
 from onnxtfl.formats.onnx.varint import LONGEST, encode_varint
 from onnxtfl.ir.data import SourceFile
 
@@ -25,7 +25,6 @@ SMALL = 1024
 """Messages up to this many bytes are copied as they are."""
 _WINDOW = 1 << 16
 _MAX_DEPTH = 100
-_MAX_PIECES = 1 << 16
 _MALFORMED = "not an ONNX model, or truncated or corrupt"
 
 
@@ -64,18 +63,18 @@ class DetachedPayloads:
     def __init__(self, source: SourceFile) -> None:
         self.source = source
         self.mark = secrets.randbits(62)
-        self.pieces: list[tuple[Piece, ...]] = []
+        self.payloads: list[Payload] = []
 
-    def add(self, pieces: tuple[Piece, ...]) -> bytes:
-        """Add `pieces`; returns the serialized `segment` field that marks their tensor."""
-        segment = TensorProto.Segment(begin=len(self.pieces), end=self.mark)
-        self.pieces.append(pieces)
+    def add(self, payload: Payload) -> bytes:
+        """Add `payload`; returns the serialized `segment` field that marks its tensor."""
+        segment = TensorProto.Segment(begin=len(self.payloads), end=self.mark)
+        self.payloads.append(payload)
         return TensorProto(segment=segment).SerializeToString()  # type: ignore[no-any-return]
 
-    def of(self, tensor: TensorProto) -> tuple[Piece, ...] | None:
+    def of(self, tensor: TensorProto) -> Payload | None:
         """The payload of `tensor` that was left out; None where it is in the message."""
         marked = tensor.HasField("segment") and tensor.segment.end == self.mark
-        return self.pieces[int(tensor.segment.begin)] if marked else None
+        return self.payloads[int(tensor.segment.begin)] if marked else None
 
 
 def reduced_model(source: SourceFile) -> tuple[ModelProto, DetachedPayloads]:
@@ -90,9 +89,10 @@ def reduced_model(source: SourceFile) -> tuple[ModelProto, DetachedPayloads]:
         raise InvalidModelError(f"{source.path}: {_MALFORMED}: {error}") from error
 
 
-def tensor_pieces(source: SourceFile) -> list[Piece]:
-    """The payload of the TensorProto that is all of `source`."""
-    return Walker(source, DetachedPayloads(source)).split_tensor(0, source.size)[1]
+def payload_of(source: SourceFile, number: int) -> Payload:
+    """The field `number` of the TensorProto that is all of `source`."""
+    fields = Walker(source, DetachedPayloads(source)).fields(0, source.size, TENSOR)
+    return next((Payload(number, f.start, f.stop) for f in fields if f.number == number), Payload(number, 0, 0))
 
 
 class Walker:
@@ -176,38 +176,18 @@ class Walker:
             target += self.source.read(start, stop - start)
 
     def _reduced_tensor(self, start: int, stop: int) -> bytearray:
-        """A tensor without its payload; the whole tensor where the payload is small."""
-        kept, pieces = self.split_tensor(start, stop)
-        if sum(p.stop - p.start for p in pieces) > SMALL:
-            return kept + self.detached.add(tuple(pieces))
+        """A tensor without its payload; the whole tensor where the payload is small or not packed in one field."""
+        kept, payload = bytearray(), None
+        for item in self.fields(start, stop, TENSOR):
+            if item.number not in WIRES:
+                self._copy(kept, item.tag, item.stop)
+            elif item.wire == BYTES and payload is None:
+                payload = Payload(item.number, item.start, item.stop)
+            else:
+                payload = None
+                break
+        if payload is not None and payload.stop - payload.start > SMALL:
+            return kept + self.detached.add(payload)
         whole = bytearray()
         self._copy(whole, start, stop)
         return whole
-
-    def split_tensor(self, start: int, stop: int) -> tuple[bytearray, list[Piece]]:
-        """The TensorProto at [start, stop): its other fields, and the pieces of its payload."""
-        kept, pieces, position = bytearray(), list[Piece](), start
-        while position < stop:
-            item = self._field(position, stop, TENSOR)
-            piece = self._piece(item, stop)
-            if piece is None:
-                self._copy(kept, item.tag, item.stop)
-            else:
-                pieces.append(piece)
-            position = item.stop if piece is None else piece.stop
-            if len(pieces) > _MAX_PIECES:
-                message = f"the payload of the tensor at byte {start} has over {_MAX_PIECES} pieces"
-                raise InvalidModelError(f"{self.source.path}: {message}")
-        return kept, pieces
-
-    def _piece(self, item: Field, stop: int) -> Piece | None:
-        """The piece of payload that begins with `item`; None where it is another field."""
-        wire = WIRES.get(item.number)
-        if wire is None or item.wire not in (BYTES, wire):
-            return None
-        if item.wire == BYTES:
-            return Piece(item.number, item.start, item.stop)
-        if item.start - item.tag != 1:
-            raise InvalidModelError(f"{self.source.path}: malformed: a tag of several bytes at byte {item.tag}")
-        end = run_end(self.source, item.tag, stop, item.number << 3 | wire, wire)
-        return Piece(item.number, item.tag, max(end, item.stop), tagged=True)

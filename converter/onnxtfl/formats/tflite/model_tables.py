@@ -10,8 +10,9 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Values
-from onnxtfl.formats.tflite.names import TensorNames, UniqueNames
+from onnxtfl.formats.tflite.names import TensorNames
 from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
+from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model, Signature

@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.graph import Graph, Value
-
-
-class UniqueNames:
-    """Makes names unique by appending numbers."""
-
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-        self._next: dict[str, int] = {}
-
-    def fresh(self, base: str) -> str:
-        """`base`, with a number appended where it is used already."""
-        name = base
-        while name in self._used:
-            self._next[base] = self._next.get(base, 0) + 1
-            name = f"{base}_{self._next[base]}"
-        self._used.add(name)
-        return name
 
 
 class TensorNames(UniqueNames):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.formats.source import Content, PathLike, format_of, named
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
@@ -16,20 +16,12 @@ from onnxtfl.formats.tflite.subgraph_reader import SubgraphReader
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model, Signature
 
-IDENTIFIER = b"TFL3"
 SIGNATURE = "serving_default"
 MAX_DEPTH = 64
 _VERSION = 3
-_OTHER_FORMATS = (
-    (4, b"ORTM", "a model in ONNX Runtime's own format"),
-    (0, b"PK\x03\x04", "a ZIP archive"),
-    (0, b"\x89HDF", "an HDF5 file"),
-    (0, b"version https://git-lfs", "a Git LFS pointer, in place of the file that it points to"),
-    (0, b"\x08", "probably an ONNX model"),
-)
 
 
-def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Model:
+def read(source: PathLike | Content) -> Model:
     """The model in `source` (a path, or the bytes of a file), its graphs made of `tfl` ops.
 
     Nodes are `foreign("tfl", "CONV_2D", version)`, custom ops "custom:NAME". Attributes are the fields of the op's
@@ -46,28 +38,15 @@ def read(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Mod
     Raises InvalidModelError for invalid models, UnsupportedError for what the IR lacks. Source: schema.fbs and
     interpreter_builder.cc of LiteRT.
     """
-    opened = Source(source)
-    try:
-        return _read(opened)
-    except OnnxtflError as error:
-        if str(opened.file.path) not in error.message:
-            error.message = f"{opened.file.path}: {error.message}"
-        raise
-
-
-def _read(source: Source) -> Model:
-    head = source.read(0, min(32, source.size))
-    if not head:
-        source.fail("the file is empty")
-    if head[4:8] != IDENTIFIER:
-        kinds = [what for offset, magic, what in _OTHER_FORMATS if head[offset:].startswith(magic)]
-        source.fail(", ".join([*kinds[:1], "not a TFLite model: the identifier TFL3 is missing"]))
-    model = Decoder(source).root(schema.table("Model"))
-    if model["version"] != _VERSION:
-        source.fail(f"unknown schema version {model['version']}, only {_VERSION} can be read")
-    if not model["subgraphs"]:
-        source.fail("the model has no subgraph")
-    return _ModelReader(source, model).read()
+    with named(source):
+        opened = Source(source)
+        format_of(opened.file, "tflite")
+        model = Decoder(opened).root(schema.table("Model"))
+        if model["version"] != _VERSION:
+            opened.fail(f"unknown schema version {model['version']}, only {_VERSION} can be read")
+        if not model["subgraphs"]:
+            opened.fail("the model has no subgraph")
+        return _ModelReader(opened, model).read()
 
 
 class _ModelReader:

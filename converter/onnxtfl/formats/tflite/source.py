@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir.data import SourceBytes, SourceFile
+from onnxtfl.formats.source import Content, PathLike, open_source
 
 PAGE = 1 << 16
 MAX_PAGES = 128
@@ -25,13 +23,8 @@ class Span:
 class Source:
     """The file or bytes of a model, with a cache of up to `MAX_PAGES` pages; weights are not read through it."""
 
-    def __init__(self, model: str | os.PathLike[str] | bytes | bytearray | memoryview) -> None:
-        if isinstance(model, (bytes, bytearray, memoryview)):
-            self.file: SourceFile = SourceBytes(model, "model")
-        else:
-            if Path(model).exists() and not Path(model).is_file():
-                raise InvalidModelError(f"{model}: not a regular file")
-            self.file = SourceFile(model)
+    def __init__(self, model: PathLike | Content) -> None:
+        self.file = open_source(model)
         self.size = self.file.size
         self._pages: dict[int, bytes] = {}
         self._start, self._page = 0, b""  # the page of the last access

@@ -10,8 +10,8 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
-from onnxtfl.formats.tflite.names import UniqueNames
 from onnxtfl.formats.tflite.types import read_shape, read_type
+from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.op import foreign
