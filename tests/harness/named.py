@@ -10,6 +10,8 @@ from onnxtfl.checking.describe import ModelInfo, describe
 from onnxtfl.formats import files
 from onnxtfl.runtimes import RunOptions, Runtime, Worker
 
+DEFAULT = RunOptions()
+
 
 def described(path: Path) -> ModelInfo:
     """The inputs and outputs of the model in a file."""
@@ -20,11 +22,17 @@ def run_named(
     runtime: Runtime,
     path: Path,
     inputs: Mapping[str, Any] | Sequence[Any],
-    options: RunOptions | None = None,
+    options: RunOptions = DEFAULT,
     worker: Worker | None = None,
 ) -> dict[str, Any]:
     """The outputs of the model in a file by name; `inputs` by name or in its order."""
     info = described(path)
     values = [inputs[spec.name] for spec in info.inputs] if isinstance(inputs, Mapping) else inputs
-    outputs = runtime.run(path, values, options, worker=worker)
+    outputs = run_once(runtime, path, values, options) if worker is None else worker.run(path, values, options)
     return dict(zip((spec.name for spec in info.outputs), outputs, strict=True))
+
+
+def run_once(runtime: Runtime, path: Path, inputs: Sequence[Any], options: RunOptions = DEFAULT) -> list[Any]:
+    """The outputs of the model in a file, run in a process of its own."""
+    with runtime.worker() as worker:
+        return worker.run(path, inputs, options)

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME, TFLITE_RUNTIME, RunError, RunOptions, Worker, process
-from tests.harness.named import run_named
+from tests.harness.named import run_named, run_once
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_model, tflite_scale
 
@@ -31,25 +31,25 @@ def identity(type_: int, shape: tuple[int, ...] = (2, 2)):
 
 def test_onnxruntime(tmp_path: Path) -> None:
     path = saved(onnx_scale(), tmp_path / "m.onnx")
-    np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X])[0], 2 * X)
+    np.testing.assert_array_equal(run_once(ONNXRUNTIME, path, [X])[0], 2 * X)
 
 
 @pytest.mark.parametrize("kernels", ["default", "builtin", "reference"])
 def test_litert(tmp_path: Path, kernels: str) -> None:
     path = saved(tflite_scale(), tmp_path / "m.tflite")
-    np.testing.assert_array_equal(LITERT.run(path, [X], RunOptions(kernels=kernels))[0], 2 * X)
+    np.testing.assert_array_equal(run_once(LITERT, path, [X], RunOptions(kernels=kernels))[0], 2 * X)
 
 
 @needs_tflite_runtime
 @pytest.mark.parametrize("kernels", ["default", "builtin", "reference"])
 def test_tflite_runtime(tmp_path: Path, kernels: str) -> None:
     path = saved(tflite_scale(), tmp_path / "m.tflite")
-    np.testing.assert_array_equal(TFLITE_RUNTIME.run(path, [X], RunOptions(kernels=kernels))[0], 2 * X)
+    np.testing.assert_array_equal(run_once(TFLITE_RUNTIME, path, [X], RunOptions(kernels=kernels))[0], 2 * X)
 
 
 def test_litert_resizes_open_dimensions(tmp_path: Path) -> None:
     path = saved(tflite_scale(shape=(1, 3), open_shape=(-1, 3)), tmp_path / "m.tflite")
-    assert LITERT.run(path, [np.ones((5, 3), np.float32)])[0].shape == (5, 3)
+    assert run_once(LITERT, path, [np.ones((5, 3), np.float32)])[0].shape == (5, 3)
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_litert_resizes_open_dimensions(tmp_path: Path) -> None:
     ids=lambda value: value.dtype.name if isinstance(value, np.ndarray) else "",
 )
 def test_types_there_and_back(tmp_path: Path, type_: int, value: np.ndarray) -> None:
-    result = ONNXRUNTIME.run(saved(identity(type_), tmp_path / "m.onnx"), [value])[0]
+    result = run_once(ONNXRUNTIME, saved(identity(type_), tmp_path / "m.onnx"), [value])[0]
     assert result.dtype == value.dtype
     assert result.tolist() == value.tolist()
 
 
 def test_scalars_keep_their_rank(tmp_path: Path) -> None:
     path = saved(identity(TensorProto.FLOAT, ()), tmp_path / "m.onnx")
-    assert ONNXRUNTIME.run(path, [np.float32(3)])[0].shape == ()
+    assert run_once(ONNXRUNTIME, path, [np.float32(3)])[0].shape == ()
     path = saved(tflite_model("NEG", [("x", (), None)], ("y", ())), tmp_path / "m.tflite")
-    assert LITERT.run(path, [np.float32(3)])[0] == np.float32(-3)
+    assert run_once(LITERT, path, [np.float32(3)])[0] == np.float32(-3)
 
 
 def test_sequences(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_sequences(tmp_path: Path) -> None:
     model.graph.node[0].op_type = "SequenceConstruct"
     sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
     model.graph.output[0].type.CopyFrom(sequence)
-    outputs = ONNXRUNTIME.run(saved(model, tmp_path / "m.onnx"), [np.ones((2, 2), np.float32)])
+    outputs = run_once(ONNXRUNTIME, saved(model, tmp_path / "m.onnx"), [np.ones((2, 2), np.float32)])
     assert isinstance(outputs[0], list)
     np.testing.assert_array_equal(outputs[0][0], np.ones((2, 2)))
 
@@ -93,15 +93,15 @@ def test_what_a_runtime_refuses(tmp_path: Path) -> None:
     custom.graph.node[0].domain = "nobody"
     custom.opset_import.append(helper.make_opsetid("nobody", 1))
     with pytest.raises(RunError) as error:
-        ONNXRUNTIME.run(saved(custom, tmp_path / "m.onnx"), [X])
+        run_once(ONNXRUNTIME, saved(custom, tmp_path / "m.onnx"), [X])
     assert error.value.kind == "unsupported"
     newer = onnx_scale()
     newer.opset_import[0].version = 1000
     with pytest.raises(RunError) as error:
-        ONNXRUNTIME.run(saved(newer, tmp_path / "n.onnx"), [X])
+        run_once(ONNXRUNTIME, saved(newer, tmp_path / "n.onnx"), [X])
     assert error.value.kind == "unsupported"
     with pytest.raises(RunError) as error:
-        ONNXRUNTIME.run(saved(onnx_scale(), tmp_path / "o.onnx"), [X.astype(np.int32)])
+        run_once(ONNXRUNTIME, saved(onnx_scale(), tmp_path / "o.onnx"), [X.astype(np.int32)])
     assert error.value.kind == "run"
     assert "\n" not in str(error.value)
 
@@ -110,7 +110,7 @@ def test_what_a_runtime_refuses(tmp_path: Path) -> None:
 def test_another_number_of_inputs(tmp_path: Path, inputs: list[np.ndarray]) -> None:
     for runtime, model in ((ONNXRUNTIME, onnx_scale()), (LITERT, tflite_scale())):
         with pytest.raises(RunError, match="1 inputs"):
-            runtime.run(saved(model, tmp_path / "m"), inputs)
+            run_once(runtime, saved(model, tmp_path / "m"), inputs)
 
 
 def worker_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Worker:
@@ -135,10 +135,10 @@ def test_a_crash_is_a_result_and_the_next_run_works(
     path = saved(onnx_scale(), tmp_path / "m.onnx")
     with worker_that(tmp_path, monkeypatch, body) as worker:
         with pytest.raises(RunError) as error:
-            ONNXRUNTIME.run(path, [X], worker=worker)
+            worker.run(path, [X])
         assert error.value.kind == "crash"
         assert telling in str(error.value)
-        np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X], worker=worker)[0], 2 * X)
+        np.testing.assert_array_equal(worker.run(path, [X])[0], 2 * X)
 
 
 def test_a_hang_is_a_result_and_the_next_run_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,17 +146,17 @@ def test_a_hang_is_a_result_and_the_next_run_works(tmp_path: Path, monkeypatch: 
     with worker_that(tmp_path, monkeypatch, "import time; time.sleep(60)") as worker:
         started = time.monotonic()
         with pytest.raises(RunError) as error:
-            ONNXRUNTIME.run(path, [X], RunOptions(time_limit=0.3), worker=worker)
+            worker.run(path, [X], RunOptions(time_limit=0.3))
         assert error.value.kind == "timeout"
         assert time.monotonic() - started < 10
-        np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X], worker=worker)[0], 2 * X)
+        np.testing.assert_array_equal(worker.run(path, [X])[0], 2 * X)
 
 
 def test_what_the_child_prints_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('hello')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     path = saved(onnx_scale(), tmp_path / "m.onnx")
-    np.testing.assert_array_equal(ONNXRUNTIME.run(path, [X])[0], 2 * X)
+    np.testing.assert_array_equal(run_once(ONNXRUNTIME, path, [X])[0], 2 * X)
 
 
 def test_a_worker_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_runtime_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("ONNXTFL_TFLITE_RUNTIME_PYTHON", str(tmp_path / "no-python"))
     assert not TFLITE_RUNTIME.available()
     with pytest.raises(RunError) as error:
-        TFLITE_RUNTIME.run(saved(tflite_scale(), tmp_path / "m.tflite"), [X])
+        run_once(TFLITE_RUNTIME, saved(tflite_scale(), tmp_path / "m.tflite"), [X])
     assert error.value.kind == "unavailable"
     with pytest.raises(RunError) as error, Worker("onnxruntime", os.fspath(tmp_path / "no-python")) as worker:
         worker.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from onnxtfl.checking.describe import Dim, TensorInfo
 from onnxtfl.checking.facts import Range
 from onnxtfl.errors import UsageError
+from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.quantization import quantize
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -85,15 +85,9 @@ def make_input(info: TensorInfo, shape: tuple[int, ...], known: Range | None, se
 def numpy_type(name: str) -> np.dtype[Any]:
     """Return the NumPy (or ml_dtypes) type of a dtype name. Raises `UnknownInputError`."""
     try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        spelled = re.sub(r"^float8(?=e)", "float8_", name)
-        if not hasattr(ml_dtypes, spelled):
-            raise UnknownInputError(f"no values for an input of type {name}") from None
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, spelled))
-        return found
+        return DType(name).numpy
+    except ValueError as error:
+        raise UnknownInputError(f"no values for an input of type {name}") from error
 
 
 def mask(random: np.random.Generator, shape: tuple[int, ...]) -> Array:

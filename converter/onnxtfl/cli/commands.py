@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from onnxtfl.cli.options import checking, converting
+from onnxtfl.cli.options import MODEL, checking, converting, verbose
 from onnxtfl.cli.running import run
 
 EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but the check failed."
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-
-def onnx2tfl() -> None:
-    """Entry point of ``onnx2tfl``."""
-    run(_onnx2tfl)
-
-
-def tfl2onnx() -> None:
-    """Entry point of ``tfl2onnx``."""
-    run(_tfl2onnx)
-
-
-def main() -> None:
-    """Entry point of ``onnxtfl``."""
-    run(_onnxtfl)
 
 
 @click.command("onnx2tfl", context_settings=CONTEXT, epilog=EXIT_CODES)
@@ -91,10 +77,10 @@ def _onnxtfl() -> None:
 @_onnxtfl.command(
     "check", epilog="Exit codes: 0 the models agree, 1 a file cannot be read, 2 usage, 3 they differ or do not run."
 )
-@click.argument("a", type=click.Path(readable=False))
-@click.argument("b", type=click.Path(readable=False))
+@click.argument("a", type=MODEL)
+@click.argument("b", type=MODEL)
 @checking
-@click.option("-v", "--verbose", is_flag=True, help="Print more.")
+@verbose
 def _check(a: str, b: str, verbose: bool, **options: Any) -> int:
     """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is the reference."""
     from onnxtfl import check
@@ -115,9 +101,9 @@ def _check(a: str, b: str, verbose: bool, **options: Any) -> int:
 
 
 @_onnxtfl.command("inspect")
-@click.argument("model", type=click.Path(readable=False))
+@click.argument("model", type=MODEL)
 @click.option("--stage", default="file", show_default=True, help="Print the graph after this step of a conversion.")
-@click.option("-v", "--verbose", is_flag=True, help="Print more.")
+@verbose
 def _inspect(model: str, stage: str, verbose: bool) -> int:
     """Print the graph of MODEL in the text form."""
     from onnxtfl import inspect
@@ -127,10 +113,14 @@ def _inspect(model: str, stage: str, verbose: bool) -> int:
 
 
 @_onnxtfl.command("ops")
-@click.option("-v", "--verbose", is_flag=True, help="Print more.")
+@verbose
 def _ops(verbose: bool) -> int:
     """Print which operators convert, by version."""
     from onnxtfl import coverage
 
     click.echo(coverage())
     return 0
+
+
+onnx2tfl, tfl2onnx, main = (partial(run, command) for command in (_onnx2tfl, _tfl2onnx, _onnxtfl))
+"""The entry points."""

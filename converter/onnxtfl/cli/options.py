@@ -29,83 +29,50 @@ class InputShape(click.ParamType[tuple[str, tuple[int, ...]]]):
         return name, shape
 
 
+def _setting(name: str, default: Any, help_: str, type_: Any = None) -> Callable[[F], F]:
+    """An option with a value, whose default is shown."""
+    return click.option(name, type=type_, default=default, show_default=True, help=help_)
+
+
+MODEL = click.Path(readable=False)
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+_SHAPES: dict[str, Any] = {
+    "type": InputShape(),
+    "multiple": True,
+    "help": "Sizes of an input, like x:1,3,224,224 (repeatable).",
+}
+_CHECKING = (
+    _setting("--rtol", 1e-3, "Relative tolerance.", click.FloatRange(min=0)),
+    _setting("--atol", 1e-4, "Absolute tolerance, relative to an output's largest value.", click.FloatRange(min=0)),
+    _setting("--seed", 0, "Seed of the inputs.", click.IntRange(min=0)),
+    _setting("--time-limit", 300.0, "Seconds for each run of a model.", _POSITIVE),
+    click.option("--input-shape", "input_shapes", **_SHAPES),
+)
+_LAYOUTS, _FLOAT64 = click.Choice(["source", "channels-last"]), click.Choice(["narrow", "error"])
+_CHECK_HELP = "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"
+_CONVERTING = (
+    click.argument("model", type=MODEL, metavar="MODEL"),
+    click.option("-o", "--output", type=click.Path(), metavar="OUT", help="File to write.  [default: next to MODEL]"),
+    _setting("--io-layout", "source", "Axis order of the inputs and outputs.", _LAYOUTS),
+    _setting("--float64", "narrow", "Compute float64 in float32, or fail.", _FLOAT64),
+    _setting("--min-runtime", "2.14", "Oldest TFLite runtime that must run the result."),
+    click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors."),
+    click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors."),
+    click.option("--check/--no-check", "check_", default=None, help=_CHECK_HELP),
+    click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
+)
+verbose = click.option("-v", "--verbose", is_flag=True, help="Print more.")
+
+
 def checking(command: F) -> F:
     """Add the options of a comparison."""
-    for option in reversed(
-        (
-            click.option(
-                "--rtol", type=click.FloatRange(min=0), default=1e-3, show_default=True, help="Relative tolerance."
-            ),
-            click.option(
-                "--atol",
-                type=click.FloatRange(min=0),
-                default=1e-4,
-                show_default=True,
-                help="Absolute tolerance, relative to an output's largest value.",
-            ),
-            click.option(
-                "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs."
-            ),
-            click.option(
-                "--time-limit",
-                type=click.FloatRange(min=0, min_open=True),
-                default=300.0,
-                show_default=True,
-                help="Seconds for each run of a model.",
-            ),
-            click.option(
-                "--input-shape",
-                "input_shapes",
-                type=InputShape(),
-                multiple=True,
-                help="Sizes of an input, like x:1,3,224,224 (repeatable).",
-            ),
-        )
-    ):
+    for option in reversed(_CHECKING):
         command = option(command)
     return command
 
 
 def converting(command: F) -> F:
     """Add the options that both converters have."""
-    command = checking(command)
-    for option in reversed(
-        (
-            click.argument("model", type=click.Path(readable=False), metavar="MODEL"),
-            click.option(
-                "-o", "--output", type=click.Path(), metavar="OUT", help="File to write.  [default: next to MODEL]"
-            ),
-            click.option(
-                "--io-layout",
-                type=click.Choice(["source", "channels-last"]),
-                default="source",
-                show_default=True,
-                help="Axis order of the inputs and outputs.",
-            ),
-            click.option(
-                "--float64",
-                type=click.Choice(["narrow", "error"]),
-                default="narrow",
-                show_default=True,
-                help="Compute float64 in float32, or fail.",
-            ),
-            click.option(
-                "--min-runtime",
-                default="2.14",
-                show_default=True,
-                help="Oldest TFLite runtime that must run the result.",
-            ),
-            click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors."),
-            click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors."),
-            click.option(
-                "--check/--no-check",
-                "check_",
-                default=None,
-                help="Compare both models; --check also fails where one of them cannot be run.  [default: compare]",
-            ),
-            click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
-            click.option("-v", "--verbose", is_flag=True, help="Print more."),
-        )
-    ):
+    for option in reversed((*_CONVERTING, verbose, *_CHECKING)):
         command = option(command)
     return command

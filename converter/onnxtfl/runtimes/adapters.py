@@ -7,11 +7,11 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from onnxtfl.errors import RuntimeUnavailableError
-from onnxtfl.runtimes.process import RunError, RunOptions, Value, Worker
+from onnxtfl.runtimes.process import RunError, Worker
 
 TFLITE_RUNTIME_PYTHON = "ONNXTFL_TFLITE_RUNTIME_PYTHON"
 
@@ -41,24 +41,6 @@ class Runtime:
         if not self.available():
             raise RunError("unavailable", f"{self.name} is not installed (pip install {self.distribution})")
         return Worker(self.name, self.find_python())
-
-    def run(
-        self,
-        model: str | os.PathLike[str],
-        inputs: Sequence[Value],
-        options: RunOptions | None = None,
-        *,
-        worker: Worker | None = None,
-    ) -> list[Value]:
-        """Run ``model`` once in a child process; ``inputs`` and the outputs are in the model's own order.
-
-        Inputs of other sizes than the file declares resize the model where the runtime can. ``worker``: run in this
-        process. Raises `RunError`.
-        """
-        if worker is not None:
-            return worker.run(model, inputs, options or RunOptions())
-        with self.worker() as own:
-            return own.run(model, inputs, options or RunOptions())
 
 
 def tflite_runtime_python() -> str:

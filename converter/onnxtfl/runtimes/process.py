@@ -23,6 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from onnxtfl.errors import RuntimeUnavailableError, one_line
+from onnxtfl.ir.dtypes import DType
 from onnxtfl.runtimes import worker as script
 
 Value = Any  # np.ndarray, None, or a list of these
@@ -52,6 +53,9 @@ class RunOptions:
     threads: int = 1
     kernels: str = "default"
     time_limit: float = 300.0
+
+
+DEFAULT = RunOptions()
 
 
 class Worker:
@@ -97,7 +101,7 @@ class Worker:
         self._reader = threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True)
         self._reader.start()
 
-    def run(self, model: str | os.PathLike[str], inputs: Sequence[Value], options: RunOptions) -> list[Value]:
+    def run(self, model: str | os.PathLike[str], inputs: Sequence[Value], options: RunOptions = DEFAULT) -> list[Value]:
         """Run ``model`` on ``inputs`` in the order of its own inputs; returns the outputs in its order.
 
         Types that NumPy lacks are ml_dtypes arrays on both sides. Raises `RunError`.
@@ -226,12 +230,6 @@ def _decode_results(items: list[dict[str, Any]], results: Path) -> list[Value]:
 
 
 def _named_type(value: Value, item: dict[str, Any]) -> Value:
-    """Return the bits of a type that NumPy lacks as an array of its ml_dtypes type."""
+    """`value`, the bits of a type that NumPy lacks as an array of its ml_dtypes type."""
     raw = item.get("raw") or item.get("dtype")
-    if not raw:
-        return value
-    import ml_dtypes
-
-    names = {"float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2": "float8_e5m2"}
-    names |= {"float8e5m2fnuz": "float8_e5m2fnuz", "float8e8m0": "float8_e8m0fnu"}
-    return value.view(getattr(ml_dtypes, names.get(raw, raw)))
+    return value.view(DType(raw).numpy) if raw else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from onnx import GraphProto, NodeProto
 
@@ -68,31 +69,19 @@ def topological_order(nodes: Sequence[NodeProto], known: Container[str] = ()) ->
 
 
 def _sorted(nodes: Sequence[NodeProto], needs: Sequence[set[int]]) -> list[NodeProto]:
-    """Kahn's algorithm; of the nodes that are ready, the first in file order comes next."""
-    users: list[list[int]] = [[] for _ in nodes]
-    for i, need in enumerate(needs):
-        for j in need:
-            users[j].append(i)
-    missing = [len(need) for need in needs]
-    ready = [i for i, count in enumerate(missing) if not count]
-    order = []
+    """Of the nodes whose operands are all computed, the first in file order comes next."""
+    sorter = TopologicalSorter(dict(enumerate(needs)))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        node = nodes[error.args[1][0]]
+        raise InvalidModelError("the graph has a cycle", node=display_name(node), op=node.op_type) from error
+    order, ready = list[NodeProto](), list(sorter.get_ready())
+    heapq.heapify(ready)
     while ready:
         i = heapq.heappop(ready)
         order.append(nodes[i])
-        for user in users[i]:
-            missing[user] -= 1
-            if not missing[user]:
-                heapq.heappush(ready, user)
-    if len(order) != len(nodes):
-        i = _on_cycle(needs, next(i for i, count in enumerate(missing) if count), missing)
-        raise InvalidModelError("the graph has a cycle", node=display_name(nodes[i]), op=nodes[i].op_type)
+        sorter.done(i)
+        for user in sorter.get_ready():
+            heapq.heappush(ready, user)
     return order
-
-
-def _on_cycle(needs: Sequence[set[int]], start: int, missing: Sequence[int]) -> int:
-    """The index of a node on a cycle: the walk from `start` along unmet needs ends in one."""
-    seen: set[int] = set()
-    while start not in seen:
-        seen.add(start)
-        start = min(j for j in needs[start] if missing[j])
-    return start
