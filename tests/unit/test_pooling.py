@@ -71,7 +71,7 @@ def test_max_pools_of_integers(dtype: str) -> None:
     ],
 )
 def test_padding_that_tflite_has_a_name_for(size: int, window: Window, wanted: str | None) -> None:
-    assert tfl_padding(window, [size]) == wanted
+    assert tfl_padding(window, (size,)) == wanted
 
 
 @pytest.mark.parametrize(("opset", "p"), [(1, 3.0), (2, 3), (22, 1)])
