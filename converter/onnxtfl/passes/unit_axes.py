@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import made_by, single_use
@@ -31,6 +33,7 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.canonicalize import MOVES, all_elementwise
 from onnxtfl.rewriting.patterns import Patterns
 
+T = TypeVar("T")
 MOST_USERS = 8
 """The most users of a reshape that sinks."""
 _TO_THE_END = np.iinfo(np.int32).max
@@ -80,7 +83,7 @@ class UnitReshape:
             result.type = result.tensor_type.with_shape(shape)
         return result
 
-    def vector(self, numbers: Sequence[int], default: int) -> list[int]:
+    def vector(self, numbers: Sequence[T], default: T) -> list[T]:
         """Return a vector with entries for the operand's axes, from one with entries for the result's axes."""
         moved = [default] * len(self.before)
         for far, near in self.place.items():
@@ -171,38 +174,45 @@ def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
     return b.remade(inner, *(None if v is None else operands[v] for v in inner.operands))[0]
 
 
-@SINK.on(ops.Slice, quantized=True)
-def _slice(b: Builder, node: Node) -> Value | None:
-    """Renumber the bounds, where unit axes are taken whole."""
+_PER_AXIS: dict[type[Op], dict[int, int]] = {ops.Slice: {1: 0, 2: _TO_THE_END, 3: 1}, ops.Pad: {1: 0}}
+"""Operands with an entry for each axis, and the entry that leaves an axis as it is."""
+RENUMBERED = (ops.Slice, ops.Pad, ops.Split, ops.Reduce, ops.Softmax, ops.LogSoftmax)
+CARRIERS: set[type[Op]] = {*RENUMBERED, ops.Concatenate}
+"""The ops other than elementwise ones that a reshape may sink through."""
+
+
+@SINK.on(*RENUMBERED, quantized=True)
+def _renumbered(b: Builder, node: Node) -> list[Value] | None:
+    """Renumber the axes of an op that leaves unit axes as they are."""
     move = _through(b, node, node.operands[:1])
-    bounds = [static_ints(v) for v in node.operands[1:4]]
-    starts, limits, strides = bounds
-    if move is None or starts is None or limits is None or strides is None:
+    if move is None or not all(r.shape == move.after or has_constant_target(r.shape) for r in node.results):
         return None
+    operands: list[Operand] = [move.source, *node.operands[1:]]
+    for i, unchanged in _PER_AXIS.get(node.op, {}).items():
+        operands[i] = _entries(move, node.operand(i), unchanged)
+    if node.op is ops.Reduce and node.optional(1) is not None:
+        axes = (normalize_axis(a, len(move.after)) for a in static_ints(node.operand(1)) or ())
+        operands[1] = sorted(move.place[a] for a in axes if a in move.place) or None
+    axis = node.attr("axis")
+    changed = {} if axis is None else {"axis": move.place.get(normalize_axis(axis, len(move.after)))}
+    if None in changed.values() or any(v is None is not w for v, w in zip(operands, node.operands, strict=True)):
+        return None
+    parts = b.remade(node, *operands, **changed)
+    moved = [move.applied_to(b, part, r.shape) for part, r in zip(parts, node.results, strict=True)]
+    return [v for v in moved if v is not None]
+
+
+def _entries(move: UnitReshape, vector: Value, unchanged: int) -> Array | None:
+    """The entries of `vector` for the operand's axes; None if they are not known, or change a unit axis."""
+    numbers = static_ints(vector)
+    if numbers is None:
+        return None
+    rows = np.asarray(numbers).reshape(len(move.after), -1)
     units = [i for i in range(len(move.after)) if i not in move.place]
-    if any(starts[i] != 0 or limits[i] < 1 or strides[i] != 1 for i in units):
+    if (np.minimum(rows[units], 1) != min(unchanged, 1)).any():
         return None
-    result = b(
-        ops.Slice,
-        move.source,
-        move.vector(starts, 0),
-        move.vector(limits, _TO_THE_END),
-        move.vector(strides, 1),
-    )
-    return move.applied_to(b, result, node.result.shape)
-
-
-@SINK.on(ops.Pad, quantized=True)
-def _pad(b: Builder, node: Node) -> Value | None:
-    """Renumber the amounts, where unit axes are not padded."""
-    move, amounts = _through(b, node, node.operands[:1]), static_ints(node.operand(1))
-    if move is None or amounts is None:
-        return None
-    pairs = np.asarray(amounts).reshape(-1, 2)
-    if any(pairs[i].any() for i in range(len(pairs)) if i not in move.place):
-        return None
-    moved = np.stack([move.vector(pairs[:, side].tolist(), 0) for side in (0, 1)], axis=1)
-    return move.applied_to(b, b.remade(node, move.source, moved, *node.operands[2:])[0], node.result.shape)
+    moved = move.vector(rows.tolist(), [unchanged] * rows.shape[1])
+    return np.asarray(moved).reshape(-1, *vector.shape[1:])
 
 
 @SINK.on(ops.Concatenate, quantized=True)
@@ -224,42 +234,3 @@ def _concatenate(b: Builder, node: Node) -> Value | None:
 def _units(move: UnitReshape) -> tuple[list[int], list[int]]:
     before, after = ([i for i, d in enumerate(s) if d == 1] for s in (move.before, move.after))
     return before, after
-
-
-@SINK.on(ops.Split, quantized=True)
-def _split(b: Builder, node: Node) -> list[Value] | None:
-    """Renumber the axis, which must not be a unit axis."""
-    move = _through(b, node, node.operands[:1])
-    axis = normalize_axis(node.attr("axis"), len(move.after)) if move is not None else 0
-    if move is None or axis not in move.place or not all(has_constant_target(r.shape) for r in node.results):
-        return None
-    parts = b.remade(node, move.source, *node.operands[1:], axis=move.place[axis])
-    moved = [move.applied_to(b, part, r.shape) for part, r in zip(parts, node.results, strict=True)]
-    return [v for v in moved if v is not None]
-
-
-@SINK.on(ops.Reduce, quantized=True)
-def _reduce(b: Builder, node: Node) -> Value | None:
-    """Renumber the axes; reducing unit axes changes nothing."""
-    move, axes = _through(b, node, node.operands[:1]), static_ints(node.optional(1))
-    if move is None or not axes or not has_constant_target(node.result.shape):
-        return None
-    far = [normalize_axis(a, len(move.after)) for a in axes]
-    near = sorted(move.place[a] for a in far if a in move.place)
-    if not near:
-        return None
-    return move.applied_to(b, b.remade(node, move.source, near)[0], node.result.shape)
-
-
-@SINK.on(ops.Softmax, ops.LogSoftmax, quantized=True)
-def _softmax(b: Builder, node: Node) -> Value | None:
-    """Renumber the axis, which must not be a unit axis."""
-    move = _through(b, node, node.operands)
-    axis = normalize_axis(node.attr("axis"), len(move.after)) if move is not None else 0
-    if move is None or axis not in move.place:
-        return None
-    return move.applied_to(b, b.remade(node, move.source, axis=move.place[axis])[0], move.after)
-
-
-CARRIERS: set[type[Op]] = {ops.Slice, ops.Pad, ops.Concatenate, ops.Split, ops.Reduce, ops.Softmax, ops.LogSoftmax}
-"""The ops other than elementwise ones that a reshape may sink through."""
