@@ -13,7 +13,15 @@ def _unbatched(node: Node) -> bool:
     return not node.attr("batch_dims")
 
 
+def _by_element(node: Node) -> bool:
+    """Whether each index of a Gather picks one element, since all other axes are batch dims."""
+    x, indices, axis = node.operand(0), node.operand(1), node.attr("axis")
+    batched = 0 < axis == node.attr("batch_dims") == x.rank - 1 == indices.rank - 1
+    return batched and bool(x.shape[:axis] == indices.shape[:axis])
+
+
 row(ops.Gather, onnx="Gather", attributes="axis", when=_unbatched, lifts=False)
+row(ops.Gather, onnx="GatherElements", attributes="axis", when=_by_element, lifts=False)
 _BATCH = {"batch_dims": Spelled("batch_dims", default=0)}
 row(ops.GatherND, onnx="GatherND", attributes=_BATCH, integers=(1,), lifts=False)
 row(ops.GatherND, tfl="GATHER_ND", integers=(1,), when=_unbatched)

@@ -96,3 +96,12 @@ def test_the_shape_that_a_kernel_wants_is_computed_after_layout() -> None:
 def test_padding_known_at_run_time_is_flat_in_onnx() -> None:
     text = "graph main(%x: tensor<2x3xfloat32>, %p: tensor<2x2xint64>) -> (%y) {\n %y = Pad(%x, %p)\n}"
     assert written(parse_graph(text), OnnxTarget()) == ["Transpose", "Reshape", "onnx.Pad"]
+
+
+def test_gather_with_all_batch_dims_is_gather_elements() -> None:
+    graph = parse_graph("""graph main(%x: tensor<2x5xfloat32>) -> (%y) {
+      %i = constant tensor<2x3xint64> [0, 4, 1, 2, 2, 3]
+      %y = Gather(%x, %i) {axis = 1, batch_dims = 1}
+    }""")
+    form = OnnxTarget().accepted(next(iter(graph.nodes)))
+    assert form is not None and form.op == "GatherElements"

@@ -228,14 +228,6 @@ def test_padding_goes_into_pools(before: str, fill: str, op: str, folds: bool) -
     assert op_counts(transformed(text, recognize)) == {before: 1, op: 1} | ({} if folds else {"Pad": 1})
 
 
-def test_gather_with_all_batch_dims_is_gather_elements() -> None:
-    text = """graph main(%x: tensor<2x5xfloat32>) -> (%y) {
-      %i = constant tensor<2x3xint64> [0, 4, 1, 2, 2, 3]
-      %y = Gather(%x, %i) {axis = 1, batch_dims = 1}
-    }"""
-    assert op_counts(transformed(text, recognize)) == {"GatherElements": 1}
-
-
 def test_a_quotient_in_int32_is_one_in_int64() -> None:
     text = """graph main(%x: tensor<2x9xfloat32>) -> (%y) {
       %k = constant tensor<1xint64> [4]

@@ -45,33 +45,25 @@ def _with_bool(node: Node) -> tuple[Value, bool] | None:
     return None if constant_value is None else (found[0], bool(constant_value))
 
 
+@BOOLEANS.on(ops.And, ops.Or, ops.Xor, ops.Compare)
+def with_known_bool(b: Builder, node: Node) -> Value | None:
+    """Replace an op with a constant by the other operand, its negation or the constant; Xor means NE."""
+    found, direction = _with_bool(node), node.attr("comparison_direction", "NE")
+    if found is None or direction not in ("EQ", "NE"):
+        return None
+    other, known = found
+    if node.op in (ops.And, ops.Or):
+        return other if known is (node.op is ops.And) else _filled(node, known)
+    return other if known is (direction == "EQ") else b(ops.Not, other)
+
+
 @BOOLEANS.on(ops.Compare)
-def compare(b: Builder, node: Node) -> Value | None:
-    """Simplify the comparison of a bool with a constant, and of integers of known sign with 0."""
-    direction, found = node.attr("comparison_direction"), _with_bool(node)
-    if found is not None and direction in ("EQ", "NE"):
-        return found[0] if found[1] is (direction == "EQ") else b(ops.Not, found[0])
-    if scalar(node.operand(1)) != 0 or direction not in ("LT", "GE") or not node.operand(0).dtype.is_integer:
+def comparison_with_zero(_: Builder, node: Node) -> Value | None:
+    """Replace LT 0 and GE 0 for integers that are never negative by constants."""
+    x, direction = node.operand(0), node.attr("comparison_direction")
+    if direction not in ("LT", "GE") or scalar(node.operand(1)) != 0 or not x.dtype.is_integer:
         return None
-    return _filled(node, direction == "GE") if never_negative(node.operand(0)) else None
-
-
-@BOOLEANS.on(ops.Xor)
-def xor(b: Builder, node: Node) -> Value | None:
-    """Replace Xor with a constant by the other operand or its negation."""
-    found = _with_bool(node)
-    if found is None:
-        return None
-    return b(ops.Not, found[0]) if found[1] else found[0]
-
-
-@BOOLEANS.on(ops.And, ops.Or)
-def and_or(b: Builder, node: Node) -> Value | None:
-    """Replace And or Or with a constant by the other operand or by the constant."""
-    found = _with_bool(node)
-    if found is None:
-        return None
-    return found[0] if found[1] is (node.op is ops.And) else _filled(node, found[1])
+    return _filled(node, direction == "GE") if never_negative(x) else None
 
 
 @BOOLEANS.on(ops.Not)

@@ -1,15 +1,14 @@
-"""Recognising: what a file spells out with many ops becomes the one op that ONNX has for it.
+"""Recognition: what a file writes with many ops becomes the one op that ONNX has for it.
 
-Each pattern family is a module. None of this changes what is computed; it runs for targets that have the ops.
+Each pattern family is a module. The values computed stay the same; it runs for targets that have the ops.
 """
 
 from __future__ import annotations
 
-from onnxtfl.passes.recognize.clamp import CLAMP
+from onnxtfl.passes.fuse.activations import CLAMP
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.formulas import recognize_formulas
-from onnxtfl.passes.recognize.indexing import INDEXING
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.simplify import SIMPLIFY
@@ -17,7 +16,7 @@ from onnxtfl.passes.unit_axes import SINK
 from onnxtfl.rewriting.pass_manager import Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, INDEXING, CONTRACTIONS, SINK, CONVERSIONS)
+_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, SINK, CONVERSIONS)
 MAX_ROUNDS = 32
 
 RECOGNIZE = Group(
@@ -26,6 +25,6 @@ RECOGNIZE = Group(
     rounds=MAX_ROUNDS,
     needs=frozenset({"neutral"}),
 )
-"""Finds what ONNX says with one op; idempotent."""
+"""Finds what is one op in ONNX; idempotent."""
 
 __all__ = ["RECOGNIZE"]
