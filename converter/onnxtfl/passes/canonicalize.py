@@ -19,7 +19,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, scalar, uniform_scalar
-from onnxtfl.ir.op import Elementwise, Op
+from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.reshape import has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
@@ -177,33 +177,17 @@ def select(b: Builder, node: Node) -> Value | None:
     return chosen if _same_type(chosen, node.result) else None
 
 
+@CANONICAL.on(Elementwise, quantized=True)
 def drop_broadcasts(b: Builder, node: Node) -> Value | None:
     """Remove a broadcast of an operand of an elementwise op where another operand has the full shape."""
     full = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
-    if (
-        full is None
-        or len(node.operands) < 2
-        or not any(made_by(v, ops.BroadcastTo, quantized=True) for v in node.operands)
-    ):
-        return None
     operands = list(node.operands)
     for i, value in enumerate(operands):
         inner = made_by(value, ops.BroadcastTo, quantized=True)
         others = [v for j, v in enumerate(operands) if j != i and v is not None]
-        if inner is not None and any(v.tensor_type.shape == full for v in others):
+        if inner is not None and full is not None and any(v.tensor_type.shape == full for v in others):
             operands[i] = inner.operand(0)
-    if operands == node.operands:
-        return None
-    return b.remade(node, *operands)[0]
-
-
-def all_elementwise(base: type[Op]) -> list[type[Op]]:
-    """All subclasses of `base`, transitively."""
-    found = list(base.__subclasses__())
-    return found + [inner for op in found for inner in all_elementwise(op)]
-
-
-CANONICAL.on(*all_elementwise(Elementwise), quantized=True)(drop_broadcasts)
+    return None if operands == node.operands else b.remade(node, *operands)[0]
 
 
 def _same_type(a: Value, b: Value) -> bool:

@@ -16,18 +16,12 @@ from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.patterns import erase_dead
 
 
 def remove_dead(graph: Graph) -> None:
     """Remove pure nodes whose results are not used."""
-    outputs = graph.output_set()
-    node = graph.last
-    while node is not None:
-        previous = node.previous
-        needed = any(r.uses or r in outputs for r in node.results)
-        if not needed and node.op.effect_of(node) is Effect.PURE:
-            graph.drop(node)
-        node = previous
+    erase_dead(graph, graph.nodes)
 
 
 def merge_equal(graph: Graph) -> None:

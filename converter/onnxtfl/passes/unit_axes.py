@@ -30,7 +30,7 @@ from onnxtfl.ir.op import Elementwise, Op
 from onnxtfl.ir.reshape import has_constant_target, reshape, reshaped_constant
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.canonicalize import MOVES, all_elementwise
+from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.rewriting.patterns import Patterns
 
 T = TypeVar("T")
@@ -126,6 +126,7 @@ def _may_sink_through(user: Node, move: UnitReshape) -> bool:
     return all(m is not None and m.like(move) for m in moves)
 
 
+@SINK.on(Elementwise, quantized=True)
 def _elementwise(b: Builder, node: Node) -> Value | None:
     """Sink equal reshapes of all tensors; constants are reshaped to the operand's axes."""
     if len(node.results) != 1 or node.op is ops.Copy:
@@ -148,9 +149,6 @@ def _before(value: Value | None, move: UnitReshape) -> Value | None:
     shape = value.data.shape
     full = (1,) * (len(move.after) - len(shape)) + shape
     return reshaped_constant(value, () if all(d == 1 for d in full) else move.vector(full, 1))
-
-
-SINK.on(*all_elementwise(Elementwise), quantized=True)(_elementwise)
 
 
 @SINK.on(ops.Reshape, quantized=True)

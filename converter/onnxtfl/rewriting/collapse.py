@@ -44,24 +44,17 @@ def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
 
 
 def _groups(full: Shape, shapes: Sequence[Shape]) -> list[list[int]]:
+    """Runs of axes over which the same operands broadcast; axes of size 1 join any run."""
     groups: list[list[int]] = []
-    for axis in range(len(full)):
-        pattern = _pattern(axis, full, shapes)
-        if (full[axis] == 1 and groups) or (groups and _pattern_of(groups[-1], full, shapes) in (None, pattern)):
+    last: tuple[bool, ...] | None = None
+    for axis, size in enumerate(full):
+        pattern = None if size == 1 else tuple(s[axis] == 1 for s in shapes)
+        if groups and (pattern is None or last in (None, pattern)):
             groups[-1].append(axis)
         else:
             groups.append([axis])
+        last = pattern or last
     return groups
-
-
-def _pattern(axis: int, full: Shape, shapes: Sequence[Shape]) -> tuple[bool, ...]:
-    """For each operand, whether it broadcasts over `axis`."""
-    return tuple(s[axis] == 1 for s in shapes)
-
-
-def _pattern_of(group: Sequence[int], full: Shape, shapes: Sequence[Shape]) -> tuple[bool, ...] | None:
-    """The broadcast pattern of a group's axes; None if all of them have size 1."""
-    return next((_pattern(a, full, shapes) for a in group if full[a] != 1), None)
 
 
 def _merged(shape: Shape, groups: Sequence[Sequence[int]]) -> Shape:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import OPS, Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.rewriting.registry import rule_name
@@ -32,14 +32,14 @@ class Patterns:
         return whole
 
     def on(self, *ops: type[Op], quantized: bool = False) -> Callable[[Rewrite], Rewrite]:
-        """Register a rewrite whose root node is one of `ops`.
+        """Register a rewrite whose root node is one of `ops`, or a subclass of an abstract one.
 
         `quantized`: also try it on nodes with quantized operands or results. Most patterns are equations of real
         numbers and would drop the rounding.
         """
 
         def register(rewrite: Rewrite) -> Rewrite:
-            for op in ops:
+            for op in (each for given in ops for each in _concrete(given)):
                 self._by_op.setdefault(op, []).append((rewrite, quantized))
             return rewrite
 
@@ -82,6 +82,11 @@ class Patterns:
             around = [u for v in values for u in v.users()] + [v.producer for v in values if v.producer]
             return [*builder.created, *around]
         return None
+
+
+def _concrete(op: type[Op]) -> list[type[Op]]:
+    """`op`; if it is abstract, its subclasses."""
+    return [op] if OPS.get(op.name) is op else [inner for each in op.__subclasses__() for inner in _concrete(each)]
 
 
 def erase_dead(graph: Graph, candidates: Iterable[Node]) -> list[Node]:

@@ -187,14 +187,20 @@ def _add_versions(
         table.setdefault(op, {})[version] = rule
 
 
-def lift_onnx(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[LiftRule], LiftRule]:
-    """Register the rule that lifts ``onnx.name`` of the since-versions `since` (ANY_VERSION: every version)."""
+def _decorator(add: Callable[[R], None]) -> Callable[[R], R]:
+    """A decorator that adds a rule to the tables."""
 
-    def register(rule: LiftRule) -> LiftRule:
-        _add_versions(_RULES.lift_onnx, _RULES.upgrades, (domain, name), since, rule)
+    def register(rule: R) -> R:
+        add(rule)
         return rule
 
     return register
+
+
+def lift_onnx(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[LiftRule], LiftRule]:
+    """Register the rule that lifts ``onnx.name`` of the since-versions `since` (ANY_VERSION: every version)."""
+
+    return _decorator(lambda rule: _add_versions(_RULES.lift_onnx, _RULES.upgrades, (domain, name), since, rule))
 
 
 def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[UpgradeRule], UpgradeRule]:
@@ -203,11 +209,7 @@ def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[Up
     The rule changes the node's attributes and operands (`node.set_operand`, :func:`append_operand`).
     """
 
-    def register(rule: UpgradeRule) -> UpgradeRule:
-        _add_versions(_RULES.upgrades, _RULES.lift_onnx, (domain, name), since, rule)
-        return rule
-
-    return register
+    return _decorator(lambda rule: _add_versions(_RULES.upgrades, _RULES.lift_onnx, (domain, name), since, rule))
 
 
 def rule_name(rule: Any) -> str:
@@ -225,14 +227,13 @@ def append_operand(node: Node, value: Value | None) -> None:
 def lift_tfl(*names: str, quantized: bool = False) -> Callable[[LiftRule], LiftRule]:
     """Register the rule that lifts the tfl ops `names`; `quantized`: the rule accepts quantized tensors too."""
 
-    def register(rule: LiftRule) -> LiftRule:
+    def add(rule: LiftRule) -> None:
         for name in names:
             _add(_RULES.lift_tfl, name, rule, f"lifting {name}")
         if quantized:
             _RULES.quantized.update(names)
-        return rule
 
-    return register
+    return _decorator(add)
 
 
 def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
@@ -241,31 +242,19 @@ def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
     The rule sets the types of the regions' inputs; a region that it returns replaces the node.
     """
 
-    def register(rule: PrepareRule) -> PrepareRule:
-        _add(_RULES.regions, name, rule, f"the regions of {name}")
-        return rule
-
-    return register
+    return _decorator(lambda rule: _add(_RULES.regions, name, rule, f"the regions of {name}"))
 
 
 def lower_tfl(op: type[Op], rank: int = 0) -> Callable[[LowerTfl], LowerTfl]:
     """Register a TFLite form of `op`; `rank` orders forms of equal cost."""
 
-    def register(rule: LowerTfl) -> LowerTfl:
-        _RULES.lower_tfl.setdefault(op, []).append((rank, rule))
-        return rule
-
-    return register
+    return _decorator(lambda rule: _RULES.lower_tfl.setdefault(op, []).append((rank, rule)))
 
 
 def lower_onnx(op: type[Op], rank: int = 0) -> Callable[[LowerOnnx], LowerOnnx]:
     """Register an ONNX form of `op`; `rank` orders forms of equal cost."""
 
-    def register(rule: LowerOnnx) -> LowerOnnx:
-        _RULES.lower_onnx.setdefault(op, []).append((rank, rule))
-        return rule
-
-    return register
+    return _decorator(lambda rule: _RULES.lower_onnx.setdefault(op, []).append((rank, rule)))
 
 
 def decompose(
@@ -273,12 +262,8 @@ def decompose(
 ) -> Callable[[DecomposeRule], DecomposeRule]:
     """Register a rule that replaces `op` by other neutral ops if the target accepts no form of it."""
 
-    def register(rule: DecomposeRule) -> DecomposeRule:
-        table = _RULES.decompose.setdefault(op, {})
-        _add(table, (order, target), rule, f"decomposing {op.name} for {target or 'any target'} ({order})")
-        return rule
-
-    return register
+    table, what = _RULES.decompose.setdefault(op, {}), f"decomposing {op.name} for {target or 'any target'} ({order})"
+    return _decorator(lambda rule: _add(table, (order, target), rule, what))
 
 
 def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:
@@ -287,9 +272,5 @@ def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[D
     Until then a node for which `when` holds counts as legal. The new nodes must not depend on layout.
     """
 
-    def register(rule: DecomposeRule) -> DecomposeRule:
-        table = _RULES.late.setdefault(op, {})
-        _add(table, target, LateRule(when, rule), f"decomposing {op.name} late for {target}")
-        return rule
-
-    return register
+    table, what = _RULES.late.setdefault(op, {}), f"decomposing {op.name} late for {target}"
+    return _decorator(lambda rule: _add(table, target, LateRule(when, rule), what))

@@ -34,7 +34,6 @@ from onnxtfl.ir.reshape import (
 from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType, tensor
-from onnxtfl.rewriting.fused_activation import activated
 from onnxtfl.rewriting.regions import bind_captures, condition_value, copied
 from onnxtfl.rewriting.registry import (
     ANY_VERSION,
@@ -58,7 +57,7 @@ from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.operands import align_by_axis, moved_last, on_permuted, on_terms, to_operand
 from onnxtfl.rules.resizing import OpenAxis
-from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, row
+from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
 from onnxtfl.rules.sizes import (
     HUGE,
     INT32_MAX,

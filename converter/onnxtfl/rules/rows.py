@@ -11,10 +11,15 @@ from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis
-from onnxtfl.rewriting.fused_activation import activated
 from onnxtfl.rewriting.registry import Condition, Form, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.sizes import frozen, int32, narrow, wide
+
+
+def activated(b: Builder, value: Value, node: Node) -> Value:
+    """Apply to `value` the activation in the option `fused_activation_function` of `node`, as an op of its own."""
+    name = node.attr("fused_activation_function", "NONE")
+    return value if name in ("NONE", None) else b.foreign("tfl", name, [value], [value.type])[0]
 
 
 @dataclass(frozen=True)
