@@ -12,8 +12,9 @@ from onnxtfl.rules import *
 
 
 @lift_onnx("Affine", since=tuple(range(1, 10)))
-def _affine(b: Builder, node: Node) -> Value:
-    return (Term(b, node.operand(0)) * float(node.attr("alpha", 1.0)) + float(node.attr("beta", 0.0))).value
+@on_terms
+def _affine(x: Term, *, alpha: float = 1.0, beta: float = 0.0) -> Term:
+    return x * alpha + beta
 
 
 @lift_onnx("ImageScaler", since=tuple(range(1, 10)))
@@ -152,43 +153,45 @@ def _clamp(b: Builder, node: Node) -> Value:
 
 
 @decompose(ops.FloorDiv)
-def _floor_div(b: Builder, node: Node) -> Value | None:
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
-    if lhs.dtype.is_integer:
-        return None
-    return (lhs / rhs).floor().value
+@on_terms
+def _floor_div(lhs: Term, rhs: Term) -> Term | None:
+    return None if lhs.dtype.is_integer else (lhs / rhs).floor()
+
+
+def _rounds_up(lhs: Term, rhs: Term, remainder: Term) -> Term:
+    """Whether the quotient rounded toward zero is one more than rounded down: not exact, and negative."""
+    return remainder.differs(0) & (lhs < 0).differs(rhs < 0)
 
 
 @decompose(ops.FloorDiv, "onnx")
-def _floor_div_onnx(b: Builder, node: Node) -> Value | None:
-    """ONNX rounds toward zero, which is one too many where the quotient is below zero and not exact."""
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+@on_terms
+def _floor_div_onnx(lhs: Term, rhs: Term) -> Term | None:
+    """ONNX rounds toward zero."""
     if not lhs.dtype.is_integer:
         return None
     if never_negative(lhs.value) and never_negative(rhs.value):
-        return (lhs / rhs).value
-    below = (lhs % rhs).differs(0) & (lhs < 0).differs(rhs < 0)
-    return (lhs / rhs - below.to(lhs.dtype)).value
+        return lhs / rhs
+    below = _rounds_up(lhs, rhs, lhs % rhs)
+    return lhs / rhs - below.to(lhs.dtype)
 
 
 @decompose(ops.FloorMod, "onnx")
-def _floor_mod_of_floats(b: Builder, node: Node) -> Value:
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+@on_terms
+def _floor_mod_of_floats(lhs: Term, rhs: Term) -> Term:
     remainder = lhs.apply(ops.Rem, rhs)
-    return (remainder * rhs < 0).choose(remainder + rhs, remainder).value
+    return (remainder * rhs < 0).choose(remainder + rhs, remainder)
 
 
 @decompose(ops.Rem, "tfl")
-def _rem(b: Builder, node: Node) -> Value:
-    """By FLOOR_MOD: of the sizes for floats, put right for integers, whose least has no positive counterpart."""
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+@on_terms
+def _rem(lhs: Term, rhs: Term) -> Term:
+    """By FLOOR_MOD: of the sizes for floats, corrected for integers, whose least has no positive counterpart."""
     if not lhs.dtype.is_integer:
-        return (lhs.sign() * (lhs.abs() % rhs.abs())).value
+        return lhs.sign() * (lhs.abs() % rhs.abs())
     remainder = lhs % rhs
     if not lhs.dtype.is_signed:
-        return remainder.value
-    wrong = remainder.differs(0) & (lhs < 0).differs(rhs < 0)
-    return wrong.choose(remainder - rhs, remainder).value
+        return remainder
+    return _rounds_up(lhs, rhs, remainder).choose(remainder - rhs, remainder)
 
 
 @decompose(ops.Atan2, "tfl")
@@ -201,25 +204,25 @@ def _atan2_tfl(b: Builder, node: Node) -> Value | None:
 
 
 @decompose(ops.Atan2, "onnx")
-def _atan2_onnx(b: Builder, node: Node) -> Value:
+@on_terms
+def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
     """The angle of the quotient, half a turn further where rhs is negative; nothing where both are 0."""
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
     angle = (lhs / rhs).apply(ops.Atan)
     turn = (lhs < 0).choose(angle - math.pi, angle + math.pi)
     turned = (rhs < 0).choose(turn, angle)
-    return (lhs.abs() + rhs.abs()).equals(0.0).choose(lhs, turned).value
+    return (lhs.abs() + rhs.abs()).equals(0.0).choose(lhs, turned)
 
 
 @decompose(ops.Pow, "tfl")
-def _pow_formula(b: Builder, node: Node) -> Value | None:
+@on_terms
+def _pow_formula(base: Term, exponent: Term) -> Term | None:
     """Integer powers of integers by squaring; everything else in the kernel's float32."""
-    base, exponent = Term(b, node.operand(0)), Term(b, node.operand(1))
     if base.dtype.is_integer and exponent.dtype.is_integer:
-        return _integer_power(base, exponent).value
+        return _integer_power(base, exponent)
     if base.dtype is exponent.dtype:
         return None
     real = base.dtype if base.dtype.is_float else exponent.dtype
-    return base.to(real).apply(ops.Pow, exponent.to(real)).to(base.dtype).value
+    return base.to(real).apply(ops.Pow, exponent.to(real)).to(base.dtype)
 
 
 _STEPS = 6
@@ -264,15 +267,15 @@ def exact_quotient(multiple: Term, divisor: Term) -> Term:
 
 
 @decompose(ops.Div, "tfl")
-def _div(b: Builder, node: Node) -> Value | None:
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+@on_terms
+def _div(lhs: Term, rhs: Term) -> Term | None:
     if lhs.dtype is DType.INT64 and fits_int32(lhs.value) and fits_int32(rhs.value):
-        return (lhs.to(DType.INT32) / rhs.to(DType.INT32)).to(lhs.dtype).value
+        return (lhs.to(DType.INT32) / rhs.to(DType.INT32)).to(lhs.dtype)
     if lhs.dtype is DType.INT64:
-        return exact_quotient(lhs - lhs.apply(ops.Rem, rhs), rhs).value
+        return exact_quotient(lhs - lhs.apply(ops.Rem, rhs), rhs)
     if lhs.dtype is DType.UINT32:
-        return (lhs.to(DType.INT64) / rhs.to(DType.INT64)).to(lhs.dtype).value
-    return _unsigned_quotient(lhs, rhs).value if lhs.dtype is DType.UINT64 else None
+        return (lhs.to(DType.INT64) / rhs.to(DType.INT64)).to(lhs.dtype)
+    return _unsigned_quotient(lhs, rhs) if lhs.dtype is DType.UINT64 else None
 
 
 def _floored(lhs: Term, rhs: Term) -> Term:
@@ -280,7 +283,7 @@ def _floored(lhs: Term, rhs: Term) -> Term:
     rest = lhs % rhs
     if never_negative(lhs.value) and never_negative(rhs.value):
         return lhs / rhs if fits_int32(lhs.value) and fits_int32(rhs.value) else exact_quotient(lhs - rest, rhs)
-    below = rest.differs(0) & (lhs < 0).differs(rhs < 0)
+    below = _rounds_up(lhs, rhs, rest)
     return exact_quotient(lhs - below.choose(rest - rhs, rest), rhs) - below.to(lhs.dtype)
 
 
@@ -296,14 +299,14 @@ def _unsigned_quotient(lhs: Term, rhs: Term) -> Term:
 
 
 @decompose(ops.FloorDiv, "tfl")
-def _integer_floor_div(b: Builder, node: Node) -> Value | None:
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+@on_terms
+def _integer_floor_div(lhs: Term, rhs: Term) -> Term | None:
     if lhs.dtype is DType.INT64:
-        return _floored(lhs, rhs).value
-    return (lhs / rhs).value if lhs.dtype in (DType.UINT32, DType.UINT64) else None
+        return _floored(lhs, rhs)
+    return lhs / rhs if lhs.dtype in (DType.UINT32, DType.UINT64) else None
 
 
 @decompose(ops.FloorMod, "tfl")
-def _floor_mod(b: Builder, node: Node) -> Value | None:
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
-    return (lhs - lhs / rhs * rhs).value if lhs.dtype is DType.UINT64 else None
+@on_terms
+def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
+    return lhs - lhs / rhs * rhs if lhs.dtype is DType.UINT64 else None

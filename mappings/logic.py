@@ -10,43 +10,37 @@ from onnxtfl.rules import *
 
 
 @decompose(ops.PopulationCount)
-def _population_count(b: Builder, node: Node) -> Value:
+@on_terms
+def _population_count(x: Term) -> Term:
     """The bits one by one: as many remainders by 2 of halves."""
-    x = Term(b, node.operand(0)).bits(DType(node.operand(0).dtype.value.removeprefix("u")))
-    bits = np.arange(x.dtype.bits, dtype=x.dtype.numpy).reshape(-1, *[1] * x.value.rank)
-    spread = x.apply(ops.ShiftRightLogical, constant(bits), in_range=True)
-    total = Term(b, b(ops.Reduce, (spread & 1).value, [0], kind="sum"))
-    return total.to(node.operand(0).dtype).value
+    signed = x.bits(DType(x.dtype.value.removeprefix("u")))
+    bits = np.arange(x.dtype.bits, dtype=signed.dtype.numpy).reshape(-1, *[1] * x.rank)
+    spread = signed.apply(ops.ShiftRightLogical, bits, in_range=True)
+    return (spread & 1).reduce("sum", [0], keepdims=False).to(x.dtype)
 
 
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
-def _by_words(b: Builder, node: Node) -> Value | None:
-    """64-bit numbers as pairs of words along a new last axis."""
-    dtype = node.operand(0).dtype
-    if dtype.bits != 64 or not dtype.is_integer:
-        return None
-    words = [Term(b, v).bits(DType.INT32).value for v in node.operands if v is not None]
-    return Term(b, b(node.op, *words)).bits(dtype).value
-
-
-decompose(ops.Xor, "tfl")(_by_words)
+@decompose(ops.Xor, "tfl")
+@on_terms
+def _xor(lhs: Term, rhs: Term) -> Term | None:
+    """64-bit integers as pairs of words along a new last axis."""
+    dtype = lhs.dtype
+    return (lhs.bits(DType.INT32) ^ rhs.bits(DType.INT32)).bits(dtype) if dtype.bits == 64 else None
 
 
 @decompose(ops.And, "tfl")
-def _and(b: Builder, node: Node) -> Value | None:
+@on_terms
+def _and(lhs: Term, rhs: Term) -> Term | None:
     """Twice the common bits is the sum less the exclusive or."""
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
     dtype = lhs.dtype
     if dtype is DType.BOOL:
         return None
-    if dtype.bits == 64:
-        return _by_words(b, node)
     if dtype.bits < 32:
         lhs, rhs = lhs.to(DType.INT32), rhs.to(DType.INT32)
-        return _half(lhs + rhs - (lhs ^ rhs)).to(dtype).value
-    return _and_of_words(lhs.bits(DType.INT32), rhs.bits(DType.INT32)).bits(dtype).value
+        return _half(lhs + rhs - (lhs ^ rhs)).to(dtype)
+    return _and_of_words(lhs.bits(DType.INT32), rhs.bits(DType.INT32)).bits(dtype)
 
 
 def _and_of_words(lhs: Term, rhs: Term) -> Term:
@@ -60,41 +54,37 @@ def _half(x: Term) -> Term:
 
 
 @decompose(ops.Or, "tfl")
-def _or(b: Builder, node: Node) -> Value | None:
-    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
-    dtype = lhs.dtype
+@on_terms
+def _or(*operands: Term) -> Term | None:
+    dtype = operands[0].dtype
     if dtype is DType.BOOL:
         return None
-    if dtype.bits == 64:
-        return _by_words(b, node)
-    lhs, rhs = (t.to(DType.INT32) if dtype.bits < 32 else t.bits(DType.INT32) for t in (lhs, rhs))
+    lhs, rhs = (t.to(DType.INT32) if dtype.bits < 32 else t.bits(DType.INT32) for t in operands)
     result = (lhs & rhs) + (lhs ^ rhs)
-    return (result.to(dtype) if dtype.bits < 32 else result.bits(dtype)).value
+    return result.to(dtype) if dtype.bits < 32 else result.bits(dtype)
 
 
 @decompose(ops.Not, "tfl")
-def _not(b: Builder, node: Node) -> Value | None:
-    x = Term(b, node.operand(0))
+@on_terms
+def _not(x: Term) -> Term | None:
     if x.dtype is DType.BOOL:
         return None
-    ones = -1 if x.dtype.is_signed else (1 << x.dtype.bits) - 1
-    return (ones - x).value
+    return (-1 if x.dtype.is_signed else (1 << x.dtype.bits) - 1) - x
 
 
 # --- shifts -----------------------------------------------------------------------------------------------------------
 
 
 @decompose(ops.ShiftLeft, "tfl")
-def _shift_left(b: Builder, node: Node) -> Value:
+@on_terms
+def _shift_left(x: Term, amount: Term) -> Term:
     """Times a power of two out of a table; its last entry is for amounts that move everything out."""
-    x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
     if x.dtype is DType.UINT64:
-        return x.bits(DType.INT64).apply(ops.ShiftLeft, amount.bits(DType.INT64)).bits(x.dtype).value
+        return x.bits(DType.INT64).apply(ops.ShiftLeft, amount.bits(DType.INT64)).bits(x.dtype)
     bits = x.dtype.bits
     powers = np.asarray([1 << i for i in range(bits)] + [0], np.uint64).astype(f"uint{bits}").view(x.dtype.numpy)
     place = amount.to(DType.INT32) if amount.dtype.bits <= 32 else _clipped(amount, bits).to(DType.INT32)
-    factor = b(ops.Gather, constant(powers), _clipped(place, bits).value, axis=0)
-    return x.apply(ops.Mul, factor).value
+    return x.apply(ops.Mul, x.b(ops.Gather, powers, _clipped(place, bits).value, axis=0))
 
 
 def _clipped(amount: Term, bits: int) -> Term:
@@ -104,16 +94,19 @@ def _clipped(amount: Term, bits: int) -> Term:
 
 
 @decompose(ops.ShiftRightLogical)
-def _shift_right_logical(b: Builder, node: Node) -> Value | None:
-    x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
+@on_terms
+def _shift_right_logical(x: Term, amount: Term, *, in_range: bool) -> Term | None:
     if x.dtype.is_signed:
-        shifted = _unsigned(x).apply(ops.ShiftRightLogical, _unsigned(amount), in_range=node.attr("in_range"))
-        return (shifted.to(x.dtype) if x.dtype.bits < 32 else shifted.bits(x.dtype)).value
-    if node.attr("in_range"):
-        return None
+        shifted = _unsigned(x).apply(ops.ShiftRightLogical, _unsigned(amount), in_range=in_range)
+        return shifted.to(x.dtype) if x.dtype.bits < 32 else shifted.bits(x.dtype)
+    return None if in_range else _shifted_out(x, amount, ops.ShiftRightLogical)
+
+
+def _shifted_out(x: Term, amount: Term, op: type[Op]) -> Term:
+    """Unsigned `x` shifted by any `amount`: 0 where that is not less than the number of bits."""
     last = x.dtype.bits - 1
-    moved = x.apply(ops.ShiftRightLogical, amount.min(last), in_range=True)
-    return (amount > last).choose(moved.constant(0), moved).value
+    moved = x.apply(op, amount.min(last), in_range=True)
+    return (amount > last).choose(moved.constant(0), moved)
 
 
 def _unsigned(x: Term) -> Term:
@@ -124,16 +117,15 @@ def _unsigned(x: Term) -> Term:
 
 
 @decompose(ops.ShiftRightArithmetic)
-def _shift_right_arithmetic(b: Builder, node: Node) -> Value | None:
-    x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
+@on_terms
+def _shift_right_arithmetic(x: Term, amount: Term, *, in_range: bool) -> Term | None:
     if not x.dtype.is_signed:
-        return x.apply(ops.ShiftRightLogical, amount, in_range=node.attr("in_range")).value
-    if node.attr("in_range"):
+        return x.apply(ops.ShiftRightLogical, amount, in_range=in_range)
+    if in_range:
         return None
     last = x.dtype.bits - 1
-    outside = (amount < 0) | (amount > last)
-    safe = outside.choose(amount.constant(last), amount)
-    return x.apply(ops.ShiftRightArithmetic, safe, in_range=True).value
+    safe = ((amount < 0) | (amount > last)).choose(amount.constant(last), amount)
+    return x.apply(ops.ShiftRightArithmetic, safe, in_range=True)
 
 
 def _shift_words(b: Builder, node: Node, op: type[Op]) -> Value | None:
@@ -235,17 +227,13 @@ decompose(ops.ShiftLeft, "onnx", "elements")(_wide_shift)
 
 
 @decompose(ops.ShiftLeft, "onnx")
-def _shift_left_onnx(b: Builder, node: Node) -> Value:
+@on_terms
+def _shift_left_onnx(x: Term, amount: Term, *, in_range: bool) -> Term:
     """Signed numbers as unsigned ones; amounts brought into the range."""
-    x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
     if x.dtype.is_signed:
         unsigned = DType(f"u{x.dtype.value}")
-        return (
-            x.to(unsigned).apply(ops.ShiftLeft, amount.to(unsigned), in_range=node.attr("in_range")).to(x.dtype).value
-        )
-    last = x.dtype.bits - 1
-    moved = x.apply(ops.ShiftLeft, amount.min(last), in_range=True)
-    return (amount > last).choose(moved.constant(0), moved).value
+        return x.to(unsigned).apply(ops.ShiftLeft, amount.to(unsigned), in_range=in_range).to(x.dtype)
+    return _shifted_out(x, amount, ops.ShiftLeft)
 
 
 @decompose(ops.ShiftRightArithmetic, "onnx")
@@ -275,7 +263,7 @@ def _bitwise(b: Builder, node: Node) -> Value | None:
     left, right = (_bits(b, v, rank) for v in node.operands if v is not None)
     either = left.max(right) if node.op is ops.Or else (left + right) % 2
     joined = left * right if node.op is ops.And else either
-    return b(ops.Convert, _number(b, joined, dtype).value, dtype=dtype)
+    return _number(joined, dtype).to(dtype).value
 
 
 def _powers(count: int, rank: int) -> Array:
@@ -285,14 +273,13 @@ def _powers(count: int, rank: int) -> Array:
 def _bits(b: Builder, value: Value, rank: int) -> Term:
     """The bits, lowest first, along a new axis in front of `rank` axes: those of -1 are all ones."""
     full = reshape(b, value, (*[1] * (rank - value.rank), *value.shape), value)
-    wide = Term(b, b(ops.Convert, unsqueezed(b, full, [0]), dtype=DType.INT64))
-    return wide.apply(ops.FloorDiv, Term(b, b.value(_powers(value.dtype.bits, rank)))) % 2  # type: ignore[arg-type]
+    wide = Term(b, unsqueezed(b, full, [0])).apply(ops.Convert, dtype=DType.INT64)
+    return wide.apply(ops.FloorDiv, _powers(value.dtype.bits, rank)) % 2
 
 
-def _number(b: Builder, bits: Term, dtype: DType) -> Term:
+def _number(bits: Term, dtype: DType) -> Term:
     """The number that `bits` are; the highest one counts below zero where the type has a sign."""
-    weights = _powers(dtype.bits, bits.value.rank - 1)
+    weights = _powers(dtype.bits, bits.rank - 1)
     if dtype.is_signed:
         weights[-1] = -weights[-1]
-    weighted = bits.apply(ops.Mul, Term(b, b.value(weights)))  # type: ignore[arg-type]
-    return Term(b, b(ops.Reduce, weighted.value, [0], kind="sum", keepdims=False))
+    return bits.apply(ops.Mul, weights).reduce("sum", [0], keepdims=False)

@@ -173,33 +173,13 @@ decompose(ops.Pad, "tfl", "operands")(int32_operands(1))
 
 @decompose(ops.Pad, order="axes")
 def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
-    """Axes without padding, merged with those next to them, where a kernel takes fewer axes than there are."""
-    x, known = node.operand(0), static_ints(node.operand(1))
-    if known is None or x.tensor_type.shape is None or x.rank < 4:
+    """Where a kernel takes fewer axes than there are."""
+    known = static_ints(node.operand(1))
+    if known is None or node.operand(0).tensor_type.shape is None or node.operand(0).rank < 4:
         return None
     rows = np.asarray(known, np.int64).reshape(-1, 2)
-    groups = merge_whole([not row.any() for row in rows])
-    if len(groups) == x.rank:
-        return _pad_in_two(b, node, rows) if x.rank > 4 else None
-    padded = b(
-        ops.Pad,
-        reshape(b, x, merged_shape(x.shape, groups)),
-        rows[[g[0] for g in groups]],
-        node.optional(2),
-        **node.attributes,
-    )
-    return reshape(b, padded, node.result.shape, x)
-
-
-def _pad_in_two(b: Builder, node: Node, rows: Array) -> Value | None:
-    """Half of the axes that are padded first, then the other half."""
-    padded = np.flatnonzero(rows.any(axis=1))
-    if len(padded) < 2:
-        return None
-    first = np.zeros_like(rows)
-    first[padded[: len(padded) // 2]] = rows[padded[: len(padded) // 2]]
-    half = b(ops.Pad, node.operand(0), first, node.optional(2), **node.attributes)
-    return b(ops.Pad, half, rows - first, node.optional(2), **node.attributes)
+    value = node.optional(2)
+    return on_fewer_axes(b, node, rows, (0, 0), lambda x, table: b(ops.Pad, x, table, value, **node.attributes))
 
 
 @decompose(ops.Pad)

@@ -132,35 +132,13 @@ def _clamped(b: Builder, vector: Value) -> Value:
 
 @decompose(ops.Slice, "tfl", "axes")
 def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
-    """Axes that are taken whole, merged with those next to them, where a kernel takes fewer axes than there are."""
-    x, known = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
-    starts, limits, strides = known
-    if x.tensor_type.shape is None or starts is None or limits is None or strides is None:
+    """Where a kernel takes fewer axes than there are."""
+    x, vectors = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
+    if x.tensor_type.shape is None or None in vectors:
         return None
-    whole = [d == n and s > 0 for d, n, s in zip(x.shape, node.result.shape, strides, strict=True)]
-    groups = merge_whole(whole)
-    if len(groups) == x.rank:
-        return _slice_in_two(b, x, starts, limits, strides, whole)
-    cut = reshape(b, x, merged_shape(x.shape, groups))
-    picks = [g[0] for g in groups]
-    bounds = [
-        [v[i] if not whole[i] else default for i in picks] for v, default in ((starts, 0), (limits, HUGE), (strides, 1))
-    ]
-    return reshape(b, b(ops.Slice, cut, *bounds), node.result.shape, x)
-
-
-def _slice_in_two(
-    b: Builder, x: Value, starts: list[int], limits: list[int], strides: list[int], whole: Sequence[bool]
-) -> Value | None:
-    """Half of the axes that are sliced first, then the other half."""
-    cut = [axis for axis, is_whole in enumerate(whole) if not is_whole]
-    if len(cut) < 2 or x.rank <= 4:
-        return None
-    for half in (cut[: len(cut) // 2], cut[len(cut) // 2 :]):
-        vectors = ((starts, 0), (limits, HUGE), (strides, 1))
-        bounds = [[v[i] if i in half else default for i in range(x.rank)] for v, default in vectors]
-        x = b(ops.Slice, x, *bounds)
-    return x
+    rows = np.asarray(vectors, np.int64).T
+    rows[[d == n and s > 0 for d, n, s in zip(x.shape, node.result.shape, rows[:, 2], strict=True)]] = 0, HUGE, 1
+    return on_fewer_axes(b, node, rows, (0, HUGE, 1), lambda part, table: b(ops.Slice, part, *table.T))
 
 
 @lower_onnx(ops.Slice)

@@ -69,6 +69,7 @@ from onnxtfl.rules.sizes import (
     merge_whole,
     merged_shape,
     narrow,
+    on_fewer_axes,
     positions,
     sliced,
     spread,

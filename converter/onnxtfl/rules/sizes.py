@@ -7,7 +7,7 @@ int32 (:func:`as_int32`), since delegates reject int64 and casts in it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import as_int64, reshape
@@ -195,10 +195,25 @@ def merge_whole(whole: Sequence[bool]) -> list[list[int]]:
 
 def merged_shape(shape: Sequence[Dim], groups: Sequence[Sequence[int]]) -> list[Dim]:
     """The shape after merging the axes of each group."""
-    result: list[Dim] = []
-    for group in groups:
-        size: Dim = 1
-        for axis in group:
-            size = size * shape[axis]
-        result.append(size)
-    return result
+    return [product(shape[axis] for axis in group) for group in groups]
+
+
+def on_fewer_axes(
+    b: Builder, node: Node, rows: Array, neutral: Sequence[int], apply: Callable[[Value, Array], Value]
+) -> Value | None:
+    """`node`, whose op has parameters for each axis (the `rows`), on as few axes at a time as possible.
+
+    Axes with the `neutral` row stay as they are: adjacent ones are merged. Where there are none to merge, half of the
+    others are done first, then the other half; None for one of them, and for ranks up to 4. `apply` makes the op.
+    """
+    x, kept = node.operand(0), (rows == neutral).all(axis=1)
+    groups = merge_whole(kept.tolist())
+    if len(groups) < x.rank:
+        made = apply(reshape(b, x, merged_shape(x.shape, groups)), rows[[group[0] for group in groups]])
+        return reshape(b, made, node.result.shape, x)
+    changed = np.flatnonzero(~kept)
+    if x.rank <= 4 or len(changed) < 2:
+        return None
+    for half in (changed[: len(changed) // 2], changed[len(changed) // 2 :]):
+        x = apply(x, np.where(np.isin(np.arange(x.rank), half)[:, None], rows, neutral))
+    return x
