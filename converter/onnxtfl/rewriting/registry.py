@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.derived import Derived
+from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import TensorType

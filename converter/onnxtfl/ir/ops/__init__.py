@@ -73,7 +73,6 @@ resizing, sampling, detection
     RoiAlign(x, rois, batch_indices; mode, ...)
     NonMaxSuppression(boxes, scores, limit?, iou_threshold?, score_threshold?; center_point_box) -> int64 [n, 3]
 """
-# ruff: noqa: F403 - this package is the one place where all families meet
 
 from onnxtfl.ir.op import OPS
 from onnxtfl.ir.ops.activations import *

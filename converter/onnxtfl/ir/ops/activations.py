@@ -6,16 +6,10 @@ import math
 
 import numpy as np
 
-from onnxtfl.ir import numeric
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.formula import Number, Term, by_formula
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, SharedAxes, computed_by
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Log1p, Unary
 from onnxtfl.ir.ops.splitting import Split
-from onnxtfl.ir.shapes import normalize_axis
 
 _NUMERIC = (Operand("input", NUMERIC),)
 
@@ -115,7 +109,7 @@ class Gated(Op, register=False):
     shared_axes = SharedAxes(attributes=("dim",))
 
     @staticmethod
-    def shape(x: Value, *, dim: int) -> Shape:
+    def shape(x: Value, *, dim: int) -> Dims:
         axis = normalize_axis(dim, x.rank)
         size = x.shape[axis]
         if isinstance(size, int) and size % 2:

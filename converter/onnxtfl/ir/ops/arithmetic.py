@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir import numeric
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.formula import Term, by_formula
-from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand, computed_by
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.define import *
 
 
 def pair(dtypes: frozenset[DType]) -> tuple[Operand, Operand]:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, Permutation, Permuted, SharedAxes
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
-from onnxtfl.ir.permutations import rank_of
-from onnxtfl.ir.shapes import broadcast_shapes, entry_of, target_dims
 
 
 class Broadcast(Derived):
@@ -40,7 +31,7 @@ class DynamicBroadcastInDim(Derived):
     """
 
     operands: ClassVar[tuple[Operand, ...]] = (Operand("input"), Operand("shape", INDICES))
-    defaults: ClassVar[Mapping[str, Any]] = {"broadcast_dimensions": REQUIRED}
+    defaults = {"broadcast_dimensions": REQUIRED}
 
     @classmethod
     def expand(cls, b: Builder, node: Node) -> list[Value]:

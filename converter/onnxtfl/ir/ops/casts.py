@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir import numeric
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import REQUIRED, Elementwise, Op, Operand, SharedAxes
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.define import *
 
 
 class Convert(Elementwise):
@@ -67,7 +62,7 @@ class BitcastConvert(Op):
     shared_axes = SharedAxes()
 
     @staticmethod
-    def shape(x: Value, *, dtype: DType) -> Shape:
+    def shape(x: Value, *, dtype: DType) -> Dims:
         if x.dtype.bits == dtype.bits:
             return x.shape
         if x.dtype.bits > dtype.bits:

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
-from onnxtfl.ir.graph import KNOWN_LIMIT, Node
-from onnxtfl.ir.op import ANY, BOOLS, REQUIRED, Elementwise, Operand
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.arithmetic import pair
 
 _DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.op import FLOATS, Elementwise, Operand, computed_by
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.define import *
 
 REAL_OF = {DType.COMPLEX64: DType.FLOAT32, DType.COMPLEX128: DType.FLOAT64}
 _COMPLEX_OF = {

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, fresh, fresh_number
-from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
-from onnxtfl.ir.op import REQUIRED, Op, Operand, SharedAxes
-from onnxtfl.ir.shapes import dim_array, normalize_axis
+from onnxtfl.ir.define import *
 
 
 class Concatenate(Op):
@@ -24,7 +20,7 @@ class Concatenate(Op):
     moves = slice(None)
 
     @staticmethod
-    def shape(*parts: Value, axis: int) -> Shape | None:
+    def shape(*parts: Value, axis: int) -> Dims | None:
         if not parts:
             raise ValueError("nothing to concatenate")
         shapes = [s for v in parts if (s := v.tensor_type.shape) is not None]

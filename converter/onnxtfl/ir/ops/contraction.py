@@ -8,15 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Dim, Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted, attributes_of
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.arithmetic import Add, Mul, pair
-from onnxtfl.ir.permutations import renumbered, unless_identity
-from onnxtfl.ir.shapes import broadcast_dim
 
 
 class DotGeneral(Op):
@@ -30,7 +23,7 @@ class DotGeneral(Op):
     core = True
     widens = True
     operands: ClassVar[tuple[Operand, ...]] = pair(NUMERIC)
-    defaults: ClassVar[Attributes] = {
+    defaults = {
         "lhs_batching_dimensions": (),
         "rhs_batching_dimensions": (),
         "lhs_contracting_dimensions": REQUIRED,
@@ -39,7 +32,7 @@ class DotGeneral(Op):
     }
 
     @staticmethod
-    def shape(lhs: Value, rhs: Value, *bias: Value, **attributes: Any) -> Shape:
+    def shape(lhs: Value, rhs: Value, *bias: Value, **attributes: Any) -> Dims:
         roles = DotRoles(attributes, lhs.rank, rhs.rank)
         pairs = zip(roles.lhs_batch, roles.rhs_batch, strict=True)
         batch = [broadcast_dim(lhs.shape[i], rhs.shape[j]) for i, j in pairs]
@@ -219,7 +212,7 @@ class Gemm(Derived):
     """alpha * A @ B + beta * C, A and B transposed where the flags say so. Source: neutral-ops 3.55; ONNX Gemm-13."""
 
     operands = (Operand("a", NUMERIC), Operand("b", NUMERIC), Operand("c", NUMERIC, optional=True))
-    defaults: ClassVar[Attributes] = {"alpha": 1.0, "beta": 1.0, "transA": False, "transB": False}
+    defaults = {"alpha": 1.0, "beta": 1.0, "transA": False, "transB": False}
 
     @classmethod
     def expand(cls, b: Builder, node: Node) -> list[Value]:

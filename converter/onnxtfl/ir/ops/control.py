@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, fresh
-from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.define import *
 from onnxtfl.ir.interpret import run
-from onnxtfl.ir.op import BOOLS, REQUIRED, Attributes, Op, Operand
-from onnxtfl.ir.types import TensorType, Type
 
 
 class If(Op):
@@ -26,7 +22,7 @@ class If(Op):
     core = True
     operands = (Operand("pred", BOOLS), Operand("captures", variadic=True))
     results = (Operand("outputs", variadic=True),)
-    defaults: ClassVar[Attributes] = {"then_branch": REQUIRED, "else_branch": REQUIRED}
+    defaults = {"then_branch": REQUIRED, "else_branch": REQUIRED}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -54,7 +50,7 @@ class While(Op):
     core = True
     operands = (Operand("values", variadic=True),)
     results = (Operand("outputs", variadic=True),)
-    defaults: ClassVar[Attributes] = {"cond": REQUIRED, "body": REQUIRED}
+    defaults = {"cond": REQUIRED, "body": REQUIRED}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -81,7 +77,7 @@ class Loop(Op):
 
     operands = (Operand("go_on", BOOLS), Operand("values", variadic=True))
     results = (Operand("outputs", variadic=True),)
-    defaults: ClassVar[Attributes] = {"body": REQUIRED}
+    defaults = {"body": REQUIRED}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -128,7 +124,7 @@ def joined(a: Type | None, b: Type | None) -> Type:
     return a
 
 
-def _joined_shape(a: Shape | None, b: Shape | None) -> Shape | None:
+def _joined_shape(a: Dims | None, b: Dims | None) -> Dims | None:
     if a is None or b is None or len(a) != len(b):
         return None
     dims: list[Dim] = [x if x == y else fresh() for x, y in zip(a, b, strict=True)]

@@ -7,12 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted, attributes_of
-from onnxtfl.ir.permutations import renumbered, unless_identity
-from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.define import *
 
 DEFAULTS: Attributes = {
     "input_batch_dimension": 0,
@@ -43,14 +38,14 @@ class Convolution(Op, register=False):
     widens = True
 
     @classmethod
-    def shape(cls, x: Value, w: Value, *others: Value | None, **attributes: Any) -> Shape:
+    def shape(cls, x: Value, w: Value, *others: Value | None, **attributes: Any) -> Dims:
         rank = len(attributes["output_spatial_dimensions"])
         if x.rank != rank + 2 or w.rank != rank + 2:
             raise ValueError(f"input of rank {x.rank}, kernel of rank {w.rank}, {rank} spatial axes")
         return cls.output_shape(attributes, x.shape, w.shape)
 
     @classmethod
-    def output_shape(cls, attributes: Attributes, x: Shape, w: Shape) -> Shape:
+    def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:
         """The shape of the result."""
         raise NotImplementedError
 
@@ -95,7 +90,7 @@ def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
     return Window(shape, tuple(strides), tuple(dilations), tuple(padding), attributes.get("auto_pad", "NOTSET"))
 
 
-def placed(attributes: Attributes, batch: Dim, features: Dim, sizes: Sequence[Dim]) -> Shape:
+def placed(attributes: Attributes, batch: Dim, features: Dim, sizes: Sequence[Dim]) -> Dims:
     shape: list[Dim] = [0] * (len(sizes) + 2)
     for axis, size in zip(_roles(attributes, "output"), (batch, features, *sizes), strict=True):
         shape[axis] = size
@@ -117,10 +112,10 @@ class Conv(Convolution):
     """
 
     core = True
-    defaults: ClassVar[Attributes] = {**DEFAULTS, "auto_pad": "NOTSET"}
+    defaults = {**DEFAULTS, "auto_pad": "NOTSET"}
 
     @classmethod
-    def output_shape(cls, attributes: Attributes, x: Shape, w: Shape) -> Shape:
+    def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:
         features, depth = x[attributes["input_feature_dimension"]], w[attributes["kernel_input_feature_dimension"]]
         groups, out = attributes["feature_group_count"], w[attributes["kernel_output_feature_dimension"]]
         if isinstance(features, int) and isinstance(depth, int) and features != depth * groups:

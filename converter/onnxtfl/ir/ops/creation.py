@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Dim, Shape, ceildiv, fresh, is_open
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, NUMERIC, REQUIRED, Op, Operand
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
-from onnxtfl.ir.shapes import known_dims, normalize_axis
-from onnxtfl.ir.types import DType
 
 
 def _scalar(b: Builder, vector: Value, index: int) -> Value:
@@ -31,7 +24,7 @@ class DynamicIota(Derived):
 
     operands: ClassVar[tuple[Operand, ...]] = (Operand("shape", INDICES),)
     results = (Operand("output", like="dtype"),)
-    defaults: ClassVar[Mapping[str, Any]] = {"iota_dimension": REQUIRED, "dtype": DType.INT64}
+    defaults = {"iota_dimension": REQUIRED, "dtype": DType.INT64}
 
     @classmethod
     def expand(cls, b: Builder, node: Node) -> list[Value]:
@@ -75,7 +68,7 @@ class Range(Op):
     follows_values = True
 
     @staticmethod
-    def shape(*bounds: Value) -> Shape:
+    def shape(*bounds: Value) -> Dims:
         return (_count(bounds),)
 
     @staticmethod

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, SharedAxes
-from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.define import *
 
 
 class CumSum(Op):
@@ -24,7 +20,7 @@ class CumSum(Op):
     widens = True
 
     @staticmethod
-    def shape(x: Value, axis: Value) -> Shape:
+    def shape(x: Value, axis: Value) -> Dims:
         where = static_ints(axis)
         if where is not None and len(where) != 1:
             raise ValueError(f"axis {where}")

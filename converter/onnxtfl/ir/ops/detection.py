@@ -5,16 +5,11 @@ Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSupp
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape, fresh
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Op, Operand
-from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.define import *
 
 _INT32 = frozenset({DType.INT32})
 
@@ -36,10 +31,10 @@ class NonMaxSuppression(Op):
         Operand("score_threshold", FLOATS, optional=True),
     )
     results = (Operand("selected_indices", frozenset({DType.INT64})),)
-    defaults: ClassVar[Attributes] = {"center_point_box": False}
+    defaults = {"center_point_box": False}
 
     @staticmethod
-    def shape(boxes: Value, scores: Value, *numbers: Value | None) -> Shape:
+    def shape(boxes: Value, scores: Value, *numbers: Value | None) -> Dims:
         for name, value in (("boxes", boxes), ("scores", scores)):
             if value.tensor_type.rank not in (None, 3):
                 raise ValueError(f"{name} of rank {value.rank}")
@@ -109,7 +104,7 @@ class SelectBoxes(Op):
     results = (Operand("indices", _INT32), Operand("selected_scores", like="scores"), Operand("count", _INT32))
 
     @staticmethod
-    def shape(boxes: Value, scores: Value, limit: Value, *thresholds: Value | None) -> list[Shape]:
+    def shape(boxes: Value, scores: Value, limit: Value, *thresholds: Value | None) -> list[Dims]:
         known = static_ints(limit)
         size = known[0] if known else fresh()
         return [(size,), (size,), ()]

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted, SharedAxes
-from onnxtfl.ir.permutations import rank_of, renumbered
-from onnxtfl.ir.shapes import broadcast_dim, check_positions, normalize_axis
+from onnxtfl.ir.define import *
 
 
 class Gather(Op):
@@ -27,7 +22,7 @@ class Gather(Op):
     follows_values = True
 
     @staticmethod
-    def shape(x: Value, indices: Value, *, axis: int, batch_dims: int) -> Shape:
+    def shape(x: Value, indices: Value, *, axis: int, batch_dims: int) -> Dims:
         axis = normalize_axis(axis, x.rank)
         if not 0 <= batch_dims <= min(axis, indices.rank):
             raise ValueError(f"{batch_dims} batch dims, axis {axis}, indices of rank {indices.rank}")
@@ -99,7 +94,7 @@ class GatherND(Op):
     moves = slice(0, 1)
 
     @staticmethod
-    def shape(x: Value, indices: Value, *, batch_dims: int) -> Shape | None:
+    def shape(x: Value, indices: Value, *, batch_dims: int) -> Dims | None:
         if not indices.shape:
             raise ValueError("indices of rank 0")
         depth = indices.shape[-1]
@@ -130,7 +125,7 @@ class GatherElements(Op):
     moves = slice(0, 1)
 
     @staticmethod
-    def shape(x: Value, indices: Value, *, axis: int) -> Shape:
+    def shape(x: Value, indices: Value, *, axis: int) -> Dims:
         if x.tensor_type.shape is not None:
             check_positions(indices, [x.shape[normalize_axis(axis, x.rank)]])
             if indices.tensor_type.rank not in (None, x.rank):

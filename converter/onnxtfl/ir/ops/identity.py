@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import ANY, BOOLS, Attributes, Elementwise, Operand
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.types import Type
 
 
 class Dropout(Derived):
@@ -23,7 +17,7 @@ class Dropout(Derived):
 
     operands = (Operand("input", ANY),)
     results = (Operand("output"), Operand("mask", BOOLS))
-    defaults: ClassVar[Attributes] = {"ratio": 0.5}
+    defaults = {"ratio": 0.5}
 
     @classmethod
     def expand(cls, b: Builder, node: Node) -> list[Value]:

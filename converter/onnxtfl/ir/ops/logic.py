@@ -6,9 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.ir import numeric
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.op import BOOLS, INTEGERS, Operand, computed_by
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.arithmetic import Binary, pair
 from onnxtfl.ir.ops.elementwise import Unary
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir.formula import Formula, Term
-from onnxtfl.ir.op import FLOATS, Operand
+from onnxtfl.ir.define import *
 
 
 class BCELoss(Formula):

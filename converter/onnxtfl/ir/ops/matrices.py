@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxes
+from onnxtfl.ir.define import *
 
 
 class Diagonal(Op):
@@ -17,7 +14,7 @@ class Diagonal(Op):
     moves = slice(0, 1)
 
     @staticmethod
-    def shape(x: Value) -> Shape:
+    def shape(x: Value) -> Dims:
         return x.shape[:-1]
 
     @staticmethod
@@ -38,7 +35,7 @@ class Trilu(Op):
     shared_axes = SharedAxes()
 
     @staticmethod
-    def shape(x: Value, k: Value | None) -> Shape:
+    def shape(x: Value, k: Value | None) -> Dims:
         if x.rank < 2:
             raise ValueError(f"a triangle of rank {x.rank}")
         return x.shape

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
-from onnxtfl.ir.dims import Shape, product
-from onnxtfl.ir.formula import Formula, Term
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import FLOATS, REQUIRED, Attributes, Op, Operand, SharedAxes
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.pooling import AveragePool
 from onnxtfl.ir.reshape import reshape
-from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.spatial import LARGEST_WINDOW
 
 
 def standardized(x: Term, axes: Iterable[int], epsilon: float) -> tuple[Term, Term, Term]:
@@ -32,11 +26,11 @@ class BatchNormInference(Formula):
 
     core = True
     operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias", "mean", "variance"))
-    defaults: ClassVar[Attributes] = {"epsilon": 1e-5, "feature_index": REQUIRED}
+    defaults = {"epsilon": 1e-5, "feature_index": REQUIRED}
     shared_axes = SharedAxes(attributes=("feature_index",))
 
     @staticmethod
-    def shape(x: Value, *vectors: Value, feature_index: int) -> Shape:
+    def shape(x: Value, *vectors: Value, feature_index: int) -> Dims:
         for vector in vectors:
             if vector.tensor_type.rank not in (None, 1):
                 raise ValueError(f"a vector of shape {vector.shape}")
@@ -66,11 +60,11 @@ class LRN(Formula):
 
     core = True
     operands = (Operand("input", FLOATS),)
-    defaults: ClassVar[Attributes] = {"axis": REQUIRED, "size": REQUIRED, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    defaults = {"axis": REQUIRED, "size": REQUIRED, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
     shared_axes = SharedAxes(attributes=("axis",))
 
     @staticmethod
-    def shape(x: Value, *, size: int) -> Shape:
+    def shape(x: Value, *, size: int) -> Dims:
         if not 1 <= size < LARGEST_WINDOW:
             raise ValueError(f"size {size}")
         return x.shape
@@ -89,7 +83,7 @@ class LayerNorm(Formula):
     """
 
     operands = (Operand("input", FLOATS), Operand("scale", FLOATS), Operand("bias", FLOATS, optional=True))
-    defaults: ClassVar[Attributes] = {"axis": -1, "epsilon": 1e-5}
+    defaults = {"axis": -1, "epsilon": 1e-5}
     shape = Op.shape
 
     @classmethod
@@ -105,7 +99,7 @@ class InstanceNorm(Formula):
     """
 
     operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
-    defaults: ClassVar[Attributes] = {"epsilon": 1e-5, "batch_index": 0, "feature_index": 1}
+    defaults = {"epsilon": 1e-5, "batch_index": 0, "feature_index": 1}
     shared_axes = SharedAxes(attributes=("batch_index", "feature_index"))
     shape = Op.shape
 
@@ -124,7 +118,7 @@ class GroupNorm(Formula):
     """
 
     operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
-    defaults: ClassVar[Attributes] = {"num_groups": REQUIRED, "epsilon": 1e-5, "feature_index": 1}
+    defaults = {"num_groups": REQUIRED, "epsilon": 1e-5, "feature_index": 1}
 
     @classmethod
     def formula(cls, x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float, feature_index: int) -> Term:

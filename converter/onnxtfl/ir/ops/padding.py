@@ -7,15 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Shape, fresh
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, Op, Operand, SharedAxes
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.transpose import Transpose
-from onnxtfl.ir.shapes import entry_of
 
 
 class DynamicPad(Derived):
@@ -49,7 +43,7 @@ class Pad(Op):
     choices = {"mode": ("constant", "edge", "reflect", "symmetric", "wrap")}
 
     @staticmethod
-    def shape(x: Value, padding: Value, value: Value | None) -> Shape:
+    def shape(x: Value, padding: Value, value: Value | None) -> Dims:
         rank = x.rank
         if padding.tensor_type.is_static and padding.shape != (rank, 2):
             raise ValueError(f"padding of {padding.type} for rank {rank}")

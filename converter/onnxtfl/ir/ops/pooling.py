@@ -10,16 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.define import *
 from onnxtfl.ir.numeric import lowest
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Attributes, Op, Operand, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.ops.reductions import Reduce
-from onnxtfl.ir.spatial import Window, pad_spatial
-from onnxtfl.ir.types import DType, Type
 
 _DEFAULTS: Attributes = {
     "dims": REQUIRED,
@@ -49,7 +42,7 @@ class _Pool(Op, register=False):
     shared_axes = SharedAxes(attributes=("dims",))
 
     @staticmethod
-    def shape(x: Value, **attributes: Any) -> Shape:
+    def shape(x: Value, **attributes: Any) -> Dims:
         window, dims = pool_window(attributes), attributes["dims"]
         if len(dims) != window.rank or any(not 0 <= d < x.rank for d in dims):
             raise ValueError(f"spatial axes {tuple(dims)} of a tensor of rank {x.rank}")
@@ -73,7 +66,7 @@ class MaxPool(_Pool):
     """
 
     results = (Operand("output", NUMERIC), Operand("indices", frozenset({DType.INT64}), optional=True))
-    defaults: ClassVar[Attributes] = {**_DEFAULTS, "return_indices": False}
+    defaults = {**_DEFAULTS, "return_indices": False}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -106,7 +99,7 @@ class AveragePool(_Pool):
     """
 
     operands = (Operand("input", FLOATS),)
-    defaults: ClassVar[Attributes] = {**_DEFAULTS, "count_include_pad": False}
+    defaults = {**_DEFAULTS, "count_include_pad": False}
     widens = True
 
     @staticmethod
@@ -137,7 +130,7 @@ class GlobalAveragePool(Derived):
 
     kind: ClassVar[str] = "mean"
     operands = (Operand("input", NUMERIC),)
-    defaults: ClassVar[Attributes] = {"dims": REQUIRED}
+    defaults = {"dims": REQUIRED}
 
     @classmethod
     def expand(cls, b: Builder, node: Node) -> list[Value]:

@@ -8,15 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir import numeric
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, NUMERIC, REQUIRED, Op, Operand, Permutation, Permuted, SharedAxes
-from onnxtfl.ir.permutations import rank_of, renumbered
+from onnxtfl.ir.define import *
 from onnxtfl.ir.quantization import spread, to_real, to_stored
-from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
-from onnxtfl.ir.types import DType
 
 
 class Linear(Op, register=False):
@@ -30,7 +23,7 @@ class Linear(Op, register=False):
     shared_axes = SharedAxes()
 
     @staticmethod
-    def shape(x: Value, scale: Value, zero_point: Value | None, *, axis: int, block_size: int) -> Shape | None:
+    def shape(x: Value, scale: Value, zero_point: Value | None, *, axis: int, block_size: int) -> Dims | None:
         shape, parameters = x.tensor_type.shape, [v.tensor_type.shape for v in (scale, zero_point) if v is not None]
         broadcast_shapes(*parameters)
         for given in parameters:

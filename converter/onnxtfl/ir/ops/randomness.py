@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, Effect, Op, Operand
-from onnxtfl.ir.shapes import dims_from, known_dims
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.define import *
 
 
 class _Distribution(Op, register=False):
@@ -15,7 +11,7 @@ class _Distribution(Op, register=False):
     effect = Effect.RANDOM
 
     @staticmethod
-    def shape(a: Value, b: Value, shape: Value) -> Shape | None:
+    def shape(a: Value, b: Value, shape: Value) -> Dims | None:
         return dims_from(shape)
 
 
@@ -50,7 +46,7 @@ class Multinomial(Op):
     effect = Effect.RANDOM
 
     @staticmethod
-    def shape(logits: Value, count: Value) -> Shape | None:
+    def shape(logits: Value, count: Value) -> Dims | None:
         known = known_dims(count)
         if known is not None and logits.rank != 2:
             raise ValueError(f"log-probabilities of rank {logits.rank}, not 2")

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import BOOLS, NUMERIC, REQUIRED, Attributes, Op, Operand
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.arithmetic import Add, Max, Min, Mul
 from onnxtfl.ir.ops.logic import And, Or
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.slicing import END, Slice
-from onnxtfl.ir.shapes import normalize_axes
-from onnxtfl.ir.types import DType
 
 
 class ReduceWindow(Derived):
@@ -29,7 +23,7 @@ class ReduceWindow(Derived):
     """
 
     operands = (Operand("input", NUMERIC | BOOLS), Operand("init", NUMERIC | BOOLS, optional=True))
-    defaults: ClassVar[Attributes] = {
+    defaults = {
         "kind": REQUIRED,
         "window_dimensions": REQUIRED,
         "window_strides": (),

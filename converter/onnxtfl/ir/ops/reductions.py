@@ -7,15 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.ir import numeric
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, fresh
-from onnxtfl.ir.formula import Formula, Term
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, REQUIRED, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import dropping, rank_of, renumbered
-from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.define import *
 
 
 class Reduce(Op):
@@ -34,7 +26,7 @@ class Reduce(Op):
     widens = True
 
     @staticmethod
-    def shape(x: Value, axes: Value | None, *, kind: str, keepdims: bool) -> Shape | None:
+    def shape(x: Value, axes: Value | None, *, kind: str, keepdims: bool) -> Dims | None:
         if (kind in ("any", "all")) is not (x.dtype is DType.BOOL):
             raise TypeError(f"{kind} of {x.dtype.value}")
         return reduced_shape(x.tensor_type.shape, axes, keepdims)
@@ -81,7 +73,7 @@ def reduced_axes(node: Node) -> tuple[int, ...] | None:
     return None if numbers is None else normalize_axes(numbers, rank)
 
 
-def reduced_shape(shape: Shape | None, axes: Value | None, keepdims: bool) -> Shape | None:
+def reduced_shape(shape: Dims | None, axes: Value | None, keepdims: bool) -> Dims | None:
     """The shape of a reduction of a tensor of `shape` along `axes` (a vector; absent: all axes)."""
     if axes is None:
         return (1,) * len(shape) if keepdims and shape is not None else None if keepdims else ()
@@ -93,7 +85,7 @@ def reduced_shape(shape: Shape | None, axes: Value | None, keepdims: bool) -> Sh
     return tuple(d for i, d in enumerate(dims) if keepdims or i not in gone)
 
 
-def _open_shape(shape: Shape | None, axes: Shape | None, keepdims: bool) -> Shape | None:
+def _open_shape(shape: Dims | None, axes: Dims | None, keepdims: bool) -> Dims | None:
     """What is known where the axes are found at run time: the rank, where their number is known."""
     if shape is None:
         return None
@@ -119,9 +111,9 @@ class _ArgExtreme(Op, register=False):
     """The first index of the extreme along an axis."""
 
     @staticmethod
-    def shape(x: Value, *, axis: int, keepdims: bool) -> Shape:
+    def shape(x: Value, *, axis: int, keepdims: bool) -> Dims:
         along = normalize_axis(axis, x.rank)
-        middle: Shape = (1,) if keepdims else ()
+        middle: Dims = (1,) if keepdims else ()
         return (*x.shape[:along], *middle, *x.shape[along + 1 :])
 
     @classmethod

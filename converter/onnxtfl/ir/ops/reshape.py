@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Dim, fresh, product, static
-from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.define import *
 from onnxtfl.ir.factors import factor_groups, follow_groups
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.comparison import Compare, Select
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.shapes import normalize_axes, required_ints, static_ints, target_dims
 
 
 class Reshape(Op):

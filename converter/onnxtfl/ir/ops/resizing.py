@@ -6,16 +6,12 @@ Source: neutral-ops 3.99; ONNX Resize-19."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, fresh
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, REQUIRED, Attributes, Op, Operand, SharedAxes
+from onnxtfl.ir.define import *
 from onnxtfl.ir.resampling import Sampling
-from onnxtfl.ir.shapes import dims_from
 
 
 class Resize(Op):
@@ -36,7 +32,7 @@ class Resize(Op):
         Operand("scales", FLOATS, optional=True),
         Operand("roi", FLOATS, optional=True),
     )
-    defaults: ClassVar[Attributes] = {
+    defaults = {
         "dims": REQUIRED,
         "mode": "nearest",
         "coordinate_transformation_mode": "half_pixel",
@@ -48,7 +44,7 @@ class Resize(Op):
     }
 
     @staticmethod
-    def shape(x: Value, sizes: Value | None, scales: Value | None, roi: Value | None, **attributes: Any) -> Shape:
+    def shape(x: Value, sizes: Value | None, scales: Value | None, roi: Value | None, **attributes: Any) -> Dims:
         dims, shape = attributes["dims"], list(x.shape)
         Sampling.of(attributes)
         if len(set(dims)) != len(dims) or any(not 0 <= d < x.rank for d in dims):

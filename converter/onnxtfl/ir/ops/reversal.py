@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.op import INDICES, REQUIRED, Op, Operand, SharedAxes
-from onnxtfl.ir.shapes import normalize_axes
+from onnxtfl.ir.define import *
 
 
 class Reverse(Op):

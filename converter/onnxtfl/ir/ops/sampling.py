@@ -8,20 +8,14 @@ import functools
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, product
-from onnxtfl.ir.formula import Formula, Term
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Op, Operand
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.reshape import dim_value, reshape, transposed, with_unit_axis
-from onnxtfl.ir.shapes import broadcast_dim
-from onnxtfl.ir.types import DType
 
 _Size = Term | float
 
@@ -120,12 +114,12 @@ class GridSample(Formula):
     """
 
     operands = (Operand("input", FLOATS), Operand("grid", FLOATS))
-    defaults: ClassVar[Attributes] = {"mode": "linear", "padding_mode": "zeros", "align_corners": False}
+    defaults = {"mode": "linear", "padding_mode": "zeros", "align_corners": False}
 
     choices = {"mode": ("nearest", "linear", "cubic"), "padding_mode": ("zeros", "border", "reflection")}
 
     @staticmethod
-    def shape(x: Value, grid: Value) -> Shape:
+    def shape(x: Value, grid: Value) -> Dims:
         if grid.rank != x.rank or x.rank < 3 or grid.shape[-1] != x.rank - 2:
             raise ValueError(f"a grid of shape {grid.shape} for a map of shape {x.shape}")
         return (*x.shape[:2], *grid.shape[1:-1])
@@ -162,7 +156,7 @@ class RoiAlign(Op):
 
     core = True
     operands = (Operand("input", FLOATS), Operand("rois", FLOATS), Operand("batch_indices", INDICES))
-    defaults: ClassVar[Attributes] = {
+    defaults = {
         "mode": "avg",
         "coordinate_transformation_mode": "half_pixel",
         "output_height": 1,
@@ -174,7 +168,7 @@ class RoiAlign(Op):
     widens = True
 
     @staticmethod
-    def shape(x: Value, rois: Value, batch_indices: Value, **attributes: Any) -> Shape:
+    def shape(x: Value, rois: Value, batch_indices: Value, **attributes: Any) -> Dims:
         if x.rank != 4 or rois.rank != 2:
             raise ValueError(f"regions of shape {rois.shape} of a map of shape {x.shape}")
         numbers = batch_indices.tensor_type.shape

@@ -6,12 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, SharedAxes
-from onnxtfl.ir.permutations import rank_of
-from onnxtfl.ir.shapes import check_positions, dims_from, normalize_axis
+from onnxtfl.ir.define import *
 
 _KINDS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -49,7 +44,7 @@ class ScatterND(Op):
     core = True
 
     @staticmethod
-    def shape(x: Value | None, indices: Value, updates: Value, shape: Value | None) -> Shape | None:
+    def shape(x: Value | None, indices: Value, updates: Value, shape: Value | None) -> Dims | None:
         full = x.tensor_type.shape if x is not None else None if shape is None else dims_from(shape)
         places = indices.tensor_type.shape
         if places == ():
@@ -83,7 +78,7 @@ class ScatterElements(Op):
     shared_axes = SharedAxes(None, ("axis",))
 
     @staticmethod
-    def shape(x: Value, indices: Value, updates: Value, *, axis: int) -> Shape:
+    def shape(x: Value, indices: Value, updates: Value, *, axis: int) -> Dims:
         ranks = {rank_of(v.type) for v in (x, indices, updates)} - {None}
         if len(ranks) > 1:
             raise ValueError("operands differ in rank")

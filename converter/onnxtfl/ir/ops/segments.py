@@ -6,12 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape, fresh
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import INTEGERS, Op, Operand
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.scattering import written
-from onnxtfl.ir.shapes import known_dims
 
 
 class SegmentReduce(Op):
@@ -26,7 +22,7 @@ class SegmentReduce(Op):
     core = True
 
     @staticmethod
-    def shape(x: Value, segment_ids: Value, count: Value) -> Shape:
+    def shape(x: Value, segment_ids: Value, count: Value) -> Dims:
         known = known_dims(count)
         if segment_ids.rank > x.rank:
             raise ValueError("more axes of ids than of numbers")

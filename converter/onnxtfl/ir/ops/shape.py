@@ -6,14 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh, product
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import identity, rank_of, renumbered
-from onnxtfl.ir.shapes import dim_array
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.define import *
 
 
 class Shape(Op):

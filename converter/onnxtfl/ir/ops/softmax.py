@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.op import FLOATS, Op, Operand, SharedAxes
+from onnxtfl.ir.define import *
 
 
 class _Normalizing(Op, register=False):

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape, fresh, product
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, SharedAxes
-from onnxtfl.ir.shapes import known_dims, normalize_axis
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.define import *
 
 MOST = (1 << 31) - 1
 """The most numbers that can be asked for."""
@@ -29,7 +24,7 @@ class TopK(Op):
     shared_axes = SharedAxes(attributes=("axis",))
 
     @staticmethod
-    def shape(x: Value, k: Value, *, axis: int) -> Shape:
+    def shape(x: Value, k: Value, *, axis: int) -> Dims:
         axis, known = normalize_axis(axis, x.rank), known_dims(k)
         if known is not None and len(known) != 1:
             raise ValueError(f"k has {len(known)} numbers")
@@ -63,7 +58,7 @@ class Sort(Op):
     shared_axes = SharedAxes(None, ("dimension",))
 
     @staticmethod
-    def shape(*inputs: Value) -> list[Shape | None]:
+    def shape(*inputs: Value) -> list[Dims | None]:
         return [v.tensor_type.shape for v in inputs]
 
     @staticmethod
@@ -85,7 +80,7 @@ class Unique(Op):
     core = True
 
     @staticmethod
-    def shape(x: Value, *, axis: int | None) -> list[Shape | None]:
+    def shape(x: Value, *, axis: int | None) -> list[Dims | None]:
         count, before = fresh(), x.tensor_type.shape
         if before is None:
             return [None if axis is not None else (count,), (count,), (fresh(),), (count,)]

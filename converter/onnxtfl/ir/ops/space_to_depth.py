@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, fresh, product
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import INDICES, REQUIRED, Attributes, Op, Operand, SharedAxes
-from onnxtfl.ir.shapes import known_dims, normalize_axes, normalize_axis
+from onnxtfl.ir.define import *
 
 
 class _BlocksInBatch(Op, register=False):
     """What moves blocks of the axes after the batch into the batch, or out of it; `blocks`: sizes, axis by axis."""
 
     operands = (Operand("input"), Operand("amounts", INDICES))
-    defaults: ClassVar[Attributes] = {"blocks": REQUIRED}
+    defaults = {"blocks": REQUIRED}
 
 
 def block_amounts(value: Value, blocks: Sequence[int]) -> list[tuple[int, Dim, Dim]]:
@@ -35,7 +30,7 @@ class SpaceToBatch(_BlocksInBatch):
     """
 
     @staticmethod
-    def shape(x: Value, amounts: Value, *, blocks: Sequence[int]) -> Shape:
+    def shape(x: Value, amounts: Value, *, blocks: Sequence[int]) -> Dims:
         sizes = list(x.shape)
         for i, (block, before, after) in enumerate(block_amounts(amounts, blocks), 1):
             total = sizes[i] + before + after
@@ -64,7 +59,7 @@ class BatchToSpace(_BlocksInBatch):
     """
 
     @staticmethod
-    def shape(x: Value, amounts: Value, *, blocks: Sequence[int]) -> Shape:
+    def shape(x: Value, amounts: Value, *, blocks: Sequence[int]) -> Dims:
         sizes = list(x.shape)
         for i, (block, before, after) in enumerate(block_amounts(amounts, blocks), 1):
             sizes[i] = sizes[i] * block - before - after
@@ -111,7 +106,7 @@ class DepthToSpace(_Blocks):
     """Parts of the depth become blocks of space. Source: neutral-ops 3.35 (name only), ONNX DepthToSpace."""
 
     @staticmethod
-    def shape(x: Value, *, block_size: int, depth_dim: int, space_dims: Sequence[int]) -> Shape:
+    def shape(x: Value, *, block_size: int, depth_dim: int, space_dims: Sequence[int]) -> Dims:
         _, depth, space = _normalized(depth_dim, space_dims, x.rank)
         dims, parts = list(x.shape), block_size ** len(space)
         if isinstance(dims[depth], int) and dims[depth] % parts:
@@ -136,7 +131,7 @@ class SpaceToDepth(_Blocks):
     """Blocks of space become parts of the depth. Source: neutral-ops 3.127."""
 
     @staticmethod
-    def shape(x: Value, *, block_size: int, depth_dim: int, space_dims: Sequence[int]) -> Shape:
+    def shape(x: Value, *, block_size: int, depth_dim: int, space_dims: Sequence[int]) -> Dims:
         _, depth, space = _normalized(depth_dim, space_dims, x.rank)
         dims = list(x.shape)
         for axis in space:

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.derived import Derived
-from onnxtfl.ir.dims import Dim, Shape, fresh
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import ANY, INDICES, REQUIRED, Op, Operand, SharedAxes
-from onnxtfl.ir.shapes import normalize_axis, target_dims
+from onnxtfl.ir.define import *
 
 
 class GeneralSplit(Derived):
@@ -40,7 +34,7 @@ class Split(Op):
     follows_values = True
 
     @staticmethod
-    def shape(x: Value, sizes: Value | None, *, axis: int, count: int) -> list[Shape | None]:
+    def shape(x: Value, sizes: Value | None, *, axis: int, count: int) -> list[Dims | None]:
         before = x.tensor_type.shape
         total = fresh() if before is None else before[normalize_axis(axis, len(before))]
         parts = _equal_parts(total, count) if sizes is None else target_dims(sizes)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Shape, fresh
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import REQUIRED, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.define import *
 from onnxtfl.ir.origin import Origin
-from onnxtfl.ir.permutations import compose, identity, inverse
 from onnxtfl.ir.quantization import Quantization
 
 
@@ -21,7 +17,7 @@ class Transpose(Op):
     follows_values = True
 
     @staticmethod
-    def shape(x: Value, *, permutation: Permutation) -> Shape:
+    def shape(x: Value, *, permutation: Permutation) -> Dims:
         if sorted(permutation) != list(range(len(permutation))):
             raise ValueError(f"{permutation} is no permutation")
         if x.tensor_type.shape is None:
@@ -31,7 +27,7 @@ class Transpose(Op):
         return tuple(x.shape[p] for p in permutation)
 
     @classmethod
-    def kept(cls, node: Node, quantization: Quantization, shape: Shape | None) -> Quantization | None:
+    def kept(cls, node: Node, quantization: Quantization, shape: Dims | None) -> Quantization | None:
         before = node.operand(0).tensor_type.shape
         return quantization if before is None else quantization.permuted(node.attr("permutation"), before)
 

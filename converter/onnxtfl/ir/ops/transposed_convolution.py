@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape
-from onnxtfl.ir.op import Attributes
+from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.convolution import (
     DEFAULTS,
     Convolution,
@@ -20,7 +18,6 @@ from onnxtfl.ir.ops.convolution import (
     placed,
     spatial_sizes,
 )
-from onnxtfl.ir.spatial import Window, pad_spatial
 
 
 class ConvTranspose(Convolution):
@@ -32,14 +29,14 @@ class ConvTranspose(Convolution):
     """
 
     core = True
-    defaults: ClassVar[Attributes] = {
+    defaults = {
         **DEFAULTS,
         "kernel_input_feature_dimension": 0,
         "kernel_output_feature_dimension": 1,
     }
 
     @classmethod
-    def output_shape(cls, attributes: Attributes, x: Shape, w: Shape) -> Shape:
+    def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:
         features = w[attributes["kernel_output_feature_dimension"]] * attributes["feature_group_count"]
         depth, has = w[attributes["kernel_input_feature_dimension"]], x[attributes["input_feature_dimension"]]
         if isinstance(depth, int) and isinstance(has, int) and depth != has:
