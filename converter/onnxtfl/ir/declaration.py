@@ -52,7 +52,7 @@ class Declaration:
     @classmethod
     def result_types(cls, operands: Sequence[Any], attributes: Mapping[str, Any]) -> list[TensorType]:
         """The types of the results for operands that are values."""
-        given = cls._padded(operands)
+        given = cls.padded(operands)
         try:
             shapes = called(cls.shape, given, attributes)
         except UnknownRankError:
@@ -64,7 +64,7 @@ class Declaration:
     @classmethod
     def evaluate(cls, attributes: Mapping[str, Any], *operands: Array | None) -> Array | tuple[Array, ...]:
         """The results, in their element types."""
-        given, attributes = cls._padded(operands), {**cls.defaults, **attributes}
+        given, attributes = cls.padded(operands), {**cls.defaults, **attributes}
         wide = [x if x is None else widened(x) for x in given] if cls.widens else given
         with np.errstate(all="ignore"):
             computed = called(cls.compute, wide, attributes)
@@ -73,7 +73,7 @@ class Declaration:
         return rounded if isinstance(computed, tuple) else rounded[0]
 
     @classmethod
-    def _padded(cls, operands: Sequence[Any]) -> list[Any]:
+    def padded(cls, operands: Sequence[Any]) -> list[Any]:
         """The operands, with None for those that are left out at the end."""
         absent = len(cls.operands) - len(operands)
         return [*operands, *[None] * (absent - cls.operands[-1].variadic)] if absent > 0 else [*operands]

@@ -8,7 +8,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, fresh_number, is_open, product, static
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.formula import Derived, Formula, Number, Term, by_formula
+from onnxtfl.ir.formula import Derived, Formula, Number, Term, by_expansion, by_formula
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import (
     ANY,

@@ -13,7 +13,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import OPS, Graph, Node, Value, constant
 from onnxtfl.ir.interpret import run
-from onnxtfl.ir.op import REQUIRED, Attributes, Op, attributes_of
+from onnxtfl.ir.op import REQUIRED, Attributes, Op, Operand, attributes_of
 from onnxtfl.ir.types import DType, Type, dtype_of
 
 Number = int | float | bool
@@ -194,9 +194,15 @@ class Derived(Op, register=False):
     expands = True
 
     @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        """The results of `node`, made with core ops."""
+    def expand(cls, b: Builder, *operands: Any, **attributes: Any) -> Value | Sequence[Value]:
+        """The results, made with core ops. `operands`: values, None if absent."""
         raise NotImplementedError
+
+    @classmethod
+    def expansion(cls, b: Builder, node: Node) -> list[Value]:
+        """The results of `node`, made with core ops."""
+        results = cls.expand(b, *cls.padded(node.operands), **attributes_of(node))
+        return [results] if isinstance(results, Value) else list(results)
 
     @staticmethod
     def shape(*operands: Any, **attributes: Any) -> Any:
@@ -208,14 +214,14 @@ class Derived(Op, register=False):
             return super().infer(node)
         graph = Graph()
         stand_ins = [None if v is None else _stand_in(graph, v) for v in node.operands]
-        results = cls.expand(Builder(graph), Node(node.op, stand_ins, node.attributes))
+        results = cls.expansion(Builder(graph), Node(node.op, stand_ins, node.attributes))
         return [r.type for r in results if r.type is not None]
 
     @classmethod
     def compute(cls, *operands: Array | None, **attributes: Any) -> Array | tuple[Array, ...]:
         graph = Graph()
         given = [None if x is None else constant(x, dtype_of(x.dtype)) for x in operands]
-        graph.outputs = cls.expand(Builder(graph), Node(cls, given, attributes))
+        graph.outputs = cls.expansion(Builder(graph), Node(cls, given, attributes))
         results = run(graph, [])
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -247,10 +253,18 @@ class Formula(Derived, register=False):
         return True
 
     @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        terms = [None if v is None else Term(b, v) for v in node.operands]
-        absent = [None] * (len(cls.operands) - len(terms))
-        return [cls.formula(*terms, *absent, **attributes_of(node)).value]
+    def expand(cls, b: Builder, *operands: Any, **attributes: Any) -> Value:
+        return cls.formula(*(None if v is None else Term(b, v) for v in operands), **attributes).value
+
+
+def by_expansion(*operands: Operand, **declared: Any) -> Callable[[Callable[..., Any]], type[Derived]]:
+    """Declare an op by the decorated function: `Derived.expand`, with the attributes and their defaults by name."""
+
+    def declare(expand: Callable[..., Any]) -> type[Derived]:
+        namespace = _declared_by(expand, len(operands) + 1, "expand")
+        return type(expand.__name__, (Derived,), {**namespace, "operands": operands, **declared})
+
+    return declare
 
 
 def by_formula(kind: type[Op], **declared: Any) -> Callable[[Callable[..., Term]], type[Formula]]:
@@ -260,9 +274,16 @@ def by_formula(kind: type[Op], **declared: Any) -> Callable[[Callable[..., Term]
     """
 
     def declare(formula: Callable[..., Term]) -> type[Formula]:
-        parameters = list(inspect.signature(formula).parameters.values())[len(kind.operands) :]
-        defaults = {p.name: REQUIRED if p.default is p.empty else p.default for p in parameters}
-        meaning = {"__doc__": formula.__doc__, "__module__": formula.__module__, "formula": staticmethod(formula)}
-        return type(formula.__name__, (kind, Formula), {**meaning, "defaults": defaults, "core": False, **declared})
+        namespace = _declared_by(formula, len(declared.get("operands", kind.operands)), "formula")
+        bases = (kind,) if issubclass(kind, Formula) else (kind, Formula)
+        return type(formula.__name__, bases, {**namespace, "core": False, **declared})
 
     return declare
+
+
+def _declared_by(function: Callable[..., Any], count: int, name: str) -> dict[str, Any]:
+    """The members of an op class that follow from its function `name`, whose first `count` parameters are operands."""
+    parameters = list(inspect.signature(function).parameters.values())[count:]
+    defaults = {p.name: REQUIRED if p.default is p.empty else p.default for p in parameters}
+    members = {"__doc__": function.__doc__, "__module__": function.__module__, name: staticmethod(function)}
+    return {**members, "defaults": defaults}

@@ -162,7 +162,7 @@ def _expanded(graph: Graph) -> None:
     """Replace the only node by its formula."""
     (node,) = graph.nodes
     assert issubclass(node.op, Formula)
-    graph.replace(node, node.op.expand(Builder(graph, node), node))
+    graph.replace(node, node.op.expansion(Builder(graph, node), node))
 
 
 def _some_sizes(operand: int) -> Array:

@@ -161,7 +161,7 @@ def rules() -> Rules:
 def expand(b: Builder, node: Node) -> list[Value]:
     """The results of a node of a derived op, by the op's own definition."""
     assert issubclass(node.op, Derived)
-    return node.op.expand(b, node)
+    return node.op.expansion(b, node)
 
 
 def _add(table: dict[K, R], key: K, rule: R, what: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,52 +12,34 @@ from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
 
 
-class Broadcast(Derived):
-    """New axes of `broadcast_sizes` in front of the operand's. Source: neutral-ops 3.18."""
-
-    operands = (Operand("input"),)
-    defaults = {"broadcast_sizes": REQUIRED}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x = node.operand(0)
-        return [b(BroadcastTo, x, b(Concatenate, list(node.attr("broadcast_sizes")), b(Shape, x), axis=0))]
+@by_expansion(Operand("input"))
+def Broadcast(b: Builder, x: Value, broadcast_sizes: Sequence[int]) -> Value:
+    """New axes of `broadcast_sizes` before the operand's. Source: neutral-ops 3.18."""
+    return b(BroadcastTo, x, b(Concatenate, list(broadcast_sizes), b(Shape, x), axis=0))
 
 
-class DynamicBroadcastInDim(Derived):
+@by_expansion(Operand("input"), Operand("shape", INDICES))
+def DynamicBroadcastInDim(b: Builder, x: Value, shape: Value, broadcast_dimensions: Sequence[int]) -> Value:
     """Axis i of the operand becomes axis broadcast_dimensions[i] of a tensor of `shape`, and is repeated if it is 1.
 
     Source: neutral-ops 3.41.
     """
-
-    operands: ClassVar[tuple[Operand, ...]] = (Operand("input"), Operand("shape", INDICES))
-    defaults = {"broadcast_dimensions": REQUIRED}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x, shape, places = node.operand(0), node.operand(1), list(node.attr("broadcast_dimensions"))
-        length = shape.shape[0]
-        if not isinstance(length, int) or places != sorted(set(places)) or len(places) != x.rank:
-            raise ValueError(f"dimensions {places} of rank {x.rank} in a shape of {length} entries")
-        spread = [1] * length
-        for place, size in zip(places, x.shape, strict=True):
-            spread[place] = size if isinstance(size, int) else -1
-        return [b(BroadcastTo, b(Reshape, x, spread), shape)]
+    length, places = shape.shape[0], list(broadcast_dimensions)
+    if not isinstance(length, int) or places != sorted(set(places)) or len(places) != x.rank:
+        raise ValueError(f"dimensions {places} of rank {x.rank} in a shape of {length} entries")
+    spread = [1] * length
+    for place, size in zip(places, x.shape, strict=True):
+        spread[place] = size if isinstance(size, int) else -1
+    return b(BroadcastTo, b(Reshape, x, spread), shape)
 
 
-class BroadcastInDim(DynamicBroadcastInDim):
-    """The same with the shape as an attribute (which the document takes from the result's type).
+@by_expansion(Operand("input"))
+def BroadcastInDim(b: Builder, x: Value, broadcast_dimensions: Sequence[int], shape: Sequence[int]) -> Value:
+    """DynamicBroadcastInDim with the shape as an attribute (which the document takes from the result's type).
 
     Source: neutral-ops 3.19.
     """
-
-    operands = (Operand("input"),)
-    defaults = {"broadcast_dimensions": REQUIRED, "shape": REQUIRED}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        whole = Node(node.op, [node.operand(0), b.value(list(node.attr("shape")))], node.attributes)
-        return super().expand(b, whole)
+    return b(DynamicBroadcastInDim, x, list(shape), broadcast_dimensions=broadcast_dimensions)
 
 
 class BroadcastTo(Op):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.ir.define import *
-from onnxtfl.ir.ops.arithmetic import Add, Mul, pair
+from onnxtfl.ir.ops.arithmetic import pair
 
 
 class DotGeneral(Op):
@@ -195,34 +195,24 @@ def _product(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int) -
     )  # fmt: skip
 
 
-class Dot(Derived):
+@by_expansion(*pair(NUMERIC))
+def Dot(b: Builder, lhs: Value, rhs: Value) -> Value:
     """The last axis of `lhs` against the first of `rhs`, both of rank 1 or 2. Source: neutral-ops 3.37; XLA Dot."""
-
-    operands = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC))
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        lhs, rhs = node.operand(0), node.operand(1)
-        if not {lhs.rank, rhs.rank} <= {1, 2}:
-            raise ValueError(f"vectors or matrices, not ranks {lhs.rank} and {rhs.rank}")
-        return [_product(b, lhs, rhs, lhs.rank - 1, 0)]
+    if not {lhs.rank, rhs.rank} <= {1, 2}:
+        raise ValueError(f"vectors or matrices, not ranks {lhs.rank} and {rhs.rank}")
+    return _product(b, lhs, rhs, lhs.rank - 1, 0)
 
 
-class Gemm(Derived):
+class Gemm(Formula):
     """alpha * A @ B + beta * C, A and B transposed where the flags say so. Source: neutral-ops 3.55; ONNX Gemm-13."""
 
     operands = (Operand("a", NUMERIC), Operand("b", NUMERIC), Operand("c", NUMERIC, optional=True))
     defaults = {"alpha": 1.0, "beta": 1.0, "transA": False, "transB": False}
 
     @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        lhs, rhs, c = node.operand(0), node.operand(1), node.optional(2)
+    def formula(cls, lhs: Term, rhs: Term, c: Term | None, **attributes: Any) -> Term:
         if lhs.rank != 2 or rhs.rank != 2:
             raise ValueError(f"matrices, not ranks {lhs.rank} and {rhs.rank}")
-        result = _product(b, lhs, rhs, int(not node.attr("transA")), int(node.attr("transB")))
-        result = _scaled(b, result, node.attr("alpha"))
-        return [result if c is None else b(Add, result, _scaled(b, c, node.attr("beta")))]
-
-
-def _scaled(b: Builder, x: Value, factor: float) -> Value:
-    return x if factor == 1 else b(Mul, x, b.scalar(factor, x))
+        axes = int(not attributes["transA"]), int(attributes["transB"])
+        result: Term = Term(lhs.b, _product(lhs.b, lhs.value, rhs.value, *axes)) * attributes["alpha"]
+        return result if c is None else result + c * attributes["beta"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -15,46 +14,25 @@ from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
 
 
-def _scalar(b: Builder, vector: Value, index: int) -> Value:
-    return b(Gather, vector, np.asarray(index, np.int64), axis=0)
+@by_expansion(Operand("shape", INDICES), results=(Operand("output", like="dtype"),))
+def DynamicIota(b: Builder, shape: Value, iota_dimension: int, dtype: DType = DType.INT64) -> Value:
+    """Integers that count up from 0 along one dimension of a tensor of `shape`. Source: neutral-ops 3.42."""
+    length = shape.shape[0]
+    if not isinstance(length, int):
+        raise ValueError("the rank has to be known before run time")
+    axis = normalize_axis(iota_dimension, length)
+    size = b(Convert, b(Gather, shape, np.asarray(axis, np.int64), axis=0), dtype=DType.INT64)
+    counts = b(Convert, b(Range, b.scalar(0, size), size, b.scalar(1, size)), dtype=dtype)
+    return b(BroadcastTo, b(Reshape, counts, [-1 if i == axis else 1 for i in range(length)]), shape)
 
 
-class DynamicIota(Derived):
-    """Numbers that count up from 0 along one dimension of a tensor of `shape`. Source: neutral-ops 3.42."""
-
-    operands: ClassVar[tuple[Operand, ...]] = (Operand("shape", INDICES),)
-    results = (Operand("output", like="dtype"),)
-    defaults = {"iota_dimension": REQUIRED, "dtype": DType.INT64}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        shape, dtype = node.operand(0), node.attr("dtype")
-        length = shape.shape[0]
-        if not isinstance(length, int):
-            raise ValueError("the rank has to be known before run time")
-        axis = normalize_axis(node.attr("iota_dimension"), length)
-        size = (
-            b(Convert, _scalar(b, shape, axis), dtype=DType.INT64)
-            if shape.dtype is DType.INT32
-            else _scalar(b, shape, axis)
-        )
-        counts = b(Range, b.scalar(0, size), size, b.scalar(1, size))
-        numbers = counts if dtype is DType.INT64 else b(Convert, counts, dtype=dtype)
-        return [b(BroadcastTo, b(Reshape, numbers, [-1 if i == axis else 1 for i in range(length)]), shape)]
-
-
-class Iota(DynamicIota):
-    """The same with the shape as an attribute (which the document takes from the result's type).
+@by_expansion(results=(Operand("output", like="dtype"),))
+def Iota(b: Builder, iota_dimension: int, shape: Sequence[int], dtype: DType = DType.INT64) -> Value:
+    """DynamicIota with the shape as an attribute (which the document takes from the result's type).
 
     Source: neutral-ops 3.69.
     """
-
-    operands = ()
-    defaults = {"iota_dimension": REQUIRED, "shape": REQUIRED, "dtype": DType.INT64}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        return super().expand(b, Node(node.op, [b.value(list(node.attr("shape")))], node.attributes))
+    return b(DynamicIota, list(shape), iota_dimension=iota_dimension, dtype=dtype)
 
 
 class Range(Op):

@@ -12,17 +12,10 @@ from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.quantization import Quantization
 
 
-class Dropout(Derived):
+@by_expansion(Operand("input"), results=(Operand("output"), Operand("mask", BOOLS)))
+def Dropout(b: Builder, x: Value, ratio: float = 0.5) -> list[Value]:
     """At inference nothing is dropped: the operand, and a mask that is true everywhere. Source: neutral-ops 3.40."""
-
-    operands = (Operand("input", ANY),)
-    results = (Operand("output"), Operand("mask", BOOLS))
-    defaults = {"ratio": 0.5}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x = node.operand(0)
-        return [x, b(BroadcastTo, np.asarray(True), b(Shape, x))]
+    return [x, b(BroadcastTo, np.asarray(True), b(Shape, x))]
 
 
 class Copy(Elementwise):

@@ -11,19 +11,14 @@ from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.transpose import Transpose
 
+_MODES = {"PAD_VALUE": "constant", "PAD_EDGE": "edge", "PAD_REFLECT": "reflect", "PAD_SYMMETRIC": "symmetric"}
 
-class DynamicPad(Derived):
+
+@by_expansion(Operand("input"), Operand("pads", INDICES), Operand("padding_value", optional=True))
+def DynamicPad(b: Builder, x: Value, pads: Value, value: Value | None, mode: str = "PAD_VALUE") -> Value:
     """Pad with a vector of all befores, then all afters. Source: neutral-ops 3.43."""
-
-    operands = (Operand("input"), Operand("pads", INDICES), Operand("padding_value", optional=True))
-    defaults = {"mode": "PAD_VALUE"}
-    modes = {"PAD_VALUE": "constant", "PAD_EDGE": "edge", "PAD_REFLECT": "reflect", "PAD_SYMMETRIC": "symmetric"}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        mode = cls.modes[node.attr("mode")]
-        rows = b(Transpose, b(Reshape, node.operand(1), [2, -1]), permutation=(1, 0))
-        return [b(Pad, node.operand(0), rows, node.optional(2), mode=mode)]
+    rows = b(Transpose, b(Reshape, pads, [2, -1]), permutation=(1, 0))
+    return b(Pad, x, rows, value, mode=_MODES[mode])
 
 
 class Pad(Op):

@@ -6,7 +6,7 @@ only renumbered. Source: neutral-ops 3.12, 3.77; ONNX AveragePool, MaxPool."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -125,19 +125,13 @@ def window_counts(window: Window, sizes: Sequence[int], include_padding: bool) -
     return np.asarray(seen.sum(axis=-1))
 
 
-class GlobalAveragePool(Derived):
+@by_expansion(Operand("input", NUMERIC))
+def GlobalAveragePool(b: Builder, x: Value, dims: Sequence[int]) -> Value:
     """The mean over the spatial axes `dims`, which stay with size 1. Source: neutral-ops 3.58."""
-
-    kind: ClassVar[str] = "mean"
-    operands = (Operand("input", NUMERIC),)
-    defaults = {"dims": REQUIRED}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        return [b(Reduce, node.operand(0), list(node.attr("dims")), kind=cls.kind, keepdims=True)]
+    return b(Reduce, x, list(dims), kind="mean", keepdims=True)
 
 
-class GlobalMaxPool(GlobalAveragePool):
+@by_expansion(Operand("input", NUMERIC))
+def GlobalMaxPool(b: Builder, x: Value, dims: Sequence[int]) -> Value:
     """The maximum over the spatial axes `dims`, which stay with size 1. Source: neutral-ops 3.59."""
-
-    kind = "max"
+    return b(Reduce, x, list(dims), kind="max", keepdims=True)

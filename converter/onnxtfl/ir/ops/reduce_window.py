@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,76 +14,62 @@ from onnxtfl.ir.ops.logic import And, Or
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.slicing import END, Slice
 
+_JOINS: dict[str, tuple[type[Op], Callable[[np.dtype[Any]], Any]]] = {
+    "sum": (Add, lambda _: 0),
+    "prod": (Mul, lambda _: 1),
+    "max": (Max, numeric.lowest),
+    "min": (Min, numeric.highest),
+    "any": (Or, lambda _: False),
+    "all": (And, lambda _: True),
+}
+"""The op that reduces two elements, and the element that it leaves unchanged."""
 
-class ReduceWindow(Derived):
+
+@by_expansion(
+    Operand("input", NUMERIC | BOOLS), Operand("init", NUMERIC | BOOLS, optional=True), choices={"kind": _JOINS}
+)
+def ReduceWindow(
+    b: Builder,
+    x: Value,
+    init: Value | None,
+    kind: str,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] = (),
+    window_dilations: Sequence[int] = (),
+    padding: Sequence[int] = (),
+    auto_pad: str = "NOTSET",
+    ceil_mode: bool = False,
+) -> Value:
     """Each window of the operand reduced (`kind`: sum, prod, max, min; any, all of bools), beginning with `init`.
 
     Windows, strides, dilations have an entry for each axis, `padding` (or `auto_pad`, `ceil_mode`, where sizes are
     known) all lows, then all highs; what is padded is `init` (absent: what changes nothing). Joined axis by axis.
     Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
-
-    operands = (Operand("input", NUMERIC | BOOLS), Operand("init", NUMERIC | BOOLS, optional=True))
-    defaults = {
-        "kind": REQUIRED,
-        "window_dimensions": REQUIRED,
-        "window_strides": (),
-        "window_dilations": (),
-        "padding": (),
-        "auto_pad": "NOTSET",
-        "ceil_mode": False,
-    }
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x, windows = node.operand(0), tuple(node.attr("window_dimensions"))
-        if node.attr("kind") not in _JOINS or len(windows) != x.rank:
-            raise ValueError(f"{node.attr('kind')} over {len(windows)} of {x.rank} axes")
-        join = _JOINS[node.attr("kind")]
-        strides = tuple(node.attr("window_strides")) or (1,) * x.rank
-        dilations = tuple(node.attr("window_dilations")) or (1,) * x.rank
-        init = node.optional(1)
-        spans = [(w - 1) * d + 1 for w, d in zip(windows, dilations, strict=True)]
-        padding = _window_padding(node, x, spans, strides)
-        if any(map(any, padding)):
-            x = b(Pad, x, np.asarray(padding, np.int64), init or b.scalar(_neutral(join, x.dtype), x))
-        for axis in normalize_axes([a for a in range(x.rank) if windows[a] > 1 or strides[a] > 1], x.rank):
-            x = _join_windows(b, join, x, axis, windows[axis], strides[axis], dilations[axis])
-        return [x if init is None else b(join, x, init)]
+    (join, neutral), ones, rank = _JOINS[kind], (1,) * x.rank, x.rank
+    strides, dilations = tuple(window_strides) or ones, tuple(window_dilations) or ones
+    given = tuple(padding) if padding and auto_pad == "NOTSET" else (0,) * (2 * rank)
+    window = _fitted(Window(tuple(window_dimensions), strides, dilations, given, auto_pad, ceil_mode), x.shape)
+    if window.rank != rank:
+        raise ValueError(f"windows along {window.rank} of {rank} axes")
+    if any(window.padding):
+        pairs = np.asarray(window.padding, np.int64).reshape(2, rank).T
+        x = b(Pad, x, pairs, init or b.scalar(neutral(x.dtype.numpy), x))
+    for axis in range(rank):
+        if window.shape[axis] > 1 or strides[axis] > 1:
+            x = _join_windows(b, join, x, axis, window.shape[axis], strides[axis], dilations[axis])
+    return x if init is None else b(join, x, init)
 
 
-_JOINS: Mapping[str, type[Op]] = {"sum": Add, "prod": Mul, "max": Max, "min": Min, "any": Or, "all": And}
-
-
-def _neutral(join: type[Op], dtype: DType) -> float:
-    """What changes nothing when it is joined."""
-    if join in (Add, Mul, Or, And):
-        return float(join in (Mul, And))
-    if dtype.is_float:
-        return -math.inf if join is Max else math.inf
-    limits = np.iinfo(dtype.numpy)
-    return int(limits.min if join is Max else limits.max)
-
-
-def _window_padding(node: Node, x: Value, spans: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Low and high padding of each axis."""
-    given, mode, rank = tuple(node.attr("padding")), node.attr("auto_pad"), x.rank
-    if mode in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [
-            max((-(-_size(d) // s) - 1) * s + w - _size(d), 0) for d, w, s in zip(x.shape, spans, strides, strict=True)
-        ]
-        return [(t // 2, t - t // 2) if mode == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
-    pairs = list(zip(given[:rank], given[rank:], strict=True)) if given and mode == "NOTSET" else [(0, 0)] * rank
-    if not node.attr("ceil_mode"):
-        return pairs
-    rests = [(_size(d) + sum(p) - w) % s for d, p, w, s in zip(x.shape, pairs, spans, strides, strict=True)]
-    return [(low, high + (s - r) % s) for (low, high), r, s in zip(pairs, rests, strides, strict=True)]
-
-
-def _size(dim: object) -> int:
-    if not isinstance(dim, int):
+def _fitted(window: Window, sizes: Sequence[Dim]) -> Window:
+    """The window with explicit padding as far as it reaches."""
+    if window.auto_pad == "NOTSET" and not window.ceil:
+        return window
+    known = [d for d in sizes if isinstance(d, int)]
+    if len(known) < len(sizes):
         raise ValueError("sizes have to be known where windows are padded to fit")
-    return dim
+    window = window.explicit(known)
+    return replace(window, padding=(*window.before, *window.overhang(known)), ceil=False)
 
 
 def _join_windows(b: Builder, join: type[Op], x: Value, axis: int, window: int, stride: int, dilation: int) -> Value:

@@ -81,56 +81,40 @@ def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:
     return total // rest
 
 
-class DynamicReshape(Derived):
+@by_expansion(Operand("input"), Operand("shape", INDICES))
+def DynamicReshape(b: Builder, x: Value, shape: Value, allowzero: int = 0) -> Value:
     """Reshape where a 0 copies the operand's size, unless `allowzero`. Source: neutral-ops 3.44."""
-
-    operands = (Operand("input"), Operand("shape", INDICES))
-    defaults = {"allowzero": 0}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x, shape = node.operand(0), node.operand(1)
-        known = static_ints(shape)
-        if node.attr("allowzero") or (known is not None and 0 not in known):
-            return [b(Reshape, x, shape)]
-        if known is not None and all(isinstance(x.shape[i], int) for i, d in enumerate(known) if d == 0):
-            return [b(Reshape, x, [x.shape[i] if d == 0 else d for i, d in enumerate(known)])]
-        count = shape.shape[0]
-        if not isinstance(count, int):
-            raise ValueError("the number of sizes has to be known before run time")
-        own = b(Gather, b(Concatenate, b(Shape, x), [1] * count, axis=0), list(range(count)), axis=0)
-        return [b(Reshape, x, b(Select, b(Compare, shape, b.scalar(0, shape), comparison_direction="EQ"), own, shape))]
+    known = static_ints(shape)
+    if allowzero or (known is not None and 0 not in known):
+        return b(Reshape, x, shape)
+    if known is not None and all(isinstance(x.shape[i], int) for i, d in enumerate(known) if d == 0):
+        return b(Reshape, x, [x.shape[i] if d == 0 else d for i, d in enumerate(known)])
+    count = shape.shape[0]
+    if not isinstance(count, int):
+        raise ValueError("the number of sizes has to be known before run time")
+    own = b(Gather, b(Concatenate, b(Shape, x), [1] * count, axis=0), list(range(count)), axis=0)
+    return b(Reshape, x, b(Select, b(Compare, shape, b.scalar(0, shape), comparison_direction="EQ"), own, shape))
 
 
-class Squeeze(Derived):
+@by_expansion(Operand("input"), Operand("axes", INDICES, optional=True))
+def Squeeze(b: Builder, x: Value, axes: Value | None) -> Value:
     """The operand without `axes` of size 1; where absent, without all that are known to be 1.
 
     Source: neutral-ops 3.129.
     """
-
-    operands = (Operand("input"), Operand("axes", INDICES, optional=True))
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x, axes = node.operand(0), node.optional(1)
-        gone = [i for i, d in enumerate(x.shape) if d == 1]
-        if axes is not None:
-            gone = list(normalize_axes(required_ints(axes, "axes"), x.rank))
-            if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
-                raise ValueError(f"axes {gone} of {x.shape} are not all 1")
-        kept = tuple(i for i in range(x.rank) if i not in gone)
-        return [b(Reshape, x, b(Shape, x, axes=kept))]
+    gone = [i for i, d in enumerate(x.shape) if d == 1]
+    if axes is not None:
+        gone = list(normalize_axes(required_ints(axes, "axes"), x.rank))
+        if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
+            raise ValueError(f"axes {gone} of {x.shape} are not all 1")
+    return b(Reshape, x, b(Shape, x, axes=tuple(i for i in range(x.rank) if i not in gone)))
 
 
-class Unsqueeze(Derived):
-    """The operand with axes of size 1 that stand at `axes` of the result. Source: neutral-ops 3.139."""
-
-    operands = (Operand("input"), Operand("axes", INDICES))
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x, axes = node.operand(0), required_ints(node.operand(1), "axes")
-        new = normalize_axes(axes, x.rank + len(axes))
-        places = iter(range(x.rank))
-        order = [x.rank if i in new else next(places) for i in range(x.rank + len(new))]
-        return [b(Reshape, x, b(Gather, b(Concatenate, b(Shape, x), [1], axis=0), order, axis=0))]
+@by_expansion(Operand("input"), Operand("axes", INDICES))
+def Unsqueeze(b: Builder, x: Value, axes: Value) -> Value:
+    """The operand with axes of size 1 at `axes` of the result. Source: neutral-ops 3.139."""
+    given = required_ints(axes, "axes")
+    new = normalize_axes(given, x.rank + len(given))
+    places = iter(range(x.rank))
+    order = [x.rank if i in new else next(places) for i in range(x.rank + len(new))]
+    return b(Reshape, x, b(Gather, b(Concatenate, b(Shape, x), [1], axis=0), order, axis=0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from onnxtfl.ir.define import *
@@ -118,75 +120,51 @@ class DynamicUpdateSlice(Op):
 END = 1 << 62
 
 
-class DynamicSlice(Derived):
+@by_expansion(Operand("input"), Operand("start_indices", INDICES))
+def DynamicSlice(b: Builder, x: Value, starts: Value, slice_sizes: Sequence[int]) -> Value:
     """The part of `slice_sizes` that begins at `start_indices`, which are clamped so that it fits.
 
     Source: neutral-ops 3.45.
     """
-
-    operands = (Operand("input"), Operand("start_indices", INDICES))
-    defaults = {"slice_sizes": REQUIRED}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x, starts, sizes = node.operand(0), node.operand(1), b.value(list(node.attr("slice_sizes")))
-        starts = starts if starts.dtype is DType.INT64 else b(Convert, starts, dtype=DType.INT64)
-        begins = b(Max, b(Min, starts, b(Sub, b(Shape, x), sizes)), b.scalar(0, starts))
-        cut = b(Slice, x, begins, b(Add, begins, sizes), [1] * x.rank)
-        return [b(Reshape, cut, list(node.attr("slice_sizes")))]
+    starts, sizes = b(Convert, starts, dtype=DType.INT64), np.asarray(slice_sizes, np.int64)
+    begins = b(Max, b(Min, starts, b(Sub, b(Shape, x), sizes)), b.scalar(0, starts))
+    return b(Reshape, b(Slice, x, begins, b(Add, begins, sizes), [1] * x.rank), sizes)
 
 
-class RealDynamicSlice(Derived):
+@by_expansion(
+    Operand("input"),
+    *(Operand(name, INDICES) for name in ("start_indices", "limit_indices", "strides")),
+    Operand("axes", INDICES, optional=True),
+)
+def RealDynamicSlice(b: Builder, x: Value, starts: Value, limits: Value, strides: Value, axes: Value | None) -> Value:
     """Slice along `axes` (all where absent), with bounds known only at run time. Source: neutral-ops 3.92."""
-
-    operands = (
-        Operand("input"),
-        Operand("start_indices", INDICES),
-        Operand("limit_indices", INDICES),
-        Operand("strides", INDICES),
-        Operand("axes", INDICES, optional=True),
-    )
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x, axes = node.operand(0), node.optional(4)
-        where = list(range(x.rank)) if axes is None else list(normalize_axes(required_ints(axes, "axes"), x.rank))
-        vectors = []
-        for index, default in ((1, 0), (2, END), (3, 1)):
-            vector = node.operand(index)
-            blank = constant(np.full(x.rank, default, np.int64), vector.dtype)
-            rows = np.asarray(where, np.int64).reshape(-1, 1)
-            vectors.append(vector if axes is None else b(ScatterND, blank, rows, vector, kind="none"))
-        return [b(Slice, x, *vectors)]
+    if axes is None:
+        return b(Slice, x, starts, limits, strides)
+    rows = np.asarray(normalize_axes(required_ints(axes, "axes"), x.rank), np.int64).reshape(-1, 1)
+    vectors = []
+    for vector, default in ((starts, 0), (limits, END), (strides, 1)):
+        blank = constant(np.full(x.rank, default, np.int64), vector.dtype)
+        vectors.append(b(ScatterND, blank, rows, vector, kind="none"))
+    return b(Slice, x, *vectors)
 
 
-class SliceInDim(Derived):
+@by_expansion(Operand("input"))
+def SliceInDim(
+    b: Builder, x: Value, dimension: int, start_index: int = 0, limit_index: int = END, stride: int = 1
+) -> Value:
     """Slice along one `dimension`. Source: neutral-ops 3.123 (name only), XLA SliceInDim."""
-
-    operands = (Operand("input"),)
-    defaults = {"start_index": 0, "limit_index": END, "stride": 1, "dimension": REQUIRED}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x = node.operand(0)
-        axis = normalize_axis(node.attr("dimension"), x.rank)
-        bounds = (("start_index", 0), ("limit_index", END), ("stride", 1))
-        return [b(Slice, x, *([node.attr(n) if i == axis else d for i in range(x.rank)] for n, d in bounds))]
+    axis = normalize_axis(dimension, x.rank)
+    bounds = ((start_index, 0), (limit_index, END), (stride, 1))
+    return b(Slice, x, *([bound if i == axis else other for i in range(x.rank)] for bound, other in bounds))
 
 
-class SetDimensionSize(Derived):
+@by_expansion(Operand("input"), Operand("size", INTEGERS))
+def SetDimensionSize(b: Builder, x: Value, size: Value, dimension: int) -> Value:
     """The operand up to `size` (one number) of one `dimension`. Source: neutral-ops 3.111."""
-
-    operands = (Operand("input"), Operand("size", INTEGERS))
-    defaults = {"dimension": REQUIRED}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        x, size = node.operand(0), b(Reshape, node.operand(1), [1])
-        axis = normalize_axis(node.attr("dimension"), x.rank)
-        parts = [
-            constant(np.full(n, END if size.dtype is DType.INT64 else (1 << 31) - 1), size.dtype)
-            for n in (axis, x.rank - 1 - axis)
-        ]
-        limits = b(Concatenate, parts[0], size, parts[1], axis=0)
-        return [b(Slice, x, np.zeros(x.rank, np.int64), limits, np.ones(x.rank, np.int64))]
+    axis = normalize_axis(dimension, x.rank)
+    before, after = (
+        constant(np.full(n, END if size.dtype is DType.INT64 else (1 << 31) - 1), size.dtype)
+        for n in (axis, x.rank - 1 - axis)
+    )
+    limits = b(Concatenate, before, b(Reshape, size, [1]), after, axis=0)
+    return b(Slice, x, np.zeros(x.rank, np.int64), limits, np.ones(x.rank, np.int64))

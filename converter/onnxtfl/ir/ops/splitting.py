@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from onnxtfl.ir.define import *
 
 
-class GeneralSplit(Derived):
+@by_expansion(Operand("input"), results=(Operand("outputs", ANY, variadic=True),))
+def GeneralSplit(b: Builder, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
     """The operand cut along `axis` into `sizes`. Source: neutral-ops 3.56 (name only); the core's Split."""
-
-    operands = (Operand("input"),)
-    results = (Operand("outputs", ANY, variadic=True),)
-    defaults = {"axis": REQUIRED, "sizes": REQUIRED}
-
-    @classmethod
-    def expand(cls, b: Builder, node: Node) -> list[Value]:
-        return b.many(Split, node.operand(0), list(node.attr("sizes")), axis=node.attr("axis"))
+    return b.many(Split, x, list(sizes), axis=axis)
 
 
 class Split(Op):
