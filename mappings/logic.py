@@ -8,17 +8,6 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-
-@decompose(ops.PopulationCount)
-@on_terms
-def _population_count(x: Term) -> Term:
-    """The bits one by one: as many remainders by 2 of halves."""
-    signed = x.bits(DType(x.dtype.value.removeprefix("u")))
-    bits = np.arange(x.dtype.bits, dtype=signed.dtype.numpy).reshape(-1, *[1] * x.rank)
-    spread = signed.apply(ops.ShiftRightLogical, bits, in_range=True)
-    return (spread & 1).reduce("sum", [0], keepdims=False).to(x.dtype)
-
-
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 

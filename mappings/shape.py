@@ -22,17 +22,7 @@ def _shape(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Size", since=(1, 13, 19, 21, 23, 24, 25))
 def _size(b: Builder, node: Node) -> Value:
-    return size(b, node.operand(0), DType.INT64)
-
-
-def size(b: Builder, x: Value, dtype: DType) -> Value:
-    """The number of elements, of rank 0."""
-    return b(ops.Reduce, b(ops.Shape, x, dtype=dtype), [0], kind="prod", keepdims=False)
-
-
-@decompose(ops.Size)
-def _size_of(b: Builder, node: Node) -> Value:
-    return size(b, node.operand(0), node.attr("dtype"))
+    return b(ops.Reduce, b(ops.Shape, node.operand(0)), [0], kind="prod", keepdims=False)
 
 
 @lower_tfl(ops.Shape)

@@ -84,16 +84,6 @@ def _top_k_of_int64(b: Builder, node: Node) -> Sequence[Value] | None:
     return with_dtype(b, node, DType.INT64)
 
 
-@decompose(ops.Sort)
-def _sort(b: Builder, node: Node) -> Sequence[Value]:
-    """TopK of all elements; the other operands are gathered in the same order."""
-    x, others = node.operand(0), node.operands[1:]
-    axis = normalize_axis(node.attr("dimension"), x.rank)
-    count = dim_value(b, x.shape[axis], x)
-    values, order = b.many(ops.TopK, x, count, axis=axis, largest=node.attr("descending"), sorted=True)
-    return [values, *(b(ops.GatherElements, v, order, axis=axis) for v in others if v is not None)]
-
-
 # --- Unique ----------------------------------------------------------------------------------------------------------
 
 

@@ -102,7 +102,6 @@ CASES: list[Case] = [
     (ops.Split, [X], {"axis": 2, "count": 2}),
     (ops.Shape, [X], {}),
     (ops.Shape, [X], {"axes": (3, 1)}),
-    (ops.Size, [X], {}),
     (ops.Slice, [X, *map(np.asarray, ([1, -1, 0, 0], [9, -9, 3, 6], [1, -1, 2, 1]))], {}),
     (ops.Pad, [X, np.asarray([[0, 1], [2, 0], [-1, 0], [0, 0]]), np.float32(7)], {}),
     (ops.Pad, [X, np.asarray([[0, 1], [2, 0], [1, 0], [0, 3]])], {"mode": "edge"}),

@@ -54,7 +54,7 @@ def _is_size(dim: Dim) -> bool:
 @functools.cache
 def _positive() -> frozenset[type[Op]]:
     """Ops whose results are never negative."""
-    counting = {ops.Shape, ops.Size, ops.NonZero, ops.ArgMax, ops.ArgMin}
+    counting = {ops.Shape, ops.NonZero, ops.ArgMax, ops.ArgMin}
     return frozenset(counting | {ops.Relu, ops.Relu6, ops.Sigmoid, ops.Softmax, ops.Abs, ops.Exp, ops.Sqrt})
 
 

@@ -59,13 +59,12 @@ ShiftRightArithmetic = computed_by(
 )
 
 
-class PopulationCount(Unary):
-    """The number of ones in the binary form. Source: neutral-ops 3.88; into the core: shifts, masks and sums."""
+@by_formula(Unary, operands=(Operand("input", INTEGERS),))
+def PopulationCount(x: Term) -> Term:
+    """The number of ones in the binary form: the bits one by one, as the last bits of shifted elements.
 
-    operands = (Operand("input", INTEGERS),)
-    core = False
-
-    @staticmethod
-    def compute(x: Array) -> Array:
-        raw = np.ascontiguousarray(x)[..., None].view(np.uint8)
-        return np.asarray(np.unpackbits(raw, axis=-1).sum(-1))
+    Source: neutral-ops 3.88.
+    """
+    raw = x.bits(DType(x.dtype.value.removeprefix("u")))
+    bits = np.arange(raw.dtype.bits, dtype=raw.dtype.numpy).reshape(-1, *[1] * x.rank)
+    return (raw.apply(ShiftRightLogical, bits, in_range=True) & 1).reduce("sum", [0], keepdims=False).to(x.dtype)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from onnxtfl.ir.define import *
 
 
-class BCELoss(Formula):
+@by_formula(
+    Formula, operands=(Operand("input", FLOATS), Operand("target", FLOATS), Operand("weight", FLOATS, optional=True))
+)
+def BCELoss(x: Term, target: Term, weight: Term | None, reduction: str = "mean") -> Term:
     """-(target * log(input) + (1 - target) * log(1 - input)) * weight, and its `reduction` (none, sum, mean).
 
     Logarithms are not below -100. Source: neutral-ops 3.16; torch.nn.BCELoss.
     """
-
-    operands = (Operand("input", FLOATS), Operand("target", FLOATS), Operand("weight", FLOATS, optional=True))
-    defaults = {"reduction": "mean"}
-
-    @classmethod
-    def formula(cls, x: Term, target: Term, weight: Term | None, reduction: str) -> Term:
-        if reduction not in ("none", "sum", "mean"):
-            raise ValueError(f"no reduction is called {reduction!r}")
-        yes, no = (y.log().max(-100) for y in (x, 1 - x))
-        loss = -(target * yes + (1 - target) * no)
-        loss = loss if weight is None else loss * weight
-        return loss if reduction == "none" else loss.reduce(reduction, keepdims=False)
+    if reduction not in ("none", "sum", "mean"):
+        raise ValueError(f"no reduction is called {reduction!r}")
+    yes, no = (y.log().max(-100) for y in (x, 1 - x))
+    loss = -(target * yes + (1 - target) * no)
+    loss = loss if weight is None else loss * weight
+    return loss if reduction == "none" else loss.reduce(reduction, keepdims=False)

@@ -76,58 +76,47 @@ class LRN(Formula):
         return x * (mean * alpha + bias).power(-beta)
 
 
-class LayerNorm(Formula):
+_SCALED = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
+
+
+@by_formula(Formula, operands=(*_SCALED[:2], Operand("bias", FLOATS, optional=True)), shape=Op.shape)
+def LayerNorm(x: Term, scale: Term, bias: Term | None, axis: int = -1, epsilon: float = 1e-5) -> Term:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over the axes from `axis` on.
 
     Source: neutral-ops 3.71.
     """
-
-    operands = (Operand("input", FLOATS), Operand("scale", FLOATS), Operand("bias", FLOATS, optional=True))
-    defaults = {"axis": -1, "epsilon": 1e-5}
-    shape = Op.shape
-
-    @classmethod
-    def formula(cls, x: Term, scale: Term, bias: Term | None, axis: int, epsilon: float) -> Term:
-        result = standardized(x, range(normalize_axis(axis, x.rank), x.rank), epsilon)[0] * scale
-        return result if bias is None else result + bias
+    result = standardized(x, range(normalize_axis(axis, x.rank), x.rank), epsilon)[0] * scale
+    return result if bias is None else result + bias
 
 
-class InstanceNorm(Formula):
+@by_formula(
+    Formula, operands=_SCALED, shape=Op.shape, shared_axes=SharedAxes(attributes=("batch_index", "feature_index"))
+)
+def InstanceNorm(
+    x: Term, scale: Term, bias: Term, epsilon: float = 1e-5, batch_index: int = 0, feature_index: int = 1
+) -> Term:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over all axes but batch and features.
 
     `scale` and `bias` have an entry for each feature. Source: neutral-ops 3.68; ONNX InstanceNormalization-6.
     """
-
-    operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
-    defaults = {"epsilon": 1e-5, "batch_index": 0, "feature_index": 1}
-    shared_axes = SharedAxes(attributes=("batch_index", "feature_index"))
-    shape = Op.shape
-
-    @classmethod
-    def formula(cls, x: Term, scale: Term, bias: Term, epsilon: float, batch_index: int, feature_index: int) -> Term:
-        axes = (a for a in range(x.rank) if a not in (batch_index, feature_index))
-        factor, offset = (v.along(feature_index, x.rank) for v in (scale, bias))
-        return standardized(x, axes, epsilon)[0] * factor + offset
+    axes = (a for a in range(x.rank) if a not in (batch_index, feature_index))
+    factor, offset = (v.along(feature_index, x.rank) for v in (scale, bias))
+    return standardized(x, axes, epsilon)[0] * factor + offset
 
 
-class GroupNorm(Formula):
+@by_formula(Formula, operands=_SCALED)
+def GroupNorm(x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float = 1e-5, feature_index: int = 1) -> Term:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over each of `num_groups` groups of features.
 
     Axis 0 is the batch; scale and bias have an entry for each feature. Source: neutral-ops 3.62; ONNX
     GroupNormalization-21.
     """
-
-    operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
-    defaults = {"num_groups": REQUIRED, "epsilon": 1e-5, "feature_index": 1}
-
-    @classmethod
-    def formula(cls, x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float, feature_index: int) -> Term:
-        shape, axis = x.value.shape, normalize_axis(feature_index, x.rank)
-        features = shape[axis]
-        if not isinstance(features, int) or features % num_groups:
-            raise ValueError(f"{features} features in {num_groups} groups")
-        parts = (*shape[:axis], num_groups, features // num_groups, product(shape[axis + 1 :]))
-        grouped = Term(x.b, reshape(x.b, x.value, parts))
-        result, *_ = standardized(grouped, (a for a in range(1, len(parts)) if a != axis), epsilon)
-        factor, offset = (v.along(axis, x.rank) for v in (scale, bias))
-        return Term(x.b, reshape(x.b, result.value, shape, x.value)) * factor + offset
+    shape, axis = x.value.shape, normalize_axis(feature_index, x.rank)
+    features = shape[axis]
+    if not isinstance(features, int) or features % num_groups:
+        raise ValueError(f"{features} features in {num_groups} groups")
+    parts = (*shape[:axis], num_groups, features // num_groups, product(shape[axis + 1 :]))
+    grouped = Term(x.b, reshape(x.b, x.value, parts))
+    result, *_ = standardized(grouped, (a for a in range(1, len(parts)) if a != axis), epsilon)
+    factor, offset = (v.along(axis, x.rank) for v in (scale, bias))
+    return Term(x.b, reshape(x.b, result.value, shape, x.value)) * factor + offset

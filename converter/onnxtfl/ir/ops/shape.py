@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.ir.define import *
+from onnxtfl.ir.ops.reductions import Reduce
 
 
 class Shape(Op):
@@ -49,31 +50,7 @@ class Shape(Op):
         return Permuted((permutation,), (None,), {"axes": tuple(renumbered(a, permutation) for a in axes)})
 
 
-class Size(Op):
-    """The number of elements, of rank 0. Source: neutral-ops 3.121; into the core: product of Shape."""
-
-    operands = (Operand("input"),)
-    results = (Operand("size", like="dtype"),)
-    defaults = {"dtype": DType.INT64}
-
-    @staticmethod
-    def shape(x: Value) -> Dims:
-        return ()
-
-    @classmethod
-    def follow(cls, node: Node) -> list[Array | None]:
-        """The product of the operand's own sizes."""
-        shape = node.operand(0).tensor_type.shape
-        if shape is None:
-            return [None]
-        result = np.empty((), object)
-        result[()] = product(shape)
-        return [result]
-
-    @staticmethod
-    def compute(x: Array) -> int:
-        return x.size
-
-    @classmethod
-    def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        return Permuted((permutation,), (None,)) if index == 0 else None
+@by_expansion(Operand("input"), results=(Operand("size", like="dtype"),))
+def Size(b: Builder, x: Value, dtype: DType = DType.INT64) -> Value:
+    """The number of elements, of rank 0. Source: neutral-ops 3.121."""
+    return b(Reduce, b(Shape, x, dtype=dtype), [0], kind="prod", keepdims=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.ir.define import *
+from onnxtfl.ir.ops.gathering import GatherElements
+from onnxtfl.ir.reshape import dim_value
 
 MOST = (1 << 31) - 1
 """The most numbers that can be asked for."""
@@ -49,22 +51,22 @@ def _sorted_order(x: Array, axis: int, descending: bool) -> Array:
     return np.flip(x.shape[axis] - 1 - backwards, axis)
 
 
-class Sort(Op):
-    """All operands sorted along `dimension` as the first one is. Source: neutral-ops 3.126; into the core: TopK."""
+@by_expansion(
+    Operand("inputs", ANY, variadic=True),
+    results=(Operand("outputs", variadic=True),),
+    shared_axes=SharedAxes(None, ("dimension",)),
+)
+def Sort(
+    b: Builder, *inputs: Value, dimension: int = -1, descending: bool = False, is_stable: bool = True
+) -> list[Value]:
+    """All operands sorted along `dimension` as the first one is: its TopK, and the others gathered the same way.
 
-    operands = (Operand("inputs", ANY, variadic=True),)
-    results = (Operand("outputs", variadic=True),)
-    defaults = {"dimension": -1, "descending": False, "is_stable": True}
-    shared_axes = SharedAxes(None, ("dimension",))
-
-    @staticmethod
-    def shape(*inputs: Value) -> list[Dims | None]:
-        return [v.tensor_type.shape for v in inputs]
-
-    @staticmethod
-    def compute(*inputs: Array, dimension: int, descending: bool) -> tuple[Array, ...]:
-        order = _sorted_order(inputs[0], dimension, descending)
-        return tuple(np.take_along_axis(x, order, dimension) for x in inputs)
+    Source: neutral-ops 3.126.
+    """
+    x, axis = inputs[0], normalize_axis(dimension, inputs[0].rank)
+    count = dim_value(b, x.shape[axis], x)
+    values, order = b.many(TopK, x, count, axis=axis, largest=descending, sorted=True)
+    return [values, *(b(GatherElements, v, order, axis=axis) for v in inputs[1:])]
 
 
 class Unique(Op):
