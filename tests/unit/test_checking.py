@@ -229,10 +229,10 @@ def test_a_model_that_takes_too_long_is_not_checked(
 ) -> None:
     real = check._Side.run
 
-    def run(self, values, settings, kernels):
+    def run(self, values, options):
         if self.info.format == slow:
             raise RunError("timeout", "took more than 1 s")
-        return real(self, values, settings, kernels)
+        return real(self, values, options)
 
     monkeypatch.setattr(check._Side, "run", run)
     report = compared(tmp_path, onnx_scale(), tflite_scale())
@@ -243,9 +243,9 @@ def test_a_model_that_takes_too_long_is_not_checked(
 def test_both_kernel_sets_have_to_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = check._Side.run
 
-    def run(self, values, settings, kernels):
-        outputs = real(self, values, settings, kernels)
-        return [out + 1 for out in outputs] if kernels == "builtin" and self.info.format == "tflite" else outputs
+    def run(self, values, options):
+        outputs = real(self, values, options)
+        return [out + 1 for out in outputs] if options.kernels == "builtin" and self.info.format == "tflite" else outputs
 
     monkeypatch.setattr(check._Side, "run", run)
     report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())

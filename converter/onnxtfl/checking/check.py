@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from onnxtfl.checking.compare import Expectation, compare
 from onnxtfl.checking.describe import ModelInfo, TensorInfo, describe
-from onnxtfl.checking.facts import Facts, Range, analyze
+from onnxtfl.checking.facts import Facts, analyze
 from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
 from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.ties import flips
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
+from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import quantize
 from onnxtfl.runtimes import RunError, RunOptions, Worker, runtime_for
 
+T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
 """Kinds of `RunError` that say nothing about whether the second model is valid."""
@@ -44,7 +45,6 @@ class Settings:
     time_limit: float = 300.0
     layout: Layout = "auto"
     kernels: tuple[str, ...] = ("default", "builtin")
-    threads: int = 1
     input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
@@ -84,18 +84,32 @@ class _Side:
         info = describe(Path(path), model)  # before the graph is changed
         return cls(info, analyze(lifted_where_possible(model)), worker)
 
-    def run(self, values: Sequence[Any], settings: Settings, kernels: str) -> list[Any]:
+    def run(self, values: Sequence[Any], options: RunOptions) -> list[Any]:
         assert self.worker is not None
-        options = RunOptions(settings.threads, kernels, settings.time_limit)
         return self.worker.run(self.info.path, values, options)
 
 
+@dataclass
+class _Run:
+    """A run of the first model: its inputs, how each was chosen, and its outputs."""
+
+    values: list[Any]
+    choices: list[str]
+    outputs: list[Any]
+
+
 class _Check:
+    """`pairs`, `out_pairs`: inputs and outputs of both models; `done`: the run of the first model."""
+
+    pairs: list[Pair]
+    out_pairs: list[Pair]
+    done: _Run
+
     def __init__(self, a: PathLike, b: PathLike, settings: Settings, stack: ExitStack) -> None:
         self.settings = settings
+        self.options = RunOptions(settings.kernels[0], settings.time_limit)
         self.runtimes: list[str] = []
         self.problem = ""
-        self.fed: list[Any] = []
         workers = [self._start(path, stack) for path in (a, b)]  # their imports run while the graphs are read
         self.a, self.b = _Side.read(a, workers[0]), _Side.read(b, workers[1])
 
@@ -111,22 +125,22 @@ class _Check:
         return worker
 
     def report(self, given: Mapping[str, Any] | None) -> CheckReport:
-        """Return the report, without the settings."""
+        """The report, without the settings; where the shapes leave the layout open, of each layout until one agrees."""
         arrays = merge_user_inputs([info.name for info in self.a.info.inputs], given)
         if self.problem:
             return self._result("not checked", self.problem)
         try:
-            pairs = self._match_inputs()
-            out_pairs = match(self.a.info.outputs, self.b.info.outputs, "output", self.settings.layout)
+            self.pairs = self._match_inputs()
+            self.out_pairs = match(self.a.info.outputs, self.b.info.outputs, "output", self.settings.layout)
+            self.done = self._run_a(arrays)
         except MismatchError as error:
             return self._result("failed", str(error))
-        try:
-            values, words, expected = self._run_a(pairs, arrays)
         except UnknownInputError as error:
             return self._result("not checked", str(error))
         except RunError as error:
             return self._result("not checked", f"the first model does not run: {error}")
-        return self._run_b(pairs, out_pairs, values, words, expected)
+        attempts = max((len(pair.permutations) for pair in self.pairs), default=1)
+        return _first(map(self._run_b, range(attempts)), lambda report: report.status != "failed")
 
     def _match_inputs(self) -> list[Pair]:
         """Pair the inputs; where the shapes prove that one was permuted, permuted ones come first for all others."""
@@ -136,117 +150,91 @@ class _Check:
             pairs = match(a, b, "input", "channels-last")
         return pairs
 
-    def _run_a(self, pairs: list[Pair], given: Mapping[str, Any]) -> tuple[list[Any], list[str], list[Any]]:
-        """Run the first model on the first sizes that it accepts; returns inputs, how they were chosen, outputs."""
-        infos = _joined(self.a.info.inputs, self.b.info.inputs, pairs)
+    def _run_a(self, given: Mapping[str, Any]) -> _Run:
+        """Run the first model on the first sizes that it accepts, preferably such that no output is empty."""
+        infos = _joined(self.a.info.inputs, self.b.info.inputs, self.pairs)
         fixed = {**self.settings.input_shapes, **{name: array.shape for name, array in given.items()}}
-        failure: RunError | None = None
-        empty: tuple[list[Any], list[str], list[Any]] | None = None
+        failures, empty = list[RunError](), list[_Run]()
         for shapes in open_shapes(infos, fixed):
-            values, words = self._make_inputs(infos, shapes, pairs, given)
+            values, choices = self._make_inputs(infos, shapes, given)
             try:
-                outputs = self.a.run(values, self.settings, self.settings.kernels[0])
+                run = _Run(values, choices, self.a.run(values, self.options))
             except RunError as error:
-                failure = failure or error
+                failures.append(error)
                 if error.kind != "run":
                     break
                 continue
-            self.fed = values
-            if all(getattr(out, "size", 1) for out in outputs):
-                return values, words, outputs
-            empty = empty or (values, words, outputs)
-        if empty is not None:
-            self.fed = empty[0]
-            return empty
-        assert failure is not None
-        raise failure
+            if all(getattr(out, "size", 1) for out in run.outputs):
+                return run
+            empty.append(run)
+        if not empty:
+            raise failures[0]
+        return empty[0]
 
     def _make_inputs(
-        self, infos: Sequence[TensorInfo], shapes: list[tuple[int, ...]], pairs: list[Pair], given: Mapping[str, Any]
+        self, infos: Sequence[TensorInfo], shapes: list[tuple[int, ...]], given: Mapping[str, Any]
     ) -> tuple[list[Any], list[str]]:
-        values, words = [], []
+        values, choices = [], []
         for k, (info, shape) in enumerate(zip(infos, shapes, strict=True)):
-            other = self.b.info.inputs[pairs[k].b]
+            other = self.b.info.inputs[self.pairs[k].b]
             if info.name in given:
-                value, word = given[info.name].astype(numpy_type(info.dtype), copy=False), "given"
+                value, choice = given[info.name].astype(numpy_type(info.dtype), copy=False), "given"
             else:
-                value, word = make_input(info, shape, self._range(info, other), (self.settings.seed, k))
+                known = self.a.facts.ranges.get(info.name) or self.b.facts.ranges.get(other.name)
+                value, choice = make_input(info, shape, known, (self.settings.seed, k))
                 value = _agreeable(value, info, other)
             values.append(value)
-            words.append(word)
-        return values, words
+            choices.append(choice)
+        return values, choices
 
-    def _range(self, a: TensorInfo, b: TensorInfo) -> Range | None:
-        return self.a.facts.ranges.get(a.name) or self.b.facts.ranges.get(b.name)
+    def _run_b(self, attempt: int) -> CheckReport:
+        """Run the second model on the inputs of the first and compare.
 
-    def _run_b(
-        self, pairs: list[Pair], out_pairs: list[Pair], values: list[Any], words: list[str], expected: list[Any]
-    ) -> CheckReport:
-        """Run the second model and compare; where the shapes leave the layout open, each layout until one agrees."""
-        first: CheckReport | None = None
-        for attempt in range(max((len(pair.permutations) for pair in pairs), default=1)):
-            chosen = [pair.permutations[min(attempt, len(pair.permutations) - 1)] for pair in pairs]
-            used = tuple(self._used(pair, p, v, w) for pair, p, v, w in zip(pairs, chosen, values, words, strict=True))
-            fed = self._inputs_of_b(pairs, chosen, values)
-            run = partial(self._run_kernels, fed=fed, used=used, pairs=out_pairs, expected=expected)
-            report = self._all_kernels(run)
-            if report.status != "failed":
-                return report
-            first = first or report
-        assert first is not None
-        return first
-
-    def _all_kernels(self, run: Callable[[str], CheckReport]) -> CheckReport:
-        """Return the report of the main kernel set, or of the first other one that disagrees."""
-        report = run(self.settings.kernels[0])
+        Returns the report of the main kernel set, or of the first other one that disagrees.
+        """
+        chosen = [pair.permutations[min(attempt, len(pair.permutations) - 1)] for pair in self.pairs]
+        used = tuple(map(self._used, self.pairs, chosen, self.done.values, self.done.choices))
+        fed = self._inputs_of_b(chosen)
+        first, *others = self.settings.kernels
+        report = self._run_kernels(first, fed, used)
         if not report.ok or self.b.info.format != "tflite":
             return report
-        for kernels in self.settings.kernels[1:]:
-            other = run(kernels)
+        for kernels in others:
+            other = self._run_kernels(kernels, fed, used)
             if other.status == "failed":
                 return replace(other, reason=f"with the {kernels} kernels: {other.reason}")
             if not other.ok:
                 report = replace(report, notes=(*report.notes, f"{kernels} kernels not checked: {other.reason}"))
         return report
 
-    def _run_kernels(
-        self, kernels: str, fed: list[Any], used: tuple[InputUsed, ...], pairs: list[Pair], expected: list[Any]
-    ) -> CheckReport:
-        try:
-            got = self.b.run(fed, self.settings, kernels)
-        except RunError as error:
-            status = "not checked" if error.kind in EXCUSES else "failed"
-            return self._result(status, f"the second model does not run: {error}", used)
-        return self._judge(pairs, used, expected, got)
-
-    def _inputs_of_b(self, pairs: list[Pair], chosen: list[Permutation], values: list[Any]) -> list[Any]:
-        result: list[Any] = [None] * len(pairs)
-        for pair, permutation, value in zip(pairs, chosen, values, strict=True):
-            info = self.b.info.inputs[pair.b]
+    def _inputs_of_b(self, chosen: list[Permutation]) -> list[Any]:
+        result: list[Any] = [None] * len(self.pairs)
+        for pair, permutation, value in zip(self.pairs, chosen, self.done.values, strict=True):
             moved = value.transpose(permutation) if is_moved(permutation) else value
-            result[pair.b] = _as_type(moved, self.a.info.inputs[pair.a], info)
+            result[pair.b] = _as_type(moved, self.a.info.inputs[pair.a], self.b.info.inputs[pair.b])
         return result
 
-    def _used(self, pair: Pair, permutation: Permutation, value: Any, words: str) -> InputUsed:
-        """Return how an input is fed, and whether the second model has the expected type for it."""
+    def _used(self, pair: Pair, permutation: Permutation, value: Any, choice: str) -> InputUsed:
+        """How an input is fed, and whether the second model has the expected type for it."""
         a, b = self.a.info.inputs[pair.a], self.b.info.inputs[pair.b]
         notes = [f"axes {list(permutation)}"] if is_moved(permutation) else []
         notes += [f"{a.dtype} became {b.dtype}"] if a.dtype != b.dtype else []
         kept, moved = _dtype_kept(a, b), is_moved(permutation)
-        return InputUsed(a.name, a.dtype, tuple(value.shape), words, ", ".join(notes), kept, moved)
+        return InputUsed(a.name, a.dtype, tuple(value.shape), choice, ", ".join(notes), kept, moved)
 
-    def _judge(
-        self, out_pairs: list[Pair], used: tuple[InputUsed, ...], expected: list[Any], got: list[Any]
-    ) -> CheckReport:
+    def _run_kernels(self, kernels: str, fed: list[Any], used: tuple[InputUsed, ...]) -> CheckReport:
+        try:
+            got = self.b.run(fed, replace(self.options, kernels=kernels))
+        except RunError as error:
+            status = "not checked" if error.kind in EXCUSES else "failed"
+            return self._result(status, f"the second model does not run: {error}", used)
         moved = any(spec.moved for spec in used)
-        outputs = tuple(self._compare_output(pair, expected[pair.a], got[pair.b], moved) for pair in out_pairs)
-        bad_input = next((spec for spec in used if not spec.ok), None)
-        bad = next((out for out in outputs if not out.ok), None)
-        if bad_input is not None:
-            return self._result("failed", f"input {bad_input.name!r}: {bad_input.note}", used, outputs)
-        if bad is not None:
-            return self._result("failed", f"output {bad.name!r}: {bad.message}", used, outputs)
-        return self._result("passed", "", used, outputs)
+        outputs = tuple(
+            self._compare_output(pair, self.done.outputs[pair.a], got[pair.b], moved) for pair in self.out_pairs
+        )
+        wrong = [f"input {spec.name!r}: {spec.note}" for spec in used if not spec.ok]
+        wrong += [f"output {out.name!r}: {out.message}" for out in outputs if not out.ok]
+        return self._result("failed" if wrong else "passed", wrong[0] if wrong else "", used, outputs)
 
     def _compare_output(self, pair: Pair, expected: Any, got: Any, moved: bool) -> OutputCheck:
         """Compare one output; another layout is allowed where the shape proves it or inputs are permuted too."""
@@ -255,19 +243,11 @@ class _Check:
         if isinstance(expected, list) or isinstance(got, list) or expected is None or got is None:
             return compare(a.name, expected, got, expect)
         layout = self.settings.layout
-        ways = permutations(tuple(expected.shape), tuple(got.shape), layout)
+        ways = permutations(tuple(expected.shape), tuple(got.shape), layout) or [tuple(range(expected.ndim))]
         if not moved and layout == "auto":
             ways = ways[:1]
-        first: OutputCheck | None = None
-        for way in ways or [tuple(range(expected.ndim))]:
-            result = compare(a.name, expected, got.transpose(_inverse(way)) if is_moved(way) else got, expect)
-            if is_moved(way):
-                result = replace(result, note=", ".join(part for part in (result.note, f"axes {list(way)}") if part))
-            if result.ok:
-                return result
-            first = first or result
-        assert first is not None
-        return self._excuse(a, expected, got, first)
+        result = _first((_compare_moved(a.name, expected, got, expect, way) for way in ways), lambda result: result.ok)
+        return result if result.ok else self._excuse(a, expected, got, result)
 
     def _excuse(self, a: TensorInfo, expected: Any, got: Any, result: OutputCheck) -> OutputCheck:
         """Accept positions chosen differently where the elements that they point to are nearly equal."""
@@ -277,9 +257,8 @@ class _Check:
         from onnxtfl.checking.part import tensor_inside
 
         assert self.a.worker is not None
-        options = RunOptions(self.settings.threads, self.settings.kernels[0], self.settings.time_limit)
         try:
-            data = tensor_inside(self.a.info.path, selection.data, self.a.worker, self.fed, options)
+            data = tensor_inside(self.a.info.path, selection.data, self.a.worker, self.done.values, self.options)
         except OnnxtflError:
             return result
         count = flips(data, selection, expected, got, self.settings.rtol, self.settings.atol)
@@ -295,6 +274,24 @@ class _Check:
         self, status: Any, reason: str, used: tuple[InputUsed, ...] = (), outputs: tuple[OutputCheck, ...] = ()
     ) -> CheckReport:
         return CheckReport(status, reason, used, outputs, runtimes=tuple(self.runtimes))
+
+
+def _first(results: Iterable[T], good: Callable[[T], bool]) -> T:
+    """The first good one of `results`, else the first one."""
+    tried: list[T] = []
+    for result in results:
+        if good(result):
+            return result
+        tried.append(result)
+    return tried[0]
+
+
+def _compare_moved(name: str, expected: Any, got: Any, expect: Expectation, way: Permutation) -> OutputCheck:
+    """Compare an output with the permuted one of the second model."""
+    if not is_moved(way):
+        return compare(name, expected, got, expect)
+    result = compare(name, expected, got.transpose(inverse(way)), expect)
+    return replace(result, note=", ".join(part for part in (result.note, f"axes {list(way)}") if part))
 
 
 def _joined(a: Sequence[TensorInfo], b: Sequence[TensorInfo], pairs: Sequence[Pair]) -> list[TensorInfo]:
@@ -342,7 +339,3 @@ def _dtype_kept(a: TensorInfo, b: TensorInfo) -> bool:
     floats = {a.dtype, b.dtype} == {"float32", "float64"}
     quantized = (a.quantization is None) != (b.quantization is None) and "float32" in (a.dtype, b.dtype)
     return a.dtype == b.dtype or floats or quantized
-
-
-def _inverse(permutation: Permutation) -> Permutation:
-    return tuple(permutation.index(axis) for axis in range(len(permutation)))

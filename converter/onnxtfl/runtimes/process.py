@@ -50,7 +50,6 @@ class RunOptions:
     Runtime all but "default" turn its graph optimizer off. ``time_limit``: seconds for loading and one run.
     """
 
-    threads: int = 1
     kernels: str = "default"
     time_limit: float = 300.0
 
@@ -138,7 +137,6 @@ class Worker:
             "arrays": os.fspath(arrays),
             "inputs": items,
             "results": os.fspath(results),
-            "threads": options.threads,
             "kernels": options.kernels,
         }
 

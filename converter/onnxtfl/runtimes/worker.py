@@ -4,7 +4,7 @@ It reads requests from stdin and answers on stdout, one JSON object a line; arra
 nothing of onnxtfl and runs on Python 3.9 and newer, so that another interpreter can run it too (tflite-runtime 2.14
 wants numpy < 2 and Python 3.11).
 
-Request: ``{"runtime", "model", "arrays": npz, "inputs": [item], "results": npz, "threads", "kernels"}``.
+Request: ``{"runtime", "model", "arrays": npz, "inputs": [item], "results": npz, "kernels"}``.
 Answer: ``{"outputs": [item], "seconds"}`` or ``{"error", "kind"}``. Item: see `encode`.
 """
 
@@ -121,7 +121,7 @@ def run_onnx(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
 def open_session(ort: Any, request: Item) -> Any:
     """Return an ONNX Runtime session; every kernel set but "default" turns the graph optimizer off."""
     options = ort.SessionOptions()
-    options.intra_op_num_threads = request["threads"]
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     if request["kernels"] != "default":
@@ -202,9 +202,7 @@ def open_interpreter(request: Item) -> Any:
         "reference": module.OpResolverType.BUILTIN_REF,
     }[request["kernels"]]
     try:
-        return module.Interpreter(
-            model_path=request["model"], num_threads=request["threads"], experimental_op_resolver_type=resolver
-        )
+        return module.Interpreter(model_path=request["model"], num_threads=1, experimental_op_resolver_type=resolver)
     except (ValueError, RuntimeError) as error:
         raise WorkerError(tflite_error_kind(error, "load"), str(error)) from error
 
