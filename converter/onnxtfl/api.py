@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -81,12 +82,8 @@ class _Job:
     path: PathLike | None
     options: Options
     check: CheckMode
-    rtol: float
-    atol: float
-    seed: int
+    comparison: Mapping[str, Any]  # of `onnxtfl.checking.Settings`
     keep_failed: bool
-    time_limit: float
-    on_progress: Progress | None
 
 
 def onnx_to_tflite(
@@ -130,11 +127,11 @@ def onnx_to_tflite(
     """
     from onnxtfl.pipeline import Options
 
-    _validate(check, io_layout, input_shapes)
-    _one_of("float64", float64, ("narrow", "error"))
+    _validate(check, io_layout, float64, input_shapes)
     _check_version(min_runtime)
     options = Options(input_shapes, io_layout, float64, min_runtime, inputs, outputs, on_progress=on_progress)
-    return _convert(_Job("onnx", model, path, options, check, rtol, atol, seed, keep_failed, time_limit, on_progress))
+    comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
+    return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed))
 
 
 def tflite_to_onnx(
@@ -163,12 +160,12 @@ def tflite_to_onnx(
     """
     from onnxtfl.pipeline import Options
 
-    _validate(check, io_layout, input_shapes)
-    _one_of("float64", float64, ("narrow", "error"))
+    _validate(check, io_layout, float64, input_shapes)
     if opset not in OPSETS:
         raise UsageError(f"opset {opset} cannot be written", hint=f"use {OPSETS[0]} to {OPSETS[-1]}")
     options = Options(input_shapes, io_layout, float64, min_runtime, inputs, outputs, opset, on_progress)
-    return _convert(_Job("tflite", model, path, options, check, rtol, atol, seed, keep_failed, time_limit, on_progress))
+    comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
+    return _convert(_Job("tflite", model, path, options, check, comparison, keep_failed))
 
 
 def check(
@@ -211,11 +208,11 @@ def _convert(job: _Job) -> Conversion:
         failed = compared is not None and (
             compared.status == "failed" or (job.check == "require" and compared.status != "passed")
         )
-        if failed and not job.keep_failed:
-            raise _check_error(compared, Conversion(None, None, report, compared, result.record))
-        conversion = _finish(job, output, report, compared, result.record)
+        kept = None if failed and not job.keep_failed else output
+        conversion = _finish(job, kept, report, compared, result.record)
         if failed:
-            raise _check_error(compared, conversion)
+            hint = f"the result is kept in {conversion.path}" if conversion.path else None
+            raise CheckFailedError(f"the check of the converted model {compared}", conversion=conversion, hint=hint)
         return conversion
 
 
@@ -232,12 +229,16 @@ def _run_pipeline(job: _Job, output: Output) -> Report:
 
 
 def _finish(
-    job: _Job, output: Output, report: ConversionReport, compared: CheckReport | None, record: Record
+    job: _Job, output: Output | None, report: ConversionReport, compared: CheckReport | None, record: Record
 ) -> Conversion:
-    if output.target is None:
-        return Conversion(None, output.data(), report, compared, record)
-    output.commit()
-    return Conversion(Path(os.fspath(job.path or output.target)), None, report, compared, record)
+    """Move the result to its path; it is dropped where `output` is None."""
+    path = data = None
+    if output is not None and output.target is None:
+        data = output.data()
+    elif output is not None:
+        output.commit()
+        path = Path(os.fspath(job.path or output.target or ""))
+    return Conversion(path, data, report, compared, record)
 
 
 def _check(job: _Job, result: Report, converted: Path, stack: ExitStack) -> CheckReport:
@@ -245,40 +246,33 @@ def _check(job: _Job, result: Report, converted: Path, stack: ExitStack) -> Chec
     from onnxtfl.checking import Layout, Settings, check_models
     from onnxtfl.checking.part import prepare_source
 
-    if job.on_progress is not None:
-        job.on_progress("check")
     options = job.options
+    if options.on_progress is not None:
+        options.on_progress("check")
+    if not gc.isenabled():
+        gc.collect()  # the graph of the conversion, whose nodes and values are cycles
     part = options.inputs is not None or options.outputs is not None
     names = [[name for name, _, _ in specs] if part else None for specs in (result.inputs, result.outputs)]
     source = _as_file(job.model, "source", stack)
     source = prepare_source(source, stack, names[0], names[1], _shapes(options.input_shapes))
     layout: Layout = "source" if options.io_layout == "source" else "channels-last"
     shapes = {name: shape for name, shape in _shapes(options.input_shapes).items() if min(shape, default=1) > 0}
-    settings = Settings(job.rtol, job.atol, job.seed, job.time_limit, layout, input_shapes=shapes)
+    settings = Settings(**job.comparison, layout=layout, input_shapes=shapes)
     return check_models(source, converted, settings)
-
-
-def _check_error(compared: CheckReport | None, conversion: Conversion) -> CheckFailedError:
-    kept = f"the result is kept in {conversion.path}" if conversion.path else None
-    return CheckFailedError(f"the check of the converted model {compared}", conversion=conversion, hint=kept)
 
 
 def _report(job: _Job, result: Report, output: Output, seconds: float) -> ConversionReport:
     return ConversionReport(
-        tuple(_tensor(*spec) for spec in result.inputs),
-        tuple(_tensor(*spec) for spec in result.outputs),
-        dict(result.ops_before),
-        dict(result.ops_after),
+        tuple(TensorReport(*spec) for spec in result.inputs),
+        tuple(TensorReport(*spec) for spec in result.outputs),
+        result.ops_before,
+        result.ops_after,
         os.path.getsize(job.model) if isinstance(job.model, str | os.PathLike) else None,
         output.size(),
         seconds,
         peak_memory(),
         tuple((timing.name, timing.seconds, timing.nodes) for timing in result.passes),
     )
-
-
-def _tensor(name: str, dtype: str, shape: Sequence[int | str]) -> TensorReport:
-    return TensorReport(name, dtype, tuple(int(dim) if str(dim).isdecimal() else str(dim) for dim in shape))
 
 
 def peak_memory() -> int | None:
@@ -333,9 +327,10 @@ def _check_formats(job: _Job) -> None:
         raise InvalidModelError(f"{name} is not a TFLite file", hint="convert ONNX files with onnx2tfl")
 
 
-def _validate(check: object, io_layout: str, input_shapes: Mapping[str, Sequence[int]] | None) -> None:
+def _validate(check: object, io_layout: str, float64: str, input_shapes: Mapping[str, Sequence[int]] | None) -> None:
     _one_of("check", check, (True, False, "auto", "require"))
     _one_of("io_layout", io_layout, ("source", "channels-last"))
+    _one_of("float64", float64, ("narrow", "error"))
     for name, shape in _shapes(input_shapes).items():
         if any(size < -1 or size > 2**31 - 1 for size in shape):
             hint = "use sizes from 0 to 2147483647, -1 for a dynamic one"

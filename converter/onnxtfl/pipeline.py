@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     import onnx
 
 Progress = Callable[[str], None]
+Description = tuple[str, str, tuple[int | str, ...]]
+"""Name, dtype and shape of an input or output."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,12 @@ class Options:
 class Report:
     """What a conversion read and wrote.
 
-    `inputs`, `outputs`: (name, dtype, shape) each. `ops_before`, `ops_after`: number of nodes by op. `passes`: time and
+    `ops_before`, `ops_after`: number of nodes by op. `passes`: time and
     node count of each pass. `record`: the target tensor of each source tensor, and the origin of each target op.
     """
 
-    inputs: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
-    outputs: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
+    inputs: list[Description] = field(default_factory=list)
+    outputs: list[Description] = field(default_factory=list)
     ops_before: dict[str, int] = field(default_factory=dict)
     ops_after: dict[str, int] = field(default_factory=dict)
     passes: list[PassTiming] = field(default_factory=list)
@@ -269,16 +271,13 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
         return source.main if stage == "file" else conversion.run(source, "remove dead" if stage == "lifted" else stage)
 
 
-def _describe(value: Value) -> tuple[str, str, tuple[str, ...]]:
+def _describe(value: Value) -> Description:
     type_, name = value.type, value.name or ""
     if isinstance(type_, TensorType):
-        return name, type_.storage.value, tuple(str(d) for d in type_.shape or ())
+        return name, type_.storage.value, tuple(d if isinstance(d, int) else str(d) for d in type_.shape or ())
     return name, str(type_), ()
 
 
 def count_ops(graph: Graph) -> dict[str, int]:
     """The number of nodes by op in the graph and its regions, in descending order."""
     return dict(Counter(op_name(node) for node in graph.walk()).most_common())
-
-
-__all__ = ["Options", "Report", "count_ops", "inspect", "onnx_to_tflite", "passes_for", "tflite_to_onnx"]

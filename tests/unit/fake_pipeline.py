@@ -27,9 +27,7 @@ class FakePipeline(types.ModuleType):
         self.sidecar: bytes | None = None
         self.fail: Callable[[], None] = lambda: None
         self.options: real.Options | None = None
-        self.report = real.Report(
-            [("x", "float32", ("2", "3"))], [("y", "float32", ("2", "3"))], {"Mul": 1}, {"MUL": 1}
-        )
+        self.report = real.Report([("x", "float32", (2, 3))], [("y", "float32", (2, 3))], {"Mul": 1}, {"MUL": 1})
 
     def onnx_to_tflite(self, model: object, out: BinaryIO, options: real.Options) -> real.Report:
         """Write ``data``, half of it before failing."""
