@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from onnxtfl.errors import CheckFailedError, InvalidModelError, OutputError, UsageError
+from onnxtfl.errors import CheckFailedError, OutputError, UsageError
 from onnxtfl.output import Output
 
 if TYPE_CHECKING:
     import onnx
 
     from onnxtfl.checking import CheckReport
+    from onnxtfl.ir.model import FormatName
     from onnxtfl.ir.record import Record
     from onnxtfl.pipeline import Options, Report
 
@@ -77,7 +78,7 @@ class Conversion:
 class _Job:
     """The arguments of a conversion, in either direction."""
 
-    format: str  # source format: "onnx" or "tflite"
+    format: FormatName  # of the source
     model: Any
     path: PathLike | None
     options: Options
@@ -197,7 +198,7 @@ def check(
 
 def _convert(job: _Job) -> Conversion:
     """Convert into a temporary file, check it, then move it to its path."""
-    _check_formats(job)
+    _check_model(job)
     started = time.perf_counter()
     suffix = ".tflite" if job.format == "onnx" else ".onnx"
     with ExitStack() as stack:
@@ -306,25 +307,19 @@ def _as_file(model: Any, name: str, stack: ExitStack) -> Path:
     return save(model, directory / f"{name}.onnx")
 
 
-def _check_formats(job: _Job) -> None:
+def _check_model(job: _Job) -> None:
     """Raise InvalidModelError for a model of the other format, UsageError where the result would replace the source."""
-    from onnxtfl.formats.files import sniff
+    from onnxtfl.formats.source import format_of, open_source
 
-    if isinstance(job.model, bytes | bytearray | memoryview):
-        found, name = sniff(job.model), "the model"
-    elif isinstance(job.model, str | os.PathLike):
-        found, name = sniff(job.model), os.fspath(job.model)
-        if job.path is not None and os.path.exists(job.path) and os.path.samefile(job.model, job.path):
-            raise UsageError(f"{os.fspath(job.path)} is the source itself", hint="write the result to another file")
-    elif job.format == "onnx" and type(job.model).__name__ == "ModelProto":
-        return
-    else:
+    if isinstance(job.model, str | os.PathLike | bytes | bytearray | memoryview):
+        with open_source(job.model) as opened:
+            format_of(opened, job.format)
+    elif job.format != "onnx" or type(job.model).__name__ != "ModelProto":
         kinds = "a path, bytes or an onnx.ModelProto" if job.format == "onnx" else "a path or bytes"
         raise UsageError(f"a model is {kinds}, not {type(job.model).__name__}")
-    if found != job.format and found == "tflite":
-        raise InvalidModelError(f"{name} is a TFLite file, not an ONNX one", hint="convert it with tfl2onnx")
-    if found != job.format:
-        raise InvalidModelError(f"{name} is not a TFLite file", hint="convert ONNX files with onnx2tfl")
+    is_file = isinstance(job.model, str | os.PathLike)
+    if is_file and job.path is not None and os.path.exists(job.path) and os.path.samefile(job.model, job.path):
+        raise UsageError(f"{os.fspath(job.path)} is the source itself", hint="write the result to another file")
 
 
 def _validate(check: object, io_layout: str, float64: str, input_shapes: Mapping[str, Sequence[int]] | None) -> None:

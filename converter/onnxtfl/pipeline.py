@@ -22,7 +22,6 @@ from onnxtfl.formats import files
 from onnxtfl.formats.onnx import functions
 from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import writer as onnx_writer
-from onnxtfl.formats.tflite import composites
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -135,7 +134,10 @@ def lifted_where_possible(model: Model) -> Graph:
 
 def body(node: Node) -> Graph | None:
     """The function body of an op by its format (ONNX) or file (TFLite composites); None where it has none."""
-    return functions.body(node) if node.op.dialect == "onnx" else composites.body(node)
+    if node.op.dialect == "onnx":
+        return functions.body(node)
+    decomposition = node.attributes.get("decomposition_subgraph_index")
+    return decomposition if isinstance(decomposition, Graph) else None
 
 
 _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})

@@ -238,10 +238,10 @@ def test_the_wrong_format(fake: FakePipeline, tmp_path: Path) -> None:
     tflite = saved(tflite_scale(), tmp_path / "m.tflite")
     disguised = saved(tflite_scale(), tmp_path / "m.onnx")
     for model in (tflite, disguised, tflite.read_bytes()):
-        with pytest.raises(InvalidModelError, match="is a TFLite file, not an ONNX one; convert it with tfl2onnx"):
+        with pytest.raises(InvalidModelError, match="a TFLite model, not an ONNX model; convert it with tfl2onnx"):
             onnxtfl.onnx_to_tflite(model)
     for model in (saved(onnx_scale(), tmp_path / "o.onnx"), onnx_scale().SerializeToString()):
-        with pytest.raises(InvalidModelError, match="is not a TFLite file"):
+        with pytest.raises(InvalidModelError, match="not a TFLite model.*; convert it with onnx2tfl"):
             onnxtfl.tflite_to_onnx(model)
 
 

@@ -133,7 +133,7 @@ def test_bad_files(fake: FakePipeline, tmp_path: Path, capsys: pytest.CaptureFix
     assert onnx2tfl(saved(b"", tmp_path / "m.onnx")) == 1
     assert "is empty" in one_error(capsys)
     assert onnx2tfl(saved(tflite_scale(), tmp_path / "m.onnx")) == 1
-    assert "is a TFLite file" in one_error(capsys)
+    assert "a TFLite model, not an ONNX model" in one_error(capsys)
     assert onnx2tfl(tmp_path) == 1
     one_error(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx"]

@@ -17,8 +17,8 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.onnx import read as read_model
 from onnxtfl.formats.onnx import write
+from onnxtfl.formats.onnx.payload import decode_varints, encode_varint
 from onnxtfl.formats.onnx.tensors import MessageData
-from onnxtfl.formats.onnx.varint import decode_varints, encode_varint
 from onnxtfl.ir.data import ArrayData, FileData
 from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.graph import Graph, Node

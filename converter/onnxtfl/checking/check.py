@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from onnxtfl.checking.compare import Expectation, compare
+from onnxtfl.checking.compare import Expectation, compare, flips
 from onnxtfl.checking.describe import ModelInfo, TensorInfo, describe
 from onnxtfl.checking.facts import Facts, analyze
 from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
 from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
-from onnxtfl.checking.ties import flips
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
 from onnxtfl.ir.permutations import inverse

@@ -1,4 +1,4 @@
-"""The file or bytes of a model: opened, recognized by its first bytes, and named in errors."""
+"""The file or bytes of a model: opened, recognized by its first bytes, named in errors, and read in pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.ir.data import SourceBytes, SourceFile
@@ -13,6 +14,8 @@ from onnxtfl.ir.model import FormatName
 
 PathLike = str | os.PathLike[str]
 Content = bytes | bytearray | memoryview
+PAGE = 1 << 16
+MAX_PAGES = 128
 _KINDS: tuple[tuple[FormatName | None, int, bytes, str], ...] = (
     ("tflite", 4, b"TFL3", "a TFLite model"),
     (None, 4, b"ORTM", "a model in ONNX Runtime's own format"),
@@ -22,6 +25,8 @@ _KINDS: tuple[tuple[FormatName | None, int, bytes, str], ...] = (
     ("onnx", 0, b"\x08", "probably an ONNX model"),
 )
 _TITLES = {"onnx": "an ONNX model", "tflite": "a TFLite model: the identifier TFL3 is missing"}
+
+_HINTS = {"a TFLite model": "convert it with tfl2onnx", "probably an ONNX model": "convert it with onnx2tfl"}
 
 
 def open_source(model: PathLike | Content) -> SourceFile:
@@ -46,7 +51,9 @@ def format_of(source: SourceFile, wanted: FormatName | None = None) -> FormatNam
     kinds = [(format_, what) for format_, offset, magic, what in _KINDS if head[offset:].startswith(magic)]
     found, what = kinds[0] if kinds else ("onnx", "")
     if wanted is not None and found != wanted:
-        raise InvalidModelError(f"{source.path}: {', '.join(filter(None, (what, f'not {_TITLES[wanted]}')))}")
+        raise InvalidModelError(
+            f"{source.path}: {', '.join(filter(None, (what, f'not {_TITLES[wanted]}')))}", hint=_HINTS.get(what)
+        )
     return found
 
 
@@ -66,3 +73,47 @@ def named(model: object) -> Iterator[None]:
         if name not in error.message:
             error.message = f"{name}: {error.message}"
         raise
+
+
+class Source:
+    """Bounds-checked random access to a model, by a cache of `MAX_PAGES` pages; weights are not read through it."""
+
+    def __init__(self, file: SourceFile) -> None:
+        self.file = file
+        self.size = self.file.size
+        self._pages: dict[int, bytes] = {}
+        self._start, self._page = 0, b""  # the page of the last access
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise InvalidModelError naming the source."""
+        raise InvalidModelError(f"{self.file.path}: {message}")
+
+    def check(self, offset: int, length: int) -> None:
+        """Raise InvalidModelError where the byte range is not in the source."""
+        if offset < 0 or offset + length > self.size:
+            self.fail(f"truncated or corrupt: {length} bytes expected at byte {offset}, the file has {self.size}")
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes of the range; InvalidModelError where it is not in the source."""
+        page, start = self.view(offset, length)
+        return page[start : start + length]
+
+    def view(self, offset: int, length: int) -> tuple[bytes, int]:
+        """A part of the source that contains the byte range, and the start of the range in it."""
+        start = offset - self._start
+        if start >= 0 and start + length <= len(self._page):
+            return self._page, start
+        self.check(offset, length)
+        number, start = divmod(offset, PAGE)
+        if start + length > PAGE:
+            return self.file.read(offset, length), 0
+        self._start, self._page = number * PAGE, self._load(number)
+        return self._page, start
+
+    def _load(self, number: int) -> bytes:
+        if number not in self._pages:
+            if len(self._pages) >= MAX_PAGES:
+                self._pages.clear()
+            start = number * PAGE
+            self._pages[number] = self.file.read(start, min(PAGE, self.size - start))
+        return self._pages[number]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from onnxtfl.formats.onnx.payload import BYTES
-from onnxtfl.formats.onnx.varint import encode_varint
+from onnxtfl.formats.onnx.payload import BYTES, encode_varint
 from onnxtfl.ir.data import TensorData
 
 

@@ -1,7 +1,8 @@
 """Elements of a TensorProto that stay in the file: a byte range of packed elements.
 
-Source: onnx.proto, TensorProto (which field holds which element type). A range of elements of fixed width becomes
-`FileData`; varints are decoded in chunks on each access.
+A range of elements of fixed width becomes `FileData`; varints (integers of one to ten bytes, seven bits each, low bits
+first) are decoded in chunks on each access. Sources: https://protobuf.dev/programming-guides/encoding; onnx.proto,
+TensorProto (which field holds which element type).
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import numpy as np
 from onnx import TensorProto
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.onnx.varint import count_varints, decode_varints
 from onnxtfl.ir.data import Array, FileData, SourceFile, TensorData, unpack
 from onnxtfl.ir.types import DType
 
@@ -28,6 +28,8 @@ _UINT64 = TensorProto.UINT64_DATA_FIELD_NUMBER
 WIRES = {_FLOAT: FIXED32, _INT32: VARINT, _INT64: VARINT, RAW: BYTES, _DOUBLE: FIXED64, _UINT64: VARINT}
 """The fields that hold values, and the wire type of their elements."""
 WIDTHS = {FIXED32: 4, FIXED64: 8}
+LONGEST = 10
+"""Bytes of the longest varint."""
 _CHUNK = 1 << 20
 _FIELDS = {
     **dict.fromkeys((DType.FLOAT32, DType.COMPLEX64), _FLOAT),
@@ -108,7 +110,8 @@ class EncodedData(TensorData):
     def encoded_bytes(self) -> int:
         """The number of bytes that `chunks` yields, without decoding."""
         width = min(np.dtype(NUMBERS[self.payload.field]).itemsize, max(1, self.dtype.bits // 8))
-        return width * sum(count_varints(part) for part in _blocks(self.file, self.payload.start, self.payload.stop))
+        blocks = _blocks(self.file, self.payload.start, self.payload.stop)
+        return width * sum(int(np.count_nonzero(block < 0x80)) for block in blocks)
 
 
 def _blocks(file: SourceFile, start: int, stop: int) -> Iterator[Array]:
@@ -128,3 +131,35 @@ def _varints(file: SourceFile, start: int, stop: int) -> Iterator[Array]:
         yield values
     if len(rest):
         raise ValueError("ends in the middle of a varint")
+
+
+def encode_varint(value: int) -> bytes:
+    """`value` (not negative) as a varint."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def decode_varints(buffer: Array) -> tuple[Array, int]:
+    """The complete varints of the uint8 `buffer` as uint64, and their bytes; ValueError for over ten bytes in one."""
+    stops = np.flatnonzero(buffer < 0x80) + 1
+    if not len(stops):
+        if len(buffer) >= LONGEST:
+            raise ValueError("a varint of more than ten bytes")
+        return np.empty(0, np.uint64), 0
+    used = int(stops[-1])
+    if used == len(stops):
+        return buffer[:used].astype(np.uint64), used
+    starts = np.concatenate([[0], stops[:-1]])
+    lengths = stops - starts
+    longest = int(lengths.max())
+    if longest > LONGEST:
+        raise ValueError("a varint of more than ten bytes")
+    values = (buffer[starts] & 0x7F).astype(np.uint64)
+    for k in range(1, longest):
+        among = np.flatnonzero(lengths > k)
+        values[among] |= (buffer[starts[among] + k] & 0x7F).astype(np.uint64) << np.uint64(7 * k)
+    return values, used

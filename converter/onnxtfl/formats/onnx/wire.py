@@ -12,18 +12,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from onnx import ModelProto, TensorProto
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.onnx.payload import BYTES, VARINT, WIDTHS, WIRES, Payload
-from onnxtfl.formats.onnx.varint import LONGEST, encode_varint
+from onnxtfl.formats.onnx.payload import BYTES, LONGEST, VARINT, WIDTHS, WIRES, Payload, encode_varint
+from onnxtfl.formats.source import Source
 from onnxtfl.ir.data import SourceFile
 
 SMALL = 1024
 """Messages up to this many bytes are copied as they are."""
-_WINDOW = 1 << 16
 _MAX_DEPTH = 100
 _MALFORMED = "not an ONNX model, or truncated or corrupt"
 
@@ -96,18 +95,16 @@ def payload_of(source: SourceFile, number: int) -> Payload:
 
 
 class Walker:
-    """Reads the wire format of `source` by position, through a buffer of 64 KB."""
+    """Reads the wire format of `file` by position."""
 
-    def __init__(self, source: SourceFile, detached: DetachedPayloads) -> None:
-        self.source = source
+    def __init__(self, file: SourceFile, detached: DetachedPayloads) -> None:
+        self.source = Source(file)
         self.detached = detached
-        self._window = b""
-        self._base = 0
 
     def reduced(self, kind: Kind, start: int, stop: int, depth: int = 0) -> bytearray:
         """The message of `kind` at [start, stop) without its large payloads."""
         if depth > _MAX_DEPTH:
-            raise InvalidModelError(f"{self.source.path}: messages are nested too deeply (at byte {start})")
+            self.source.fail(f"messages are nested too deeply (at byte {start})")
         if kind is TENSOR:
             return self._reduced_tensor(start, stop)
         result, copied = bytearray(), start
@@ -116,12 +113,12 @@ class Walker:
             dropped = item.number in kind.dropped
             if not dropped and (child is None or item.stop - item.start <= SMALL):
                 continue
-            self._copy(result, copied, item.tag)
+            result += self.source.read(copied, item.tag - copied)
             copied = item.stop
             if child is not None and not dropped:
                 body = self.reduced(child, item.start, item.stop, depth + 1)
                 result += encode_varint(item.number << 3 | BYTES) + encode_varint(len(body)) + body
-        self._copy(result, copied, stop)
+        result += self.source.read(copied, stop - copied)
         return result
 
     def fields(self, start: int, stop: int, kind: Kind) -> Iterator[Field]:
@@ -143,44 +140,31 @@ class Walker:
         elif wire in WIDTHS:
             end = start + WIDTHS[wire]
         else:
-            raise self._malformed(kind, position, "has an unknown wire type")
+            self._fail(kind, position, "has an unknown wire type")
         if end > stop:
-            raise self._malformed(kind, position, "extends past the end of the message")
+            self._fail(kind, position, "extends past the end of the message")
         return Field(tag >> 3, wire, position, start, end)
 
-    def _malformed(self, kind: Kind, position: int, what: str) -> InvalidModelError:
-        return InvalidModelError(f"{self.source.path}: {_MALFORMED}: a field of {kind.name} at byte {position} {what}")
+    def _fail(self, kind: Kind, position: int, what: str) -> NoReturn:
+        self.source.fail(f"{_MALFORMED}: a field of {kind.name} at byte {position} {what}")
 
     def _varint(self, position: int, stop: int) -> tuple[int, int]:
-        offset = position - self._base
-        if offset < 0 or offset + LONGEST > len(self._window):
-            offset = self._move(position)
+        length = min(LONGEST, stop - position)
+        page, offset = self.source.view(position, length)
         value = shift = 0
-        for byte in self._window[offset : offset + min(LONGEST, stop - position)]:
+        for byte in page[offset : offset + length]:
             value |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 return value & 0xFFFFFFFFFFFFFFFF, position + shift // 7
-        raise InvalidModelError(f"{self.source.path}: {_MALFORMED}: no varint at byte {position}")
-
-    def _move(self, position: int) -> int:
-        self._base = position
-        self._window = self.source.read(position, max(0, min(_WINDOW, self.source.size - position)))
-        return 0
-
-    def _copy(self, target: bytearray, start: int, stop: int) -> None:
-        offset = start - self._base
-        if offset >= 0 and stop - self._base <= len(self._window):
-            target += self._window[offset : stop - self._base]
-        elif stop > start:
-            target += self.source.read(start, stop - start)
+        self.source.fail(f"{_MALFORMED}: no varint at byte {position}")
 
     def _reduced_tensor(self, start: int, stop: int) -> bytearray:
         """A tensor without its payload; the whole tensor where the payload is small or not packed in one field."""
         kept, payload = bytearray(), None
         for item in self.fields(start, stop, TENSOR):
             if item.number not in WIRES:
-                self._copy(kept, item.tag, item.stop)
+                kept += self.source.read(item.tag, item.stop - item.tag)
             elif item.wire == BYTES and payload is None:
                 payload = Payload(item.number, item.start, item.stop)
             else:
@@ -188,6 +172,4 @@ class Walker:
                 break
         if payload is not None and payload.stop - payload.start > SMALL:
             return kept + self.detached.add(payload)
-        whole = bytearray()
-        self._copy(whole, start, stop)
-        return whole
+        return bytearray(self.source.read(start, stop - start))

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.formats.tflite.source import Source, Span
+from onnxtfl.formats.source import Source
+from onnxtfl.formats.tflite.decode import Span
 from onnxtfl.formats.tflite.sparsity import SparseData
 from onnxtfl.formats.tflite.types import decode_strings
 from onnxtfl.ir.data import ArrayData, FileData, TensorData

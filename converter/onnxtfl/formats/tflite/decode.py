@@ -10,9 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from onnxtfl.formats.source import Source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.schema import SIZES, Field, Table
-from onnxtfl.formats.tflite.source import Source, Span
 
 Decoded = dict[str, Any]
 _BUDGET_FACTOR = 16
@@ -25,6 +25,14 @@ _CONSTANT_ALIGN = 16
 
 _PACKERS = {code: struct.Struct(f"<{code}") for code in SIZES}
 _INT, _UINT = _PACKERS["i"], _PACKERS["I"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A byte range of the source."""
+
+    offset: int
+    length: int
 
 
 @dataclass(frozen=True, slots=True)

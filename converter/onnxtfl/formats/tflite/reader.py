@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.formats.source import Content, PathLike, format_of, named
+from onnxtfl.formats.source import Content, PathLike, Source, format_of, named, open_source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
 from onnxtfl.formats.tflite.resources import resources_of
-from onnxtfl.formats.tflite.source import Source
 from onnxtfl.formats.tflite.subgraph_reader import SubgraphReader
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model, Signature
@@ -39,7 +38,7 @@ def read(source: PathLike | Content) -> Model:
     interpreter_builder.cc of LiteRT.
     """
     with named(source):
-        opened = Source(source)
+        opened = Source(open_source(source))
         format_of(opened.file, "tflite")
         model = Decoder(opened).root(schema.table("Model"))
         if model["version"] != _VERSION:
