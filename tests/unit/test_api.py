@@ -241,7 +241,7 @@ def test_the_wrong_format(fake: FakePipeline, tmp_path: Path) -> None:
         with pytest.raises(InvalidModelError, match="a TFLite model, not an ONNX model; convert it with tfl2onnx"):
             onnxtfl.onnx_to_tflite(model)
     for model in (saved(onnx_scale(), tmp_path / "o.onnx"), onnx_scale().SerializeToString()):
-        with pytest.raises(InvalidModelError, match="not a TFLite model.*; convert it with onnx2tfl"):
+        with pytest.raises(InvalidModelError, match="not a TFLite model"):
             onnxtfl.tflite_to_onnx(model)
 
 
