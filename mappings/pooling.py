@@ -10,11 +10,9 @@ A window that covers the whole input is a Reduce (MEAN, REDUCE_MAX): such pools 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,10 +24,9 @@ from onnxtfl.rules import *
 def _max_unpool(b: Builder, node: Node) -> Value:
     """The elements put back at their numbers in a map of zeros, which `output_shape` may grow at its ends."""
     x, indices, wanted = node.operand(0), node.operand(1), node.optional(2)
-    kernel = tuple(node.attr("kernel_shape"))
-    strides, pads = tuple(node.attr("strides", ())) or (1,) * len(kernel), node.attr("pads", (0,) * (2 * len(kernel)))
-    sizes = [(x.shape[2 + i] - 1) * strides[i] + k - pads[i] - pads[len(kernel) + i] for i, k in enumerate(kernel)]
-    shape = (*x.shape[:2], *sizes)
+    window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
+    axes = zip(x.shape[2:], window.strides, window.shape, window.before, window.after, strict=True)
+    shape = (*x.shape[:2], *((n - 1) * stride + k - before - after for n, stride, k, before, after in axes))
     if not static(shape):
         raise UnsupportedError("unpooling to a size that is not known", hint="give --input-shape")
     count = product(x.shape)
@@ -67,23 +64,26 @@ def covers(window: Window, sizes: Sequence[Any]) -> bool:
     )
 
 
-def _spatial(x: Value) -> list[int]:
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("the rank of a pool's operand is not known", hint="give --input-shape")
-    return list(range(2, x.rank))
+def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[int], **attributes: Any) -> Value:
+    """The pool `op`; a Reduce where the window covers the whole input."""
+    if covers(window, [x.shape[d] for d in dims]):
+        return b(ops.Reduce, x, list(dims), kind="max" if op is ops.MaxPool else "mean", keepdims=True)
+    return b(op, x, **pool_attributes(window, dims), **attributes)
+
+
+def _pool_of(node: Node) -> tuple[Value, Window, list[int]]:
+    """The operand, the window and the spatial axes of an ONNX pool."""
+    x = node.operand(0)
+    return x, onnx_window(node, node.attr("kernel_shape"), x.shape[2:]), list(range(2, x.rank))
 
 
 @lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))
 def _max_pool(b: Builder, node: Node) -> list[Value]:
-    x = node.operand(0)
-    dims = _spatial(x)
-    window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
-    if len(node.results) > 1:
-        best, indices = b.many(ops.MaxPool, x, **pool_attributes(window, dims), return_indices=True)
-        return [best, _in_fortran_order(b, indices, x.shape[2:]) if node.attr("storage_order", 0) else indices]
-    if covers(window, x.shape[2:]):
-        return [b(ops.Reduce, x, dims, kind="max", keepdims=True)]
-    return [b(ops.MaxPool, x, **pool_attributes(window, dims))]
+    x, window, dims = _pool_of(node)
+    if len(node.results) == 1:
+        return [pooled(b, ops.MaxPool, x, window, dims)]
+    best, indices = b.many(ops.MaxPool, x, **pool_attributes(window, dims), return_indices=True)
+    return [best, _in_fortran_order(b, indices, x.shape[2:]) if node.attr("storage_order", 0) else indices]
 
 
 def _in_fortran_order(b: Builder, indices: Value, sizes: Sequence[Dim]) -> Value:
@@ -100,23 +100,16 @@ def _in_fortran_order(b: Builder, indices: Value, sizes: Sequence[Dim]) -> Value
 
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
 def _average_pool(b: Builder, node: Node) -> Value:
-    x = node.operand(0)
-    dims = _spatial(x)
-    window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
-    if covers(window, x.shape[2:]):
-        return b(ops.Reduce, x, dims, kind="mean", keepdims=True)
     include = bool(node.attr("count_include_pad", 0))
-    return b(ops.AveragePool, x, **pool_attributes(window, dims), count_include_pad=include)
+    x, window, dims = _pool_of(node)
+    return pooled(b, ops.AveragePool, x, window, dims, count_include_pad=include)
 
 
 @lift_onnx("GlobalAveragePool", since=(1, 22))
-def _global_average_pool(b: Builder, node: Node) -> Value:
-    return b(ops.Reduce, node.operand(0), _spatial(node.operand(0)), kind="mean", keepdims=True)
-
-
 @lift_onnx("GlobalMaxPool", since=(1, 22))
-def _global_max_pool(b: Builder, node: Node) -> Value:
-    return b(ops.Reduce, node.operand(0), _spatial(node.operand(0)), kind="max", keepdims=True)
+def _global_pool(b: Builder, node: Node) -> Value:
+    kind = "max" if node.op.name == "onnx.GlobalMaxPool" else "mean"
+    return Term(b, node.operand(0)).reduce(kind, range(2, node.operand(0).rank)).value
 
 
 @upgrade("LpPool", since=(1,))
@@ -128,20 +121,19 @@ def _lp_1(b: Builder, node: Node) -> None:
 
 @lift_onnx("GlobalLpPool", since=(2, 22))
 def _global_lp_pool(b: Builder, node: Node) -> Value:
-    x, p = node.operand(0), int(node.attr("p", 2))
-    return root(b, b(ops.Reduce, powered(b, x, p), _spatial(x), kind="sum", keepdims=True), p)
+    x, p = Term(b, node.operand(0)), int(node.attr("p", 2))
+    return _root(_powered(x, p).reduce("sum", range(2, x.rank)), p).value
 
 
 @lift_onnx("LpPool", since=(2, 11, 18, 22))
 def _lp_pool(b: Builder, node: Node) -> Value:
     """(sum over the window of |x|^p)^(1/p), as an average times the window's volume; padding is zero."""
-    x, p = node.operand(0), int(node.attr("p", 2))
-    dims = _spatial(x)
-    window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
+    p, (x, window, dims) = int(node.attr("p", 2)), _pool_of(node)
     if window.ceil:
         window = _without_ceil(window, x.shape[2:])
-    mean = b(ops.AveragePool, powered(b, x, p), **pool_attributes(window, dims), count_include_pad=True)
-    return root(b, b(ops.Mul, mean, b.scalar(float(np.prod(window.shape)), x)), p)
+    attributes = pool_attributes(window, dims)
+    mean = _powered(Term(b, x), p).apply(ops.AveragePool, **attributes, count_include_pad=True)
+    return _root(mean.apply(ops.Mul, float(np.prod(window.shape))), p).value
 
 
 def _without_ceil(window: Window, sizes: Sequence[Any]) -> Window:
@@ -150,36 +142,26 @@ def _without_ceil(window: Window, sizes: Sequence[Any]) -> Window:
     return replace(window, padding=(*window.before, *after), ceil=False)
 
 
-def powered(b: Builder, x: Value, p: int) -> Value:
+def _powered(x: Term, p: int) -> Term:
     """|x|^p."""
-    if p == 1:
-        return b(ops.Abs, x)
-    square = b(ops.Mul, x, x)
-    return square if p == 2 else b(ops.Pow, b(ops.Abs, x), b.scalar(float(p), x))
+    return x.abs() if p == 1 else x * x if p == 2 else x.abs().power(float(p))
 
 
-def root(b: Builder, x: Value, p: int) -> Value:
+def _root(x: Term, p: int) -> Term:
     """x^(1/p) of what is not negative."""
-    if p == 1:
-        return x
-    return b(ops.Sqrt, x) if p == 2 else b(ops.Pow, x, b.scalar(1.0 / p, x))
+    return x if p == 1 else x.sqrt() if p == 2 else x.power(1.0 / p)
 
 
 @lift_tfl("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D")
 def _tfl_pool(b: Builder, node: Node) -> Value:
-    x = node.operand(0)
+    x, name = node.operand(0), node.op.name.removeprefix("tfl.")
     shape = (int(node.attr("filter_height")), int(node.attr("filter_width")))
     window = tfl_window(node, shape, x.shape[1:3])
-    name = node.op.name.removeprefix("tfl.")
-    if covers(window, x.shape[1:3]) and name != "L2_POOL_2D":
-        kind = "max" if name == "MAX_POOL_2D" else "mean"
-        return activated(b, b(ops.Reduce, x, [1, 2], kind=kind, keepdims=True), node)
-    attributes = pool_attributes(window, (1, 2))
-    if name == "MAX_POOL_2D":
-        return activated(b, b(ops.MaxPool, x, **attributes), node)
-    if name == "AVERAGE_POOL_2D":
-        return activated(b, b(ops.AveragePool, x, **attributes), node)
-    return activated(b, b(ops.Sqrt, b(ops.AveragePool, b(ops.Mul, x, x), **attributes)), node)
+    if name == "L2_POOL_2D":
+        mean = b(ops.AveragePool, b(ops.Mul, x, x), **pool_attributes(window, (1, 2)))
+        return activated(b, b(ops.Sqrt, mean), node)
+    op = ops.MaxPool if name == "MAX_POOL_2D" else ops.AveragePool
+    return activated(b, pooled(b, op, x, window, (1, 2)), node)
 
 
 def _pool_2d(node: Node, name: str) -> Form | None:
@@ -240,14 +222,12 @@ def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
     apart = static(sizes) and tfl_padding(window, sizes) is None
     if window.auto_pad == "NOTSET" and (apart or any(window.padding) or window.ceil):
         return _pad_apart(b, node, window, _padding_number(x))
-    return _pairwise(b, node, window) or _by_slices(b, node, window, ops.Max)
+    return _pairwise(b, node, window) or _by_slices(b, node, window, "max")
 
 
 def _padding_number(x: Value) -> float:
     """What is never larger than an element of `x`: 0 where that will do, since delegates pad by nothing else."""
-    if never_negative(x):
-        return 0.0
-    return -np.inf if x.dtype.is_float else float(np.iinfo(x.dtype.numpy).min)
+    return 0.0 if never_negative(x) else float(lowest(x.dtype.numpy))
 
 
 def _as_2d(b: Builder, node: Node) -> Value:
@@ -274,23 +254,15 @@ def _bare(b: Builder, node: Node, x: Value, window: Window) -> Value:
     return b(node.op, x, **{**attributes_of(node), **pool_attributes(bare, node.attr("dims"))})
 
 
-def _by_slices(b: Builder, node: Node, window: Window, combine: type[Op]) -> Value | None:
-    """One spatial axis after the other: the elementwise `combine` of the window's taps, each a strided slice."""
+def _by_slices(b: Builder, node: Node, window: Window, kind: str) -> Value | None:
+    """The reduction over the windows, which is made of strided slices."""
     if window.auto_pad != "NOTSET" or window.ceil or any(window.padding):
         return None
-    x = node.operand(0)
-    for i, axis in enumerate(node.attr("dims")):
-        x = functools.reduce(partial(b, combine), [_tap(b, x, axis, window, i, t) for t in range(window.shape[i])])
-    return x
-
-
-def _tap(b: Builder, x: Value, axis: int, window: Window, i: int, tap: int) -> Value:
-    """What tap `tap` of the window sees along `axis`."""
-    start = tap * window.dilations[i]
-    if window.shape[i] == 1 and window.strides[i] == 1:
-        return x
-    rest = window.span[i] - 1 - start
-    return sliced(b, x, {axis: slice(start, -rest or None, window.strides[i])})
+    x, sides = node.operand(0), (window.shape, window.strides, window.dilations)
+    full = [dict(zip(node.attr("dims"), side, strict=True)) for side in sides]
+    dimensions, strides, dilations = (tuple(side.get(a, 1) for a in range(x.rank)) for side in full)
+    sizes = {"window_dimensions": dimensions, "window_strides": strides, "window_dilations": dilations}
+    return b(ops.ReduceWindow, x, None, kind=kind, **sizes)
 
 
 def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
@@ -307,7 +279,8 @@ def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
     bare = replace(window, padding=(0,) * (2 * window.rank), ceil=False)
     counts = window.static_counts(spatial)
     pad = padded(b, x, dims, (*window.before, *overhang), _padding_number(x))
-    taps = [_corner(b, pad, dims, bare, counts, tap) for tap in bare.taps()]
+    seen = (dict(zip(dims, bare.seen(tap, counts)[1:], strict=True)) for tap in bare.taps())
+    taps = [sliced(b, pad, parts) for parts in seen]
     stack = b(ops.Concatenate, *(with_unit_axis(b, t, x.rank) for t in taps), axis=x.rank)
     best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
     which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)
@@ -315,32 +288,16 @@ def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
     return [best, b(ops.Add, b(ops.Gather, offsets, which, axis=0), places)]
 
 
-def _corner(
-    b: Builder, x: Value, dims: Sequence[int], window: Window, counts: Sequence[int], tap: Sequence[int]
-) -> Value:
-    """What one tap of an unpadded window sees."""
-    starts = [t * d for t, d in zip(tap, window.dilations, strict=True)]
-    ends = [start + (n - 1) * step + 1 for start, n, step in zip(starts, counts, window.strides, strict=True)]
-    return sliced(b, x, dict(zip(dims, map(slice, starts, ends, window.strides), strict=True)))
-
-
 def _flat_parts(
     sizes: Sequence[int], dims: Sequence[int], window: Window, counts: Sequence[int]
 ) -> tuple[Array, Array]:
     """The offset of each tap, and the number of the first tap's element at each place, in the flattened operand."""
-    weights = [int(np.prod(sizes[a + 1 :])) for a in range(len(sizes))]
-    offsets = [
-        sum(t * d * weights[a] for t, d, a in zip(tap, window.dilations, dims, strict=True)) for tap in window.taps()
-    ]
-    shape = list(sizes)
-    places = np.zeros([1] * len(sizes), np.int64)
-    for axis in range(len(sizes)):
-        steps = np.arange(shape[axis])
-        if axis in dims:
-            i = list(dims).index(axis)
-            steps = np.arange(counts[i]) * window.strides[i] - window.before[i]
-        places = places + (steps * weights[axis]).reshape([-1 if a == axis else 1 for a in range(len(sizes))])
-    return np.asarray(offsets, np.int64), places.astype(np.int64)
+    weights, steps = strides_of(sizes), [np.arange(size) for size in sizes]
+    for i, axis in enumerate(dims):
+        steps[axis] = np.arange(counts[i]) * window.strides[i] - window.before[i]
+    offsets = np.asarray(list(window.taps())) * window.dilations @ weights[list(dims)]
+    places = sum(step * weight for step, weight in zip(np.ix_(*steps), weights, strict=True))
+    return offsets.astype(np.int64), np.asarray(places, np.int64)
 
 
 @decompose(ops.AveragePool, "tfl")
@@ -358,7 +315,7 @@ def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
     pairwise = _pairwise(b, node, window)
     if pairwise is not None:
         return pairwise
-    total = _by_slices(b, node, window, ops.Add)
+    total = _by_slices(b, node, window, "sum")
     return None if total is None else b(ops.Mul, total, b.scalar(1.0 / float(np.prod(window.shape)), x))
 
 
