@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,25 @@ class Configuration:
     results: tuple[Order | None, ...]
     change: Permuted | None = None
     cost: float = 0.0
+
+    @classmethod
+    def of(cls, node: Node, change: Permuted | None = None) -> Configuration:
+        """The configuration of `node` after `change`."""
+        given = (change.operands, change.results) if change is not None else ((), ())
+        return cls(_complete(node.operands, given[0]), _complete(node.results, given[1]), change)
+
+    def pairs(self, node: Node) -> Iterator[tuple[Value, Order]]:
+        """The values of `node`, each with its order."""
+        values = (*node.operands, *node.results)
+        for value, order in zip(values, (*self.operands, *self.results), strict=True):
+            if value is not None and order is not None:
+                yield value, order
+
+
+def _complete(values: Sequence[Value | None], orders: Sequence[Order | None]) -> tuple[Order | None, ...]:
+    """`orders`, natural ones where they say nothing."""
+    given = itertools.zip_longest(values, orders[: len(values)])
+    return tuple(None if v is None else natural(v) if order is None else order for v, order in given)
 
 
 @dataclass
@@ -99,7 +119,7 @@ class _Search:
         wanted = preferred(node, self.target.channels_last)
         if wanted is not None:
             self.fixed.add(node)
-            self._add(node, wanted)
+            self._add(node, Configuration.of(node, wanted))
         elif node.op is ops.Transpose and may_match(node, quantized=True):
             operand = node.operand(0)
             if isinstance(operand.type, TensorType) and operand.type.rank is not None:
@@ -113,8 +133,8 @@ class _Search:
         movable = [i for i, v in enumerate(node.operands) if v is not None and _is_movable(v)]
         for change in alternatives(node) if movable else ():
             moved = [i for i, order in enumerate((*change.operands, *change.results)) if order is not None]
-            if len(moved) == 1 and moved[0] in movable and self._is_accepted(node, change):
-                self._add(node, change)
+            if len(moved) == 1 and moved[0] in movable:
+                self._add_accepted(node, Configuration.of(node, change))
 
     def offer(self, value: Value, order: Order) -> None:
         """Let `value` have `order`; new orders are spread to its users and its producer."""
@@ -140,70 +160,50 @@ class _Search:
         for node, configurations in self.found.configurations.items():
             if len(configurations) > 1 and not issubclass(node.op, Elementwise | ops.Transpose):
                 for configuration in configurations:
-                    change = configuration.change
-                    configuration.cost = self.target.node_cost(node if change is None else _permuted(node, change))
+                    unchanged = configuration.change is None
+                    configuration.cost = self.target.node_cost(node if unchanged else _permuted(node, configuration))
 
     def _follow(self, node: Node, index: int, order: Order) -> None:
         if node in self.fixed or node.regions or not may_match(node, quantized=True):
             return
         if issubclass(node.op, Elementwise):
             expand_constants(node)
-        for change in self._possible(node, index, order):
-            if self._is_accepted(node, change):
-                self._add(node, change)
+        for configuration in self._possible(node, index, order):
+            self._add_accepted(node, configuration)
 
-    def _possible(self, node: Node, index: int, order: Order) -> list[Permuted]:
-        """How `node` changes when operand `index` (-1: the result) has `order`.
+    def _possible(self, node: Node, index: int, order: Order) -> list[Configuration]:
+        """The configurations of `node` in which operand `index` (-1: the result) has `order`.
 
-        Of the many ways of a matmul: the plainest, which may spread orders, and those whose orders all are known.
+        Of the many of a matmul: the plainest, which may spread orders, and those whose orders all are known.
         """
-        ways = [way for way in alternatives(node) if _at(node, way, index) == order]
-        if ways:
-            return [ways[0], *(way for way in ways[1:] if self._all_known(node, way))]
+        every = (Configuration.of(node, way) for way in alternatives(node))
+        found = [c for c in every if (c.results[0] if index < 0 else c.operands[index]) == order]
+        if found:
+            return [found[0], *(c for c in found[1:] if self._all_known(node, c))]
         change = node.op.permuted(node, index, order)
-        return [] if change is None else [change]
+        return [] if change is None else [Configuration.of(node, change)]
 
-    def _all_known(self, node: Node, change: Permuted) -> bool:
-        pairs = [*_pairs(node.operands, change.operands), *_pairs(node.results, change.results)]
-        return all(v is None or v.is_constant or p is None or p in self.found.known(v) for v, p in pairs)
+    def _all_known(self, node: Node, configuration: Configuration) -> bool:
+        return all(v.is_constant or order in self.found.known(v) for v, order in configuration.pairs(node))
 
-    def _is_accepted(self, node: Node, change: Permuted) -> bool:
-        if node.op is ops.Transpose or not change.attributes:
-            return True
-        return acceptable(_permuted(node, change), self.target)
+    def _add_accepted(self, node: Node, configuration: Configuration) -> None:
+        as_it_is = node.op is ops.Transpose or configuration.change is None or not configuration.change.attributes
+        if as_it_is or acceptable(_permuted(node, configuration), self.target):
+            self._add(node, configuration)
 
-    def _add(self, node: Node, change: Permuted) -> None:
-        operands = tuple(_order(v, p) for v, p in _pairs(node.operands, change.operands))
-        results = tuple(_order(v, p) for v, p in _pairs(node.results, change.results))
-        known = self.found.configurations.setdefault(node, [] if node in self.fixed else list(_as_it_is(node)))
-        if any(c.operands == operands and c.results == results for c in known):
-            return
-        known.append(Configuration(operands, results, change))
-        for value, order in [*zip(node.operands, operands, strict=True), *zip(node.results, results, strict=True)]:
-            if value is not None and order is not None:
+    def _add(self, node: Node, new: Configuration) -> None:
+        """Add a configuration of `node`. A Transpose is never kept as it is: it renames memory, or costs."""
+        first = [] if node in self.fixed or node.op is ops.Transpose else [Configuration.of(node)]
+        known = self.found.configurations.setdefault(node, first)
+        if not any(c.operands == new.operands and c.results == new.results for c in known):
+            known.append(new)
+            for value, order in new.pairs(node):
                 self.offer(value, order)
 
 
 def _can_be_permuted(type_: TensorType) -> bool:
     """Whether the axes of a tensor, and of the scales of its blocks, may change their order."""
     return type_.quantization is None or type_.quantization.block is None or type_.is_static
-
-
-def _as_it_is(node: Node) -> Iterator[Configuration]:
-    """The node unchanged. A transpose has no such configuration: it renames memory, and one that is computed costs."""
-    if node.op is not ops.Transpose:
-        yield Configuration(tuple(_order(v, None) for v in node.operands), tuple(_order(v, None) for v in node.results))
-
-
-def _pairs(
-    values: Sequence[Value | None], orders: tuple[Order | None, ...]
-) -> Iterator[tuple[Value | None, Order | None]]:
-    for i, value in enumerate(values):
-        yield value, orders[i] if i < len(orders) else None
-
-
-def _order(value: Value | None, order: Order | None) -> Order | None:
-    return None if value is None else (order if order is not None else natural(value))
 
 
 def _is_movable(value: Value) -> bool:
@@ -220,29 +220,24 @@ def _is_movable(value: Value) -> bool:
     return False
 
 
-def _at(node: Node, change: Permuted, index: int) -> Order | None:
-    """The order of operand `index`, or of the first result for -1, after `change`."""
-    value, order = (node.results[0], change.results[0]) if index < 0 else (node.operands[index], change.operands[index])
-    return _order(value, order)
-
-
-def _permuted(node: Node, change: Permuted) -> Node:
-    """A node outside of the graph, as `node` would be, to ask the target about."""
-    operands = [_moved(v, p) for v, p in _pairs(node.operands, change.operands)]
-    probe = Node(node.op, operands, {**node.attributes, **change.attributes})
-    for value, order in _pairs(node.results, change.results):
+def _permuted(node: Node, configuration: Configuration) -> Node:
+    """A node outside of the graph, equal to `node` in `configuration`, to ask the target about."""
+    change = configuration.change.attributes if configuration.change is not None else {}
+    operands = [_moved(v, p) for v, p in zip(node.operands, configuration.operands, strict=True)]
+    probe = Node(node.op, operands, {**node.attributes, **change})
+    for value, order in zip(node.results, configuration.results, strict=True):
         result = _moved(value, order)
         probe.add_result(result.type if result is not None else None)
     return probe
 
 
 def _moved(value: Value | None, order: Order | None) -> Value | None:
-    """A copy of `value` as it is in `order`."""
-    if value is None or value.is_constant:
-        return value if value is None or order is None else transposed_constant(value, order)
+    """A copy of `value` with axis order `order`."""
+    if value is None or order is None or value.is_constant:
+        return value if value is None or order in (None, natural(value)) else transposed_constant(value, order)
     copy = Value(value.type, value.name)
     copy.known, copy.producer = value.known, value.producer
-    if order is not None and isinstance(value.type, TensorType) and value.type.shape is not None:
+    if isinstance(value.type, TensorType) and value.type.shape is not None:
         copy.type = value.type.permuted(order)
     return copy
 
