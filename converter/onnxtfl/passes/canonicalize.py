@@ -98,13 +98,13 @@ def broadcast(b: Builder, node: Node) -> Value | None:
     return node.operand(0) if _same_type(node.operand(0), node.result) else None
 
 
-def _identity_element(number: float, places: tuple[int, ...]) -> Callable[[Builder, Node], Value | None]:
-    """A rewrite that removes a binary op whose operand at one of `places` is its identity element, `number`."""
+def _identity_element(element: float, places: tuple[int, ...]) -> Callable[[Builder, Node], Value | None]:
+    """A rewrite that removes a binary op whose operand at one of `places` is its identity element."""
 
     def rewrite(b: Builder, node: Node) -> Value | None:
         for place in places:
             other = node.operand(1 - place)
-            if scalar(node.operand(place)) == number and _same_type(other, node.result):
+            if scalar(node.operand(place)) == element and _same_type(other, node.result):
                 return other
         return None
 
@@ -120,7 +120,7 @@ CANONICAL.on(ops.Pow, quantized=True)(_identity_element(1.0, (1,)))
 
 @CANONICAL.on(ops.Pow)
 def power(b: Builder, node: Node) -> Value | None:
-    """Write powers by small constants as products and roots, which every delegate takes."""
+    """Write powers by small constants as products and roots, which every delegate accepts."""
     x, is_float = Term(b, node.operand(0)), node.operand(0).dtype.is_float
     match uniform_scalar(x.value, node.operand(1)):
         case 2:

@@ -1,4 +1,4 @@
-"""Patterns that are made of formulas: what an op computes, written with other ops, finds the op again.
+"""Patterns made of formulas: an op is recognized by the formula that computes it with other ops.
 
 ::
 
@@ -8,8 +8,8 @@
     %b = Add(0.5, %a)                              %y = HardSigmoid(%x) {slope = 1/6, offset = 0.5}
     %y = Clamp(%b, 0, 1)                     ->
 
-Sums match in either order, products and quotients by numbers however they are bracketed. Attributes that are
-parameters of a template are bound to the scalar constants found.
+Sums match in either order, products and quotients by constants in any association. Attributes that are parameters of a
+template are bound to the scalar constants found.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ COMMUTATIVE = frozenset({ops.Add, ops.Mul, ops.Max, ops.Min, ops.And, ops.Or, op
 PRODUCTS = (ops.Mul, ops.Div)
 SHAPE = (2, 3)
 EXACT, ROUNDED = 1e-6, 1e-4
-"""How far constants may be off: those that a converter wrote, and those that exporters rounded."""
+"""Relative tolerances of constants: written by a converter, or rounded by an exporter."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """`op` with `attributes`, over `operands`, computes what is at `root`.
+    """`op` with `attributes` and `operands` computes the same as the formula that ends in `root`.
 
     `parameters`: values that are scalar constants where the formula is found, and the attributes that they become.
-    Of the operands, those of `sizes` are never negative. `absent`: values that may be of any type, or absent.
-    `shared`: whether others may use the values in between. `tolerance`: that of constants.
+    `sizes`: operands that are never negative. `absent`: values that may have any type, or be absent. `shared`: whether
+    intermediate values may have other uses. `tolerance`: that of constants.
     """
 
     op: type[Op]
@@ -77,9 +77,9 @@ class Template:
         tolerance: float = EXACT,
         **attributes: Any,
     ) -> Template:
-        """The template of `op` by its own formula, by another `formula` that means the same, or as `written` makes it.
+        """The template of `op` by its own formula, an equivalent `formula`, or the graph that `written` makes.
 
-        `dtypes`: of the operands (none: all are floats). `sizes`, `absent`: which of the operands are such.
+        `dtypes`: of the operands (none: all are floats). `sizes`, `absent`: indices of such operands.
         """
         graph = Graph(op.name)
         b = Builder(graph)
@@ -102,24 +102,23 @@ class Template:
 
     @functools.cached_property
     def nearest(self) -> frozenset[type[Op]]:
-        """The ops before the last product or other op: where they are missing, no match need be tried."""
+        """The ops that must produce the operands of the root, through products."""
         return frozenset(_made_before(self.root))
 
     @functools.cached_property
     def needs(self) -> frozenset[type[Op]]:
-        """The ops without which the template is found nowhere; constants may stand for parts of what rules wrote."""
+        """The ops that a graph must contain; constants may replace parts of a `shared` formula."""
         found = {self.root.op} if self.shared else {node.op for node in self.nodes}
         return frozenset(found.difference(PRODUCTS))
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The nodes of the formula."""
         return list(self.root.graph.nodes) if self.root.graph is not None else []
 
     def match(self, node: Node) -> tuple[list[Value | None], dict[str, Any]] | None:
-        """The op's operands and attributes where `node` computes it; None where the template does not match."""
+        """The op's operands and attributes if `node` computes it; else None."""
         match = _Match(self)
-        if not match.node(self.root, node) or not match.settled():
+        if not match.node(self.root, node) or not match.consistent():
             return None
         numbers, bound = match.numbers, match.bound
         if any(v not in bound for v in self.operands) or any(v not in numbers for v in self.parameters):
@@ -130,7 +129,7 @@ class Template:
         return [bound[v] for v in self.operands], attributes
 
     def rewrite(self, b: Builder, node: Node) -> Value | None:
-        """Replace a formula by its op, if that has the type of the result."""
+        """Replace a formula by its op if the result type is the same."""
         found = self.match(node)
         if found is None:
             return None
@@ -141,7 +140,7 @@ class Template:
 
 
 def patterns_of(*templates: Template) -> Patterns:
-    """Rewrites of formulas by their ops, the first template that matches; products and quotients are one kind."""
+    """Rewrites of formulas to their ops by the first template that matches; a quotient may match a product."""
     by_op: dict[type[Op], list[Template]] = {}
     for template in templates:
         for op in PRODUCTS if template.root.op in PRODUCTS else (template.root.op,):
@@ -166,7 +165,7 @@ def _expanded(graph: Graph) -> None:
 
 
 def _some_sizes(operand: int) -> Array:
-    """Numbers of which nothing is known but that they are sizes."""
+    """Unknown sizes."""
     numbers = np.empty(SHAPE, object)
     for i, place in enumerate(np.ndindex(*SHAPE)):
         numbers[place] = symbol(f"template_{operand}_{i}")
@@ -174,7 +173,7 @@ def _some_sizes(operand: int) -> Array:
 
 
 class _Match:
-    """One attempt to find a template: what its values stand for so far, and what has to come out of the numbers."""
+    """An attempt to match a template: the values and numbers bound so far, and constants to be checked with them."""
 
     def __init__(self, template: Template) -> None:
         self.template = template
@@ -184,7 +183,7 @@ class _Match:
         self.products: list[tuple[list[tuple[Value, int]], float]] = []
 
     def first(self, attempts: Iterable[Callable[[], bool]]) -> bool:
-        """Whether one of `attempts` succeeds; what those before it bound is forgotten."""
+        """Whether one of `attempts` succeeds; the bindings of those before it are removed."""
         sizes = len(self.bound), len(self.numbers), len(self.folded), len(self.products)
         for attempt in attempts:
             if attempt():
@@ -270,7 +269,7 @@ class _Match:
         theirs = product_of(given.result, lambda v: bool(scalar(v)))
         if len(mine.operands) != len(theirs.operands) or bool(mine.numbers) > bool(theirs.numbers):
             return False
-        if wanted.result in mine.operands:  # a quotient is no product
+        if wanted.result in mine.operands:  # a quotient by a tensor
             return False
         factor = math.prod((scalar(v) or 1.0) ** e for v, e in theirs.numbers)
         self.products.append((mine.numbers, factor))
@@ -284,7 +283,7 @@ class _Match:
         return bool(made) and all(v is not None and self._is_number(v) for v in made)
 
     def _bind_factor(self, numbers: Sequence[tuple[Value, int]], factor: float) -> bool:
-        """A parameter is what the others leave of the factor."""
+        """Bind the only unbound parameter to the factor divided by the other numbers."""
         unbound = [(v, e) for v, e in numbers if v in self.template.parameters and v not in self.numbers]
         if len(unbound) != 1:
             return True
@@ -293,7 +292,7 @@ class _Match:
         return others is not None and self._number(wanted, (factor / others) ** exponent)
 
     def _factor(self, numbers: Sequence[tuple[Value, int]]) -> float | None:
-        """The product of numbers of the template, each to the 1 or -1; None where one is not known."""
+        """The product of numbers of the template with exponents 1 or -1; None if one is unknown."""
         product = 1.0
         for value, exponent in numbers:
             number = self._computed(value)
@@ -308,8 +307,8 @@ class _Match:
 
         return not wanted or self.first(partial(attempt, i) for i in range(len(given)))
 
-    def settled(self) -> bool:
-        """Whether the constants found are what the template computes from the constants bound."""
+    def consistent(self) -> bool:
+        """Whether the constants found equal those that the template computes from the constants bound."""
         for wanted, given in self.folded:
             numbers = self._computed(wanted)
             if numbers is None or given.data is None or given.data.size > SMALL:
@@ -322,7 +321,7 @@ class _Match:
         return all(f is not None and is_close(product, f, self.template.tolerance) for f, product in factors)
 
     def _computed(self, wanted: Value) -> Array | None:
-        """What the template computes from the constants and numbers bound; None where that is not known."""
+        """The value that the template computes from the constants and numbers bound; None if unknown."""
         if wanted.data is not None:
             return wanted.numpy().reshape(-1)[0]  # type: ignore[no-any-return]
         if wanted in self.numbers:
@@ -338,7 +337,7 @@ class _Match:
         return evaluate_node(wanted.producer, [None if o is None else np.asarray(o) for o in operands])[0]
 
     def _same_number(self, wanted: Value, given: Value) -> bool:
-        """Whether `given` is a constant all of whose elements are the number that `wanted` is."""
+        """Whether `given` is a constant with all elements equal to the number `wanted`."""
         if given.data is None or wanted.data is None or not 0 < given.data.size <= SMALL:
             return False
         number, numbers = wanted.numpy().reshape(-1)[0], given.numpy()
@@ -349,7 +348,7 @@ class _Match:
 
 
 def _made_before(node: Node) -> Iterator[type[Op]]:
-    """The ops that make the operands of `node`, and those of the products among them."""
+    """The ops that produce the operands of `node`, and those of the products among them."""
     for value in node.operands:
         made = value.producer if value is not None else None
         if made is not None and made.op in PRODUCTS and node.op in PRODUCTS:

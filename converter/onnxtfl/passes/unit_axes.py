@@ -173,7 +173,7 @@ def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
 
 
 _PER_AXIS: dict[type[Op], dict[int, int]] = {ops.Slice: {1: 0, 2: _TO_THE_END, 3: 1}, ops.Pad: {1: 0}}
-"""Operands with an entry for each axis, and the entry that leaves an axis as it is."""
+"""Operands with an entry for each axis, and the entry that does not change an axis."""
 RENUMBERED = (ops.Slice, ops.Pad, ops.Split, ops.Reduce, ops.Softmax, ops.LogSoftmax)
 CARRIERS: set[type[Op]] = {*RENUMBERED, ops.Concatenate}
 """The ops other than elementwise ones that a reshape may sink through."""
@@ -181,7 +181,7 @@ CARRIERS: set[type[Op]] = {*RENUMBERED, ops.Concatenate}
 
 @SINK.on(*RENUMBERED, quantized=True)
 def _renumbered(b: Builder, node: Node) -> list[Value] | None:
-    """Renumber the axes of an op that leaves unit axes as they are."""
+    """Renumber the axes of an op that does not change unit axes."""
     move = _through(b, node, node.operands[:1])
     if move is None or not all(r.shape == move.after or has_constant_target(r.shape) for r in node.results):
         return None

@@ -35,7 +35,7 @@ class Patterns:
         """Register a rewrite whose root node is one of `ops`, or a subclass of an abstract one.
 
         `quantized`: also try it on nodes with quantized operands or results. Most patterns are equations of real
-        numbers and would drop the rounding.
+        numbers, which ignore the rounding.
         """
 
         def register(rewrite: Rewrite) -> Rewrite:

@@ -43,11 +43,11 @@ class Violation:
 
     @property
     def distance(self) -> int:
-        """How hard this is to repair: a rank can be collapsed, an element type cast."""
+        """The cost of repairing it: a rank can be collapsed, an element type cast."""
         return {"rank": 1, "dtype": 100, "quantization": 100}.get(self.kind, 10_000)
 
     def joined(self, other: Violation) -> Violation:
-        """The same violation, of a constraint that allows what that of `other` allows too."""
+        """The violation of both constraints, which allows what either allows."""
         limit = max(self.limit, other.limit)
         return replace(self, allowed=self.allowed | other.allowed, limit=limit, values=self.values | other.values)
 
@@ -129,7 +129,7 @@ class KernelForm:
 
 
 def read_form(table: Mapping[str, Any]) -> KernelForm:
-    """A form as the table writes it."""
+    """Read a form of the table."""
     types: dict[str, frozenset[str]] = {}
     ranks: dict[str, Bounds] = {}
     options: dict[str, frozenset[Any]] = {}
@@ -157,7 +157,7 @@ def read_form(table: Mapping[str, Any]) -> KernelForm:
 
 
 def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
-    """What both accept; None where that is nothing."""
+    """The form that accepts what both accept; None if that is nothing."""
     types = _both(a.types, b.types)
     options = _both(a.options, b.options)
     everything = (0, _HIGHEST)

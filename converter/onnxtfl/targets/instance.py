@@ -61,7 +61,7 @@ class OpInstance(BoundOp):
 
     @functools.cached_property
     def elements(self) -> Mapping[str, frozenset[str]]:
-        """The element types of the values of each variable, as the table writes them."""
+        """The element types of the values of each variable, in the table's notation."""
         return {variable: frozenset(map(element_name, values)) - {""} for variable, values in self.variables.items()}
 
     @functools.cached_property
@@ -81,7 +81,7 @@ class OpInstance(BoundOp):
         return {variable for variable, found in self.quantizations.items() if not all(q.per_tensor for q in found)}
 
     def has_fixed_results(self) -> bool:
-        """Whether quantized results have the scale and zero point that the op demands."""
+        """Whether quantized results have the fixed scale and zero point of the op."""
         found = [q for _, _, v in self.results if (q := _quantization(v)) is not None]
         fixed = self.entry.fixed_results
         return all((q.scales[0], q.zero_points[0]) == fixed.get(f"q{q.storage}") for q in found)
@@ -97,7 +97,7 @@ class OpInstance(BoundOp):
         return len(set(self._shapes())) > 1
 
     def broadcasts_scalars(self) -> bool:
-        """Whether their shapes are the same but for those of a single element."""
+        """Whether only operands of one element have another shape."""
         return len({s for s in self._shapes() if s is None or any(d != 1 for d in s)}) <= 1
 
     def _shapes(self) -> list[Shape | None]:
@@ -107,14 +107,14 @@ class OpInstance(BoundOp):
 
 
 def element_name(value: Value) -> str:
-    """The element type of a value as the table writes it: "float32", "qint8" where quantized, "resource"."""
+    """The element type of a value in the table's notation: "float32", "qint8" if quantized, "resource"."""
     if isinstance(value.type, TensorType):
         return f"q{value.type.storage.value}" if value.type.quantization else value.type.dtype.value
     return "resource" if isinstance(value.type, ResourceType) else "" if value.type is None else "aggregate"
 
 
 def dtypes_of(names: frozenset[str]) -> frozenset[DType]:
-    """The element types among `names` (of which each may stand for a quantized tensor's storage)."""
+    """The element types among `names` (with "q": storage types of quantized tensors)."""
     known = {d.value: d for d in DType}
     return frozenset(known[n.removeprefix("q")] for n in names if n.removeprefix("q") in known)
 

@@ -1,7 +1,7 @@
-"""In which axis orders kernels accept operands: what a target prefers, where an op could be written in several ways.
+"""The axis orders in which kernels accept operands: those that a target prefers, and the forms of a matmul.
 
 An order of axes is a permutation: axis i in memory is axis order[i] of the value. How an op changes when its operands
-are permuted is the op's own knowledge (`Op.permuted`); which of these changes a kernel exists for is told here.
+are permuted is declared by the op (`Op.permuted`); this module says for which of these changes a kernel exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def preferred(node: Node, channels_last: bool) -> Permuted | None:
 
 
 def _convolution(node: Node, channels_last: bool) -> Permuted | None:
-    """Input and result as batch, spatial, feature (or as in ONNX); the kernel separately."""
+    """Input and result in the order batch, spatial, feature (or as in ONNX); the kernel separately."""
     attributes = attributes_of(node)
     batch, feature = attributes["input_batch_dimension"], attributes["input_feature_dimension"]
     spatial = attributes["input_spatial_dimensions"]
@@ -42,7 +42,7 @@ def _convolution(node: Node, channels_last: bool) -> Permuted | None:
 
 
 def _kernel_order(node: Node, channels_last: bool) -> Permutation:
-    """The axes of a convolution's kernel, as channels-last kernels differ in the number of spatial axes and groups."""
+    """The axis order of a convolution's filter, which depends on the number of spatial axes and groups."""
     attributes, transposed = attributes_of(node), node.op is ops.ConvTranspose
     inside, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
     spatial = tuple(attributes["kernel_spatial_dimensions"])

@@ -27,7 +27,7 @@ _TYPE_NAMES = {dtype: name for name, dtype in _ONNX_NAMES.items() if name not in
 
 
 class OnnxTarget(Target):
-    """An opset of the default domain; with `runtime`, also what ONNX Runtime's CPU kernels run."""
+    """An opset of the default domain; with `runtime`, limited to what ONNX Runtime's CPU kernels run."""
 
     name = "onnx"
     channels_last = False
@@ -128,7 +128,7 @@ def _allowed(schema: Any, type_str: str) -> frozenset[str]:
 
 
 def type_name(type_: Type | None) -> str:
-    """A type as ONNX's schemas write it: "tensor(float)", "seq(tensor(int64))"; "" where there is no such type."""
+    """A type in the notation of ONNX's schemas: "tensor(float)", "seq(tensor(int64))"; "" for other types."""
     match type_:
         case TensorType():
             return f"tensor({_TYPE_NAMES[type_.dtype]})"

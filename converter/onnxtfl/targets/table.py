@@ -1,4 +1,4 @@
-"""The table of tfl ops (``schemas/tflite_ops.toml``), read op by op: all of it takes 25 ms to parse, an op 0.1 ms."""
+"""The table of tfl ops (``schemas/tflite_ops.toml``), read op by op: parsing all of it takes 25 ms, one op 0.1 ms."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class CostRow:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> CostRow:
-        """A row as the tables write it."""
+        """Read a row of a table."""
         rates = {name: float(rate) for name, rate in table.items() if name not in ("constant", "last")}
         return cls(frozenset(table.get("constant", "").split()), table.get("last"), rates)
 
 
 @dataclass(frozen=True, slots=True)
 class OpEntry:
-    """What the table says of one op.
+    """The entry of one op.
 
     `fuses_as`: the fused_activation_function that means this op. `activations`: those that may be fused into this op.
-    `matrix_rank`: how many of the last axes take no part in broadcasting. `fixed_results`: scale and zero point that a
+    `matrix_rank`: how many trailing axes do not broadcast. `fixed_results`: scale and zero point that a
     quantized result has to have, by its type. `in_place`: the operands in whose memory the result may be written.
     `same_memory`: whether the result is the first operand's memory read in another way. `kernels`: forms by runtime
     ("2.14" and "litert").
@@ -93,7 +93,7 @@ def op_names() -> tuple[str, ...]:
 
 @functools.cache
 def entry(op: str) -> OpEntry:
-    """The entry of `op`; KeyError where TFLite has no such op."""
+    """The entry of `op`; KeyError if TFLite has no such op."""
     table = tomllib.loads(_sections()[op])
     operands, results = parse_signature(table["signature"])
     versions = tuple(_version(text) for text in table.get("versions", ()))
@@ -124,7 +124,7 @@ def parse_signature(text: str) -> tuple[tuple[Parameter, ...], tuple[Parameter, 
 
 
 def parse_release(text: str) -> Release:
-    """``"2.14.1"`` as numbers; ValueError where it is none."""
+    """``"2.14.1"`` as a tuple; ValueError for other text."""
     return tuple(int(part) for part in text.split("."))
 
 

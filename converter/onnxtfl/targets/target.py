@@ -43,11 +43,11 @@ class Target(engine.Target):
 
     @abstractmethod
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
-        """What the target's tables say against `form`, whose results have the types of `results`."""
+        """Why the target's tables refuse `form` with results of the types of `results`; None if they accept it."""
 
     @abstractmethod
     def op_version(self, form: Form, results: Sequence[Value]) -> int:
-        """The lowest op version that means `form`."""
+        """The lowest op version that can express `form`; the target has the op."""
 
     @abstractmethod
     def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
@@ -55,7 +55,7 @@ class Target(engine.Target):
 
     @abstractmethod
     def costs(self, form: Form) -> Sequence[CostRow]:
-        """What was measured of the op of `form`."""
+        """The costs measured for the op of `form`."""
 
     def accepted(self, node: Node) -> Form | None:
         """The form of `node` that is written; None if the target accepts none.
@@ -72,20 +72,20 @@ class Target(engine.Target):
         return next(form for form, cost in zip(forms, costs, strict=True) if cost <= min(costs) * EQUAL + SOME)
 
     def cost(self, node: Node, form: Form) -> float | None:
-        """Nanoseconds that `form` of `node` takes; None where that was not measured."""
+        """The run time of `form` of `node` in nanoseconds; None if it was not measured."""
         rows = self.costs(form)
         op = self.bound(form, results_of(node, form)) if rows else None
         return None if op is None else estimate(rows, op)
 
     def node_cost(self, node: Node) -> float:
-        """Microseconds that `node` takes as it would be written; 0 where that is not known."""
+        """The run time of the accepted form of `node` in microseconds; 0 if unknown."""
         form = self.accepted(node)
         return (self.cost(node, form) or 0.0) / 1000 if form is not None else 0.0
 
     def transpose_cost(self, type_: TensorType, order: Permutation) -> float:
         """Microseconds to permute the axes of a tensor, whether or not it is written as one op.
 
-        Where only axes of size 1 move, the data is in the right order.
+        Where only axes of size 1 move, the data stays as it is.
         """
         key = type_, order
         if key not in self._transposes:
@@ -109,12 +109,12 @@ class Target(engine.Target):
     def verify(self, graph: Graph) -> None:
         """Check that `graph`, regions included, holds ops of this target only, in forms that it accepts.
 
-        Raises VerifyError, which is a mistake of ours.
+        Raises VerifyError, which is a bug.
         """
         verify(graph, f"as {self.title}")
         for node in graph.walk():
             if node.op.dialect != self.name:
-                raise VerifyError(f"is no op of {self.title}", node=node.name, op=node.op.name)
+                raise VerifyError(f"is not an op of {self.title}", node=node.name, op=node.op.name)
             name = node.op.name.partition(".")[2]
             form = Form(name, tuple(node.operands), node.attributes, domain=node.op.domain)
             refusal = self.refusal(form, node.results)
@@ -123,7 +123,7 @@ class Target(engine.Target):
 
 
 def _key(node: Node, form: Form) -> Hashable:
-    """What a target's tables distinguish: op, attributes, types, and which operands are constant."""
+    """All that a target's tables depend on: op, attributes, types, and which operands are constant."""
     operands = tuple(_operand_key(v) for v in form.operands)
     results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
     return form.op, form.domain, operands, results, form.results, repr(form.attributes)
@@ -144,7 +144,7 @@ def _array_key(array: Array) -> Hashable:
 
 
 def results_of(node: Node, form: Form) -> list[Value]:
-    """The node's results in the order of the form's, or values of the types that the form says."""
+    """The node's results in the order of the form, or values of the types in the form."""
     if form.types is not None:
         return [Value(type_) for type_ in form.types]
     return list(node.results) if form.results is None else [node.results[i] for i in form.results]

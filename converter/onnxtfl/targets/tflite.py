@@ -98,14 +98,14 @@ class TfliteTarget(Target):
 
 
 def _release(min_runtime: str) -> Release:
-    """`min_runtime` in TensorFlow's numbering; UsageError where no runtime is called so."""
+    """`min_runtime` in TensorFlow's numbering; UsageError if there is no such runtime."""
     if min_runtime in LITERT_RELEASES:
         return LITERT_RELEASES[min_runtime]
     try:
         return parse_release(min_runtime)[:2]
     except ValueError as error:
         known = f"'2.14', ..., or one of {', '.join(LITERT_RELEASES)}"
-        raise UsageError(f"no TFLite runtime is called {min_runtime!r}", hint=f"use {known}") from error
+        raise UsageError(f"there is no TFLite runtime {min_runtime!r}", hint=f"use {known}") from error
 
 
 def _version(instance: OpInstance) -> int:
@@ -137,7 +137,7 @@ def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) ->
 
 
 def refuse_unknown_versions(graph: Graph) -> None:
-    """UnsupportedError for an op of a newer version than the table knows: what that added might be overlooked."""
+    """UnsupportedError for an op of a newer version than in the table, whose meaning may differ."""
     for node in graph.walk():
         name = node.op.name.partition(".")[2]
         if node.op.dialect != "tfl" or name not in op_names() or not (versions := entry(name).versions):
@@ -149,10 +149,10 @@ def refuse_unknown_versions(graph: Graph) -> None:
 
 
 def fused_activation_of(op: str) -> str | None:
-    """The fused_activation_function that means the activation `op`; None where `op` is no activation or has none."""
+    """The fused_activation_function for the activation `op`; None for other ops."""
     return entry(op).fuses_as if op in op_names() else None
 
 
 def fuses_into(activation: str, op: str) -> bool:
-    """Whether kernels of `op` apply the fused_activation_function of that name."""
+    """Whether kernels of `op` apply that fused_activation_function."""
     return op in op_names() and activation in entry(op).activations

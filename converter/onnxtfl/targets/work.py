@@ -1,4 +1,4 @@
-"""How much work an op instance is: the amounts that the costs in ``schemas/`` are multiplied with.
+"""The amounts of work of an op instance, by which the costs in ``schemas/`` are multiplied.
 
 =========  ==========================================================================================================
 call       1 for each call
@@ -28,11 +28,11 @@ from onnxtfl.targets.table import CostRow
 
 Amounts = Mapping[str, float]
 _AXES = ("axis", "axes", "dim", "perm")
-"""What options and operands that say which axes an op works along are called in both formats."""
+"""Names, in both formats, of the options and operands that list the axes along which an op works."""
 
 
 def estimate(rows: Sequence[CostRow], op: BoundOp) -> float | None:
-    """Nanoseconds that `op` takes, by the first row that is about it; None where there is none."""
+    """The run time of `op` in nanoseconds by the first row that applies; None if there is none."""
     amounts, last = amounts_of(op), None
     for row in rows:
         if row.last is not None and last is None:
@@ -58,7 +58,7 @@ def along_last(op: BoundOp) -> bool:
 
 
 def amounts_of(op: BoundOp) -> Amounts:
-    """How much of each kind of work `op` is; unknown sizes count as 64."""
+    """The amounts of work of `op` by kind; unknown sizes count as 64."""
     read = [v for _, _, v in op.operands if not is_static(v)]
     results = [v for _, _, v in op.results]
     return {
@@ -110,7 +110,7 @@ def _moved(op: BoundOp, rank: int, last: int) -> list[Shape]:
 
 
 def _source(op: BoundOp) -> Shape:
-    """The shape of the first operand that `op` is about; empty where it is not known."""
+    """The shape of the first operand of the main variable; empty if unknown."""
     return next((_shape(v) for _, p, v in op.operands if p.variable == op.main), ())
 
 
@@ -122,7 +122,7 @@ def _axes(op: BoundOp, shape: Sequence[Any]) -> Iterable[int]:
     """The axes of `shape` that `op` works along: those it names or moves, else those whose sizes it changes."""
     rank = len(shape)
     for name in _AXES:
-        axes = _numbers(op, name)
+        axes = _given_axes(op, name)
         if axes is not None:
             return _reordered(axes, shape) if name == "perm" else [a % rank for a in axes]
     result = op.results[0][2].type
@@ -137,7 +137,7 @@ def _reordered(order: Sequence[int], shape: Sequence[Any]) -> Iterable[int]:
     return [have for have, want in zip(sorted(large), large, strict=True) if have != want]
 
 
-def _numbers(op: BoundOp, name: str) -> Sequence[int] | None:
+def _given_axes(op: BoundOp, name: str) -> Sequence[int] | None:
     found = op.options.get(name)
     if found is None:
         value = next(iter(op.named(name)), None)

@@ -8,9 +8,9 @@
     %y = Add(%r, %x)
 
 An axis order is a permutation in which a value may be stored: axis i in memory is axis order[i] of the value. Ops with
-dimension numbers prefer one order (:mod:`onnxtfl.targets.layouts`); others follow by renumbering their axes
-(`Op.permuted`); a Transpose only renames what is in memory. :mod:`orders` finds the orders worth trying, :mod:`program`
-chooses among them by what transposes and kernels cost, :mod:`apply` rewrites the graph.
+dimension numbers prefer one order (:mod:`onnxtfl.targets.layouts`); others accept any order by renumbering their axes
+(`Op.permuted`); a Transpose only renames the axes in memory. :mod:`orders` finds the candidates, :mod:`program` chooses
+among them by the costs of transposes and kernels, :mod:`apply` rewrites the graph.
 """
 
 from onnxtfl.passes.layout.apply import assign_layouts

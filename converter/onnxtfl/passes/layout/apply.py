@@ -1,4 +1,4 @@
-"""Rewrites the graph as the program chose."""
+"""Rewrites the graph to the axis orders that the program chose."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def assign_layouts(graph: Graph, target: Target, io_layout: IoLayout = "source")
 
 
 class _Rewriter:
-    """Changes each node in place, its results too: a deep network has no room for a second graph beside the first.
+    """Changes each node and its results in place: a deep network has no room for a second graph.
 
-    `memory[value]`: what holds a value by now, by axis order; a value that is not in it is as it was.
+    `memory[value]`: the values that hold `value` by now, by axis order; a value that is not in it is unchanged.
     """
 
     def __init__(self, graph: Graph, target: Target, choice: Choice) -> None:
@@ -53,7 +53,7 @@ class _Rewriter:
                 self.graph.remove(node)
 
     def _node(self, node: Node) -> bool:
-        """Rewrite `node`; returns whether it is a transpose that is not needed any more."""
+        """Rewrite `node`; return whether it is a transpose that is no longer needed."""
         configuration = self.choice.nodes.get(node)
         if configuration is None or configuration.change is None:
             for i, value in enumerate(node.operands):
@@ -67,7 +67,7 @@ class _Rewriter:
         return False
 
     def _alias(self, node: Node, configuration: Configuration) -> None:
-        """Let the result of a transpose be what holds its operand."""
+        """Let the result of a transpose be the value that holds its operand."""
         read, written = configuration.operands[0], configuration.results[0]
         assert read is not None and written is not None
         source = self._read(node.operand(0), read, node)
@@ -86,7 +86,7 @@ class _Rewriter:
                 self._store(value, order)
 
     def _permute_vectors(self, node: Node, change: Permuted) -> None:
-        """Operands with an entry for each axis, or with numbers of axes."""
+        """Permute the operands with an entry for each axis, and renumber those that list axes."""
         builder = Builder(self.graph, node)
         for i, permutation in change.vectors.items():
             vector = node.optional(i)
@@ -98,7 +98,7 @@ class _Rewriter:
                 node.set_operand(i, builder(ops.Gather, list(inverse(permutation)), numbers, axis=0))
 
     def _store(self, value: Value, order: Order) -> None:
-        """From here on `value` is stored in `order`."""
+        """Store `value` in `order` from here on."""
         self.memory[value] = {order: value}
         if order == natural(value):
             return

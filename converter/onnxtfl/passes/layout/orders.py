@@ -33,7 +33,7 @@ Order = Permutation
 class Configuration:
     """One way to compute a node: the order of each operand and result (None: absent, or not a tensor).
 
-    `cost`: microseconds that the kernel takes, as far as known. `change` is None for the node as it is.
+    `cost`: microseconds of the kernel, 0 where unknown. `change` is None for the node as it is.
     """
 
     operands: tuple[Order | None, ...]
@@ -85,7 +85,7 @@ def _natural(rank: int) -> Order:
 
 
 def find_orders(graph: Graph, target: Target, free: set[Value]) -> Orders:
-    """Spread orders from ops with dimension numbers, and from transposes, through everything that can follow.
+    """Spread orders from ops with dimension numbers, and from transposes, through the nodes that accept any order.
 
     `free`: inputs and outputs that may be permuted.
     """
@@ -123,8 +123,8 @@ class _Search:
         elif node.op is ops.Transpose and may_match(node, quantized=True):
             operand = node.operand(0)
             if isinstance(operand.type, TensorType) and operand.type.rank is not None:
-                self._follow(node, 0, natural(operand))
-                self._follow(node, -1, natural(node.result))
+                self._propagate(node, 0, natural(operand))
+                self._propagate(node, -1, natural(node.result))
         else:
             self._seed_alternatives(node)
 
@@ -151,9 +151,9 @@ class _Search:
         while self.work:
             value, order = self.work.popleft()
             if value.producer is not None and value.index == 0:
-                self._follow(value.producer, -1, order)
+                self._propagate(value.producer, -1, order)
             for user, index in list(value.uses):
-                self._follow(user, index, order)
+                self._propagate(user, index, order)
 
     def add_costs(self) -> None:
         """Ask the target what the kernels of nodes with a choice cost."""
@@ -163,7 +163,7 @@ class _Search:
                     unchanged = configuration.change is None
                     configuration.cost = self.target.node_cost(node if unchanged else _permuted(node, configuration))
 
-    def _follow(self, node: Node, index: int, order: Order) -> None:
+    def _propagate(self, node: Node, index: int, order: Order) -> None:
         if node in self.fixed or node.regions or not may_match(node, quantized=True):
             return
         if issubclass(node.op, Elementwise):
@@ -243,7 +243,7 @@ def _moved(value: Value | None, order: Order | None) -> Value | None:
 
 
 def expand_constants(node: Node) -> None:
-    """Give constant operands of an elementwise node the rank of its result, so that they can follow a permutation."""
+    """Give constant operands of an elementwise node the rank of its result, so that they can be permuted."""
     rank = node.result.tensor_type.rank if isinstance(node.result.type, TensorType) else None
     for i, value in enumerate(node.operands):
         if value is None or value.data is None or rank is None:

@@ -1,9 +1,9 @@
 """The 0/1 program: which configuration each node has, so that transposes and kernels together cost least.
 
-Variables: x[node, configuration] is 0 or 1, one of each node is 1 (so the last is what the others leave), and costs
-what the target's kernel does. t[value, order] is at least (what some consumer reads in that order) minus (what the
-producer writes in it), and costs a transpose. So a transpose is paid once for each value and order, however many read
-it. Costs are microseconds.
+Variables: x[node, configuration] is 0 or 1, one of each node is 1 (so the last is 1 minus the others), at the cost of
+the target's kernel. t[value, order] is at least (what some consumer reads in that order) minus (what the producer
+writes in it), at the cost of a transpose. So a transpose is paid once for each value and order, however many read it.
+Costs are microseconds.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Choice:
 
 
 ALWAYS = -1
-"""Stands, among columns, for the constant 1: what is so whatever is decided."""
+"""The column of the constant 1: of what holds whatever is decided."""
 Amount = dict[int, float]
-"""A sum of columns, each times a factor: 1 where something is so, 0 where it is not."""
+"""A sum of columns, each times a factor: 1 where something holds, 0 where it does not."""
 
 
 def _most(amount: Mapping[int, float]) -> float:
-    """What `amount` is at most."""
+    """The upper bound of `amount`."""
     return sum(factor for column, factor in amount.items() if factor > 0 or column == ALWAYS)
 
 
@@ -53,7 +53,7 @@ def _sum(
 
 
 class _Program:
-    """Collects columns and rows, flat, as the solver takes them: a deep network has tens of thousands."""
+    """Columns and rows in flat arrays, as the solver accepts them: a deep network has tens of thousands."""
 
     def __init__(self) -> None:
         self.cost = array("d")
@@ -69,7 +69,7 @@ class _Program:
         return len(self.cost) - 1
 
     def at_least(self, low: float, amount: Mapping[int, float]) -> None:
-        """A row: `amount` is `low` or more."""
+        """Add the row amount >= low."""
         self.low.append(low - amount.get(ALWAYS, 0.0))
         for column, factor in amount.items():
             if column != ALWAYS:
@@ -112,15 +112,15 @@ def choose(graph: Graph, found: Orders, target: Target, free_inputs: set[Value],
 
 
 SURELY, NODE = 2.0, 1.0
-"""What a transpose has to save, of what kernels cost: its own cost times the error of the estimates, and microseconds
-for a node more in the model.
+"""The kernel cost that a transpose has to save: its own cost times the error of the estimates, plus microseconds for
+one more node in the model.
 """
 _MOVED = 0.05
 """Microseconds by which an input or output that keeps its order has to be worse than one that is permuted."""
 
 
 class _Chooser:
-    """`taken[node]`: how much each of its configurations is taken; `inputs`, `outputs`: how much an order is."""
+    """`taken[node]`: the amount of each of its configurations; `inputs`, `outputs`: that of each order."""
 
     def __init__(
         self, graph: Graph, found: Orders, target: Target, free_inputs: set[Value], free_outputs: set[Value]
@@ -195,7 +195,7 @@ class _Chooser:
                 self.program.at_least(0, _sum([need], -1.0, onto={paid: 1.0}))
 
     def _given(self, value: Value) -> dict[Order, Amount]:
-        """How much the producer writes each order."""
+        """The amount in which the producer writes each order."""
         if value in self.inputs:
             return self.inputs[value]
         producer = value.producer
@@ -204,7 +204,7 @@ class _Chooser:
         return self._by_order(producer, [c.results[value.index] for c in self.found.configurations[producer]])
 
     def _readers(self, value: Value) -> list[dict[Order, Amount]]:
-        """How much each reader reads each order."""
+        """For each reader, the amount in which it reads each order."""
         readers = []
         for node, index in value.uses:
             if node in self.taken:
@@ -219,7 +219,7 @@ class _Chooser:
         return readers
 
     def _by_order(self, node: Node, orders: Sequence[Order | None]) -> dict[Order, Amount]:
-        """How much each order is that the configurations of `node` have somewhere."""
+        """The amount of each order that the configurations of `node` have at one operand or result."""
         amounts: dict[Order, list[Amount]] = {}
         for order, amount in zip(orders, self.taken[node], strict=True):
             assert order is not None

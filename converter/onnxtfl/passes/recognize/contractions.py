@@ -1,4 +1,4 @@
-"""Sums of products over more axes than a matmul has, which ONNX says as one Einsum.
+"""Sums of products over more axes than a matmul has, which are one Einsum in ONNX.
 
 ::
 
@@ -7,8 +7,8 @@
     Reduce(Contraction(%x: btd, %w: hkd)) sum over k     ->  Contraction(%x: btd, sum of %w over k)
     Slice(Reshape(%x: bnn) b, n * n) every n + 1         ->  Diagonal(%x)
 
-Only where more than one op is saved, and for constant matrices under `LARGEST`: ONNX Runtime lays the matrix of a
-MatMul out once, but that of an Einsum in every run.
+Only where more than one op is saved, and for constant matrices under `LARGEST`: ONNX Runtime packs the matrix of a
+MatMul once, but that of an Einsum in every run.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from onnxtfl.rewriting.patterns import Patterns
 
 CONTRACTIONS = Patterns()
 LARGEST = 1 << 18
-"""Elements that a constant matrix has to have fewer of."""
+"""A constant matrix must have fewer elements."""
 
 
 def _dot(value: Value | None) -> Node | None:
-    """The sum of products that makes `value`."""
+    """The producer of `value`, if it is a sum of products."""
     return made_by(value, ops.DotGeneral, ops.Contraction)
 
 
@@ -51,26 +51,26 @@ def _factors(before: Shape, after: Shape | None) -> Factors | None:
 
 
 def _places(parts: Sequence[Sequence[int]], axes: Sequence[int]) -> tuple[int, ...]:
-    """The places of the parts that `axes` are made of."""
+    """The indices of the parts that `axes` consist of."""
     return tuple(place for axis in axes for place in parts[axis])
 
 
 def _split(count: int, splits: Mapping[int, int]) -> list[list[int]]:
-    """The places of `count` axes when axis i is split into splits[i] parts."""
+    """The indices of `count` axes after axis i is split into splits[i] parts."""
     places = itertools.count()
     return [[next(places) for _ in range(splits.get(axis, 1))] for axis in range(count)]
 
 
 @CONTRACTIONS.on(ops.Reshape)
 def split_columns(b: Builder, node: Node) -> Value | None:
-    """The axis of the matrix's columns is split where the reshape splits it, if something more follows."""
+    """Split the column axis of the matrix as the reshape does, if that saves another op after it."""
     dot = _dot(node.operand(0))
     if dot is None or not _small_matrix(dot) or not single_use(dot.result, b.graph) or dot.attr("output_permutation"):
         return None
     after = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
     roles, matrix = DotRoles.of(dot), dot.operand(1)
     fine = _factors(dot.result.shape, after) if not roles.lhs_batch else None
-    if fine is None or len(roles.rhs_free) != 1 or matrix.data is None or not _something_follows(node):
+    if fine is None or len(roles.rhs_free) != 1 or matrix.data is None or not _saves_users(node):
         return None
     column = dot.result.rank - 1
     if len(fine.before[column]) == 1 or any(len(parts) > 1 for parts in fine.before[:column]):
@@ -84,15 +84,15 @@ def split_columns(b: Builder, node: Node) -> Value | None:
     return reshape(b, result, node.result.shape, dot.operand(0))
 
 
-def _something_follows(node: Node) -> bool:
-    """Whether a transpose, a sum, or another product takes the reshaped tensor."""
+def _saves_users(node: Node) -> bool:
+    """Whether only transposes, sums and products read the reshaped tensor."""
     users = node.result.users()
     return bool(users) and all(u.op in (ops.Transpose, ops.Reduce, ops.DotGeneral, ops.Contraction) for u in users)
 
 
 @CONTRACTIONS.on(ops.DotGeneral, ops.Contraction)
 def unmerged_operand(b: Builder, node: Node) -> Value | None:
-    """The axes that a reshape merged take part one by one; a constant matrix gets as many."""
+    """Contract the axes that a reshape merged one by one; a constant matrix gets as many."""
     merge = made_by(node.operand(0), ops.Reshape)
     before = merge.operand(0).tensor_type.shape if merge is not None else None
     if merge is None or before is None or not single_use(merge.result, b.graph) or node.attr("output_permutation"):
@@ -104,7 +104,7 @@ def unmerged_operand(b: Builder, node: Node) -> Value | None:
     summed = any(len(fine.after[a]) > 1 for a in roles.lhs_contract)
     if rhs.is_constant and not _small_matrix(node):
         return None
-    if not _makes_more(merge.operand(0), summed and rhs.is_constant, summed):
+    if not _saves_another(merge.operand(0), summed and rhs.is_constant, summed):
         return None
     if summed:
         rhs = _unmerged_matrix(rhs, roles, fine)
@@ -120,8 +120,8 @@ def unmerged_operand(b: Builder, node: Node) -> Value | None:
     return reshape(b, result, node.result.shape, merge.operand(0))
 
 
-def _makes_more(source: Value, constant_sum: bool, summed: bool) -> bool:
-    """Whether an op more than the reshape goes: the transpose before it, or the product that it came from."""
+def _saves_another(source: Value, constant_sum: bool, summed: bool) -> bool:
+    """Whether another op than the reshape is saved: the transpose before it, or the product that it reads."""
     if summed:
         return constant_sum and made_by(source, ops.Transpose) is not None
     dot = made_by(source, ops.Contraction)
@@ -138,7 +138,7 @@ def _unmerged_matrix(matrix: Value, roles: DotRoles, fine: Factors) -> Value:
 
 @CONTRACTIONS.on(ops.Reduce)
 def summed_columns(b: Builder, node: Node) -> Value | None:
-    """A sum over an axis of the columns is a sum over that axis of the matrix."""
+    """Sum over an axis of the matrix instead of the same axis of the columns."""
     dot, axes = made_by(node.operand(0), ops.Contraction), reduced_axes(node)
     if dot is None or axes is None or node.attr("kind") != "sum" or node.attr("keepdims"):
         return None
@@ -148,15 +148,15 @@ def summed_columns(b: Builder, node: Node) -> Value | None:
         return None
     if roles.rhs_batch or any(a < first for a in axes):
         return None
-    gone = [roles.rhs_free[a - first] for a in axes]
-    less = b(ops.Reduce, matrix, gone, kind="sum", keepdims=False)
-    contract = tuple(a - sum(g < a for g in gone) for a in roles.rhs_contract)
+    summed = [roles.rhs_free[a - first] for a in axes]
+    less = b(ops.Reduce, matrix, summed, kind="sum", keepdims=False)
+    contract = tuple(a - sum(s < a for s in summed) for a in roles.rhs_contract)
     return b(ops.Contraction, dot.operand(0), less, **{**dot.attributes, "rhs_contracting_dimensions": contract})
 
 
 @CONTRACTIONS.on(ops.Slice)
 def diagonal(b: Builder, node: Node) -> Value | None:
-    """Every (n + 1)-th of n * n numbers."""
+    """Write every (n + 1)-th of n * n elements as a diagonal."""
     flat = made_by(node.operand(0), ops.Reshape)
     source = flat.operand(0).tensor_type.shape if flat is not None else None
     bounds = [static_ints(v) for v in node.operands[1:4]]

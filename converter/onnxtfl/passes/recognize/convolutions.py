@@ -1,12 +1,12 @@
-"""Convolutions and pools as ONNX has them: over any number of axes, channels first, with any padding.
+"""Convolutions and pools as in ONNX: over any number of axes, channels first, with any padding.
 
-Over an axis of size 1 beside others they are convolutions over the others::
+Over several axes, some of size 1, they are convolutions over the others::
 
     %r = Reshape(%x: 1x8x9) [1, 8, 1, 9]              %c = Conv(%x, %k: 4x8x3)
     %c = Conv(%r, %k: 4x8x1x3) over two axes    ->    %y = Reshape(%c) [1, 4, 1, 7]
 
-The reshape behind sinks (see :mod:`onnxtfl.passes.unit_axes`) until it meets one that takes the axis away again.
-A reshape that moves unit axes is only another order of axes; padding apart goes into pools::
+The reshape after it sinks (see :mod:`onnxtfl.passes.unit_axes`) until it meets one that removes the axis again.
+A reshape that moves unit axes is only another axis order; separate padding is fused into pools::
 
     Conv(Reshape(%x: 1x1x49x10) [1, 49, 10, 1]) channels last         ->   Conv(%x) channels first
     AveragePool(Pad(%x) with 0)    MaxPool(Pad(%x) with -infinity)    ->   the pool with padding
@@ -86,7 +86,7 @@ def pool_over_fewer(b: Builder, node: Node) -> Value | None:
 
 @CONVOLUTIONS.on(ops.Conv, ops.ConvTranspose)
 def other_order(b: Builder, node: Node) -> Value | None:
-    """The input's axes are numbered as they stood before a reshape that only moves unit axes."""
+    """Read the operand of a reshape that only moves unit axes, with renumbered axes."""
     found = _moved_units(node.operand(0))
     if found is None:
         return None
@@ -99,7 +99,7 @@ def other_order(b: Builder, node: Node) -> Value | None:
 
 
 def _moved_units(value: Value) -> tuple[Value, tuple[int, ...]] | None:
-    """What stood before a reshape that only moves unit axes, and the permutation that this is."""
+    """The operand of a reshape that only moves unit axes, and the permutation that this is."""
     move = UnitReshape.of(value)
     if move is None or len(move.before) != len(move.after):
         return None
@@ -109,7 +109,7 @@ def _moved_units(value: Value) -> tuple[Value, tuple[int, ...]] | None:
 
 @CONVOLUTIONS.on(ops.AveragePool, ops.MaxPool)
 def pad_into_pool(b: Builder, node: Node) -> Value | None:
-    """What is padded counts in the mean of an average, and is never the greatest."""
+    """Fuse a pad whose elements count in the mean of an average, or are never the greatest."""
     pad, dims = made_by(node.operand(0), ops.Pad), node.attr("dims")
     padding = window_padding(pad, dims) if pad is not None else None
     if pad is None or padding is None or len(node.results) > 1:
@@ -119,14 +119,14 @@ def pad_into_pool(b: Builder, node: Node) -> Value | None:
     if (padding >= node.attr("kernel_shape") * 2).any():
         return None
     number = 0.0 if pad.optional(2) is None else scalar(pad.operand(2))
-    if not _never_seen(node, pad.operand(0), number):
+    if not _pads_alike(node, pad.operand(0), number):
         return None
     counts = {"count_include_pad": True} if node.op is ops.AveragePool else {}
     return b(node.op, pad.operand(0), **{**node.attributes, **counts, "padding": tuple(padding.tolist())})
 
 
-def _never_seen(node: Node, x: Value, number: float | None) -> bool:
-    """Whether padding with `number` is what the pool's own padding does."""
+def _pads_alike(node: Node, x: Value, number: float | None) -> bool:
+    """Whether padding with `number` equals the pool's own padding."""
     if number is None or node.op is ops.AveragePool:
         return number == 0.0
     return number <= float(np.finfo(np.float32).min) or (number <= 0 and never_negative(x))
@@ -134,33 +134,37 @@ def _never_seen(node: Node, x: Value, number: float | None) -> bool:
 
 @CONVOLUTIONS.on(ops.BatchToSpace)
 def dilated(b: Builder, node: Node) -> Value | None:
-    """A convolution of each phase of the input is a dilated one; what stands between it and the end goes behind."""
+    """Write a convolution of each phase of the input as a dilated one; move elementwise ops between after it."""
     conv = made_by(node.operand(0))
     if conv is not None and issubclass(conv.op, Elementwise):
-        return _elementwise_behind(b, node, conv)
+        return _elementwise_after(b, node, conv)
     phases = made_by(conv.operand(0), ops.SpaceToBatch) if conv is not None and conv.op is ops.Conv else None
     blocks, rank = node.attr("blocks"), len(node.attr("blocks"))
     if conv is None or phases is None or phases.attr("blocks") != blocks or not single_use(conv.result, b.graph):
         return None
-    numbers, places = attributes_of(conv), tuple(range(1, rank + 1))
-    sides = (numbers["input_spatial_dimensions"], numbers["output_spatial_dimensions"])
-    plain = not any(numbers["padding"]) and set(numbers["window_strides"]) == {1} and numbers["auto_pad"] == "NOTSET"
-    batch_first = numbers["input_batch_dimension"] == 0 == numbers["output_batch_dimension"]
-    if any(tuple(dims) != places for dims in sides) or not plain or not batch_first:
+    attributes, places = attributes_of(conv), tuple(range(1, rank + 1))
+    plain = {
+        **{f"{side}_spatial_dimensions": places for side in ("input", "output")},
+        **{f"{side}_batch_dimension": 0 for side in ("input", "output")},
+        "padding": (0,) * (2 * rank),
+        "window_strides": (1,) * rank,
+        "auto_pad": "NOTSET",
+    }
+    if any(attributes[name] != value for name, value in plain.items()):
         return None
     added, cut = (ops.block_amounts(v, blocks) for v in (phases.operand(1), node.operand(1)))
     padding = [p - c for side in (1, 2) for p, c in ((a[side], z[side]) for a, z in zip(added, cut, strict=True))]
     if not all(isinstance(p, int) and p >= 0 for p in padding):
         return None
-    dilation = tuple(d * block for d, block in zip(numbers["rhs_dilation"], blocks, strict=True))
-    changed = {**numbers, "padding": tuple(padding), "rhs_dilation": dilation}
+    dilation = tuple(d * block for d, block in zip(attributes["rhs_dilation"], blocks, strict=True))
+    changed = {**attributes, "padding": tuple(padding), "rhs_dilation": dilation}
     result = b(ops.Conv, phases.operand(0), *conv.operands[1:], **changed)
     result.type = node.result.type
     return result
 
 
-def _elementwise_behind(b: Builder, node: Node, inner: Node) -> Value | None:
-    """An elementwise op whose constants vary along the last axis only moves behind the blocks' return."""
+def _elementwise_after(b: Builder, node: Node, inner: Node) -> Value | None:
+    """Move an elementwise op, whose constants vary along the last axis only, after the BatchToSpace."""
     varying = [v for v in inner.operands if v is not None and not v.is_constant]
     constants = [v for v in inner.operands if v is not None and v.data is not None]
     last = inner.result.rank - 1
@@ -174,7 +178,7 @@ def _elementwise_behind(b: Builder, node: Node, inner: Node) -> Value | None:
 
 
 def _pays(node: Node) -> bool:
-    """Whether a reshape beside `node` inserts an axis before, or drops one behind."""
+    """Whether a reshape beside `node` inserts an axis before, or removes one after it."""
     inserted = made_by(node.operand(0), ops.Reshape)
     if inserted is not None and _rank(inserted.operand(0)) < _rank(node.operand(0)):
         return True

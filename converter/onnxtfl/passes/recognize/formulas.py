@@ -1,4 +1,4 @@
-"""Functions that TFLite has no op for, found in the formulas by which .tflite files write them.
+"""Functions that TFLite has no op for, recognized by the formulas that .tflite files have for them.
 
 ::
 
@@ -45,20 +45,19 @@ FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
     ),
     *((op, (dtype,), {}) for op in (ops.Sign, ops.Abs) for dtype in (_INT32, _INT64)),
 )
-"""The ops that are looked for as TFLite writes them, the element types of their operands, and attributes.
-
-Beside those: `sizes` and `parameters` (see Template).
+"""The ops that are recognized in their TFLite form, the element types of their operands, and attributes, or `sizes` and
+`parameters` (see Template).
 """
 
 
 def _written_for_tflite(graph: Graph) -> None:
-    """The rules make the template: so no formula is written down twice, and a better one is recognized at once."""
+    """Write the op by the rules for TFLite: no formula is written twice, and a better one is recognized at once."""
     legalize(graph, TfliteTarget())
     PassManager([SIMPLIFY], given=frozenset({"neutral"})).run(graph)
 
 
 def _by_formula() -> Iterator[Template]:
-    """Ops that TFLite writes as their own formula says."""
+    """Templates of ops that TFLite files contain as the op's own formula."""
     yield Template.of(ops.HardSigmoid, parameters=("slope", "offset"))
     yield Template.of(ops.Selu, parameters=("alpha", "gamma"))
     yield Template.of(ops.Celu, parameters=("alpha",))
@@ -77,7 +76,7 @@ def _by_formula() -> Iterator[Template]:
 
 
 def _log_sum_exp(x: Term, axes: Term, kind: str, keepdims: bool, finite: bool, reshaped: bool) -> Term:
-    """As TensorFlow writes it: the greatest is added as it is, unless asked to be `finite`, or `reshaped`."""
+    """The formula of TensorFlow; the maximum is added unchanged, or only if it is finite, or reshaped."""
     top = x.reduce("max", axes)
     shift = (top.abs() < math.inf).choose(top, 0.0) if finite else top
     total = (x - shift).exp().reduce("sum", axes, keepdims).log()

@@ -1,4 +1,4 @@
-"""Normalizations that are spelled out with means, differences and roots.
+"""Normalizations that are written with means, differences and roots.
 
 ::
 
@@ -103,7 +103,7 @@ def _is_trailing(found: Standard) -> bool:
 
 
 def _vector(value: Value | None, found: Standard) -> Value | None:
-    """A constant scale or bias in the shape of the axes normalized; None where it is no such constant."""
+    """A constant scale or bias in the shape of the axes normalized; None for other values."""
     if value is None or value.data is None or value.is_quantized or value.data.size > SMALL or not _is_trailing(found):
         return None
     sizes = found.x.shape[found.axes[0] :]
@@ -118,7 +118,7 @@ def _vector(value: Value | None, found: Standard) -> Value | None:
 
 @NORMALIZATION.on(ops.Mul)
 def scaled_layer_norm(b: Builder, node: Node) -> Value | None:
-    """Standardized over the last axes, times a constant over these."""
+    """Fuse a constant factor over the trailing axes that are standardized."""
     parts = with_constant(node)
     found = standardized(parts[0]) if parts is not None else None
     if parts is None or found is None:
@@ -129,7 +129,7 @@ def scaled_layer_norm(b: Builder, node: Node) -> Value | None:
 
 @NORMALIZATION.on(ops.Add)
 def biased_layer_norm(b: Builder, node: Node) -> Value | None:
-    """A bias behind a layer norm that has none."""
+    """Fuse a bias into a layer norm that has none."""
     parts = with_constant(node)
     norm = made_by(parts[0], ops.LayerNorm) if parts is not None else None
     if parts is None or norm is None or norm.optional(2) is not None or not single_use(parts[0], b.graph):
@@ -152,7 +152,7 @@ def distributed_layer_norm(b: Builder, node: Node) -> Value | None:
 
 @NORMALIZATION.on(ops.Mul, ops.Div)
 def bare_norm(b: Builder, node: Node) -> Value | None:
-    """Standardized, and no scale of its own behind: over all axes but batch and features, or over the last ones."""
+    """Standardized without a scale: over all axes but batch and features, or over trailing axes."""
     found = standardized(node.result)
     if found is None or _scaled_later(node.result, found, b.graph):
         return None
@@ -171,7 +171,7 @@ def bare_norm(b: Builder, node: Node) -> Value | None:
 
 
 def _scaled_later(value: Value, found: Standard, graph: Graph) -> bool:
-    """Whether its only user multiplies by a scale that a layer norm would take."""
+    """Whether its only user multiplies by a scale that a layer norm accepts."""
     users = value.users()
     if len(users) != 1 or users[0].op is not ops.Mul or not single_use(value, graph):
         return False
@@ -181,7 +181,7 @@ def _scaled_later(value: Value, found: Standard, graph: Graph) -> bool:
 
 @NORMALIZATION.on(ops.Add, ops.Sub)
 def batch_norm(b: Builder, node: Node) -> Value | None:
-    """x times a vector plus a vector, both along one axis: what batch norm leaves where no convolution takes it up."""
+    """x times a vector plus a vector, both along one axis: a batch norm that is not fused into a convolution."""
     parts = with_constant(node)
     product = made_by(parts[0], ops.Mul) if parts is not None else None
     inner = with_constant(product) if product is not None else None
