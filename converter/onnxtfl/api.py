@@ -351,7 +351,7 @@ def inspect(model: PathLike | bytes, stage: str = "file") -> str:
 
     Raises `InvalidModelError`, `UnsupportedError`, and `UsageError` for an unknown stage.
     """
-    from onnxtfl.ir.text_print import print_graph
+    from onnxtfl.ir.text import print_graph
     from onnxtfl.pipeline import Options
     from onnxtfl.pipeline import inspect as graph_after
 

@@ -24,10 +24,10 @@ from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import writer as tflite_writer
+from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.record import Record, record_of
-from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
 from onnxtfl.passes.canonicalize import MOVES

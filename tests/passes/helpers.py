@@ -8,7 +8,7 @@ import numpy as np
 from onnxtfl.ir.dims import evaluate
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
-from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.simplify import SIMPLIFY

@@ -13,7 +13,7 @@ from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.quantization import Quantization, limits, quantize
 from onnxtfl.ir.quantized import may_declare
-from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.ir.verify import verify
 

@@ -107,7 +107,7 @@ def test_equal_nodes_become_one() -> None:
 
 
 def test_random_numbers_are_drawn_twice() -> None:
-    from onnxtfl.ir.text_parse import parse_graph
+    from onnxtfl.ir.text import parse_graph
 
     graph = parse_graph("""graph main(%x: tensor<3xfloat32>) -> (%y, %z) {
       %y = onnx.RandomNormalLike@1(%x) : tensor<3xfloat32>

@@ -16,8 +16,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
-from onnxtfl.ir.text_parse import parse_graph
-from onnxtfl.ir.text_print import print_graph
+from onnxtfl.ir.text import parse_graph, print_graph
 from onnxtfl.ir.types import tensor
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.if_simplification import IF_SIMPLIFICATION

@@ -35,7 +35,7 @@ def test_a_chain_of_convolutions_moves_at_its_ends_only() -> None:
 
 
 def test_moved_inputs_and_outputs_need_no_transpose() -> None:
-    from onnxtfl.ir.text_parse import parse_graph
+    from onnxtfl.ir.text import parse_graph
 
     graph = parse_graph(CHAIN)
     moved(graph)

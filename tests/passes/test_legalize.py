@@ -4,7 +4,7 @@ import pytest
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.graph import Graph
-from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.rewriting.legalize import Target, legalize
 from onnxtfl.targets.onnx import OnnxTarget

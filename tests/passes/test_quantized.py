@@ -18,8 +18,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.text_parse import parse_graph
-from onnxtfl.ir.text_print import print_graph
+from onnxtfl.ir.text import parse_graph, print_graph
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.passes.boundary import separate_outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onnxtfl.ir.graph import Graph
-from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.targets.tflite import TfliteTarget

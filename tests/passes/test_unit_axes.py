@@ -82,7 +82,7 @@ def test_open_sizes_keep_their_vector() -> None:
       %r = Reshape(%x, %v)
       %y = Relu(%r)
     }"""
-    from onnxtfl.ir.text_parse import parse_graph
+    from onnxtfl.ir.text import parse_graph
 
     graph = parse_graph(text)
     sink_reshapes(graph)  # the sizes of %r are not known to be those of %x

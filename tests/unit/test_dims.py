@@ -19,9 +19,9 @@ from onnxtfl.ir.dims import (
     product,
     substitute,
     symbol,
+    symbol_scope,
     symbols,
 )
-from onnxtfl.ir.symbols import symbol_scope
 
 B, H = symbol("b"), symbol("h")
 

@@ -5,7 +5,7 @@ import pytest
 from onnxtfl.errors import InternalError
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph
-from onnxtfl.ir.text_parse import parse_graph
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import VerifyError
 from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
 

@@ -11,8 +11,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.ops import Relu, Transpose
 from onnxtfl.ir.quantization import Quantization, dequantize, quantize
-from onnxtfl.ir.text_parse import parse_graph
-from onnxtfl.ir.text_print import print_graph
+from onnxtfl.ir.text import parse_graph, print_graph
 from onnxtfl.ir.types import DType, TensorType, compatible, tensor
 from onnxtfl.rewriting.declared import as_declared
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from onnxtfl.ir.text_parse import TextError, parse_graph
-from onnxtfl.ir.text_print import print_graph
+from onnxtfl.ir.text import TextError, parse_graph, print_graph
 
 TEXTS = {
     "dims": "graph main(%x: tensor<1x[2*n + 1]x[(h + 1)//2]xfloat32>) -> (%x) {\n}\n",

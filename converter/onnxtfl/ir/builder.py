@@ -9,13 +9,13 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.ir.data import Array, TensorData
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.declaration import Operand as Declared
+from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
 from onnxtfl.ir.shapes import normalize_axes
-from onnxtfl.ir.signature import Operand as Declared
 from onnxtfl.ir.types import DType, TensorType, Type
 
 Operand = Value | Array | TensorData | Sequence[int] | None
@@ -109,12 +109,6 @@ class Builder:
         """A constant of rank 0 with the element type of `like`."""
         return constant(np.asarray(number), like if isinstance(like, DType) else like.dtype)
 
-    def dims(self, dims: Sequence[Dim], dtype: DType = DType.INT64) -> Value | None:
-        """A constant vector of `dims` if all are ints, else None."""
-        if all(isinstance(d, int) for d in dims):
-            return constant(np.asarray(dims, dtype.numpy))
-        return None
-
 
 def infer(node: Node) -> list[Type]:
     """Infer the types of the node's results from its operands (see :mod:`onnxtfl.ir.quantized`).
@@ -183,10 +177,10 @@ def _check_attributes(node: Node) -> None:
 def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
     """The known elements of the results (small integer tensors; None for others, and for comparisons)."""
     nothing: list[Array | None] = [None] * len(types)
-    follow = getattr(node.op, "follow", None)
-    if follow is not None:
-        return list(follow(node))
-    if not node.op.follows_values or any(v is not None and v.known is None for v in node.operands):
+    known = node.op.known_results(node)
+    if known is not None:
+        return known
+    if not node.op.propagates or any(v is not None and v.known is None for v in node.operands):
         return nothing
     if not all(isinstance(t, TensorType) and t.dtype.is_integer and _small(t) for t in types):
         return nothing
@@ -216,10 +210,5 @@ def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[
 
 def _wrapped(contents: Array, dtype: DType) -> Array:
     """Exact integers as elements of `dtype`, wrapped around like its arithmetic."""
-    if dtype.bits < 64:
-        contents = np.asarray([int(d) & ((1 << dtype.bits) - 1) for d in contents.reshape(-1)], np.uint64).reshape(
-            contents.shape
-        )
-        return contents.astype(dtype.numpy)
-    masked = [int(d) & 0xFFFFFFFFFFFFFFFF for d in contents.reshape(-1)]
+    masked = [int(d) & ((1 << dtype.bits) - 1) for d in contents.reshape(-1)]
     return np.asarray(masked, np.uint64).astype(dtype.numpy).reshape(contents.shape)

@@ -2,7 +2,8 @@
 
 A dimension known before run time is a plain ``int``; any other is a :class:`SymDim`, so that shape arithmetic is exact
 on ``batch``, ``2*seq + 1`` and ``(h + 1)//2``. Arithmetic normalizes: two dimensions are equal if and only if their
-polynomials are. A symbol is a name, or an :class:`Unknown` without a name.
+polynomials are. A symbol is a name, or an :class:`Unknown`, whose number is counted from 0 in each conversion: so the
+same input is converted to the same bytes, in any thread, also if one conversion runs inside another.
 """
 
 from __future__ import annotations
@@ -12,9 +13,58 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
-from onnxtfl.ir.symbols import next_number, reserve
+
+class _Scope:
+    """The count of numbers issued; `implicit`: made on demand outside of :func:`symbol_scope`."""
+
+    __slots__ = ("count", "implicit")
+
+    def __init__(self, implicit: bool) -> None:
+        self.count, self.implicit = 0, implicit
+
+
+_CURRENT: ContextVar[_Scope] = ContextVar("onnxtfl_symbols")
+
+
+def _current() -> _Scope:
+    scope = _CURRENT.get(None)
+    if scope is None:
+        scope = _Scope(implicit=True)
+        _CURRENT.set(scope)
+    return scope
+
+
+def next_number() -> int:
+    """Return a number that was not issued in this scope before."""
+    scope = _current()
+    scope.count += 1
+    return scope.count - 1
+
+
+def reserve(number: int) -> None:
+    """Exclude `number`, which occurs in a parsed text, from this scope."""
+    scope = _current()
+    scope.count = max(scope.count, number + 1)
+
+
+@contextmanager
+def symbol_scope() -> Iterator[None]:
+    """Count from 0 inside; scopes nest, and each thread has its own.
+
+    A graph may outlive its scope: outside of all scopes, numbers issued inside one are not issued again.
+    """
+    outer, inner = _current(), _Scope(implicit=False)
+    token = _CURRENT.set(inner)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+        if outer.implicit:
+            outer.count = max(outer.count, inner.count)
 
 
 @dataclass(frozen=True, slots=True)

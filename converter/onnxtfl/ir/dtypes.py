@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from enum import Enum
 from typing import Any
 
@@ -78,12 +79,8 @@ class DType(Enum):
         return _numpy_dtype(self.value)
 
 
-_BITS = {
-    **{"bool": 8, "string": 0, "bfloat16": 16, "complex64": 64, "complex128": 128, "float4e2m1": 4},
-    **{f"{u}int{n}": n for n in (2, 4, 8, 16, 32, 64) for u in ("", "u")},
-    **{f"float{n}": n for n in (16, 32, 64)},
-    **dict.fromkeys(("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0"), 8),
-}
+_BITS = {"bool": 8, "string": 0}
+_BITS |= {name: int(digits[0]) for name in DType._value2member_map_ if (digits := re.findall(r"\d+", str(name)))}
 _ML_DTYPES = {
     "float4e2m1": "float4_e2m1fn",
     "float8e4m3fn": "float8_e4m3fn",

@@ -82,7 +82,7 @@ def _with_units(cores: Sequence[Group], before: Shape, after: Shape) -> list[Gro
     return result
 
 
-def follow_groups(groups: Sequence[Group], shape: Shape, permutation: Permutation) -> Permutation | None:
+def permuted_groups(groups: Sequence[Group], shape: Shape, permutation: Permutation) -> Permutation | None:
     """The permutation of the second shape of `groups` if the first (`shape`) has the axis order `permutation`.
 
     None if the axes of a group, except unit axes, do not stay adjacent and in order.

@@ -16,12 +16,11 @@ import numpy as np
 
 from onnxtfl.errors import InternalError
 from onnxtfl.ir.data import Array, ArrayData, TensorData
-from onnxtfl.ir.declaration import Declaration, UnknownRankError
+from onnxtfl.ir.declaration import REQUIRED, Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.permutations import rank_of, renumbered
 from onnxtfl.ir.quantization import Quantization, dequantize
-from onnxtfl.ir.signature import REQUIRED, Effect, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.types import DType, TensorType, Type, compatible
 
 Attributes = dict[str, Any]
@@ -138,7 +137,7 @@ class Op(Declaration):
     version: ClassVar[int] = 0
     effect: ClassVar[Effect] = Effect.PURE
     core: ClassVar[bool] = False
-    follows_values: ClassVar[bool] = False
+    propagates: ClassVar[bool] = False
     """Whether `compute` accepts object arrays of dims, so that known values are propagated through the op."""
     moves: ClassVar[slice | None] = None
     """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
@@ -157,6 +156,11 @@ class Op(Declaration):
     def infer(cls, node: Node) -> Sequence[Type]:
         """The unquantized types of the results; OnnxtflError, ValueError or TypeError if the operands are invalid."""
         return cls.result_types(node.operands, attributes_of(node))
+
+    @classmethod
+    def known_results(cls, node: Node) -> list[Array | None] | None:
+        """The elements of the results known before run time (None: unknown), for ops with a rule of their own."""
+        return None
 
     @classmethod
     def kept(cls, node: Node, quantization: Quantization, shape: Shape | None) -> Quantization | None:
@@ -387,11 +391,6 @@ class Graph:
             for result in node.results:
                 operand.add_origins(node.op.origin_before(node, origin) for origin in result.origins)
         self.remove(node)
-
-    def move(self, node: Node, before: Node | None) -> None:
-        """Move a node of this graph before `before`; the caller ensures a topological order."""
-        self.unlink(node)
-        self.insert(node, before)
 
     def unlink(self, node: Node) -> None:
         """Take a node out of the list without removing its uses; the caller inserts it again."""

@@ -86,7 +86,7 @@ def along_axis(value: Value, rank: int, axis: int, size: int) -> Array | None:
 
 @dataclass
 class Product:
-    """A chain of multiplications, and divisions by numbers: the numbers, each to the 1 or -1, times all `operands`."""
+    """A product: `numbers` (with their exponents, 1 or -1) times all `operands`."""
 
     numbers: list[tuple[Value, int]] = field(default_factory=list)
     operands: list[Value] = field(default_factory=list)

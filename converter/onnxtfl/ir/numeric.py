@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,6 @@ def widened(x: Array) -> Array:
     if x.dtype.itemsize < 4 and "float" in name:
         return x.astype(np.float32)
     return x
-
-
-def computed(function: Callable[..., Any], *operands: Array) -> Array:
-    """Apply `function` to the widened operands; cast the result to the element type of the first."""
-    with np.errstate(all="ignore"):
-        result = np.asarray(function(*(widened(x) for x in operands)))
-    return result if operands[0].dtype == object else result.astype(operands[0].dtype, copy=False)
 
 
 def is_integral(x: Array) -> bool:

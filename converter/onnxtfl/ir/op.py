@@ -10,10 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import OPS, Node, Op, Value, attributes_of
-from onnxtfl.ir.shapes import broadcast_shapes
-from onnxtfl.ir.signature import (
+from onnxtfl.ir.declaration import (
     ANY,
     BOOLS,
     FLOATS,
@@ -28,6 +25,9 @@ from onnxtfl.ir.signature import (
     Permuted,
     SharedAxes,
 )
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import OPS, Node, Op, Value, attributes_of
+from onnxtfl.ir.shapes import broadcast_shapes
 
 
 class Elementwise(Op, register=False):

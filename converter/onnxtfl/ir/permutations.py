@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from onnxtfl.ir.signature import Permutation
+from onnxtfl.ir.declaration import Permutation
 from onnxtfl.ir.types import TensorType, Type
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.declaration import Permutation
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.permutations import is_unit_move
-from onnxtfl.ir.signature import Permutation
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting import target as engine

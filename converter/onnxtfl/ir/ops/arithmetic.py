@@ -23,7 +23,7 @@ class Binary(Elementwise, register=False):
 class Arithmetic(Binary, register=False):
     """Binary ops that also compute sizes before run time."""
 
-    follows_values = True
+    propagates = True
 
 
 def _remainder(a: Array, b: Array) -> Array:
@@ -81,7 +81,7 @@ class Clamp(Elementwise):
         Operand("max", NUMERIC, optional=True, like="input"),
     )
     core = True
-    follows_values = True
+    propagates = True
     widens = True
 
     @staticmethod

@@ -43,8 +43,8 @@ def BroadcastInDim(b: Builder, x: Value, broadcast_dimensions: Sequence[int], sh
 
 
 class BroadcastTo(Op):
-    """The operand repeated along missing and unit axes (aligned at the last axis) up to the shape given, which is the
-    whole result's (ONNX's Expand, which takes a 1 for the operand's own size, is resolved when lifting).
+    """The operand repeated along missing and unit axes (aligned at the last axis) to `shape`, the shape of the result
+    (ONNX's Expand, where a 1 means the operand's own size, is resolved when lifting).
 
     Source: neutral-ops 3.18, 3.41.
     """
@@ -52,7 +52,7 @@ class BroadcastTo(Op):
     operands = (Operand("input"), Operand("shape", INDICES))
     core = True
     moves = slice(0, 1)
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def shape(x: Value, shape: Value) -> Dims | None:
@@ -85,7 +85,7 @@ class Tile(Op):
     core = True
     shared_axes = SharedAxes(vectors=(1,))
     moves = slice(0, 1)
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def shape(x: Value, multiples: Value) -> Dims:

@@ -8,7 +8,7 @@ from onnxtfl.ir.define import *
 
 
 class Convert(Elementwise):
-    """The numbers in the element type `dtype` as a C cast gives them: fractions cut off, integers wrapped, bool: != 0.
+    """The elements converted to `dtype` by a C cast: fractions are truncated, integers wrap, bool: != 0.
 
     `saturate`: floats beyond a float8 type's range become its largest rather than NaN or infinity. Source: neutral-ops
     3.30, ONNX Cast. Strings can be converted by `evaluate` only: no TFLite kernel does it.
@@ -18,7 +18,7 @@ class Convert(Elementwise):
     results = (Operand("output", like="dtype"),)
     defaults = {"dtype": REQUIRED, "saturate": True}
     core = True
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def compute(x: Array, *, dtype: DType, saturate: bool) -> Array:
@@ -30,7 +30,7 @@ class Convert(Elementwise):
 
 
 def _from_objects(x: Array, dtype: DType) -> Array:
-    """Strings as numbers; dims stay dims."""
+    """Parse strings; dims are unchanged."""
     items = x.reshape(-1).tolist()
     if not any(isinstance(v, str) for v in items):
         if not dtype.is_integer:

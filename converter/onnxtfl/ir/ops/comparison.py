@@ -22,7 +22,7 @@ _DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Compare(Elementwise):
-    """Whether lhs and rhs stand as `comparison_direction` says: EQ NE GE GT LE LT. Source: neutral-ops 3.24."""
+    """Whether lhs and rhs compare as `comparison_direction` says: EQ NE GE GT LE LT. Source: neutral-ops 3.24."""
 
     operands = pair(ANY)
     results = (Operand("output", BOOLS),)
@@ -36,7 +36,7 @@ class Compare(Elementwise):
         return np.asarray(_DIRECTIONS[comparison_direction](a, b), bool)
 
     @classmethod
-    def follow(cls, node: Node) -> list[Array | None]:
+    def known_results(cls, node: Node) -> list[Array | None]:
         """Sizes whose difference is a number compare before run time."""
         a, b = node.operand(0).known, node.operand(1).known
         if a is None or b is None:
@@ -64,7 +64,7 @@ class Select(Elementwise):
     compute = np.where
 
     @classmethod
-    def follow(cls, node: Node) -> list[Array | None]:
+    def known_results(cls, node: Node) -> list[Array | None]:
         """Known where the choice is a constant and both sides are known."""
         pred, on_true, on_false = (node.operand(i) for i in range(3))
         if pred.data is None or pred.data.size > KNOWN_LIMIT or on_true.known is None or on_false.known is None:

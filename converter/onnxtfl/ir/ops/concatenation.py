@@ -11,7 +11,7 @@ from onnxtfl.ir.define import *
 
 
 class Concatenate(Op):
-    """The operands one behind the other along `axis`. Source: neutral-ops 3.26."""
+    """The operands joined along `axis`. Source: neutral-ops 3.26."""
 
     operands = (Operand("inputs", variadic=True, like="inputs"),)
     defaults = {"axis": REQUIRED}
@@ -41,8 +41,8 @@ class Concatenate(Op):
         return np.concatenate(parts, axis)
 
     @classmethod
-    def follow(cls, node: Node) -> list[Array | None]:
-        """Known parts stay known beside unknown ones, so that a shape with one computed size is followed."""
+    def known_results(cls, node: Node) -> list[Array | None]:
+        """Known parts stay known beside unknown ones, as in a shape with one computed size."""
         values = [v for v in node.operands if v is not None]
         if all(v.known is None for v in values):
             return [None]

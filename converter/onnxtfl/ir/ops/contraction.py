@@ -13,10 +13,10 @@ from onnxtfl.ir.ops.arithmetic import pair
 
 
 class DotGeneral(Op):
-    """Sum of products over the contracting dimensions, apart for each index of the batching ones.
+    """Sum of products over the contracting dimensions, separately for each index of the batching ones.
 
     The result has the batching axes (in the order of the attribute), then lhs's free axes, then rhs's;
-    `output_permutation` (added) permutes that result, empty for as it is; a batching size of 1 broadcasts (widened).
+    `output_permutation` (added) permutes that result, empty for none; a batching size of 1 broadcasts (widened).
     Operands of one numeric dtype; integers wrap, floats under 32 bits are summed in float32. Source: neutral-ops 3.38.
     """
 
@@ -55,13 +55,13 @@ class DotGeneral(Op):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """Any permutation is a renumbering: the result follows the order of an operand's free axes, or, for the result
-        itself, `output_permutation` changes.
+        """Every permutation renumbers axes: the result has the order of an operand's free axes; if the result itself is
+        permuted, `output_permutation` changes.
         """
         if index == -1:
             return _permuted_result(node, permutation)
         permuted = _permuted_operand(node, index, permutation)
-        return _follow_weight(node, permuted) if index == 0 and node.operand(1).is_constant else permuted
+        return _align_weight(node, permuted) if index == 0 and node.operand(1).is_constant else permuted
 
 
 class DotGeneralBias(DotGeneral):
@@ -75,7 +75,7 @@ class DotGeneralBias(DotGeneral):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """As DotGeneral; the bias does not move, nor may the axis that it is added to."""
+        """As DotGeneral; neither the bias is permuted, nor the axis that it is added to."""
         permuted = None if index == 2 else super().permuted(node, index, permutation)
         if permuted is None or (index == 1 and len(DotRoles.of(node).rhs_free) > 1):
             return None
@@ -83,7 +83,7 @@ class DotGeneralBias(DotGeneral):
 
 
 class DotRoles:
-    """The axes of a DotGeneral's operands by what they do."""
+    """The axes of a DotGeneral's operands by role."""
 
     def __init__(self, attributes: Attributes, lhs_rank: int, rhs_rank: int) -> None:
         self.lhs_batch, self.rhs_batch = _axes(attributes, "batching")
@@ -100,7 +100,7 @@ class DotRoles:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes that say these roles, the result in its natural order."""
+        """The attributes with these roles, and the result in its natural order."""
         return {
             "lhs_batching_dimensions": self.lhs_batch,
             "rhs_batching_dimensions": self.rhs_batch,
@@ -127,19 +127,19 @@ def _free(rank: int, taken: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _agree(a: Dim, b: Dim) -> Dim:
-    """The one size that two axes have to share; a known one where the other is symbolic."""
+    """The common size of two axes: the known one if the other is symbolic."""
     if isinstance(a, int) and isinstance(b, int) and a != b:
         raise ValueError(f"sizes {a} and {b} differ")
     return b if isinstance(b, int) else a
 
 
 def _permuted_operand(node: Node, index: int, permutation: Permutation) -> Permuted:
-    """The batching axes of the other operand and of the result follow; so do the result's free axes of this operand."""
+    """The batching axes of the other operand and of the result are permuted alike, and the free axes in the result."""
     roles = DotRoles.of(node)
     mine, other = (roles.rhs_batch, roles.lhs_batch) if index else (roles.lhs_batch, roles.rhs_batch)
     batch = [mine.index(a) for a in permutation if a in mine]
-    labels: list[Sequence[int]] = [permutation, _shuffled(node.operand(1 - index).rank, other, batch)]
-    lhs, rhs = reversed(labels) if index else labels
+    orders: list[Sequence[int]] = [permutation, _shuffled(node.operand(1 - index).rank, other, batch)]
+    lhs, rhs = reversed(orders) if index else orders
     changed = {
         "lhs_batching_dimensions": renumbered(tuple(roles.lhs_batch[q] for q in batch), lhs),
         "rhs_batching_dimensions": renumbered(tuple(roles.rhs_batch[q] for q in batch), rhs),
@@ -158,23 +158,20 @@ def _permuted_operand(node: Node, index: int, permutation: Permutation) -> Permu
 
 
 def _shuffled(rank: int, axes: Sequence[int], order: Sequence[int]) -> list[int]:
-    """The label of `rank` axes that puts `axes` into `order` among themselves, where they stand."""
-    label = list(range(rank))
+    """The axis order of `rank` axes in which `axes` are in `order`, and the others unchanged."""
+    result = list(range(rank))
     for place, which in zip(sorted(axes), order, strict=True):
-        label[place] = axes[which]
-    return label
+        result[place] = axes[which]
+    return result
 
 
-def _follow_weight(node: Node, permuted: Permuted) -> Permuted:
-    """A constant rhs lays its contracting axes in the order that lhs's now have, so that both can be flattened."""
+def _align_weight(node: Node, permuted: Permuted) -> Permuted:
+    """Permute the contracting axes of a constant rhs like those of lhs, so that both can be flattened."""
     lhs_axes = permuted.attributes["lhs_contracting_dimensions"]
     rhs_axes = tuple(node.attr("rhs_contracting_dimensions"))
     if len(rhs_axes) < 2:
         return permuted
-    wanted = [rhs_axes[i] for i in sorted(range(len(lhs_axes)), key=lhs_axes.__getitem__)]
-    weight = list(range(node.operand(1).rank))
-    for place, axis in zip(sorted(rhs_axes), wanted, strict=True):
-        weight[place] = axis
+    weight = _shuffled(node.operand(1).rank, rhs_axes, sorted(range(len(lhs_axes)), key=lhs_axes.__getitem__))
     axes = {
         "lhs_contracting_dimensions": tuple(sorted(lhs_axes)),
         "rhs_contracting_dimensions": tuple(sorted(rhs_axes)),

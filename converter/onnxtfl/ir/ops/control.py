@@ -1,4 +1,4 @@
-"""Control flow: ops whose attributes are graphs. These see nothing of the graph around them but what they are given."""
+"""Control flow: ops whose attributes are graphs, which take captured values as inputs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from onnxtfl.ir.interpret import run
 
 
 class If(Op):
-    """What `then_branch` gives where `pred`, of one element, is true, else what `else_branch` gives.
+    """The outputs of `then_branch` if `pred`, of one element, is true, else those of `else_branch`.
 
-    Both are graphs that take all of `captures` and give as many outputs, of the same element types. A result's type is
-    what both branches agree on: a size that differs is unknown, and where ranks differ the shape is.
+    Both are graphs that take all of `captures` and have the same number of outputs, of the same element types. Sizes
+    in which the branches differ are unknown in the result; the shape is if the ranks differ.
     Source: neutral-ops 3.66; ONNX If, TFLite IF.
     """
 
@@ -28,7 +28,7 @@ class If(Op):
     def infer(cls, node: Node) -> Sequence[Type]:
         then_branch, else_branch = (_region(node, name, node.operands[1:]) for name in cls.defaults)
         if len(then_branch.outputs) != len(else_branch.outputs):
-            raise ValueError(f"the branches give {len(then_branch.outputs)} and {len(else_branch.outputs)} results")
+            raise ValueError(f"the branches have {len(then_branch.outputs)} and {len(else_branch.outputs)} outputs")
         pairs = zip(then_branch.outputs, else_branch.outputs, strict=True)
         return [joined(a.type, b.type) for a, b in pairs]
 
@@ -41,10 +41,11 @@ class If(Op):
 
 
 class While(Op):
-    """`values` handed through `body` again and again, as long as `cond` says true of them.
+    """`values` after `body` was applied as long as `cond` returns true for them.
 
-    Both are graphs that take all of the values; `cond` gives one bool of one element, `body` as many outputs as it has
-    inputs. What changes its size on the way has inputs of unknown size. Source: neutral-ops 3.140; TFLite WHILE.
+    Both are graphs that take all of the values; `cond` returns one bool of one element, `body` as many outputs as it
+    has inputs. Inputs of loop-carried values whose size changes have an unknown size.
+    Source: neutral-ops 3.140; TFLite WHILE.
     """
 
     core = True
@@ -56,7 +57,7 @@ class While(Op):
     def infer(cls, node: Node) -> Sequence[Type]:
         cond, body = (_region(node, name, node.operands) for name in cls.defaults)
         if len(cond.outputs) != 1 or len(body.outputs) != len(body.inputs):
-            raise ValueError("the condition gives one result, the body as many as it takes")
+            raise ValueError("the condition has one output, the body as many outputs as inputs")
         pairs = zip(node.operands, body.outputs, strict=True)
         return [joined(a.type if a is not None else None, b.type) for a, b in pairs]
 
@@ -83,7 +84,7 @@ class Loop(Op):
     def infer(cls, node: Node) -> Sequence[Type]:
         body = node.attr("body")
         if len(body.inputs) != len(node.operands) + 1 or len(body.outputs) != len(node.operands):
-            raise ValueError("the body takes and gives another number of values")
+            raise ValueError("the body has another number of inputs or outputs")
         return [joined(v.type, o.type) for v, o in zip(body.inputs[2:], body.outputs[1:], strict=True)]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Conv, and what it shares with ConvTranspose: dimension numbers as data, and how they are renumbered."""
+"""Conv, and the dimension numbers that it shares with ConvTranspose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULTS: Attributes = {
 
 
 class Convolution(Op, register=False):
-    """What Conv and ConvTranspose share: dimension numbers, and how they are renumbered."""
+    """The base of Conv and ConvTranspose: dimension numbers, and how they are renumbered."""
 
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("input", NUMERIC),
@@ -51,7 +51,7 @@ class Convolution(Op, register=False):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """Renumbers: input and result move together, the kernel by itself, the bias has one axis."""
+        """Input and result are permuted together, the kernel by itself, the bias not."""
         attributes = attributes_of(node)
         if index > 1:
             return None

@@ -36,14 +36,14 @@ def Iota(b: Builder, iota_dimension: int, shape: Sequence[int], dtype: DType = D
 
 
 class Range(Op):
-    """start, start + delta, ... up to but without limit: max(ceil((limit - start) / delta), 0) numbers.
+    """start, start + delta, ... up to but without limit: max(ceil((limit - start) / delta), 0) elements.
 
     Operands of rank 0 (or one element). Source: ONNX Range.
     """
 
     operands = (Operand("start", NUMERIC), Operand("limit", NUMERIC), Operand("delta", NUMERIC))
     core = True
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def shape(*bounds: Value) -> Dims:

@@ -8,7 +8,7 @@ from onnxtfl.ir.define import *
 
 
 class CumSum(Op):
-    """Sums of all numbers up to each along an axis: without it where `exclusive`, from the end where `reverse`.
+    """Sums of all elements up to each along an axis: without it if `exclusive`, from the end if `reverse`.
 
     `axis`: an integer of rank 0, or of one element. Source: ONNX CumSum, TFLite CUMSUM (added).
     """

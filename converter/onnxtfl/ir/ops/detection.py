@@ -15,11 +15,11 @@ _INT32 = frozenset({DType.INT32})
 
 
 class NonMaxSuppression(Op):
-    """For each batch and class the boxes, best score first, that overlap none chosen before by more than a threshold.
+    """For each batch and class the boxes, best score first, that overlap no selected one by more than a threshold.
 
     boxes [b, n, 4], scores [b, c, n] -> int64 [selected, 3] as (batch, class, box). Boxes are two diagonal corners
     (y, x), or with `center_point_box` center and size (x, y, w, h). Absent thresholds: 0 for the overlap, none for the
-    score; no box without a limit. Source: neutral-ops 3.82, ONNX NonMaxSuppression-11.
+    score; no boxes without a limit. Source: neutral-ops 3.82, ONNX NonMaxSuppression-11.
     """
 
     core = True
@@ -40,7 +40,7 @@ class NonMaxSuppression(Op):
                 raise ValueError(f"{name} of rank {value.rank}")
         for number in numbers:
             if number is not None and number.tensor_type.is_static and math.prod(number.shape) != 1:
-                raise ValueError(f"a limit or threshold of shape {list(number.shape)} is no single number")
+                raise ValueError(f"a limit or threshold of shape {list(number.shape)}, not of one element")
         return (fresh(), 3)
 
     @staticmethod
@@ -65,7 +65,7 @@ def as_corners(boxes: Array, centered: bool) -> Array:
 
 
 def select(corners: Array, scores: Array, limit: int, overlap: float, least: Any) -> list[int]:
-    """The boxes chosen one after the other, at most `limit`."""
+    """The indices of the selected boxes, at most `limit`."""
     order = np.argsort(-scores.astype(np.float64), kind="stable")
     chosen: list[int] = []
     for i in order if least is None else order[scores[order] > least]:

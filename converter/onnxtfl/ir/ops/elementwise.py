@@ -50,7 +50,7 @@ class Neg(Unary):
 
     operands = _WITH_COMPLEX
     compute = np.negative
-    follows_values = True
+    propagates = True
 
 
 class Abs(Unary):

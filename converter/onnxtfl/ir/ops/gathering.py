@@ -8,10 +8,10 @@ from onnxtfl.ir.define import *
 
 
 class Gather(Op):
-    """Positions `indices` of `axis`: the axis is replaced by those of `indices` behind its first `batch_dims`, which
-    run with the first axes of the operand.
+    """The elements at `indices` of `axis`, which the axes of `indices` after the first `batch_dims` replace; these
+    are also the first axes of the operand.
 
-    Indices lie in [0, n): negative ones are resolved when lifting. Source: ONNX Gather, TFLite GATHER; neutral-ops
+    Indices are in [0, n): negative ones are resolved when lifting. Source: ONNX Gather, TFLite GATHER; neutral-ops
     3.52 is XLA's and written with Slice and GatherND.
     """
 
@@ -19,7 +19,7 @@ class Gather(Op):
     defaults = {"axis": 0, "batch_dims": 0}
     core = True
     moves = slice(0, 1)
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def shape(x: Value, indices: Value, *, axis: int, batch_dims: int) -> Dims:
@@ -48,17 +48,17 @@ class Gather(Op):
             return None
         axis = node.attr("axis") % rank
         if index == 0:
-            return cls._labels(permutation, _inserted(permutation, axis, count), axis)
+            return cls._orders(permutation, _inserted(permutation, axis, count), axis)
         ours = _joined(permutation, axis, count)
-        return None if ours is None else cls._labels(ours, permutation, axis)
+        return None if ours is None else cls._orders(ours, permutation, axis)
 
     @classmethod
-    def _labels(cls, ours: Permutation, theirs: Permutation, axis: int) -> Permuted:
+    def _orders(cls, ours: Permutation, theirs: Permutation, axis: int) -> Permuted:
         return Permuted((ours, None), (theirs,), {"axis": renumbered(axis, ours)})
 
 
 def _inserted(permutation: Permutation, axis: int, count: int) -> Permutation:
-    """The result's label: `axis` becomes `count` axes in its place."""
+    """The axis order of the result, where `count` axes replace `axis`."""
     result: list[int] = []
     for p in permutation:
         if p == axis:
@@ -69,7 +69,7 @@ def _inserted(permutation: Permutation, axis: int, count: int) -> Permutation:
 
 
 def _joined(permutation: Permutation, axis: int, count: int) -> Permutation | None:
-    """The operand's label where the axes [axis, axis + count) of the result lie side by side, in order."""
+    """The axis order of the operand; None unless axes [axis, axis + count) of the result are adjacent, in order."""
     run = list(range(axis, axis + count))
     if count == 0:
         rest = [p if p < axis else p + 1 for p in permutation]
@@ -82,10 +82,10 @@ def _joined(permutation: Permutation, axis: int, count: int) -> Permutation | No
 
 
 class GatherND(Op):
-    """result[b, i...] = input[b, indices[b, i...]]: the last axis of `indices` holds positions of the axes behind the
-    `batch_dims` first ones.
+    """result[b, i...] = input[b, indices[b, i...]]: the last axis of `indices` holds positions along the axes after the
+    first `batch_dims`.
 
-    Indices lie in [0, n). Source: ONNX GatherND, TFLite GATHER_ND.
+    Indices are in [0, n). Source: ONNX GatherND, TFLite GATHER_ND.
     """
 
     operands = (Operand("input"), Operand("indices", INTEGERS))
@@ -115,7 +115,7 @@ class GatherND(Op):
 class GatherElements(Op):
     """result[..., i, ...] = input[..., indices[..., i, ...], ...] with the index at `axis`.
 
-    Indices lie in [0, n). Source: ONNX GatherElements.
+    Indices are in [0, n). Source: ONNX GatherElements.
     """
 
     operands = (Operand("input"), Operand("indices", INTEGERS))

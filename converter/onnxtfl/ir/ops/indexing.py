@@ -8,9 +8,9 @@ from onnxtfl.ir.define import *
 
 
 class NonZero(Op):
-    """The indices of the numbers that are not zero, in the order of their places: [rank, n], or with `rows` [n, rank].
+    """The indices of the nonzero elements in C order: [rank, n].
 
-    Source: neutral-ops 3.83; shaped as ONNX NonZero's, with `rows` as TFLite WHERE's.
+    Source: neutral-ops 3.83; shaped like ONNX NonZero's.
     """
 
     operands = (Operand("input"),)
@@ -59,5 +59,5 @@ class OneHot(Op):
             ours, theirs = dropping(permutation, (axis,)), permutation
         else:
             ours, rest = permutation, [p + (p >= axis) for p in permutation]
-            theirs = (*rest[:axis], axis, *rest[axis:]) if axis < rank - 1 else (*rest, axis)
+            theirs = (*rest[:axis], axis, *rest[axis:])
         return Permuted((ours, None, None, None), (theirs,), {"axis": renumbered(axis, theirs)})

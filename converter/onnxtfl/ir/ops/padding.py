@@ -22,11 +22,11 @@ def DynamicPad(b: Builder, x: Value, pads: Value, value: Value | None, mode: str
 
 
 class Pad(Op):
-    """padding[i] = (before, after) more positions along axis i; negative numbers cut off.
+    """padding[i] = (before, after) more positions along axis i; negative ones crop.
 
     mode "constant" fills with `value` (rank 0; 0 where absent), "edge" repeats the border, "reflect" mirrors without
-    it, "symmetric" with it, "wrap" goes on at the other end (all three as often as needed, as NumPy does); what is
-    cut off is cut off first.
+    it, "symmetric" with it, "wrap" goes on at the other end (all three as often as needed, as NumPy does);
+    cropping comes first.
     Source: neutral-ops 3.86; wrap from ONNX Pad-19.
     """
 
@@ -34,7 +34,7 @@ class Pad(Op):
     defaults = {"mode": "constant"}
     core = True
     shared_axes = SharedAxes(vectors=(1,))
-    follows_values = True
+    propagates = True
     choices = {"mode": ("constant", "edge", "reflect", "symmetric", "wrap")}
 
     @staticmethod
@@ -47,7 +47,7 @@ class Pad(Op):
             before, after = (entry_of(padding, place) for place in (2 * i, 2 * i + 1))
             dims.append(fresh() if before is None or after is None else d + before + after)
         if any(isinstance(d, int) and d < 0 for d in dims):
-            raise ValueError(f"padding cuts more than there is of {x.shape}")
+            raise ValueError(f"padding crops more than the size of {x.shape}")
         return tuple(dims)
 
     @staticmethod

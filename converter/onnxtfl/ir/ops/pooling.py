@@ -61,7 +61,7 @@ def _spatial_last(x: Array, dims: Sequence[int]) -> tuple[Array, list[int]]:
 class MaxPool(_Pool):
     """The largest element that the window sees; padding is never the largest.
 
-    With `return_indices` a second result, int64: where in the flattened operand the (first) largest lies, in C order.
+    With `return_indices` a second result, int64: the index of the (first) largest in the flattened operand, in C order.
     Source: neutral-ops 3.77, ONNX MaxPool-12.
     """
 
@@ -94,7 +94,7 @@ class MaxPool(_Pool):
 class AveragePool(_Pool):
     """The mean of the elements that the window sees; with `count_include_pad` padding counts as zeros.
 
-    What lies behind the padding (a last window of `ceil_mode`) never counts. Source: neutral-ops 3.12,
+    Elements after the padding (in a last window of `ceil_mode`) never count. Source: neutral-ops 3.12,
     ONNX AveragePool-19.
     """
 

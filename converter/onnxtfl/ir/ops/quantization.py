@@ -13,8 +13,8 @@ from onnxtfl.ir.quantization import spread, to_real, to_stored
 
 
 class Linear(Op, register=False):
-    """What QuantizeLinear and DequantizeLinear share: scale and zero point, for the tensor, by index of `axis`, or by
-    blocks of `block_size` along `axis`.
+    """The base of both: one scale and zero point for the tensor, for each index of `axis`, or for each block of
+    `block_size` along `axis`.
     """
 
     results = (Operand("output", like="dtype"),)

@@ -16,7 +16,7 @@ class _Distribution(Op, register=False):
 
 
 class RngNormal(_Distribution):
-    """Numbers of the normal distribution N(mu, sigma) in the shape given; no `compute`, since runs differ.
+    """Samples of the normal distribution N(mu, sigma) in the shape given; no `compute`, since runs differ.
 
     `seed`: 0 for another sequence each time. Source: neutral-ops 3.102.
     """
@@ -25,7 +25,7 @@ class RngNormal(_Distribution):
 
 
 class RngUniform(_Distribution):
-    """Numbers spread evenly over [a, b) in the shape given; no `compute`, since runs differ.
+    """Samples of the uniform distribution on [a, b) in the shape given; no `compute`, since runs differ.
 
     `seed`: 0 for another sequence each time. Source: neutral-ops 3.103.
     """
@@ -34,7 +34,7 @@ class RngUniform(_Distribution):
 
 
 class Multinomial(Op):
-    """For each row of unnormalized log-probabilities, `count` class numbers drawn; no `compute`, since runs differ.
+    """For each row of unnormalized log-probabilities, `count` classes drawn; no `compute`, since runs differ.
 
     Source: ONNX Multinomial, TFLite MULTINOMIAL (added).
     """

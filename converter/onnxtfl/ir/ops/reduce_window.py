@@ -73,12 +73,12 @@ def _fitted(window: Window, sizes: Sequence[Dim]) -> Window:
 
 
 def _join_windows(b: Builder, join: type[Op], x: Value, axis: int, window: int, stride: int, dilation: int) -> Value:
-    """One operand a place in the window, each a slice by `stride`, all of one length whatever the size is."""
+    """Reduce the taps of the window along `axis`, each a slice by `stride`; all have the same length."""
 
     def place(index: int) -> Value:
-        behind = (window - 1 - index) * dilation
+        after = (window - 1 - index) * dilation
         starts, limits, strides = [0] * x.rank, [END] * x.rank, [1] * x.rank
-        starts[axis], limits[axis], strides[axis] = index * dilation, -behind or END, stride
+        starts[axis], limits[axis], strides[axis] = index * dilation, -after or END, stride
         return b(Slice, x, starts, limits, strides)
 
     result = place(0)

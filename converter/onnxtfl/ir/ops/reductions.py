@@ -13,8 +13,8 @@ from onnxtfl.ir.define import *
 class Reduce(Op):
     """The sum, product, largest, smallest, mean, or (of bools) disjunction or conjunction along `axes`.
 
-    `axes`: a vector of axis numbers; absent: all axes, empty: none. `keepdims`: reduced axes stay with size 1.
-    Nothing to reduce gives the neutral element (NaN for a mean); integers wrap, their mean is rounded toward zero.
+    `axes`: a vector of axes; absent: all axes, empty: none. `keepdims`: reduced axes stay with size 1.
+    An empty reduction is the neutral element (NaN for a mean); integers wrap, their mean is rounded toward zero.
     Source: neutral-ops 3.93 (`kind` is its `computation`), ONNX ReduceSum and its kin.
     """
 
@@ -22,7 +22,7 @@ class Reduce(Op):
     defaults = {"kind": REQUIRED, "keepdims": False}
     choices = {"kind": ("sum", "prod", "max", "min", "mean", "any", "all")}
     core = True
-    follows_values = True
+    propagates = True
     widens = True
 
     @staticmethod

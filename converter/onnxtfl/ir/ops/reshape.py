@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxtfl.ir.define import *
-from onnxtfl.ir.factors import factor_groups, follow_groups
+from onnxtfl.ir.factors import factor_groups, permuted_groups
 from onnxtfl.ir.ops.comparison import Compare, Select
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
@@ -15,7 +15,7 @@ from onnxtfl.ir.quantization import Quantization
 
 
 class Reshape(Op):
-    """The same numbers in C order under the shape that the vector `shape` gives; one entry may be -1.
+    """The same elements in C order with the shape in the vector `shape`; one entry may be -1.
 
     Zeros mean size 0 (ONNX's copying zeros are resolved when lifting). Source: neutral-ops 3.98, 3.44.
     """
@@ -23,7 +23,7 @@ class Reshape(Op):
     operands = (Operand("input"), Operand("shape", INDICES))
     core = True
     moves = slice(0, 1)
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def shape(x: Value, shape: Value) -> Dims | None:
@@ -63,9 +63,9 @@ class Reshape(Op):
         if groups is None:
             return None
         if index == -1:
-            ours = follow_groups([(b, a) for a, b in groups], after, permutation)
+            ours = permuted_groups([(b, a) for a, b in groups], after, permutation)
             return None if ours is None else Permuted((ours, None), (permutation,), {}, {1: permutation})
-        theirs = follow_groups(groups, before, permutation)
+        theirs = permuted_groups(groups, before, permutation)
         return None if theirs is None else Permuted((permutation, None), (theirs,), {}, {1: theirs})
 
 

@@ -17,10 +17,10 @@ from onnxtfl.ir.resampling import Sampling
 class Resize(Op):
     """Axes resampled to other sizes, one after the other.
 
-    `sizes`: the new size of each axis of `dims`. `scales`: the factor that coordinates are reckoned with, where it is
+    `sizes`: the new size of each axis of `dims`. `scales`: the factor for computing coordinates, if it is
     not new size by old; without `sizes` the new sizes are floor(size * factor). `roi`: the part that is sampled, starts
-    then ends, for tf_crop_and_resize; what lies outside of the axis is `extrapolation_value` there. Integers are
-    reckoned in float32 and truncated.
+    then ends, for tf_crop_and_resize; elements outside of the axis are `extrapolation_value`. Integers are
+    resized in float32 and truncated.
     Source: neutral-ops 3.99 (there sizes for all axes; here `dims` and operands of their length, widened).
     """
 
@@ -88,7 +88,7 @@ def _new_sizes(old: Sequence[Dim], sizes: Value | None, scales: Value | None) ->
 
 
 def scaled(size: Dim, factor: float) -> Dim | None:
-    """floor(size * factor) reckoned in float32; of an open size only times or by a whole number."""
+    """floor(size * factor) in float32; for an open size, None unless the factor or its inverse is integral."""
     if isinstance(size, int):
         return int(np.floor(np.float32(size) * np.float32(factor)))
     if factor == int(factor):

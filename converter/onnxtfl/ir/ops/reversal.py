@@ -11,14 +11,14 @@ from onnxtfl.ir.define import *
 
 
 class Reverse(Op):
-    """The operand read backwards along `dimensions`. Source: neutral-ops 3.100."""
+    """The operand reversed along `dimensions`. Source: neutral-ops 3.100."""
 
     operands = (Operand("input"),)
     defaults = {"dimensions": REQUIRED}
     core = True
     shared_axes = SharedAxes(attributes=("dimensions",))
     moves = slice(0, 1)
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def compute(x: Array, *, dimensions: Sequence[int]) -> Array:
@@ -26,7 +26,7 @@ class Reverse(Op):
 
 
 class ReverseSequence(Op):
-    """For each position i of `batch_axis`, the first lengths[i] positions of `seq_axis` read backwards.
+    """For each position i of `batch_axis`, the first lengths[i] positions of `seq_axis` reversed.
 
     Source: neutral-ops 3.101 (time_axis there), with any two axes, as TFLite has it.
     """

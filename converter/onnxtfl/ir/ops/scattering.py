@@ -28,8 +28,8 @@ class ScatterND(Op):
     """input with input[indices[i...]] joined by updates[i...]; the last axis of `indices` holds positions of the first
     axes. Without `input`, onto zeros of `shape`.
 
-    `kind` says how an update joins what stands there ("none": it takes its place; where two meet, either may stand).
-    Indices lie in [0, n). Source: ONNX ScatterND, TFLite SCATTER_ND (add onto zeros); neutral-ops 3.108 is XLA's.
+    `kind`: how an update is combined with the element ("none": it replaces it; of several updates, any one).
+    Indices are in [0, n). Source: ONNX ScatterND, TFLite SCATTER_ND (add onto zeros); neutral-ops 3.108 is XLA's.
     """
 
     operands = (
@@ -68,7 +68,7 @@ class ScatterND(Op):
 class ScatterElements(Op):
     """input with input[..., indices[..., i, ...], ...] joined by updates[..., i, ...], the index at `axis`.
 
-    `kind` as for ScatterND. Indices lie in [0, n). Source: ONNX ScatterElements.
+    `kind` as for ScatterND. Indices are in [0, n). Source: ONNX ScatterElements.
     """
 
     operands = (Operand("input"), Operand("indices", INTEGERS), Operand("updates", like="input"))

@@ -13,7 +13,7 @@ from onnxtfl.ir.ops.scattering import written
 class SegmentReduce(Op):
     """result[s] = the `kind` (sum, prod, max, min) of all input[i...] with segment_ids[i...] == s, for s < `count`.
 
-    Ids under 0 or from `count` on are left out; a segment without numbers is 0, 1, the lowest or the highest number.
+    Ids under 0 or from `count` on are ignored; an empty segment is 0, 1, the lowest or the highest value.
     Source: TFLite UNSORTED_SEGMENT_*.
     """
 
@@ -25,7 +25,7 @@ class SegmentReduce(Op):
     def shape(x: Value, segment_ids: Value, count: Value) -> Dims:
         known = known_dims(count)
         if segment_ids.rank > x.rank:
-            raise ValueError("more axes of ids than of numbers")
+            raise ValueError("more axes of ids than of elements")
         return (known[0] if known else fresh(), *x.shape[segment_ids.rank :])
 
     @staticmethod
@@ -39,7 +39,7 @@ class SegmentReduce(Op):
 
 
 def _empty(kind: str, dtype: np.dtype[Any]) -> Any:
-    """What a segment without numbers is."""
+    """The result for an empty segment."""
     if kind in ("add", "mul"):
         return int(kind == "mul")
     limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype if dtype.kind == "f" else np.float32)

@@ -13,8 +13,8 @@ from onnxtfl.ir.ops.reductions import Reduce
 class Shape(Op):
     """The sizes of the operand's axes as a vector: of all, or of `axes` in that order.
 
-    Source: neutral-ops 3.112; `axes` says what start and end say there, and keeps the order when the operand lies
-    permuted in memory.
+    Source: neutral-ops 3.112; `axes` replaces start and end, and keeps the order of the sizes if the operand is
+    permuted.
     """
 
     operands = (Operand("input"),)
@@ -30,7 +30,7 @@ class Shape(Op):
         return (len(axes) if axes is not None else fresh() if rank is None else rank,)
 
     @classmethod
-    def follow(cls, node: Node) -> list[Array | None]:
+    def known_results(cls, node: Node) -> list[Array | None]:
         """The operand's own sizes."""
         shape, axes = node.operand(0).tensor_type.shape, node.attr("axes")
         if shape is None:

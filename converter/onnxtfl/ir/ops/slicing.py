@@ -15,11 +15,11 @@ from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape
 
 HUGE = 1 << 31
-"""Numbers from here on mean "to the very end" in slices."""
+"""Bounds of slices from here on mean the end of the axis."""
 
 
 def lower_bound(dim: Dim) -> int:
-    """A number that `dim` is never under, every symbol being a size."""
+    """A lower bound of `dim`, every symbol being a size."""
     if isinstance(dim, int):
         return dim
     if any(c < 0 for m, c in dim.terms if m):
@@ -28,7 +28,7 @@ def lower_bound(dim: Dim) -> int:
 
 
 def slice_dim(size: Dim, start: Dim | None, limit: Dim | None, stride: Dim | None) -> Dim:
-    """How many positions a slice takes of an axis; a fresh symbol where that depends on numbers not known."""
+    """How many positions a slice takes of an axis; a fresh symbol if that depends on unknown bounds."""
     if start is None or limit is None or not isinstance(stride, int):
         return fresh()
     if stride == 0:
@@ -45,7 +45,7 @@ def slice_dim(size: Dim, start: Dim | None, limit: Dim | None, stride: Dim | Non
 def _position(size: Dim, at: Dim, forward: bool, is_start: bool) -> Dim | None:
     """The position that a bound of a slice means on an axis whose size, or which itself, is symbolic.
 
-    None where clamping would depend on the size. Bounds that are symbolic are taken to lie inside.
+    None where clamping would depend on the size. Symbolic bounds are assumed to be inside.
     """
     if not isinstance(at, int):
         negative = all(c < 0 for _, c in at.terms)
@@ -78,7 +78,7 @@ class Slice(Op):
     core = True
     shared_axes = SharedAxes(vectors=(1, 2, 3))
     moves = slice(0, 1)
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def shape(x: Value, *bounds: Value) -> Dims:
@@ -93,7 +93,7 @@ class Slice(Op):
 
 
 class DynamicUpdateSlice(Op):
-    """`input` with `update` laid over it from position `starts` on; starts are clamped so that it fits.
+    """`input` with the part from `starts` on replaced by `update`; starts are clamped so that it fits.
 
     Source: neutral-ops 3.46.
     """
@@ -160,7 +160,7 @@ def SliceInDim(
 
 @by_expansion(Operand("input"), Operand("size", INTEGERS))
 def SetDimensionSize(b: Builder, x: Value, size: Value, dimension: int) -> Value:
-    """The operand up to `size` (one number) of one `dimension`. Source: neutral-ops 3.111."""
+    """The first `size` (one element) positions of one `dimension`. Source: neutral-ops 3.111."""
     axis = normalize_axis(dimension, x.rank)
     before, after = (
         constant(np.full(n, END if size.dtype is DType.INT64 else (1 << 31) - 1), size.dtype)

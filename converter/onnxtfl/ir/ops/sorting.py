@@ -9,13 +9,13 @@ from onnxtfl.ir.ops.gathering import GatherElements
 from onnxtfl.ir.reshape import dim_value
 
 MOST = (1 << 31) - 1
-"""The most numbers that can be asked for."""
+"""The largest `k`."""
 
 
 class TopK(Op):
-    """The `k` largest (or smallest) numbers along `axis`, and where they stand; of equal ones the first counts.
+    """The `k` largest (or smallest) elements along `axis`, and their indices; of equal ones the first come first.
 
-    They come in order (NaN is larger than all) where `sorted`, else in any. `k` has one element.
+    In order (NaN is the largest) if `sorted`, else in any order. `k` has one element.
     Source: neutral-ops 3.135, ONNX TopK; `dtype` is the indices'.
     """
 
@@ -29,7 +29,7 @@ class TopK(Op):
     def shape(x: Value, k: Value, *, axis: int) -> Dims:
         axis, known = normalize_axis(axis, x.rank), known_dims(k)
         if known is not None and len(known) != 1:
-            raise ValueError(f"k has {len(known)} numbers")
+            raise ValueError(f"k has {len(known)} elements")
         count, size = known[0] if known else fresh(), x.shape[axis]
         if isinstance(count, int) and count > (size if isinstance(size, int) else MOST):
             raise ValueError(f"the top {count} of {size}")
@@ -42,7 +42,7 @@ class TopK(Op):
 
 
 def _sorted_order(x: Array, axis: int, descending: bool) -> Array:
-    """Positions in order, equal numbers as they stand."""
+    """The indices of the sorted elements; equal elements keep their order."""
     if x.dtype.kind not in "iufb":
         x = x.astype(np.float32)
     if not descending:
@@ -70,10 +70,10 @@ def Sort(
 
 
 class Unique(Op):
-    """The different numbers (or, with `axis`, the different slices along it); where each first stands; for each place
-    which one it is; and how often each occurs.
+    """The distinct elements (or, with `axis`, slices along it); the index of the first occurrence of each; for each
+    element, its index among the distinct ones; and the counts.
 
-    In order where `sorted`, else as they first occur. Source: ONNX Unique, TFLite UNIQUE.
+    In order if `sorted`, else in the order of first occurrence. Source: ONNX Unique, TFLite UNIQUE.
     """
 
     operands = (Operand("input"),)

@@ -10,21 +10,21 @@ from onnxtfl.ir.define import *
 
 
 class _BlocksInBatch(Op, register=False):
-    """What moves blocks of the axes after the batch into the batch, or out of it; `blocks`: sizes, axis by axis."""
+    """Moves blocks of the axes after the batch into the batch, or out of it; `blocks`: the size for each axis."""
 
     operands = (Operand("input"), Operand("amounts", INDICES))
     defaults = {"blocks": REQUIRED}
 
 
 def block_amounts(value: Value, blocks: Sequence[int]) -> list[tuple[int, Dim, Dim]]:
-    """Axis by axis its block, and what is added or cut at both ends; fresh symbols where that is not known."""
+    """For each axis its block, and the padding or cropping at both ends; fresh symbols if that is unknown."""
     known, count = known_dims(value), 2 * len(blocks)
     dims = known if known is not None and len(known) == count else [fresh() for _ in range(count)]
     return list(zip(blocks, dims[::2], dims[1::2], strict=True))
 
 
 class SpaceToBatch(_BlocksInBatch):
-    """The axes after the batch padded with zeros, then each cut into blocks, whose places go before the batch.
+    """Pad the axes after the batch with zeros, then split each into blocks, whose positions become part of the batch.
 
     Source: TFLite SPACE_TO_BATCH_ND (added); into the core: Pad, Reshape, Transpose.
     """
@@ -53,7 +53,7 @@ class SpaceToBatch(_BlocksInBatch):
 
 
 class BatchToSpace(_BlocksInBatch):
-    """What SpaceToBatch does, undone; then the ends of the axes are cut off.
+    """The inverse of SpaceToBatch; then the ends of the axes are cropped.
 
     Source: TFLite BATCH_TO_SPACE_ND (added); into the core: Reshape, Transpose, Slice.
     """
@@ -97,7 +97,7 @@ def _normalized(depth_dim: int, space_dims: Sequence[int], rank: int) -> tuple[l
 
 
 def _into_depth(mode: str, others: int, spatial: int) -> list[int]:
-    """The permutation that gathers (others, depth, size, block, size, block ...) to (others, depth, sizes)."""
+    """The permutation of (others, depth, size, block, size, block ...) to (others, depth with blocks, sizes)."""
     sizes, blocks = ([others + first + 2 * i for i in range(spatial)] for first in (1, 2))
     return [*range(others), *((*blocks, others) if mode == "DCR" else (others, *blocks)), *sizes]
 

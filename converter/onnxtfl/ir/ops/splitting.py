@@ -11,12 +11,12 @@ from onnxtfl.ir.define import *
 
 @by_expansion(Operand("input"), results=(Operand("outputs", ANY, variadic=True),))
 def GeneralSplit(b: Builder, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
-    """The operand cut along `axis` into `sizes`. Source: neutral-ops 3.56 (name only); the core's Split."""
+    """The operand split along `axis` into parts of `sizes`. Source: neutral-ops 3.56 (name only); the core's Split."""
     return b.many(Split, x, list(sizes), axis=axis)
 
 
 class Split(Op):
-    """The operand cut along `axis` into parts of the sizes given, or (`sizes` absent) into `count` equal ones.
+    """The operand split along `axis` into parts of `sizes`, or (if absent) into `count` equal ones.
 
     Source: neutral-ops 3.56 (name only); the meaning is ONNX Split's, with `sizes` as TFLite's SPLIT_V takes them.
     """
@@ -27,7 +27,7 @@ class Split(Op):
     core = True
     shared_axes = SharedAxes(attributes=("axis",))
     moves = slice(0, 1)
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def shape(x: Value, sizes: Value | None, *, axis: int, count: int) -> list[Dims | None]:

@@ -14,7 +14,7 @@ class Transpose(Op):
     defaults = {"permutation": REQUIRED}
     core = True
     moves = slice(0, 1)
-    follows_values = True
+    propagates = True
 
     @staticmethod
     def shape(x: Value, *, permutation: Permutation) -> Dims:
@@ -41,7 +41,7 @@ class Transpose(Op):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """An alias: the result's label is the one under which the bytes stay where they are."""
+        """An alias: the axis order of the result is the one with which the memory is the operand's."""
         axes = tuple(node.attr("permutation"))
         if index == 0:
             ours, theirs = permutation, compose(inverse(axes), permutation)
