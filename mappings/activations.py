@@ -31,11 +31,7 @@ _EXPERIMENTAL = tuple(range(1, 10))
 row(ops.ThresholdedRelu, onnx="ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22), attributes="alpha")
 
 
-# --- what the neutral graph has no op for -----------------------------------------------------------------------------
-
-
-def _number(node: Node, name: str, default: float) -> float:
-    return float(node.attributes.get(name, default))
+# --- ops that are formulas of neutral ops -----------------------------------------------------------------------------
 
 
 @upgrade("Selu", since=(1,))
@@ -44,99 +40,83 @@ def _selu_1(b: Builder, node: Node) -> None:
     node.attributes = {"alpha": 1.6732, "gamma": 1.0507, **node.attributes}
 
 
-@lift_onnx("Softsign", since=(1, 22))
-def _softsign(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    return (x / (x.abs() + 1.0)).value
+lift_onnx("Softsign", since=(1, 22))(on_terms(lambda x: x / (x.abs() + 1.0)))
 
 
 @lift_onnx("ScaledTanh", since=_EXPERIMENTAL)
-def _scaled_tanh(b: Builder, node: Node) -> Value:
-    inner = Term(b, node.operand(0)) * _number(node, "beta", 1.0)
-    return (inner.apply(ops.Tanh) * _number(node, "alpha", 1.0)).value
+@on_terms
+def _scaled_tanh(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> Term:
+    return (x * beta).tanh() * alpha
 
 
 @lift_onnx("ParametricSoftplus", since=_EXPERIMENTAL)
-def _parametric_softplus(b: Builder, node: Node) -> Value:
-    inner = Term(b, node.operand(0)) * _number(node, "beta", 1.0)
-    return (inner.apply(ops.Softplus) * _number(node, "alpha", 1.0)).value
+@on_terms
+def _parametric_softplus(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> Term:
+    return (x * beta).apply(ops.Softplus) * alpha
 
 
 @lift_onnx("Shrink", since=(9,))
-def _shrink(b: Builder, node: Node) -> Value:
+@on_terms
+def _shrink(x: Term, *, bias: float = 0.0, lambd: float = 0.5) -> Term:
     """Towards 0 by `bias` outside [-lambd, lambd], 0 inside."""
-    x = Term(b, node.operand(0))
-    bias, lambd = _number(node, "bias", 0.0), _number(node, "lambd", 0.5)
     if x.dtype.is_integer:
-        return _shrink_integers(x, bias, lambd).value
-    inner = (x > lambd).choose(x - bias, 0.0)
-    return (x < -lambd).choose(x + bias, inner).value
+        return _shrink_integers(x, bias, lambd)
+    return (x < -lambd).choose(x + bias, (x > lambd).choose(x - bias, 0.0))
 
 
 def _shrink_integers(x: Term, bias: float, lambd: float) -> Term:
-    """The threshold is compared as the float it is, the bias is cut off to an integer."""
+    """The threshold is compared as a float, the bias is truncated to an integer."""
     above, below = x > math.floor(lambd), x < math.ceil(-lambd)
     if not x.dtype.is_signed and lambd >= 0:
         return above.choose(x - int(bias), 0)
     return below.choose(x + int(bias), above.choose(x - int(bias), 0))
 
 
-@lift_tfl("RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
+_BOUNDS = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
+
+
+@lift_tfl(*_BOUNDS)
 def _bounded(b: Builder, node: Node) -> Value:
-    low, high = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}[
-        node.op.name.partition(".")[2]
-    ]
-    x = node.operand(0)
-    return b(ops.Clamp, x, b.scalar(low, x), b.scalar(high, x))
-
-
-# --- com.microsoft ----------------------------------------------------------------------------------------------------
+    return Term(b, node.operand(0)).clamp(*_BOUNDS[node.op.name.removeprefix("tfl.")]).value
 
 
 @lift_onnx("FastGelu", since=(1,), domain=_MICROSOFT)
-def _fast_gelu(b: Builder, node: Node) -> Value:
-    x, bias = node.operand(0), node.optional(1)
-    return b(ops.Gelu, x if bias is None else b(ops.Add, x, bias), approximate="tanh")
+@on_terms
+def _fast_gelu(x: Term, bias: Term | None) -> Term:
+    return (x if bias is None else x + bias).apply(ops.Gelu, approximate="tanh")
 
 
-@lift_onnx("BiasGelu", since=(1,), domain=_MICROSOFT)
-def _bias_gelu(b: Builder, node: Node) -> Value:
-    return b(ops.Gelu, b(ops.Add, node.operand(0), node.operand(1)), approximate="none")
+lift_onnx("BiasGelu", since=(1,), domain=_MICROSOFT)(on_terms(lambda x, bias: (x + bias).apply(ops.Gelu)))
 
 
-# --- what TFLite's kernels compute best -------------------------------------------------------------------------------
+# --- formulas of kernels that TFLite has ------------------------------------------------------------------------------
 
 
-@decompose(ops.Softplus, "tfl")
-def _softplus(b: Builder, node: Node) -> Value:
+@formula(ops.Softplus, "tfl")
+def _softplus(x: Term, *, beta: float) -> Term:
     """log1p(u) by a polynomial, since u = e**-|z| is at most 1."""
-    beta: float = node.attr("beta")
-    z = Term(b, node.operand(0)) * beta
-    return ((z.relu() + log1p_of_small((-z.abs()).exp())) / beta).value
+    z = x * beta
+    return (z.relu() + log1p_of_small((-z.abs()).exp())) / beta
 
 
-@decompose(ops.Mish, "tfl")
-def _mish(b: Builder, node: Node) -> Value:
+@formula(ops.Mish, "tfl")
+def _mish(x: Term) -> Term:
     """x n / (n + 2) with n = e**x (e**x + 2); from 20 on the quotient is 1."""
-    x = Term(b, node.operand(0))
     power = x.min(20.0).exp()
     n = power * (power + 2.0)
-    return (x * (n / (n + 2.0))).value
+    return x * (n / (n + 2.0))
 
 
-@decompose(ops.Relu)
-def _relu(b: Builder, node: Node) -> Value | None:
+@formula(ops.Relu)
+def _relu(x: Term) -> Term | None:
     """Integers, for which no kernel is."""
-    x = Term(b, node.operand(0))
-    return x.max(0).value if x.dtype.is_integer else None
+    return x.max(0) if x.dtype.is_integer else None
 
 
-@decompose(ops.Elu, "tfl")
-def _elu(b: Builder, node: Node) -> Value | None:
+@formula(ops.Elu, "tfl")
+def _elu(x: Term, *, alpha: float) -> Term | None:
     """The kernel knows alpha = 1 only: max(x, 0) + alpha * elu(min(x, 0))."""
-    x = Term(b, node.operand(0))
-    alpha: float = node.attr("alpha")
-    return None if alpha == 1.0 else (x.relu() + x.min(0.0).apply(ops.Elu) * alpha).value
+    return None if alpha == 1.0 else (x.relu() + x.min(0.0).apply(ops.Elu) * alpha)
 
 
 @upgrade("PRelu", since=(1, 6))

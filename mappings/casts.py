@@ -79,8 +79,7 @@ def _convert_onnx(node: Node, opset: int) -> Form:
     return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **saturate})
 
 
-@decompose(ops.BitcastConvert, "onnx")
-@on_terms
+@formula(ops.BitcastConvert, "onnx")
 def _bitcast_of_integers(x: Term, *, dtype: DType) -> Term | None:
     """Before ONNX had BitCast: a cast to an integer of the same width wraps; words are split off by 2**32."""
     if not (x.dtype.is_integer and dtype.is_integer):
@@ -98,8 +97,7 @@ def _bitcast_of_integers(x: Term, *, dtype: DType) -> Term | None:
     return None
 
 
-@decompose(ops.BitcastConvert, "tfl")
-@on_terms
+@formula(ops.BitcastConvert, "tfl")
 def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
     """Bools are stored as 0 and 1."""
     other = dtype if x.dtype is DType.BOOL else x.dtype
@@ -109,8 +107,7 @@ def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
 # --- element types that casts do not take -----------------------------------------------------------------------------
 
 
-@decompose(ops.Convert, "tfl")
-@on_terms
+@formula(ops.Convert, "tfl")
 def _convert(x: Term, *, dtype: DType) -> Term | None:
     """uint64 has no casts, uint16 none from it: their bits are read as signed integers."""
     if dtype is DType.UINT64:

@@ -28,14 +28,12 @@ def _select(b: Builder, node: Node) -> Value:
     return b(ops.Select, condition, on_true, on_false)
 
 
-@decompose(ops.Compare, "onnx")
-@on_terms
+@formula(ops.Compare, "onnx")
 def _not_equal(lhs: Term, rhs: Term, *, comparison_direction: str) -> Term | None:
     return lhs.equals(rhs).apply(ops.Not) if comparison_direction == "NE" else None
 
 
-@decompose(ops.Select, "onnx")
-@on_terms
+@formula(ops.Select, "onnx")
 def _select_of_uint64(condition: Term, on_true: Term, on_false: Term) -> Term | None:
     """ONNX Runtime has a kernel for signed integers."""
     if on_true.dtype is not DType.UINT64:

@@ -43,142 +43,78 @@ for _op, _onnx, _since in _ONNX_ONLY:
 row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
 row(ops.Rsqrt, tfl="RSQRT")
 row(ops.Abs, tfl="COMPLEX_ABS", when=lambda node: node.operand(0).dtype.is_complex, lifts=False)
+lift_onnx("Reciprocal", since=(1, 6, 13))(on_terms(lambda x: 1 / x))
+lift_tfl("SQUARE")(on_terms(lambda x: x * x))
+formula(ops.Log1p)(log1p)
+formula(ops.Erf, "tfl")(erf)
+formula(ops.IsNaN, "tfl")(lambda x: x.differs(x))
+formula(ops.Neg, "tfl")(lambda x: 0 - x if x.dtype.is_integer else None)
+formula(ops.Tan, "tfl")(lambda x: x.apply(ops.Sin) / x.apply(ops.Cos))
+formula(ops.Atan, "tfl")(lambda x: x.apply(ops.Atan2, 1.0))
+formula(ops.Asin, "tfl")(lambda x: x.apply(ops.Atan2, ((1.0 - x) * (x + 1.0)).sqrt()))
+formula(ops.Acos, "tfl")(lambda x: ((1.0 - x) * (x + 1.0)).sqrt().apply(ops.Atan2, x))
+formula(ops.Sign, "tfl")(lambda x: (x > 0).to(x.dtype) - (x < 0).to(x.dtype) if x.dtype.is_integer else None)
 
 
-@lift_onnx("Reciprocal", since=(1, 6, 13))
-def _reciprocal(b: Builder, node: Node) -> Value:
-    return (1 / Term(b, node.operand(0))).value
-
-
-@lift_tfl("SQUARE")
-def _square(b: Builder, node: Node) -> Value:
-    return b(ops.Mul, node.operand(0), node.operand(0))
-
-
-@decompose(ops.Abs, "tfl")
-def _abs_of_integers(b: Builder, node: Node) -> Value | None:
-    """The kernels stop at int32."""
-    x = Term(b, node.operand(0))
+@formula(ops.Abs, "tfl")
+def _abs_of_integers(x: Term) -> Term | None:
+    """The kernels have integers up to int32."""
     if not x.dtype.is_integer:
         return None
-    return x.max(-x).value if x.dtype.is_signed else x.value
+    return x.max(-x) if x.dtype.is_signed else x
 
 
-@decompose(ops.Sign, "tfl")
-def _sign(b: Builder, node: Node) -> Value | None:
-    x = Term(b, node.operand(0))
-    if not x.dtype.is_integer:
-        return None
-    return ((x > 0).to(x.dtype) - (x < 0).to(x.dtype)).value
-
-
-@decompose(ops.Expm1)
-def _expm1(b: Builder, node: Node) -> Value:
+@formula(ops.Expm1)
+def _expm1(x: Term) -> Term:
     """Elu is exact below 0; above, e**x - 1 = -e**x (e**-x - 1)."""
-    x = Term(b, node.operand(0))
     up = x.max(0.0)
-    return (x.min(0.0).apply(ops.Elu) - (-up).apply(ops.Elu) * up.exp()).value
-
-
-@decompose(ops.Log1p)
-def _log1p(b: Builder, node: Node) -> Value:
-    return log1p(Term(b, node.operand(0))).value
-
-
-@decompose(ops.Tan, "tfl")
-def _tan(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    return (x.apply(ops.Sin) / x.apply(ops.Cos)).value
-
-
-@decompose(ops.Atan, "tfl")
-def _atan(b: Builder, node: Node) -> Value:
-    return Term(b, node.operand(0)).apply(ops.Atan2, 1.0).value
-
-
-@decompose(ops.Asin, "tfl")
-def _asin(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    return x.apply(ops.Atan2, ((1.0 - x) * (x + 1.0)).sqrt()).value
-
-
-@decompose(ops.Acos, "tfl")
-def _acos(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    return ((1.0 - x) * (x + 1.0)).sqrt().apply(ops.Atan2, x).value
+    return x.min(0.0).apply(ops.Elu) - (-up).apply(ops.Elu) * up.exp()
 
 
 _LOG2 = math.log(2)
 
 
-@decompose(ops.Cosh, "tfl")
-def _cosh(b: Builder, node: Node) -> Value:
+@formula(ops.Cosh, "tfl")
+def _cosh(x: Term) -> Term:
     """The halves go into the exponents, so that nothing overflows before the result does."""
-    x = Term(b, node.operand(0))
-    return ((x - _LOG2).exp() + (-_LOG2 - x).exp()).value
+    return (x - _LOG2).exp() + (-_LOG2 - x).exp()
 
 
-@decompose(ops.Sinh, "tfl")
-def _sinh(b: Builder, node: Node) -> Value:
+@formula(ops.Sinh, "tfl")
+def _sinh(x: Term) -> Term:
     """e**x / 2 (1 - e**-2x) for x >= 0, the second factor by Elu, which is exact near 0."""
-    x = Term(b, node.operand(0))
     size = x.abs()
-    return (-x.sign() * (size - _LOG2).exp() * (size * -2.0).apply(ops.Elu)).value
+    return -x.sign() * (size - _LOG2).exp() * (size * -2.0).apply(ops.Elu)
 
 
 _LARGE = 1e9
 
 
-@decompose(ops.Asinh, "tfl")
-def _asinh(b: Builder, node: Node) -> Value:
+@formula(ops.Asinh, "tfl")
+def _asinh(x: Term) -> Term:
     """log1p(a + a**2 / (1 + sqrt(a**2 + 1))) of the size; what is over 1e9 goes outside of the square."""
-    x = Term(b, node.operand(0))
     size = x.abs()
     a = size.min(_LARGE)
     square = a * a
     inner = a + square / ((square + 1.0).sqrt() + 1.0)
-    return (x.sign() * (log1p(inner) + (size / a.max(1e-30)).max(1.0).log())).value
+    return x.sign() * (log1p(inner) + (size / a.max(1e-30)).max(1.0).log())
 
 
-@decompose(ops.Acosh, "tfl")
-def _acosh(b: Builder, node: Node) -> Value:
+@formula(ops.Acosh, "tfl")
+def _acosh(x: Term) -> Term:
     """log1p(t + sqrt(t) sqrt(t + 2)) of t = x - 1; far out, where twice that would overflow, log(x) + log(2)."""
-    x = Term(b, node.operand(0))
     t = x - 1.0
-    return (x > _LARGE).choose(x.log() + _LOG2, log1p(t + t.sqrt() * (t + 2.0).sqrt())).value
+    return (x > _LARGE).choose(x.log() + _LOG2, log1p(t + t.sqrt() * (t + 2.0).sqrt()))
 
 
-@decompose(ops.Atanh, "tfl")
-def _atanh(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
+@formula(ops.Atanh, "tfl")
+def _atanh(x: Term) -> Term:
     size = x.abs()
-    return (x.sign() * log1p(size * 2.0 / (1.0 - size)) * 0.5).value
+    return x.sign() * log1p(size * 2.0 / (1.0 - size)) * 0.5
 
 
-@decompose(ops.Erf, "tfl")
-def _erf(b: Builder, node: Node) -> Value:
-    return erf(Term(b, node.operand(0))).value
-
-
-@decompose(ops.IsNaN, "tfl")
-def _is_nan(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    return x.differs(x).value
-
-
-@decompose(ops.IsInf, "tfl")
-def _is_inf(b: Builder, node: Node) -> Value:
-    x = Term(b, node.operand(0))
-    match bool(node.attr("detect_positive")), bool(node.attr("detect_negative")):
-        case True, True:
-            return x.abs().equals(math.inf).value
-        case True, False:
-            return x.equals(math.inf).value
-        case False, True:
-            return x.equals(-math.inf).value
-    return (x < -math.inf).value
-
-
-@decompose(ops.Neg, "tfl")
-def _neg(b: Builder, node: Node) -> Value | None:
-    return (0 - Term(b, node.operand(0))).value if node.operand(0).dtype.is_integer else None
+@formula(ops.IsInf, "tfl")
+def _is_inf(x: Term, *, detect_positive: bool, detect_negative: bool) -> Term:
+    if detect_positive:
+        return (x.abs() if detect_negative else x).equals(math.inf)
+    return x.equals(-math.inf) if detect_negative else x < -math.inf

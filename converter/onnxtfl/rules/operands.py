@@ -11,10 +11,11 @@ import numpy as np
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import transposed, unsqueezed
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import UpgradeRule, append_operand
+from onnxtfl.rewriting.registry import Target, UpgradeRule, append_operand, decompose
 
 
 @overload
@@ -41,6 +42,17 @@ def on_terms(function: Callable[..., Any]) -> Callable[[Builder, Node], Any]:
         return getattr(result, "value", None) if not isinstance(result, Sequence) else [term.value for term in result]
 
     return rule
+
+
+def formula(op: type[Op], target: Target | None = None) -> Callable[[Callable[..., Term | None]], object]:
+    """Register a function as in :func:`on_terms` as the formula of `op` over other ops, for `target` or for both."""
+
+    def register(function: Callable[..., Term | None]) -> object:
+        rule = on_terms(function)
+        rule.__qualname__ = op.name
+        return decompose(op, target)(rule)
+
+    return register
 
 
 def to_operand(name: str, default: Any = None, dtype: DType = DType.INT64, count: int | None = None) -> UpgradeRule:
