@@ -32,31 +32,28 @@ def _dropout_of_operands(b: Builder, node: Node) -> None:
 def _dropout(b: Builder, node: Node) -> list[Value]:
     """The operand, and a mask of ones: bool since version 10, before that of the operand's type."""
     x, training = node.operand(0), node.optional(2)
-    kind = x.dtype if node.op.version < 10 else DType.BOOL
     if training is None:
         if len(node.results) == 1:
             return [x]
-        kept = b.scalar(1, kind)
-        shape = x.tensor_type.shape
-        return [x, b(ops.BroadcastTo, kept, b(ops.Shape, x)) if shape is None else broadcast(b, kept, shape, x)]
+        kind = x.dtype if node.op.version < 10 else DType.BOOL
+        return [x, b(ops.BroadcastTo, b.scalar(1, kind), b(ops.Shape, x))]
     return _dropped(b, node, Term(b, x), training)
 
 
-def _drawn(b: Builder, like: Value, node: Node) -> Term:
-    bounds = (b.scalar(bound, like) for bound in (0.0, 1.0))
-    return Term(b, b(ops.RngUniform, *bounds, b(ops.Shape, like), seed=node.attributes.get("seed", 0)))
-
-
 def _dropped(b: Builder, node: Node, x: Term, training: Value) -> list[Value]:
-    """In training, what is kept grows by what is lost."""
+    """In training, the kept elements are scaled by 1 / (1 - ratio)."""
     ratio = Term(b, node.operand(1)).to(x.dtype) if node.optional(1) is not None else x.constant(0.5)
     off = Term(b, training).apply(ops.Not)
-    mask = (_drawn(b, x.value, node) >= ratio) | off
+    drawn = uniform(b, x.value, node.attributes.get("seed", 0))
+    mask = (drawn >= ratio) | off
     return [off.choose(x, mask.choose(x / (1.0 - ratio), 0.0)).value, mask.value]
 
 
+row(ops.Copy, onnx="Identity", lifts=False)
+
+
 @lower_tfl(ops.Copy)
-def copy_tfl(node: Node) -> Form | None:
+def _copy_by_reshape(node: Node) -> Form | None:
     """A reshape to the same shape."""
     shape = node.result.shape
     if sum(not isinstance(d, int) for d in shape) > 1:
@@ -66,13 +63,7 @@ def copy_tfl(node: Node) -> Form | None:
 
 
 @lower_tfl(ops.Copy)
-def copy_by_slice_tfl(node: Node) -> Form | None:
-    """A slice of everything, where several sizes are known at run time only."""
+def _copy_by_slice(node: Node) -> Form | None:
+    """A slice of everything, where several sizes are known only at run time."""
     rank = node.result.rank
     return Form("SLICE", (node.operand(0), np.zeros(rank, np.int32), np.full(rank, -1, np.int32)))
-
-
-@lower_onnx(ops.Copy)
-def copy_onnx(node: Node, opset: int) -> Form:
-    """An Identity."""
-    return Form("Identity", (node.operand(0),))

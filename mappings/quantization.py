@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from onnxtfl.rules import *
@@ -25,34 +27,15 @@ _SINCE = (10, 13, 19, 21, 23, 24, 25, 28)
 
 
 @lift_onnx("QuantizeLinear", since=_SINCE)
-def _quantize(b: Builder, node: Node) -> Value:
-    zero, number = node.optional(2), node.attributes.get("output_dtype", 0)
-    dtype = zero.dtype if zero is not None else dtype_from(number) if number else DType.UINT8
-    get = node.attributes.get
-    return b(
-        ops.QuantizeLinear,
-        node.operand(0),
-        node.operand(1),
-        zero,
-        dtype=dtype,
-        axis=_axis(node),
-        block_size=get("block_size", 0),
-        saturate=bool(get("saturate", 1)),
-    )
-
-
 @lift_onnx("DequantizeLinear", since=_SINCE)
-def _dequantize(b: Builder, node: Node) -> Value:
-    number = node.attributes.get("output_dtype", 0)
-    return b(
-        ops.DequantizeLinear,
-        node.operand(0),
-        node.operand(1),
-        node.optional(2),
-        dtype=dtype_from(number) if number else None,
-        axis=_axis(node),
-        block_size=node.attributes.get("block_size", 0),
-    )
+def _linear(b: Builder, node: Node) -> Value:
+    operands, get = [node.optional(i) for i in range(3)], node.attributes.get
+    dtype = dtype_from(number) if (number := get("output_dtype", 0)) else None
+    attributes = {"axis": _axis(node), "block_size": get("block_size", 0), "dtype": dtype}
+    if node.op.name == "onnx.DequantizeLinear":
+        return b(ops.DequantizeLinear, *operands, **attributes)
+    attributes["dtype"] = operands[2].dtype if operands[2] is not None else dtype or DType.UINT8
+    return b(ops.QuantizeLinear, *operands, **attributes, saturate=bool(get("saturate", 1)))
 
 
 def _axis(node: Node) -> int:
@@ -129,37 +112,28 @@ def _quantize_formula(b: Builder, node: Node) -> Value | None:
     dtype: DType = node.attr("dtype")
     if not dtype.is_integer or dtype.bits > 16:
         return None
-    x, scale = Term(b, node.operand(0)), _spread(b, node.operand(1), node)
-    quotient = x.to(scale.dtype) / scale
-    rounded, zero = quotient.apply(ops.RoundNearestEven), node.optional(2)
-    if zero is not None and not _is_zero(zero):
-        rounded = rounded + _spread(b, zero, node).to(scale.dtype)
+    x, scale, zero = Term(b, node.operand(0)), _spread(b, node.operand(1), node), _zero_point(b, node)
+    rounded = (x.to(scale.dtype) / scale).apply(ops.RoundNearestEven)
+    if zero is not None:
+        rounded = rounded + zero.to(scale.dtype)
     low, high = (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
-    return rounded.apply(ops.Clamp, float(low), float(high)).to(dtype).value
+    return rounded.clamp(float(low), float(high)).to(dtype).value
 
 
 @decompose(ops.DequantizeLinear, "tfl")
 def _dequantize_formula(b: Builder, node: Node) -> Value | None:
-    """(x - zero point) * scale; the difference of 32-bit numbers is taken before they become floats."""
-    x, scale, zero = Term(b, node.operand(0)), _spread(b, node.operand(1), node), node.optional(2)
-    if not x.dtype.is_integer:
-        return _dequantize_floats(b, node, x, scale)
-    real = node.attr("dtype") or scale.dtype
-    exact = zero is not None and not _is_zero(zero)
-    if exact and zero is not None and x.dtype.bits > 16:
-        x = x - _spread(b, zero, node)
-    numbers = x.to(scale.dtype)
-    if exact and zero is not None and x.dtype.bits <= 16:
-        numbers = numbers - _spread(b, zero, node).to(scale.dtype)
-    return (numbers * scale).to(real).value
+    """(x - zero point) * scale; 32-bit integers are subtracted before they are converted."""
+    x, scale, zero = Term(b, node.operand(0)), _spread(b, node.operand(1), node), _zero_point(b, node)
+    if zero is not None and x.dtype.is_integer and x.dtype.bits > 16:
+        x, zero = x - zero, None
+    real = x.to(scale.dtype) if zero is None else x.to(scale.dtype) - zero.to(scale.dtype)
+    return (real * scale).to(node.attr("dtype") or scale.dtype).value
 
 
-def _dequantize_floats(b: Builder, node: Node, x: Term, scale: Term) -> Value:
-    numbers = x.to(scale.dtype)
+def _zero_point(b: Builder, node: Node) -> Term | None:
+    """The zero point, so that it broadcasts with the operand; None if it is zero."""
     zero = node.optional(2)
-    if zero is not None and not _is_zero(zero):
-        numbers = numbers - _spread(b, zero, node).to(scale.dtype)
-    return (numbers * scale).to(node.attr("dtype") or scale.dtype).value
+    return None if zero is None or _is_zero(zero) else _spread(b, zero, node)
 
 
 def _is_zero(value: Value) -> bool:
@@ -169,42 +143,28 @@ def _is_zero(value: Value) -> bool:
 # --- back to ONNX -----------------------------------------------------------------------------------------------------
 
 
-def _block(node: Node, opset: int) -> dict[str, int] | None:
-    """The attributes of both ops; None where this opset cannot say them."""
-    block = node.attr("block_size")
-    if block and opset < 21:
-        return None
+def _block(node: Node) -> dict[str, int]:
+    """The attributes of both ops."""
     axis = {"axis": node.attr("axis")} if node.operand(1).tensor_type.rank else {}
-    return axis | ({"block_size": block} if block else {})
+    return axis | ({"block_size": block} if (block := node.attr("block_size")) else {})
 
 
 @lower_onnx(ops.QuantizeLinear)
 def _quantize_onnx(node: Node, opset: int) -> Form | None:
-    attributes, zero, dtype = _block(node, opset), node.optional(2), node.attr("dtype")
-    if attributes is None:
-        return None
+    zero, dtype = node.optional(2), node.attr("dtype")
     if zero is None and dtype is not DType.UINT8:
-        shape = node.operand(1).tensor_type.shape
-        if shape is None or not all(isinstance(d, int) for d in shape):
+        if not node.operand(1).tensor_type.is_static:
             return None
-        zero = constant(np.zeros([int(str(d)) for d in shape], dtype.numpy))
+        zero = constant(np.zeros([int(d) for d in node.operand(1).shape], dtype.numpy))
     saturate = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}
-    return Form("QuantizeLinear", (node.operand(0), node.operand(1), zero), attributes | saturate)
+    return Form("QuantizeLinear", (node.operand(0), node.operand(1), zero), _block(node) | saturate)
 
 
 @lower_onnx(ops.DequantizeLinear)
 def _dequantize_onnx(node: Node, opset: int) -> Form | None:
-    attributes, dtype = _block(node, opset), node.attr("dtype")
-    if attributes is None or dtype not in (None, node.operand(1).dtype):
+    if node.attr("dtype") not in (None, node.operand(1).dtype):
         return None
-    operands = tuple(node.operands) if node.optional(2) is not None else tuple(node.operands[:2])
-    return Form("DequantizeLinear", operands, attributes)
+    return Form("DequantizeLinear", tuple(v for v in node.operands if v is not None), _block(node))
 
 
-@decompose(ops.DequantizeLinear, "onnx")
-def _dequantize_then_convert(b: Builder, node: Node) -> Value | None:
-    dtype = node.attr("dtype")
-    if dtype in (None, node.operand(1).dtype):
-        return None
-    result = b(ops.DequantizeLinear, *node.operands, **{**node.attributes, "dtype": None})
-    return b(ops.Convert, result, dtype=dtype)
+decompose(ops.DequantizeLinear, "onnx")(partial(with_dtype, dtype=None))

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -53,6 +54,11 @@ def formula(op: type[Op], target: Target | None = None) -> Callable[[Callable[..
         return decompose(op, target)(rule)
 
     return register
+
+
+def uniform(b: Builder, like: Value, seed: int) -> Term:
+    """Random elements of [0, 1) with the shape and element type of `like`."""
+    return Term(b, b(ops.RngUniform, b.scalar(0.0, like), b.scalar(1.0, like), b(ops.Shape, like), seed=seed))
 
 
 def to_operand(name: str, default: Any = None, dtype: DType = DType.INT64, count: int | None = None) -> UpgradeRule:

@@ -130,8 +130,8 @@ def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
     return None if operands == node.operands else b.many(node.op, *operands, **node.attributes)
 
 
-def with_dtype(b: Builder, node: Node, dtype: DType) -> list[Value] | None:
-    """The results of `node` with the attribute `dtype` (the type of indices), converted; None if it has it already."""
+def with_dtype(b: Builder, node: Node, dtype: DType | None) -> list[Value] | None:
+    """The results of `node` with another attribute `dtype`, converted back; None if it is that already."""
     if node.attr("dtype") is dtype:
         return None
     results = zip(b.many(node.op, *node.operands, **{**node.attributes, "dtype": dtype}), node.results, strict=True)
