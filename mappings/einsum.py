@@ -24,8 +24,6 @@ class Labeled:
 @lift_onnx("Einsum", since=(12, 28))
 def _einsum(b: Builder, node: Node) -> Value:
     operands = [v for v in node.operands if v is not None]
-    if any(v.tensor_type.shape is None for v in operands):
-        raise UnsupportedError("the rank of an operand is not known", hint="give --input-shape")
     terms, output = parse(str(node.attr("equation")), [v.rank for v in operands])
     parts = [_without_repeats(b, v, labels) for v, labels in zip(operands, terms, strict=True)]
     while len(parts) > 1:
@@ -66,24 +64,19 @@ def _labels(text: str, rank: int) -> tuple[str, ...]:
 
 
 def _without_repeats(b: Builder, value: Value, labels: tuple[str, ...]) -> Labeled:
-    """The diagonal along axes of one label: these flattened, and every (n + 1)th element of them."""
+    """The diagonal along axes of one label."""
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             i = labels.index(label)
             j = labels.index(label, i + 1)
             rest = [a for a in range(value.rank) if a not in (i, j)]
-            n = value.shape[i]
-            if not isinstance(n, int):
-                raise UnsupportedError("the diagonal of an axis whose size is not known", hint="give --input-shape")
-            value = transposed(b, value, [*rest, i, j])
-            flat = reshape(b, value, (*value.shape[:-2], n * n))
-            value = sliced(b, flat, {flat.rank - 1: slice(None, None, n + 1)})
+            value = b(ops.Diagonal, transposed(b, value, [*rest, i, j]))
             labels = (*(labels[a] for a in rest), label)
     return Labeled(value, labels)
 
 
 def _summed(b: Builder, part: Labeled, needed: set[str]) -> Labeled:
-    """The sum over the labels that nobody needs."""
+    """The sum over the labels that are not `needed`."""
     axes = [i for i, label in enumerate(part.labels) if label not in needed]
     if not axes:
         return part
@@ -92,7 +85,7 @@ def _summed(b: Builder, part: Labeled, needed: set[str]) -> Labeled:
 
 
 def _multiplied(b: Builder, lhs: Labeled, rhs: Labeled, needed: set[str]) -> Labeled:
-    """The product of two operands, summed over the labels that nobody needs."""
+    """The product of two operands, summed over the labels that are not `needed`."""
     common = {x for x in lhs.labels if x in rhs.labels}
     shared = {x for x in common if _agree(lhs.size(x), rhs.size(x))}
     lhs, rhs = (_summed(b, part, needed | shared) for part in (lhs, rhs))
@@ -156,9 +149,9 @@ def _as_einsum(node: Node, opset: int) -> Form | None:
     result = [left[i] for i in (*roles.lhs_batch, *roles.lhs_free)] + [right[j] for j in roles.rhs_free]
     order = node.attr("output_permutation") or range(len(result))
     matrix: Value | TensorData = rhs
-    if rhs.data is not None:  # as ONNX Runtime multiplies: what is summed first
-        lies = (*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free)
-        matrix, right = rhs.data.transpose(lies), [right[j] for j in lies]
+    if rhs.data is not None:  # contracted axes first, as ONNX Runtime multiplies
+        stored = (*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free)
+        matrix, right = rhs.data.transpose(stored), [right[j] for j in stored]
     equation = f"{''.join(left)},{''.join(right)}->{''.join(result[p] for p in order)}"
     return Form("Einsum", (lhs, matrix), {"equation": equation})
 

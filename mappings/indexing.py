@@ -18,13 +18,13 @@ def _nonzero(b: Builder, node: Node) -> Value:
 
 
 def truth(b: Builder, x: Value) -> Value:
-    """Whether each number is not zero."""
+    """Whether each element is not zero."""
     return x if x.dtype is DType.BOOL else b(ops.Compare, x, b.scalar(0, x), comparison_direction="NE")
 
 
 @lower_tfl(ops.NonZero)
 def _to_tfl_where(node: Node) -> Form | None:
-    """WHERE takes booleans, and has a row for each."""
+    """WHERE accepts bools, and returns the transposed indices."""
     x, columns = node.operand(0), node.result.tensor_type
     if x.dtype is not DType.BOOL:
         return None
@@ -32,15 +32,8 @@ def _to_tfl_where(node: Node) -> Form | None:
     return Form("WHERE", (x,), types=(rows,), finish=lambda b, found: [b(ops.Transpose, *found, permutation=(1, 0))])
 
 
-@lower_onnx(ops.NonZero)
-def _to_onnx_nonzero(node: Node, opset: int) -> Form:
-    return Form("NonZero", (node.operand(0),))
-
-
-@decompose(ops.NonZero, "tfl")
-def _nonzero_of_booleans(b: Builder, node: Node) -> Value | None:
-    x = node.operand(0)
-    return None if x.dtype is DType.BOOL else b(ops.NonZero, truth(b, x))
+row(ops.NonZero, onnx="NonZero", lifts=False)
+formula(ops.NonZero, "tfl")(lambda x: None if x.dtype is DType.BOOL else x.differs(0).apply(ops.NonZero))
 
 
 @lift_tfl("WHERE")
@@ -66,25 +59,15 @@ def _compress(b: Builder, node: Node) -> Value:
 
 @lift_onnx("OneHot", since=(9, 11, 28))
 def _one_hot(b: Builder, node: Node) -> Value:
-    """Indices in [-depth, depth) count; `values` holds off and on."""
-    indices, depth, values = (node.operand(i) for i in range(3))
-    places = indices if indices.dtype in (DType.INT32, DType.INT64) else b(ops.Convert, indices, dtype=DType.INT64)
-    size = b(ops.Convert, depth, dtype=places.dtype) if depth.dtype is not places.dtype else depth
-    if size.rank:
-        size = reshape(b, size, ())
-    if not (places.is_constant and (places.numpy() >= 0).all()):
-        negative = b(ops.Compare, places, b.scalar(0, places), comparison_direction="LT")
-        places = b(ops.Select, negative, b(ops.Add, places, size), places)
-    off, on = _pair(b, values)
-    return b(ops.OneHot, places, size, on, off, axis=normalize_axis(node.attr("axis", -1), indices.rank + 1))
-
-
-def _pair(b: Builder, values: Value) -> tuple[Value, Value]:
-    if values.is_constant:
-        off, on = values.numpy().reshape(2)
-        return constant(np.asarray(off), values.dtype), constant(np.asarray(on), values.dtype)
-    off_, on_ = (b(ops.Gather, values, np.asarray(i, np.int64), axis=0) for i in range(2))
-    return off_, on_
+    """Indices are in [-depth, depth), others select nothing; `values` contains off and on."""
+    indices, depth, values = (Term(b, node.operand(i)) for i in range(3))
+    places = indices if indices.dtype in (DType.INT32, DType.INT64) else indices.to(DType.INT64)
+    size = Term(b, reshape(b, depth.to(places.dtype).value, ()))
+    if not never_negative(places.value):
+        places = (places < 0).choose(places + size, places)
+    off, on = (values.at(i, 0) for i in range(2))
+    axis = normalize_axis(node.attr("axis", -1), indices.rank + 1)
+    return places.apply(ops.OneHot, size, on, off, axis=axis).value
 
 
 @lower_tfl(ops.OneHot)
@@ -95,20 +78,16 @@ def _to_tfl_one_hot(node: Node) -> Form:
 
 
 @decompose(ops.OneHot)
-def _one_hot_by_comparing(b: Builder, node: Node) -> Value | None:
+def _one_hot_by_comparing(b: Builder, node: Node) -> Value:
     """The positions along the new axis, compared with the indices."""
     indices, depth, on, off = (node.operand(i) for i in range(4))
-    rank, axis = indices.rank + 1, normalize_axis(node.attr("axis"), indices.rank + 1)
-    known = static_ints(depth)
-    zero, one = b.scalar(0, indices), b.scalar(1, indices)
+    axis, known = normalize_axis(node.attr("axis"), indices.rank + 1), static_ints(depth)
     if known is not None:
         places: Value = constant(np.arange(known[0]), indices.dtype)
     else:
-        size = b(ops.Convert, depth, dtype=indices.dtype) if depth.dtype is not indices.dtype else depth
-        places = b(ops.Range, zero, reshape(b, size, ()), one)
-    places = reshape(b, places, [places.shape[0] if i == axis else 1 for i in range(rank)])
-    hit = b(ops.Compare, unsqueezed(b, indices, [axis]), places, comparison_direction="EQ")
-    return b(ops.Select, hit, on, off)
+        places = positions(b, Term(b, depth).to(indices.dtype).value)
+    column = Term(b, places).along(axis, indices.rank + 1)
+    return Term(b, unsqueezed(b, indices, [axis])).equals(column).choose(Term(b, on), Term(b, off)).value
 
 
 @lower_onnx(ops.OneHot)
@@ -119,9 +98,8 @@ def _to_onnx_one_hot(node: Node, opset: int) -> Form | None:
     if not indices.is_constant and indices.dtype.is_signed:
         return None  # ONNX counts negative indices from the end
     values = np.stack([off.numpy().reshape(()), on.numpy().reshape(())])
-    return Form(
-        "OneHot", (indices, np.asarray(depth.numpy(), np.int64).reshape(()), values), {"axis": node.attr("axis")}
-    )
+    depths = np.asarray(depth.numpy(), np.int64).reshape(())
+    return Form("OneHot", (indices, depths, values), {"axis": node.attr("axis")})
 
 
 @lift_tfl("ONE_HOT")

@@ -21,9 +21,11 @@ def _diagonal(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.Diagonal)
 def _diagonal_apart(b: Builder, node: Node) -> Value:
-    """Every (n + 1)-th of n * n numbers."""
+    """Every (n + 1)-th of n * n elements."""
     x = node.operand(0)
-    size, batch = int(x.shape[-1]), x.shape[:-2]
+    size, batch = x.shape[-1], x.shape[:-2]
+    if not isinstance(size, int):
+        raise UnsupportedError("the diagonal of matrices whose size is unknown", hint="give --input-shape")
     flat = reshape(b, x, (*batch, size * size))
     return sliced(b, flat, {len(batch): slice(None, None, size + 1)})
 
@@ -49,7 +51,7 @@ LARGEST_DETERMINANT = 6
 
 @lift_onnx("Det", since=(11, 22))
 def _det(b: Builder, node: Node) -> Value:
-    """By minors, each made once: n 2^n products."""
+    """By minors, each computed once: n 2^n products."""
     x = node.operand(0)
     n = x.shape[-1]
     if not isinstance(n, int) or n > LARGEST_DETERMINANT:
@@ -57,8 +59,7 @@ def _det(b: Builder, node: Node) -> Value:
 
     @functools.cache
     def element(i: int, j: int) -> Term:
-        row = b(ops.Gather, x, np.asarray(i), axis=x.rank - 2)
-        return Term(b, b(ops.Gather, row, np.asarray(j), axis=x.rank - 2))
+        return Term(b, x).at(i, x.rank - 2).at(j, x.rank - 2)
 
     @functools.cache
     def minor(row: int, columns: tuple[int, ...]) -> Term:
@@ -77,58 +78,41 @@ def _det(b: Builder, node: Node) -> Value:
 # --- triangles and diagonals -----------------------------------------------------------------------------------------
 
 
-@lift_onnx("Trilu", since=(14,))
-def _trilu(b: Builder, node: Node) -> Value:
-    return b(ops.Trilu, node.operand(0), node.optional(1), upper=bool(node.attr("upper", 1)))
-
-
-@lower_onnx(ops.Trilu)
-def _to_onnx_trilu(node: Node, opset: int) -> Form | None:
-    if opset < 14:
-        return None
-    k = node.optional(1)
-    wide = np.asarray(k.numpy(), np.int64).reshape(()) if k is not None and k.is_constant else k
-    return Form("Trilu", (node.operand(0), *(() if wide is None else (wide,))), {"upper": int(node.attr("upper"))})
+row(ops.Trilu, onnx="Trilu", since=(14,), attributes="upper", integers=(1,))
 
 
 @decompose(ops.Trilu)
 def _trilu_by_mask(b: Builder, node: Node) -> Value:
-    """Select, where column minus row is on the right side of `k`."""
+    """Select the elements for which column - row is at least, or at most, `k`."""
     x, k = node.operand(0), node.optional(1)
     rows, columns = x.shape[-2:]
+    mask = _mask(b, rows, columns, x, "GE" if node.attr("upper") else "LE", k)
+    return b(ops.Select, mask, x, b.scalar(0, x))
+
+
+def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k: Value | None = None) -> Value:
+    """Where column - row compares with `k` (absent: 0): bools [rows, columns], constant if these are known."""
     known = [0] if k is None else static_ints(k)
     if isinstance(rows, int) and isinstance(columns, int) and known is not None:
-        distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
-        keep = constant(distance >= known[0] if node.attr("upper") else distance <= known[0])
-    else:
-        down, right = (_counted(b, d, x) for d in (rows, columns))
-        diagonal = b.scalar(0, DType.INT64) if k is None else as_int64(b, reshape(b, k, ()))
-        distance_ = b(ops.Sub, unsqueezed(b, right, [0]), unsqueezed(b, down, [1]))
-        keep = b(ops.Compare, distance_, diagonal, comparison_direction="GE" if node.attr("upper") else "LE")
-    return b(ops.Select, keep, x, b.scalar(0, x))
+        distance = np.arange(columns) - np.arange(rows)[:, None]
+        return constant(ops.Compare.compute(distance, np.asarray(known[0]), comparison_direction=direction))
+    row, column = (Term(b, unsqueezed(b, _counted(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
+    diagonal = 0 if k is None else Term(b, as_int64(b, reshape(b, k, ())))
+    return (column - row).compared(direction, diagonal).value
 
 
 def _counted(b: Builder, size: Dim, source: Value) -> Value:
-    """0, 1, ... up to a size."""
-    if isinstance(size, int):
-        return constant(np.arange(size))
-    limit = b(ops.Reshape, dim_value(b, size, source), np.zeros(0, np.int64))
-    return b(ops.Range, b.scalar(0, limit), limit, b.scalar(1, limit))
-
-
-def _on_diagonal(b: Builder, rows: Dim, columns: Dim, source: Value) -> Value:
-    if isinstance(rows, int) and isinstance(columns, int):
-        return constant(np.eye(rows, columns, dtype=bool))
-    down, right = (_counted(b, d, source) for d in (rows, columns))
-    return b(ops.Compare, unsqueezed(b, right, [0]), unsqueezed(b, down, [1]), comparison_direction="EQ")
+    """0, 1, ... below `size`."""
+    return constant(np.arange(size)) if isinstance(size, int) else positions(b, dim_value(b, size, source))
 
 
 @lift_tfl("MATRIX_DIAG")
 def _matrix_diag(b: Builder, node: Node) -> Value:
-    """The last axis laid on the diagonals of square matrices."""
+    """Square matrices with the last axis as their diagonals."""
     diagonal = node.operand(0)
     size = diagonal.shape[-1]
-    return b(ops.Select, _on_diagonal(b, size, size, diagonal), unsqueezed(b, diagonal, [-1]), b.scalar(0, diagonal))
+    mask = _mask(b, size, size, diagonal, "EQ")
+    return b(ops.Select, mask, unsqueezed(b, diagonal, [-1]), b.scalar(0, diagonal))
 
 
 @lift_tfl("MATRIX_SET_DIAG")
@@ -136,7 +120,7 @@ def _matrix_set_diag(b: Builder, node: Node) -> Value:
     """Matrices with another diagonal."""
     x, diagonal = node.operand(0), node.operand(1)
     rows, columns = x.shape[-2:]
-    laid = unsqueezed(b, diagonal, [-1])
-    if isinstance(rows, int) and isinstance(columns, int) and rows > columns:
-        laid = b(ops.Pad, laid, np.asarray([[0, 0]] * (x.rank - 2) + [[0, rows - columns], [0, 0]]))
-    return b(ops.Select, _on_diagonal(b, rows, columns, x), laid, x)
+    column = unsqueezed(b, diagonal, [-1])
+    if isinstance(rows, int) and isinstance(columns, int):
+        column = padded(b, column, [x.rank - 2], [0, max(rows - columns, 0)])
+    return b(ops.Select, _mask(b, rows, columns, x, "EQ"), column, x)

@@ -9,6 +9,8 @@ TFLite          L2_NORMALIZATION, LOCAL_RESPONSE_NORMALIZATION
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from onnxtfl.rules import *
@@ -32,9 +34,9 @@ decompose_late(ops.BatchNormInference, "onnx", when=_channels_elsewhere)(expand)
 
 @upgrade("BatchNormalization", since=(1, 6, 7, 9))
 def _batch_norm_9(b: Builder, node: Node) -> None:
-    """Version 1 and 6 say with is_test, 7 and 9 with the number of results, whether this is training.
+    """Whether this is training is given by is_test in versions 1 and 6, by the number of results in 7 and 9.
 
-    `spatial` 0 (statistics for each element rather than channel) went with version 9.
+    Version 9 dropped `spatial` 0 (statistics for each element rather than channel).
     """
     if not node.attr("spatial", 1):
         raise UnsupportedError("spatial = 0", hint="convert the model to opset 9 or newer first")
@@ -53,7 +55,7 @@ def _batch_norm(b: Builder, node: Node) -> list[Value]:
 
 
 def _batch_norm_training(b: Builder, node: Node) -> list[Value]:
-    """With the batch's own statistics; the second and third result are the running ones, moved on by `momentum`."""
+    """With the batch's own statistics; the second and third result are the running ones, updated by `momentum`."""
     x, scale, bias, *old = (Term(b, node.operand(i)) for i in range(5))
     axes, keep = [a for a in range(x.rank) if a != 1], float(node.attr("momentum", 0.9))
     mean = x.mean(axes)
@@ -66,14 +68,11 @@ def _batch_norm_training(b: Builder, node: Node) -> list[Value]:
     return [result.value, *running][: len(node.results)]
 
 
-@lower_onnx(ops.BatchNormInference)
-def _onnx_batch_norm(node: Node, opset: int) -> Form | None:
-    """The feature axis second; vectors of another type from version 15 on."""
-    x = node.operand(0)
-    same = all(node.operand(i).dtype is x.dtype for i in range(1, 5))
-    if node.attr("feature_index") != 1 or x.tensor_type.rank in (None, 1) or not (same or opset >= 15):
-        return None
-    return Form("BatchNormalization", tuple(node.operands), {"epsilon": float(node.attr("epsilon"))})
+def _has_features_second(node: Node) -> bool:
+    return node.attr("feature_index") == 1 and node.operand(0).tensor_type.rank not in (None, 1)
+
+
+row(ops.BatchNormInference, onnx="BatchNormalization", attributes="epsilon", when=_has_features_second, lifts=False)
 
 
 @lift_onnx("LayerNormalization", since=(17,))
@@ -91,19 +90,17 @@ def _layer_norm(b: Builder, node: Node) -> list[Value]:
 def _axes(node: Node) -> list[int]:
     """The axes from `axis` on."""
     x = node.operand(0)
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("the rank of the operand is not known", hint="give --input-shape")
     return list(range(normalize_axis(int(node.attr("axis", -1)), x.rank), x.rank))
 
 
 def _stash(node: Node) -> DType:
-    """The type that statistics are made in: float32 for the smaller floats, unless `stash_type` says otherwise."""
+    """The type of the statistics: float32 for the smaller floats, unless `stash_type` says otherwise."""
     dtype = node.operand(0).dtype
     return DType.FLOAT32 if dtype.bits < 32 and node.attr("stash_type", 1) == 1 else dtype
 
 
 def _affine(x: Term, scale: Value | None, bias: Value | None) -> Term:
-    """x * scale + bias, as far as there are such."""
+    """x * scale + bias, where present."""
     x = x if scale is None else x.apply(ops.Mul, scale)
     return x if bias is None else x.apply(ops.Add, bias)
 
@@ -132,7 +129,7 @@ def _skip_layer_norm(b: Builder, node: Node) -> list[Value]:
 
 
 def _sum(b: Builder, node: Node, extra: int) -> Term:
-    """The first two operands, and operand `extra` where it is present, added up."""
+    """The sum of the first two operands, and of operand `extra` if present."""
     total = Term(b, node.operand(0)) + Term(b, node.operand(1))
     third = node.optional(extra)
     return total if third is None else total.apply(ops.Add, third)
@@ -155,28 +152,31 @@ def _group_norm_18(b: Builder, node: Node) -> None:
 
 
 @lift_onnx("MeanVarianceNormalization", since=(9, 13))
-def _mean_variance_norm(b: Builder, node: Node) -> Value:
+@on_terms
+def _mean_variance_norm(x: Term, *, axes: Sequence[int] = (0, 2, 3)) -> Term:
     """(x - mean) / (deviation + 1e-9). Source: the function body of the op."""
-    x, axes = Term(b, node.operand(0)), list(node.attr("axes", (0, 2, 3)))
     difference = x - x.mean(axes)
-    return (difference / ((difference * difference).mean(axes).sqrt() + 1e-9)).value
+    return difference / ((difference * difference).mean(axes).sqrt() + 1e-9)
 
 
 @lift_onnx("LpNormalization", since=(1, 22))
 def _lp_norm(b: Builder, node: Node) -> Value:
     """x over its norm along an axis; zeros stay zeros."""
-    x, kind = Term(b, node.operand(0)), "l1" if node.attr("p", 2) == 1 else "l2"
-    norm = x.apply(ops.FunctionReduce, np.asarray(_axes(node)[:1]), kind=kind, keepdims=True)
+    x = Term(b, node.operand(0))
     smallest = float(np.finfo(np.float32 if x.dtype.bits >= 32 else np.float16).tiny)
-    return (x / norm.max(smallest)).value
+    return _over_norm(x, _axes(node)[0], "l1" if node.attr("p", 2) == 1 else "l2", smallest).value
+
+
+def _over_norm(x: Term, axis: int, kind: str, smallest: float) -> Term:
+    norm = x.apply(ops.FunctionReduce, np.asarray([axis]), kind=kind, keepdims=True)
+    return x / norm.max(smallest)
 
 
 @lift_tfl("L2_NORMALIZATION")
 def _tfl_l2_norm(b: Builder, node: Node) -> Value:
     """Along the last axis, the norm at least 1e-6. Source: LiteRT l2normalization.h."""
     x = Term(b, node.operand(0))
-    norm = x.apply(ops.FunctionReduce, np.asarray([x.rank - 1]), kind="l2", keepdims=True)
-    return activated(b, (x / norm.max(1e-6)).value, node)
+    return activated(b, _over_norm(x, x.rank - 1, "l2", 1e-6).value, node)
 
 
 _LRN_DEFAULTS = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
@@ -184,7 +184,7 @@ _LRN_DEFAULTS = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
 
 @lift_tfl("LOCAL_RESPONSE_NORMALIZATION")
 def _tfl_lrn(b: Builder, node: Node) -> Value:
-    """There alpha multiplies the sum, here the mean over the window's size."""
+    """TFLite's alpha multiplies the sum, the neutral op's the mean over the window."""
     x, size = node.operand(0), 2 * int(node.attr("radius")) + 1
     numbers = {name: float(node.attr(name)) for name in _LRN_DEFAULTS}
     numbers["alpha"] *= size
@@ -192,21 +192,19 @@ def _tfl_lrn(b: Builder, node: Node) -> Value:
 
 
 @decompose(ops.LRN)
-def _lrn_apart(b: Builder, node: Node) -> Value:
+def _lrn(b: Builder, node: Node) -> Value:
     """x / (bias + alpha * mean of squares over a window of channels) ^ beta.
 
-    The window is a pool over [batch, 1, other axes, channels], as the numbers lie where channels are last; what hangs
-    over counts as zeros. The sizes of the other axes may be open.
+    The window is a pool over [batch, 1, other axes, channels], the order of elements if channels are last; elements
+    outside count as zeros. The sizes of the other axes may be unknown.
     """
     x, axis, size = node.operand(0), node.attr("axis"), node.attr("size")
     others = [a for a in range(1, x.rank) if a != axis]
-    square = b(ops.Mul, x, x)
-    flat = merged(b, square, [[0], [], others, [axis]])
+    flat = merged(b, b(ops.Mul, x, x), [[0], [], others, [axis]])
     low = (size - 1) // 2
     window = {"kernel_shape": (1, size), "strides": (1, 1), "dilations": (1, 1), "padding": (0, low, 0, size - 1 - low)}
     mean = b(ops.AveragePool, flat, dims=(2, 3), **window, count_include_pad=True)
     order = [0, *others, axis]
-    ordered = reshape(b, mean, [x.shape[a] for a in order], x)
-    back = transposed(b, ordered, [order.index(a) for a in range(x.rank)])
+    back = transposed(b, reshape(b, mean, [x.shape[a] for a in order], x), inverse(order))
     alpha, beta, bias = (float(node.attr(name)) for name in _LRN_DEFAULTS)
     return (Term(b, x) * (Term(b, back) * alpha + bias).power(-beta)).value

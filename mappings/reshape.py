@@ -9,28 +9,26 @@ from onnxtfl.rules import *
 # --- Reshape ---------------------------------------------------------------------------------------------------------
 
 
-@upgrade("Reshape", since=(1,))
-def _reshape_1(b: Builder, node: Node) -> None:
-    append_operand(node, constant(np.asarray(node.attributes.pop("shape", ()), np.int64)))
+upgrade("Reshape", since=(1,))(to_operand("shape", default=()))
+upgrade("Squeeze", since=(1, 11))(to_operand("axes"))
+upgrade("Unsqueeze", since=(1, 11))(to_operand("axes"))
 
 
 @lift_onnx("Reshape", since=(5, 13, 14, 19, 21, 23, 24, 25))
 def _reshape(b: Builder, node: Node) -> Value:
-    """A 0 copies the operand's size (unless allowzero), -1 is what is left."""
+    """A 0 copies the operand's size (unless allowzero), -1 is the remaining size."""
     x, shape = node.operand(0), node.operand(1)
     copies = not node.attr("allowzero", 0)
     dims = known_dims(shape)
     if dims is None or may_hold_zeros(shape):
         return b(ops.Reshape, x, _copied_at_run_time(b, x, shape) if copies else shape)
     if copies and 0 in dims:
-        if x.tensor_type.shape is None:
-            raise UnsupportedError("sizes cannot be copied from a tensor of unknown rank")
         dims = [x.shape[i] if d == 0 else d for i, d in enumerate(dims)]
     return resized(b, x, dims, shape)
 
 
 def _copied_at_run_time(b: Builder, x: Value, shape: Value) -> Value:
-    """The vector with the operand's sizes in the place of zeros."""
+    """The vector with zeros replaced by the operand's sizes."""
     length = shape.tensor_type.shape
     if x.tensor_type.shape is not None and length is not None and isinstance(length[0], int):
         own = dim_vector(b, [*x.shape, *(1,) * length[0]][: length[0]], x)
@@ -44,26 +42,15 @@ def _copied_at_run_time(b: Builder, x: Value, shape: Value) -> Value:
 @lift_onnx("Flatten", since=(1, 9, 11, 13, 21, 23, 24, 25))
 def _flatten(b: Builder, node: Node) -> Value:
     x, axis = node.operand(0), node.attr("axis", 1)
-    if x.tensor_type.shape is None:
-        if axis != 0:
-            raise UnsupportedError("a tensor of unknown rank cannot be flattened", hint="give --input-shape")
+    if axis == 0 and x.tensor_type.shape is None:
         return b(ops.Reshape, x, [1, -1])
     axis = axis + x.rank if axis < 0 else axis
     return reshape(b, x, (product(x.shape[:axis]), product(x.shape[axis:])))
 
 
-@upgrade("Squeeze", since=(1, 11))
-@upgrade("Unsqueeze", since=(1, 11))
-def _axes_to_operand(b: Builder, node: Node) -> None:
-    if "axes" in node.attributes:
-        append_operand(node, constant(np.asarray(node.attributes.pop("axes"), np.int64)))
-
-
 @lift_onnx("Squeeze", since=(13, 21, 23, 24, 25))
 def _squeeze(b: Builder, node: Node) -> Value:
     x, axes = node.operand(0), node.optional(1)
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("a tensor of unknown rank cannot be squeezed", hint="give --input-shape")
     if axes is None:
         return reshape(b, x, [d for d in x.shape if d != 1])
     known = static_ints(axes)
@@ -92,12 +79,8 @@ def _squeeze_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
 @lift_onnx("Unsqueeze", since=(13, 21, 23, 24, 25))
 def _unsqueeze(b: Builder, node: Node) -> Value:
     x, axes = node.operand(0), node.operand(1)
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("a tensor of unknown rank cannot be unsqueezed", hint="give --input-shape")
     known = static_ints(axes)
-    if known is None:
-        return _unsqueeze_at_run_time(b, x, axes)
-    return unsqueezed(b, x, known)
+    return _unsqueeze_at_run_time(b, x, axes) if known is None else unsqueezed(b, x, known)
 
 
 def _unsqueeze_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
@@ -112,11 +95,9 @@ def _unsqueeze_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
 
 @lower_tfl(ops.Reshape)
 def _to_tfl_reshape(node: Node) -> Form:
-    shape = node.result.tensor_type.shape
-    target: object = narrow(node.operand(1))
-    if shape is not None and all(isinstance(d, int) for d in shape):
-        target = int32([d for d in shape if isinstance(d, int)])
-    return Form("RESHAPE", (node.operand(0), target), {})  # type: ignore[arg-type]
+    is_static = node.result.tensor_type.is_static
+    target = int32(node.result.shape) if is_static else narrow(node.operand(1))
+    return Form("RESHAPE", (node.operand(0), target))
 
 
 @lower_onnx(ops.Reshape)
@@ -133,7 +114,7 @@ def _to_onnx_reshape(node: Node, opset: int) -> Form:
 
 
 def _without_zeros(node: Node) -> Array:
-    """Before opset 14 a size of 0 can only be copied, or come out of -1."""
+    """Before opset 14 a size of 0 can only be copied, or result from -1."""
     numbers = np.asarray(node.operand(1).numpy(), np.int64)
     shape = node.operand(0).shape
     copied = [i < len(shape) and n == 0 and shape[i] == 0 for i, n in enumerate(numbers)]
@@ -165,7 +146,6 @@ def _from_tfl_squeeze(b: Builder, node: Node) -> Value:
 
 @lift_tfl("EXPAND_DIMS")
 def _from_tfl_expand_dims(b: Builder, node: Node) -> Value:
-    axis = static_ints(node.operand(1))
-    if axis is None:
-        return _unsqueeze_at_run_time(b, node.operand(0), b(ops.Reshape, node.operand(1), [1]))
-    return unsqueezed(b, node.operand(0), axis)
+    x, axis = node.operand(0), node.operand(1)
+    known = static_ints(axis)
+    return _unsqueeze_at_run_time(b, x, reshape(b, axis, (1,))) if known is None else unsqueezed(b, x, known)

@@ -8,18 +8,13 @@ TFLite          RFFT2D, REAL, IMAG, COMPLEX_ABS; to TFLite a DFT is a contractio
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from onnxtfl.rules import *
 
-
-@upgrade("DFT", since=(17,))
-def _dft_17(b: Builder, node: Node) -> None:
-    """The axis became an operand."""
-    if len(node.operands) == 1:
-        append_operand(node, None)
-    append_operand(node, constant(np.asarray(node.attributes.pop("axis", 1), np.int64)))
+upgrade("DFT", since=(17,))(to_operand("axis", default=1, count=2))
 
 
 @lift_onnx("DFT", since=(20,))
@@ -43,13 +38,8 @@ def _dft(b: Builder, node: Node) -> Value:
 
 
 def _known(value: Value | None, what: str, default: int) -> int:
-    """The number that an operand holds, which has to be known before run time."""
-    if value is None:
-        return default
-    numbers = static_ints(value)
-    if not numbers:
-        raise UnsupportedError(f"{what} is not known before run time", hint="freeze it to an initializer")
-    return numbers[0]
+    """The integer in an operand."""
+    return default if value is None else frozen(value, what)[0]
 
 
 def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
@@ -108,8 +98,8 @@ def _tfl_rfft2d(b: Builder, node: Node) -> Value:
     both = {"lhs_contracting_dimensions": (x.rank - 2, x.rank), "rhs_contracting_dimensions": (0, 1)}
     order = (*range(x.rank - 2), x.rank - 1, x.rank - 2, x.rank)
     full = b(ops.DotGeneral, half, columns.astype(np.float32), **both, output_permutation=order)
-    parts = (b(ops.Gather, full, np.asarray(i), axis=x.rank) for i in (0, 1))
-    return b(ops.Complex, *parts)
+    real, imaginary = (Term(b, full).at(i, x.rank) for i in (0, 1))
+    return real.apply(ops.Complex, imaginary).value
 
 
 _WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "BlackmanWindow": (0.42, 0.5, 0.08)}
@@ -127,14 +117,11 @@ def _window(b: Builder, node: Node) -> Value:
         places = np.arange(known[0]) / (known[0] - less)
         numbers = sum(a * (-1) ** k * np.cos(2 * np.pi * k * places) for k, a in enumerate(factors))
         return b(ops.Convert, constant(np.asarray(numbers, np.float32)), dtype=dtype)
-    stop = reshape(b, size, ())
-    positions = b(ops.Convert, b(ops.Range, b.scalar(0, stop), stop, b.scalar(1, stop)), dtype=DType.FLOAT32)
-    period = Term(b, b(ops.Convert, stop, dtype=DType.FLOAT32)) - float(less)
-    n = Term(b, positions) / period
-    total: Term | float = factors[0]
+    index, period = (Term(b, v).to(DType.FLOAT32) for v in (positions(b, size), reshape(b, size, ())))
+    n = index / (period - float(less))
+    total: Any = factors[0]
     for k, factor in enumerate(factors[1:], 1):
         total = (n * (2 * math.pi * k)).apply(ops.Cos) * (factor * (-1) ** k) + total
-    assert isinstance(total, Term)
     return b(ops.Convert, total.value, dtype=dtype)
 
 
