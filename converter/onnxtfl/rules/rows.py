@@ -101,6 +101,7 @@ class Row:
     def lift(self, b: Builder, node: Node) -> list[Value]:
         """Lift a format's `node` to the neutral op."""
         found = {ours: spelled.read(node) for ours, spelled in self.attributes.items()}
+        found |= {axis: self.op.defaults[axis] for axis in self.axes if found[axis] is None}
         given = {ours: self._typed(ours, value, node) for ours, value in found.items() if value is not None}
         operands = [v for i, v in enumerate(node.operands) if i not in self._entries().values()]
         return [activated(b, r, node) for r in b.many(self.op, *operands, **given, **self.fixed)]
