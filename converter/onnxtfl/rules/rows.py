@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op
+from onnxtfl.ir.op import REQUIRED, Op
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis
 from onnxtfl.rewriting.registry import Condition, Form, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 from onnxtfl.rules.dtypes import dtype_from, number_of
@@ -101,7 +101,8 @@ class Row:
     def lift(self, b: Builder, node: Node) -> list[Value]:
         """Lift a format's `node` to the neutral op."""
         found = {ours: spelled.read(node) for ours, spelled in self.attributes.items()}
-        found |= {axis: self.op.defaults[axis] for axis in self.axes if found[axis] is None}
+        defaults = {axis: self.op.defaults[axis] for axis in self.axes if found[axis] is None}
+        found |= {axis: default for axis, default in defaults.items() if default is not REQUIRED}
         given = {ours: self._typed(ours, value, node) for ours, value in found.items() if value is not None}
         operands = [v for i, v in enumerate(node.operands) if i not in self._entries().values()]
         return [activated(b, r, node) for r in b.many(self.op, *operands, **given, **self.fixed)]
