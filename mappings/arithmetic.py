@@ -152,8 +152,7 @@ def _clamp(b: Builder, node: Node) -> Value:
     return result if high is None else b(ops.Min, result, high)
 
 
-@decompose(ops.FloorDiv)
-@on_terms
+@formula(ops.FloorDiv)
 def _floor_div(lhs: Term, rhs: Term) -> Term | None:
     return None if lhs.dtype.is_integer else (lhs / rhs).floor()
 
@@ -163,8 +162,7 @@ def _rounds_up(lhs: Term, rhs: Term, remainder: Term) -> Term:
     return remainder.differs(0) & (lhs < 0).differs(rhs < 0)
 
 
-@decompose(ops.FloorDiv, "onnx")
-@on_terms
+@formula(ops.FloorDiv, "onnx")
 def _floor_div_onnx(lhs: Term, rhs: Term) -> Term | None:
     """ONNX rounds toward zero."""
     if not lhs.dtype.is_integer:
@@ -175,15 +173,13 @@ def _floor_div_onnx(lhs: Term, rhs: Term) -> Term | None:
     return lhs / rhs - below.to(lhs.dtype)
 
 
-@decompose(ops.FloorMod, "onnx")
-@on_terms
+@formula(ops.FloorMod, "onnx")
 def _floor_mod_of_floats(lhs: Term, rhs: Term) -> Term:
     remainder = lhs.apply(ops.Rem, rhs)
     return (remainder * rhs < 0).choose(remainder + rhs, remainder)
 
 
-@decompose(ops.Rem, "tfl")
-@on_terms
+@formula(ops.Rem, "tfl")
 def _rem(lhs: Term, rhs: Term) -> Term:
     """By FLOOR_MOD: of the sizes for floats, corrected for integers, whose least has no positive counterpart."""
     if not lhs.dtype.is_integer:
@@ -203,8 +199,7 @@ def _atan2_tfl(b: Builder, node: Node) -> Value | None:
     return b(ops.Atan2, broadcast(b, lhs, full, lhs, rhs), broadcast(b, rhs, full, lhs, rhs))
 
 
-@decompose(ops.Atan2, "onnx")
-@on_terms
+@formula(ops.Atan2, "onnx")
 def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
     """The angle of the quotient, half a turn further where rhs is negative; nothing where both are 0."""
     angle = (lhs / rhs).apply(ops.Atan)
@@ -213,8 +208,7 @@ def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
     return (lhs.abs() + rhs.abs()).equals(0.0).choose(lhs, turned)
 
 
-@decompose(ops.Pow, "tfl")
-@on_terms
+@formula(ops.Pow, "tfl")
 def _pow_formula(base: Term, exponent: Term) -> Term | None:
     """Integer powers of integers by squaring; everything else in the kernel's float32."""
     if base.dtype.is_integer and exponent.dtype.is_integer:
@@ -266,8 +260,7 @@ def exact_quotient(multiple: Term, divisor: Term) -> Term:
     return quotient
 
 
-@decompose(ops.Div, "tfl")
-@on_terms
+@formula(ops.Div, "tfl")
 def _div(lhs: Term, rhs: Term) -> Term | None:
     if lhs.dtype is DType.INT64 and fits_int32(lhs.value) and fits_int32(rhs.value):
         return (lhs.to(DType.INT32) / rhs.to(DType.INT32)).to(lhs.dtype)
@@ -298,15 +291,13 @@ def _unsigned_quotient(lhs: Term, rhs: Term) -> Term:
     return (small < 0).choose((lhs >= rhs).to(DType.INT64).bits(DType.UINT64), fitted)
 
 
-@decompose(ops.FloorDiv, "tfl")
-@on_terms
+@formula(ops.FloorDiv, "tfl")
 def _integer_floor_div(lhs: Term, rhs: Term) -> Term | None:
     if lhs.dtype is DType.INT64:
         return _floored(lhs, rhs)
     return lhs / rhs if lhs.dtype in (DType.UINT32, DType.UINT64) else None
 
 
-@decompose(ops.FloorMod, "tfl")
-@on_terms
+@formula(ops.FloorMod, "tfl")
 def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
     return lhs - lhs / rhs * rhs if lhs.dtype is DType.UINT64 else None

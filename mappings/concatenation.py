@@ -22,8 +22,8 @@ def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
     groups = merge_whole([i != axis for i in range(rank)])
     if len(groups) == rank:
         return None
-    merged = [reshape(b, v, merged_shape(v.shape, groups)) for v in parts]
-    return reshape(b, b(ops.Concatenate, *merged, axis=min(axis, 1)), node.result.shape, *parts)
+    joined = b(ops.Concatenate, *(merged(b, v, groups) for v in parts), axis=min(axis, 1))
+    return reshape(b, joined, node.result.shape, *parts)
 
 
 @lift_tfl("PACK")

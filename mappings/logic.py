@@ -11,16 +11,14 @@ from onnxtfl.rules import *
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
-@decompose(ops.Xor, "tfl")
-@on_terms
+@formula(ops.Xor, "tfl")
 def _xor(lhs: Term, rhs: Term) -> Term | None:
     """64-bit integers as pairs of words along a new last axis."""
     dtype = lhs.dtype
     return (lhs.bits(DType.INT32) ^ rhs.bits(DType.INT32)).bits(dtype) if dtype.bits == 64 else None
 
 
-@decompose(ops.And, "tfl")
-@on_terms
+@formula(ops.And, "tfl")
 def _and(lhs: Term, rhs: Term) -> Term | None:
     """Twice the common bits is the sum less the exclusive or."""
     dtype = lhs.dtype
@@ -42,8 +40,7 @@ def _half(x: Term) -> Term:
     return x.apply(ops.ShiftRightArithmetic, 1, in_range=True)
 
 
-@decompose(ops.Or, "tfl")
-@on_terms
+@formula(ops.Or, "tfl")
 def _or(*operands: Term) -> Term | None:
     dtype = operands[0].dtype
     if dtype is DType.BOOL:
@@ -53,8 +50,7 @@ def _or(*operands: Term) -> Term | None:
     return result.to(dtype) if dtype.bits < 32 else result.bits(dtype)
 
 
-@decompose(ops.Not, "tfl")
-@on_terms
+@formula(ops.Not, "tfl")
 def _not(x: Term) -> Term | None:
     if x.dtype is DType.BOOL:
         return None
@@ -64,8 +60,7 @@ def _not(x: Term) -> Term | None:
 # --- shifts -----------------------------------------------------------------------------------------------------------
 
 
-@decompose(ops.ShiftLeft, "tfl")
-@on_terms
+@formula(ops.ShiftLeft, "tfl")
 def _shift_left(x: Term, amount: Term) -> Term:
     """Times a power of two out of a table; its last entry is for amounts that move everything out."""
     if x.dtype is DType.UINT64:
@@ -82,8 +77,7 @@ def _clipped(amount: Term, bits: int) -> Term:
     return small if not amount.dtype.is_signed else (amount < 0).choose(amount.constant(bits), small)
 
 
-@decompose(ops.ShiftRightLogical)
-@on_terms
+@formula(ops.ShiftRightLogical)
 def _shift_right_logical(x: Term, amount: Term, *, in_range: bool) -> Term | None:
     if x.dtype.is_signed:
         shifted = _unsigned(x).apply(ops.ShiftRightLogical, _unsigned(amount), in_range=in_range)
@@ -105,8 +99,7 @@ def _unsigned(x: Term) -> Term:
     return x.bits(DType(f"u{x.dtype.value}")) if x.dtype.is_signed else x
 
 
-@decompose(ops.ShiftRightArithmetic)
-@on_terms
+@formula(ops.ShiftRightArithmetic)
 def _shift_right_arithmetic(x: Term, amount: Term, *, in_range: bool) -> Term | None:
     if not x.dtype.is_signed:
         return x.apply(ops.ShiftRightLogical, amount, in_range=in_range)
@@ -215,8 +208,7 @@ decompose(ops.ShiftRightLogical, "onnx", "elements")(_wide_shift)
 decompose(ops.ShiftLeft, "onnx", "elements")(_wide_shift)
 
 
-@decompose(ops.ShiftLeft, "onnx")
-@on_terms
+@formula(ops.ShiftLeft, "onnx")
 def _shift_left_onnx(x: Term, amount: Term, *, in_range: bool) -> Term:
     """Signed numbers as unsigned ones; amounts brought into the range."""
     if x.dtype.is_signed:

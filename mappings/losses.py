@@ -20,9 +20,7 @@ def _cross_entropy(b: Builder, node: Node) -> Sequence[Value]:
 
 
 def _flat(b: Builder, x: Value) -> Value:
-    """[n, c, all other axes as one]."""
-    if x.tensor_type.shape is None:
-        raise UnsupportedError("the rank of the scores is not known", hint="give --input-shape")
+    """Merge all axes after the second: [n, c, others]."""
     return reshape(b, x, (*x.shape[:2], product(x.shape[2:])))
 
 

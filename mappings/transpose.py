@@ -29,8 +29,7 @@ def _transpose_fewer_axes(b: Builder, node: Node) -> Value | None:
     if len(together) == len(axes):
         return _transpose_in_two(b, x, axes) if len(axes) > 4 else None
     sources = sorted(together)
-    merged = reshape(b, x, merged_shape(x.shape, sources))
-    moved = b(ops.Transpose, merged, permutation=tuple(sources.index(g) for g in together))
+    moved = b(ops.Transpose, merged(b, x, sources), permutation=tuple(sources.index(g) for g in together))
     return reshape(b, moved, node.result.shape, x)
 
 

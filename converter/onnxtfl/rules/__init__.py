@@ -67,7 +67,6 @@ from onnxtfl.rules.sizes import (
     int32_operands,
     may_hold_zeros,
     merge_whole,
-    merged_shape,
     narrow,
     on_fewer_axes,
     positions,

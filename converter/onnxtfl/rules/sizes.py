@@ -15,10 +15,10 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.reshape import as_int64, reshape
+from onnxtfl.ir.reshape import as_int64, merged, reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import DecomposeRule
@@ -193,11 +193,6 @@ def merge_whole(whole: Sequence[bool]) -> list[list[int]]:
     return groups
 
 
-def merged_shape(shape: Sequence[Dim], groups: Sequence[Sequence[int]]) -> list[Dim]:
-    """The shape after merging the axes of each group."""
-    return [product(shape[axis] for axis in group) for group in groups]
-
-
 def on_fewer_axes(
     b: Builder, node: Node, rows: Array, neutral: Sequence[int], apply: Callable[[Value, Array], Value]
 ) -> Value | None:
@@ -209,7 +204,7 @@ def on_fewer_axes(
     x, kept = node.operand(0), (rows == neutral).all(axis=1)
     groups = merge_whole(kept.tolist())
     if len(groups) < x.rank:
-        made = apply(reshape(b, x, merged_shape(x.shape, groups)), rows[[group[0] for group in groups]])
+        made = apply(merged(b, x, groups), rows[[group[0] for group in groups]])
         return reshape(b, made, node.result.shape, x)
     changed = np.flatnonzero(~kept)
     if x.rank <= 4 or len(changed) < 2:
