@@ -191,7 +191,9 @@ class Derived(Op, register=False):
     the `shape` of its results.
     """
 
-    expands = True
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.expands = cls.shape is Derived.shape
 
     @classmethod
     def expand(cls, b: Builder, *operands: Any, **attributes: Any) -> Value | Sequence[Value]:
@@ -210,7 +212,7 @@ class Derived(Op, register=False):
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
-        if cls.shape is not Derived.shape:
+        if not cls.expands:
             return super().infer(node)
         graph = Graph()
         stand_ins = [None if v is None else _stand_in(graph, v) for v in node.operands]

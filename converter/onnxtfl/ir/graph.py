@@ -144,7 +144,7 @@ class Op(Declaration):
     shared_axes: ClassVar[SharedAxes | None] = None
     """Which operands and attributes refer to the axes of the results."""
     expands: ClassVar[bool] = False
-    """Whether the op is defined by others, so that `infer` also finds quantized types."""
+    """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
 
     def __init_subclass__(cls, register: bool = True, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from onnxtfl.ir.define import *
+from onnxtfl.ir.ops.arithmetic import Sub
+from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.gathering import Gather
+from onnxtfl.ir.ops.padding import Pad
+from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.ops.slicing import END, Slice
+from onnxtfl.ir.reshape import as_int64, reshape, transposed, with_unit_axis
 
 
-class _BlocksInBatch(Op, register=False):
+def _moved_blocks(
+    b: Builder, x: Value, blocks: Mapping[int, int], depth: int, slowest: bool, into_depth: bool
+) -> Value:
+    """Move the `blocks` (sizes by axis) into the axis `depth`, or out of it: Reshape, Transpose, Reshape.
+
+    Each axis is a product of factors: factor a < rank is what axis a has without blocks, the factors from rank on are
+    the blocks. `slowest`: the blocks are the first factors of the axis `depth`, else the last.
+    """
+    block = {axis: x.rank + i for i, axis in enumerate(blocks)}
+    deep = [*block.values(), depth] if slowest else [depth, *block.values()]
+    in_depth = [deep if a == depth else [a] for a in range(x.rank)]
+    in_space = [[a, block[a]] if a in block else [a] for a in range(x.rank)]
+    parts = blocks if into_depth else {depth: product(blocks.values())}
+    sizes = {a: size // parts[a] if a in parts else size for a, size in enumerate(x.shape)}
+    sizes |= {block[a]: size for a, size in blocks.items()}
+    before, after = (in_space, in_depth) if into_depth else (in_depth, in_space)
+    factors = [factor for group in before for factor in group]
+    split = reshape(b, x, [sizes[factor] for factor in factors])
+    moved = transposed(b, split, [factors.index(factor) for group in after for factor in group])
+    return reshape(b, moved, [product(sizes[factor] for factor in group) for group in after], x)
+
+
+class _BlocksInBatch(Derived, register=False):
     """Moves blocks of the axes after the batch into the batch, or out of it; `blocks`: the size for each axis."""
 
     operands = (Operand("input"), Operand("amounts", INDICES))
@@ -23,10 +53,18 @@ def block_amounts(value: Value, blocks: Sequence[int]) -> list[tuple[int, Dim, D
     return list(zip(blocks, dims[::2], dims[1::2], strict=True))
 
 
+def _ends(b: Builder, pairs: Value, count: int, rank: int) -> list[Value]:
+    """The entries of `pairs` for the beginnings and for the ends of the axes 1 to `count`, 0 for the others."""
+    flat = as_int64(b, reshape(b, pairs, (2 * count,)))
+    rest = np.zeros(rank - 1 - count, np.int64)
+    ends = (b(Gather, flat, list(range(side, 2 * count, 2)), axis=0) for side in (0, 1))
+    return [b(Concatenate, np.zeros(1, np.int64), end, rest, axis=0) for end in ends]
+
+
 class SpaceToBatch(_BlocksInBatch):
     """Pad the axes after the batch with zeros, then split each into blocks, whose positions become part of the batch.
 
-    Source: TFLite SPACE_TO_BATCH_ND (added); into the core: Pad, Reshape, Transpose.
+    Source: TFLite SPACE_TO_BATCH_ND (added).
     """
 
     @staticmethod
@@ -39,24 +77,16 @@ class SpaceToBatch(_BlocksInBatch):
             sizes[i] = total // block
         return (sizes[0] * product(blocks), *sizes[1:])
 
-    @staticmethod
-    def compute(x: Array, amounts: Array, *, blocks: Sequence[int]) -> Array:
-        n = len(blocks)
-        rows = [(0, 0), *((int(a), int(z)) for a, z in amounts.reshape(-1, 2)), *[(0, 0)] * (x.ndim - 1 - n)]
-        padded = np.pad(x, rows)
-        split = [padded.shape[0]]
-        for size, block in zip(padded.shape[1 : n + 1], blocks, strict=True):
-            split += [size // block, block]
-        order = [*range(2, 2 * n + 1, 2), 0, *range(1, 2 * n, 2), *range(2 * n + 1, x.ndim + n)]
-        moved = padded.reshape(*split, *padded.shape[n + 1 :]).transpose(order)
-        return moved.reshape(-1, *moved.shape[n + 1 :])
+    @classmethod
+    def expand(cls, b: Builder, x: Value, amounts: Value, blocks: Sequence[int]) -> Value:
+        if any(static_ints(amounts) or [1]):
+            ends = (with_unit_axis(b, end, 1) for end in _ends(b, amounts, len(blocks), x.rank))
+            x = b(Pad, x, b(Concatenate, *ends, axis=1))
+        return _moved_blocks(b, x, dict(enumerate(blocks, 1)), 0, slowest=True, into_depth=True)
 
 
 class BatchToSpace(_BlocksInBatch):
-    """The inverse of SpaceToBatch; then the ends of the axes are cropped.
-
-    Source: TFLite BATCH_TO_SPACE_ND (added); into the core: Reshape, Transpose, Slice.
-    """
+    """The inverse of SpaceToBatch; then the ends of the axes are cropped. Source: TFLite BATCH_TO_SPACE_ND (added)."""
 
     @staticmethod
     def shape(x: Value, amounts: Value, *, blocks: Sequence[int]) -> Dims:
@@ -65,19 +95,17 @@ class BatchToSpace(_BlocksInBatch):
             sizes[i] = sizes[i] * block - before - after
         return (sizes[0] // product(blocks), *sizes[1:])
 
-    @staticmethod
-    def compute(x: Array, amounts: Array, *, blocks: Sequence[int]) -> Array:
-        n = len(blocks)
-        split = x.reshape(*blocks, -1, *x.shape[1:])
-        order = [n, *(axis for i in range(n) for axis in (n + 1 + i, i)), *range(2 * n + 1, x.ndim + n)]
-        sizes = [size * block for size, block in zip(x.shape[1 : n + 1], blocks, strict=True)]
-        whole = split.transpose(order).reshape(-1, *sizes, *x.shape[n + 1 :])
-        ends = zip(amounts.reshape(-1, 2).tolist(), sizes, strict=True)
-        return whole[(slice(None), *(slice(int(a), size - int(z)) for (a, z), size in ends))]
+    @classmethod
+    def expand(cls, b: Builder, x: Value, amounts: Value, blocks: Sequence[int]) -> Value:
+        whole = _moved_blocks(b, x, dict(enumerate(blocks, 1)), 0, slowest=True, into_depth=False)
+        first, last = _ends(b, amounts, len(blocks), x.rank)
+        known = static_ints(last)
+        limits = b(Sub, b(Shape, whole), last) if known is None else [-n or END for n in known]
+        return b(Slice, whole, first, limits, [1] * x.rank) if any(static_ints(amounts) or [1]) else whole
 
 
-class _Blocks(Op, register=False):
-    """What DepthToSpace and SpaceToDepth share: a block of `block_size` along each of `space_dims`, and `depth_dim`.
+class _Blocks(Derived, register=False):
+    """The base of DepthToSpace and SpaceToDepth: a block of `block_size` along each of `space_dims`, and `depth_dim`.
 
     mode "DCR": the depth is (block positions, depth) with depth running fastest, "CRD": (depth, block positions).
     """
@@ -88,65 +116,34 @@ class _Blocks(Op, register=False):
     core = True
     shared_axes = SharedAxes(attributes=("depth_dim", "space_dims"))
     moves = slice(0, 1)
+    into_depth: ClassVar[bool]
 
+    @classmethod
+    def shape(cls, x: Value, *, block_size: int, depth_dim: int, space_dims: Sequence[int]) -> Dims:
+        depth, dims = normalize_axis(depth_dim, x.rank), list(x.shape)
+        space = normalize_axes(space_dims, x.rank)
+        for axis, factor in (*((a, block_size) for a in space), (depth, block_size ** len(space))):
+            split = (axis != depth) is cls.into_depth
+            if split and isinstance(dims[axis], int) and dims[axis] % factor:
+                raise ValueError(f"an axis of {dims[axis]} does not divide into blocks of {factor}")
+            dims[axis] = dims[axis] // factor if split else dims[axis] * factor
+        return tuple(dims)
 
-def _normalized(depth_dim: int, space_dims: Sequence[int], rank: int) -> tuple[list[int], int, tuple[int, ...]]:
-    """Axes outside of the blocks, the depth axis and the space axes."""
-    depth, space = normalize_axis(depth_dim, rank), normalize_axes(space_dims, rank)
-    return [a for a in range(rank) if a != depth and a not in space], depth, space
-
-
-def _into_depth(mode: str, others: int, spatial: int) -> list[int]:
-    """The permutation of (others, depth, size, block, size, block ...) to (others, depth with blocks, sizes)."""
-    sizes, blocks = ([others + first + 2 * i for i in range(spatial)] for first in (1, 2))
-    return [*range(others), *((*blocks, others) if mode == "DCR" else (others, *blocks)), *sizes]
+    @classmethod
+    def expand(
+        cls, b: Builder, x: Value, block_size: int, mode: str, depth_dim: int, space_dims: Sequence[int]
+    ) -> Value:
+        blocks = dict.fromkeys(normalize_axes(space_dims, x.rank), block_size)
+        return _moved_blocks(b, x, blocks, depth_dim % x.rank, mode == "DCR", cls.into_depth)
 
 
 class DepthToSpace(_Blocks):
     """Parts of the depth become blocks of space. Source: neutral-ops 3.35 (name only), ONNX DepthToSpace."""
 
-    @staticmethod
-    def shape(x: Value, *, block_size: int, depth_dim: int, space_dims: Sequence[int]) -> Dims:
-        _, depth, space = _normalized(depth_dim, space_dims, x.rank)
-        dims, parts = list(x.shape), block_size ** len(space)
-        if isinstance(dims[depth], int) and dims[depth] % parts:
-            raise ValueError(f"a depth of {dims[depth]} does not fill blocks of {block_size}")
-        dims[depth] = dims[depth] // parts
-        for axis in space:
-            dims[axis] = dims[axis] * block_size
-        return tuple(dims)
-
-    @staticmethod
-    def compute(x: Array, *, block_size: int, mode: str, depth_dim: int, space_dims: Sequence[int]) -> Array:
-        others, depth, space = _normalized(depth_dim, space_dims, x.ndim)
-        order, n, k = (*others, depth, *space), len(space), len(others)
-        y = x.transpose(order)
-        lead, count, sizes = y.shape[:k], y.shape[k] // block_size**n, y.shape[k + 1 :]
-        spread, move = (*lead, count, *(d for s in sizes for d in (s, block_size))), _into_depth(mode, k, n)
-        y = y.reshape([spread[i] for i in move]).transpose(np.argsort(move))
-        return y.reshape(*lead, count, *(s * block_size for s in sizes)).transpose(np.argsort(order))
+    into_depth = False
 
 
 class SpaceToDepth(_Blocks):
     """Blocks of space become parts of the depth. Source: neutral-ops 3.127."""
 
-    @staticmethod
-    def shape(x: Value, *, block_size: int, depth_dim: int, space_dims: Sequence[int]) -> Dims:
-        _, depth, space = _normalized(depth_dim, space_dims, x.rank)
-        dims = list(x.shape)
-        for axis in space:
-            if isinstance(dims[axis], int) and dims[axis] % block_size:
-                raise ValueError(f"a size of {dims[axis]} is not made of blocks of {block_size}")
-            dims[axis] = dims[axis] // block_size
-        dims[depth] = dims[depth] * block_size ** len(space)
-        return tuple(dims)
-
-    @staticmethod
-    def compute(x: Array, *, block_size: int, mode: str, depth_dim: int, space_dims: Sequence[int]) -> Array:
-        others, depth, space = _normalized(depth_dim, space_dims, x.ndim)
-        order, n, k = (*others, depth, *space), len(space), len(others)
-        y = x.transpose(order)
-        lead, count, sizes = y.shape[:k], y.shape[k], [s // block_size for s in y.shape[k + 1 :]]
-        y = y.reshape(*lead, count, *(d for s in sizes for d in (s, block_size)))
-        y = y.transpose(_into_depth(mode, k, n)).reshape(*lead, count * block_size**n, *sizes)
-        return y.transpose(np.argsort(order))
+    into_depth = True
