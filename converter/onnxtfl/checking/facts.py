@@ -16,7 +16,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -286,21 +286,17 @@ def _drawn(graph: Graph) -> set[Value]:
 
 def _step(value: Value) -> float | None:
     """Return the scale of a value that is a dequantized tensor, moved or not; None for other values."""
-    while _quantization(value) is None and (node := value.producer) is not None:
+    while quantization_of(value) is None and (node := value.producer) is not None:
         source = node.optional(0)
         if node.op is ops.DequantizeLinear:
             return _scalar(node.operands[1])
-        quantization = _quantization(source)
+        quantization = quantization_of(source)
         if quantization is not None and node.op.dialect != "neutral" and len(node.operands) == 1:
             return quantization.scales[0] if len(quantization.scales) == 1 else None
         if node.op not in MOVING or source is None:
             return None
         value = source
     return None
-
-
-def _quantization(value: Value | None) -> Quantization | None:
-    return value.type.quantization if value is not None and isinstance(value.type, TensorType) else None
 
 
 def _selection(value: Value) -> Selection | None:
@@ -311,5 +307,5 @@ def _selection(value: Value) -> Selection | None:
         node = value.producer
     if node is None or POSITIONS.get(node.op) != value.index:
         return None
-    data = node.operand(0).name
-    return None if data is None else Selection(data, node.attr("axis"))
+    data, axis = node.operand(0), node.attr("axis")
+    return None if data.name is None else Selection(data.name, axis % (data.tensor_type.rank or 1))

@@ -24,6 +24,11 @@ def reads_quantized(node: Node) -> bool:
     return _any_quantized(node.operands)
 
 
+def quantization_of(value: Value | None) -> Quantization | None:
+    """The quantization of a tensor; None for unquantized and absent ones, and for other types."""
+    return value.type.quantization if value is not None and isinstance(value.type, TensorType) else None
+
+
 def _any_quantized(values: Iterable[Value | None]) -> bool:
     for value in values:  # asked for each node and pattern: a generator takes twice as long
         if value is not None and isinstance(value.type, TensorType) and value.type.quantization is not None:

@@ -15,7 +15,7 @@ from typing import Any
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.rewriting.patterns import erase_dead
 
 
@@ -40,7 +40,7 @@ def merge_equal(graph: Graph) -> None:
 
 def _key(node: Node) -> Hashable:
     operands = tuple(None if v is None else _value_key(v) for v in node.operands)
-    stored = tuple(r.type.quantization if isinstance(r.type, TensorType) else None for r in node.results)
+    stored = tuple(map(quantization_of, node.results))
     return node.op, operands, stored, tuple(sorted((k, _attribute_key(v)) for k, v in node.attributes.items()))
 
 

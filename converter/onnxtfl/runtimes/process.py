@@ -106,8 +106,20 @@ class Worker:
         Types that NumPy lacks are ml_dtypes arrays on both sides. Raises `RunError`.
         """
         arrays, results = self._new_file("in.npz"), self._new_file("out.npz")
+        store: dict[str, Any] = {}
+        request = {
+            "runtime": self.runtime,
+            "model": os.path.abspath(model),
+            "arrays": os.fspath(arrays),
+            "inputs": [script.encode(value, store) for value in inputs],
+            "results": os.fspath(results),
+            "kernels": options.kernels,
+        }
         try:
-            return self._exchange(self._request(os.fspath(model), inputs, options, arrays, results), options, results)
+            np.savez(arrays, **store)
+            items = self._exchange(request, options.time_limit)
+            with np.load(results, allow_pickle=False) as found:
+                return [_named_type(script.decode(item, found), item) for item in items]
         finally:
             arrays.unlink(missing_ok=True)
             results.unlink(missing_ok=True)
@@ -125,38 +137,24 @@ class Worker:
             self._files = Path(tempfile.mkdtemp(prefix="onnxtfl-run-"))
         return self._files / f"{next(self._numbers)}-{name}"
 
-    def _request(
-        self, model: str, inputs: Sequence[Value], options: RunOptions, arrays: Path, results: Path
-    ) -> dict[str, Any]:
-        store: dict[str, Any] = {}
-        items = [script.encode(value, store) for value in inputs]
-        np.savez(arrays, **store)
-        return {
-            "runtime": self.runtime,
-            "model": os.path.abspath(model),
-            "arrays": os.fspath(arrays),
-            "inputs": items,
-            "results": os.fspath(results),
-            "kernels": options.kernels,
-        }
-
-    def _exchange(self, request: dict[str, Any], options: RunOptions, results: Path) -> list[Value]:
+    def _exchange(self, request: dict[str, Any], time_limit: float) -> list[dict[str, Any]]:
         self.start()
         assert self._process is not None and self._process.stdin is not None
         with contextlib.suppress(OSError):  # a dead child is found below, with its last words
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         try:
-            line = self._answers.get(timeout=options.time_limit)
+            line = self._answers.get(timeout=time_limit)
         except queue.Empty:
             self._stop()
-            raise RunError("timeout", f"{self.runtime} took more than {options.time_limit:g} s") from None
+            raise RunError("timeout", f"{self.runtime} took more than {time_limit:g} s") from None
         if line is None:
             raise RunError("crash", self._last_words())
         reply = json.loads(line)
         if "error" in reply:
             raise RunError(reply["kind"], f"{self.runtime}: {_brief(reply['error'])}")
-        return _decode_results(reply["outputs"], results)
+        outputs: list[dict[str, Any]] = reply["outputs"]
+        return outputs
 
     def _last_words(self) -> str:
         """Say how the process died and what it wrote last."""
@@ -220,11 +218,6 @@ def _exit_text(code: int) -> str:
 def _brief(message: str) -> str:
     """Return a runtime's error as one line without the paths of its own source files."""
     return one_line(re.sub(r"/[\w/.-]+\.(cc|h|cpp):\d+ ", "", message), 600)
-
-
-def _decode_results(items: list[dict[str, Any]], results: Path) -> list[Value]:
-    with np.load(results, allow_pickle=False) as store:
-        return [_named_type(script.decode(item, store), item) for item in items]
 
 
 def _named_type(value: Value, item: dict[str, Any]) -> Value:

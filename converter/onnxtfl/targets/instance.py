@@ -10,6 +10,7 @@ from typing import Any
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, ResourceType, TensorType
 from onnxtfl.targets.table import OpEntry, Parameter
 
@@ -68,7 +69,7 @@ class OpInstance(BoundOp):
     def quantizations(self) -> Mapping[str, frozenset[Quantization]]:
         """The quantizations of the values of each variable."""
         every = self.variables.items()
-        return {variable: frozenset(q for v in values if (q := _quantization(v))) for variable, values in every}
+        return {variable: frozenset(q for v in values if (q := quantization_of(v))) for variable, values in every}
 
     @functools.cached_property
     def ranks(self) -> Mapping[str, int]:
@@ -82,7 +83,7 @@ class OpInstance(BoundOp):
 
     def has_fixed_results(self) -> bool:
         """Whether quantized results have the fixed scale and zero point of the op."""
-        found = [q for _, _, v in self.results if (q := _quantization(v)) is not None]
+        found = [q for _, _, v in self.results if (q := quantization_of(v)) is not None]
         fixed = self.entry.fixed_results
         return all((q.scales[0], q.zero_points[0]) == fixed.get(f"q{q.storage}") for q in found)
 
@@ -117,10 +118,6 @@ def dtypes_of(names: frozenset[str]) -> frozenset[DType]:
     """The element types among `names` (with "q": storage types of quantized tensors)."""
     known = {d.value: d for d in DType}
     return frozenset(known[n.removeprefix("q")] for n in names if n.removeprefix("q") in known)
-
-
-def _quantization(value: Value) -> Quantization | None:
-    return value.type.quantization if isinstance(value.type, TensorType) else None
 
 
 def _rank(value: Value) -> int:

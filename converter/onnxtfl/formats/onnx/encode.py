@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, SparseTensorProto, TensorProto, TypeProto, ValueInfoProto, defs
+from onnx import AttributeProto, SparseTensorProto, TensorProto, TypeProto, ValueInfoProto
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, LISTS
+from onnxtfl.formats.onnx.definitions import schema
 from onnxtfl.formats.onnx.message import Message
 from onnxtfl.formats.onnx.tensors import DTYPES
 from onnxtfl.ir.data import ArrayData, TensorData
@@ -101,15 +101,6 @@ def _sparse_message(data: TensorData) -> Message:
 
 def _encoded(text: object) -> bytes:
     return text if isinstance(text, bytes) else str(text).encode()
-
-
-@functools.cache
-def schema(op: str, version: int, domain: str) -> Any:
-    """The OpSchema of an op; None where ONNX does not define it."""
-    try:
-        return defs.get_schema(op, version, domain)
-    except defs.SchemaError:
-        return None
 
 
 class AttributeWriter:

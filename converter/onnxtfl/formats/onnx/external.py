@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from onnx import TensorProto
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.onnx.strings import text_of
+from onnxtfl.formats.onnx.names import text_of
 from onnxtfl.ir.data import FileData, SourceFile
 from onnxtfl.ir.types import DType
 

@@ -12,7 +12,8 @@ from typing import Any
 from onnx import FunctionProto, ModelProto, NodeProto, TypeProto, defs
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.formats.onnx.encode import AttributeWriter, TypeWriter, schema
+from onnxtfl.formats.onnx.definitions import schema
+from onnxtfl.formats.onnx.encode import AttributeWriter, TypeWriter
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.graphs import GraphReader
 from onnxtfl.formats.onnx.tensors import Tensors

@@ -8,7 +8,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from onnx import GraphProto, NodeProto
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.formats.onnx.encode import AttributeWriter, TypeWriter, schema
+from onnxtfl.formats.onnx.definitions import schema
+from onnxtfl.formats.onnx.encode import AttributeWriter, TypeWriter
 from onnxtfl.formats.onnx.message import Message
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData

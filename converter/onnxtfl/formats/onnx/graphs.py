@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, attribute_kind
-from onnxtfl.formats.onnx.names import all_nodes, display_name, free_names, graphs_of, has_graphs, topological_order
-from onnxtfl.formats.onnx.signatures import check_signature
-from onnxtfl.formats.onnx.since import OpsetImports, normal_domain, since_version
-from onnxtfl.formats.onnx.strings import decoded, name_of, text_of
+from onnxtfl.formats.onnx.definitions import (
+    check_signature,
+    imported_since,
+    normal_domain,
+    opset_versions,
+    since_version,
+)
+from onnxtfl.formats.onnx.names import (
+    all_nodes,
+    decoded,
+    display_name,
+    free_names,
+    graphs_of,
+    has_graphs,
+    name_of,
+    text_of,
+    topological_order,
+)
 from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.value_types import ValueTypes
 from onnxtfl.ir.data import TensorData
@@ -33,7 +47,7 @@ class _Scope:
     """
 
     graph: Graph
-    imports: OpsetImports
+    imports: Mapping[str, int]
     arguments: Mapping[str, Any] | None = None
     values: dict[str, Value | None] = field(default_factory=dict)
     types: dict[str, Type | None] = field(default_factory=dict)
@@ -72,7 +86,7 @@ class GraphReader:
     def graph(
         self,
         proto: GraphProto,
-        imports: OpsetImports,
+        imports: Mapping[str, int],
         captured: Mapping[str, Value | None] | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Graph:
@@ -128,7 +142,7 @@ class GraphReader:
         outer = [v for v in captured.values() if v is not None and not v.is_constant]
         if has_graphs(proto):
             attributes["captures"] = len(outer)
-        since = scope.imports.since(op, domain, name)
+        since = imported_since(scope.imports, op, domain, name)
         overload = name_of(proto.overload)
         if (domain, op, overload) not in self.functions:
             check_signature(proto, since, domain, name)
@@ -194,7 +208,7 @@ class GraphReader:
         """A closed subgraph; each captured value of the node is an input of all its subgraphs, used or not."""
         return self.graph(proto, scope.imports, captured, scope.arguments)
 
-    def body(self, function: FunctionProto, imports: OpsetImports, call: Node) -> Graph:
+    def body(self, function: FunctionProto, imports: Mapping[str, int], call: Node) -> Graph:
         """The body of `function` for `call`; no two outputs are the same value, none is an input or a constant."""
         name = call.name or call.op.name
         if len(call.operands) > len(function.input) or len(call.results) > len(function.output):
@@ -222,7 +236,7 @@ class LocalFunction:
 
     def __init__(self, reader: GraphReader, proto: FunctionProto, versions: Mapping[str, int]) -> None:
         self._reader, self._proto = reader, proto
-        self._imports = OpsetImports({**versions, **opset_versions(proto.opset_import)})
+        self._imports = {**versions, **opset_versions(proto.opset_import)}
 
     @property
     def callees(self) -> Mapping[FunctionKey, int]:
@@ -238,7 +252,7 @@ def _own(scope: _Scope, value: Value) -> Value:
     """`value`, or an Identity of it where it is an input, a constant, or an output already."""
     if value.producer is not None and value not in scope.graph.outputs:
         return value
-    opset = scope.imports.versions.get("", 1)
+    opset = scope.imports.get("", 1)
     node = Node(foreign("onnx", "Identity", since_version("Identity", opset, "")), [value], {})
     scope.graph.insert(node)
     return node.add_result(value.type)
@@ -246,16 +260,6 @@ def _own(scope: _Scope, value: Value) -> Value:
 
 def _key(domain: str | bytes, name: str | bytes, overload: str | bytes) -> FunctionKey:
     return normal_domain(domain), name_of(name), name_of(overload)
-
-
-def opset_versions(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
-    """Opset by domain; InvalidModelError for a version below 1 or a domain with two."""
-    versions: dict[str, int] = {}
-    for entry in imports:
-        domain, version = normal_domain(entry.domain), int(entry.version)
-        if version < 1 or versions.setdefault(domain, version) != version:
-            raise InvalidModelError(f"invalid or second opset version {version} of domain {domain or 'ai.onnx'!r}")
-    return versions
 
 
 def _constant(data: TensorData, name: str) -> Value:

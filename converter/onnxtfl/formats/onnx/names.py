@@ -1,4 +1,4 @@
-"""Value names in a list of nodes: uses and definitions, topological order, free names of subgraphs."""
+"""Names in messages, which the protobuf classes return as bytes where they are not UTF-8: uses, definitions, order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,26 @@ from graphlib import CycleError, TopologicalSorter
 from onnx import GraphProto, NodeProto
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.onnx.strings import text_of
+
+
+def name_of(content: str | bytes) -> str:
+    """`content` as a name; InvalidModelError where it is not UTF-8."""
+    if isinstance(content, bytes):
+        raise InvalidModelError(f"malformed: a name is not UTF-8: {content!r}")
+    return content
+
+
+def text_of(content: str | bytes) -> str:
+    """`content` as text, bytes that are not UTF-8 as replacement characters."""
+    return content.decode(errors="replace") if isinstance(content, bytes) else content
+
+
+def decoded(content: bytes) -> str | bytes:
+    """`content` as text where it is UTF-8, else unchanged."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
 
 
 def display_name(node: NodeProto) -> str:

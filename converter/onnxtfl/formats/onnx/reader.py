@@ -5,10 +5,10 @@ from __future__ import annotations
 from onnx import ModelProto
 
 from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats.onnx.definitions import opset_versions
 from onnxtfl.formats.onnx.external import ExternalFiles
-from onnxtfl.formats.onnx.graphs import GraphReader, opset_versions
-from onnxtfl.formats.onnx.since import OpsetImports
-from onnxtfl.formats.onnx.strings import text_of
+from onnxtfl.formats.onnx.graphs import GraphReader
+from onnxtfl.formats.onnx.names import text_of
 from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.wire import reduced_model
 from onnxtfl.formats.source import Content, PathLike, format_of, named, open_source
@@ -49,7 +49,7 @@ def _model(model: ModelProto, tensors: Tensors) -> Model:
     if not versions and model.ir_version < 3:
         versions = {"": 1}  # files older than opset_import
     reader = GraphReader(model, tensors)
-    graph = reader.graph(model.graph, OpsetImports(versions))
+    graph = reader.graph(model.graph, versions)
     for value in graph.inputs:
         if value.type is None:
             raise InvalidModelError(f"the input {value.name!r} has no type")

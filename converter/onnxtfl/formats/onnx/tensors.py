@@ -11,8 +11,8 @@ from onnx import SparseTensorProto, TensorProto
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.external import ExternalFiles
+from onnxtfl.formats.onnx.names import decoded
 from onnxtfl.formats.onnx.payload import NUMBERS, elements, field_of, stored_data
-from onnxtfl.formats.onnx.strings import decoded
 from onnxtfl.formats.onnx.wire import DetachedPayloads, payload_of
 from onnxtfl.ir.data import Array, ArrayData, SourceBytes, TensorData, unpack
 from onnxtfl.ir.types import DType, TensorType

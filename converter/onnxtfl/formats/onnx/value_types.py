@@ -8,7 +8,7 @@ import re
 from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.formats.onnx.strings import name_of
+from onnxtfl.formats.onnx.names import name_of
 from onnxtfl.formats.onnx.tensors import element_type, static_shape
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.dims import Dim, Shape, SymDim, fresh, symbol

@@ -1,15 +1,63 @@
-"""The signatures of ONNX ops: number of operands and results, kinds of attributes."""
+"""What ONNX defines of its ops: since-versions by opset, numbers of operands and results, kinds of attributes."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from onnx import NodeProto
+from onnx import NodeProto, OperatorSetIdProto, defs
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.attributes import NAMES, attribute_kind
-from onnxtfl.formats.onnx.encode import schema
+from onnxtfl.formats.onnx.names import name_of
+
+_ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
+_LATEST = (1 << 31) - 1
+
+
+def normal_domain(domain: str | bytes) -> str:
+    """`domain`, "" for ONNX's default domain, which has two names."""
+    return "" if domain == "ai.onnx" else name_of(domain)
+
+
+@functools.cache
+def since_version(op: str, opset: int, domain: str) -> int:
+    """The version of the newest definition of `op` up to `opset`; `opset` itself where ONNX defines none."""
+    try:
+        return int(defs.get_schema(op, min(opset, _LATEST), domain).since_version)
+    except defs.SchemaError:
+        return opset
+
+
+def opset_versions(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
+    """Opset by domain; InvalidModelError for a version below 1 or a domain with two."""
+    versions: dict[str, int] = {}
+    for entry in imports:
+        domain, version = normal_domain(entry.domain), int(entry.version)
+        if version < 1 or versions.setdefault(domain, version) != version:
+            raise InvalidModelError(f"invalid or second opset version {version} of domain {domain or 'ai.onnx'!r}")
+    return versions
+
+
+def imported_since(imports: Mapping[str, int], op: str, domain: str, node: str) -> int:
+    """The since-version of `op`; InvalidModelError where its domain is one of ONNX's and not imported."""
+    opset = imports.get(domain)
+    if opset is None:
+        if domain in _ONNX_DOMAINS:
+            raise InvalidModelError(f"no opset of domain {domain or 'ai.onnx'!r} is imported", node=node, op=op)
+        return 1
+    return since_version(op, opset, domain)
+
+
+@functools.cache
+def schema(op: str, version: int, domain: str) -> Any:
+    """The OpSchema of an op; None where ONNX does not define it."""
+    try:
+        return defs.get_schema(op, version, domain)
+    except defs.SchemaError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
