@@ -119,10 +119,9 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
 
 def passes_for(target: Target, options: Options) -> list[Pass | Group]:
     """The passes from the graph of a file to the graph of the target, in order."""
-    is_tflite = isinstance(target, TfliteTarget)
-    return [*_LIFT, *(_tflite_first(options) if is_tflite else [RECOGNIZE]), *_common(target, options)] + (
-        _tflite_last(target) if isinstance(target, TfliteTarget) else []
-    )
+    if not isinstance(target, TfliteTarget):
+        return [*_LIFT, RECOGNIZE, *_common(target, options)]
+    return [*_LIFT, *_tflite_first(options), *_common(target, options), *_tflite_last(target)]
 
 
 def lifted_where_possible(model: Model) -> Graph:
@@ -149,11 +148,7 @@ _LIFT = (Pass("lift", partial(lift, expand=body), Pass.idle, establishes=_NEUTRA
 
 def _common(target: Target, options: Options) -> list[Pass | Group]:
     """The passes of both directions, from neutral ops to the ops of the target."""
-    moves = (
-        Patterns.of(MOVES, SHAPE_ARITHMETIC)
-        if target.name == "tfl"
-        else Patterns.of(MOVES, SHAPE_ARITHMETIC, CONVERSIONS)
-    )
+    moves = Patterns.of(MOVES, SHAPE_ARITHMETIC, *([] if target.name == "tfl" else [CONVERSIONS]))
     separate = Pass("separate outputs", partial(separate_outputs, shares_inputs=target.shares_inputs), separate_outputs)
     fold, merge_equal, dead = CLEANUP
     tidy = (fold, merge_equal, Pass("moves", moves.apply), dead, separate)

@@ -42,19 +42,18 @@ def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
     if a is None or b is None:
         return OutputCheck(name, a is b, "none", None, message="" if a is b else "one of the two is absent")
     a, b, note = _same_kind(np.asarray(a), np.asarray(b), expect)
-    dtype, shape = dtype_name(a), tuple(a.shape)
+    dtype, shape, message = dtype_name(a), tuple(a.shape), ""
     if shape != tuple(b.shape):
-        return OutputCheck(name, False, dtype, shape, message=f"shape {_sizes(shape)} became {_sizes(b.shape)}")
-    if dtype != dtype_name(b):
-        return OutputCheck(name, False, dtype, shape, message=f"dtype {dtype} became {dtype_name(b)}")
-    if expect.drawn:
-        return OutputCheck(name, True, dtype, shape, note="random: only dtype and shape compared")
-    if a.dtype.kind == "O":
-        wrong = int(np.sum(a != b))
-        return OutputCheck(
-            name, not wrong, dtype, shape, message=f"{wrong} of {a.size} strings differ" if wrong else ""
-        )
-    return _compare_numbers(name, a, b, expect, note)
+        message = f"shape {_sizes(shape)} became {_sizes(b.shape)}"
+    elif dtype != dtype_name(b):
+        message = f"dtype {dtype} became {dtype_name(b)}"
+    elif expect.drawn:
+        note = "random: only dtype and shape compared"
+    elif a.dtype.kind != "O":
+        return _compare_numbers(name, a, b, expect, note)
+    elif wrong := int(np.sum(a != b)):
+        message = f"{wrong} of {a.size} strings differ"
+    return OutputCheck(name, not message, dtype, shape, message=message, note="" if message else note)
 
 
 def dtype_name(array: Array) -> str:

@@ -1,4 +1,4 @@
-"""The file or bytes of a model: opened, recognized by its first bytes, named in errors, and read in pages."""
+"""The file or bytes of a model: opened, recognized by its first bytes, named in errors, read in pages, copied."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError
-from onnxtfl.ir.data import SourceBytes, SourceFile
+from onnxtfl.ir.data import SourceBytes, SourceFile, TensorData
 from onnxtfl.ir.model import FormatName
 
 PathLike = str | os.PathLike[str]
@@ -117,3 +117,10 @@ class Source:
             start = number * PAGE
             self._pages[number] = self.file.read(start, min(PAGE, self.size - start))
         return self._pages[number]
+
+
+def copy_data(data: TensorData, out: BinaryIO) -> None:
+    """Write the packed bytes of `data` in chunks; InvalidModelError where a source file has become shorter."""
+    written = sum(out.write(chunk.data) for chunk in data.chunks())
+    if written != data.nbytes:
+        raise InvalidModelError(f"{written} bytes were read of a constant of {data.nbytes}")

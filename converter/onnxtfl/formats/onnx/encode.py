@@ -25,8 +25,8 @@ _A = AttributeProto
 _TYPES = (TensorType, SequenceType, OptionalType)
 
 
-class TypeWriter:
-    """Writes types; symbols have the names of the source file, unnamed dimensions are numbered."""
+class ValueWriter:
+    """Writes types and attributes; symbols have the names of the source file, unnamed dimensions are numbered."""
 
     def __init__(self, dim_names: Mapping[str, str]) -> None:
         self.dim_names = dim_names
@@ -67,6 +67,28 @@ class TypeWriter:
     def _named(self, unnamed: object) -> str:
         return self._numbered.setdefault(str(unnamed), f"unk_{len(self._numbered)}")
 
+    def attribute(self, op: tuple[str, int, str], name: str, value: Any, graph: Callable[[Graph], Message]) -> Message:
+        """An AttributeProto; `graph` writes subgraphs. UnsupportedError for values without an attribute type.
+
+        Where a value fits several attribute types, it is written in the one that ONNX defines.
+        """
+        kind = _defined_kind(op, name, value)
+        proto, item_kind = AttributeProto(name=name, type=kind), ITEMS.get(kind, kind)
+        items = value if kind in ITEMS else (value,)
+        try:
+            if item_kind in _PLAIN:
+                plain = [_PLAIN[item_kind](item) for item in items]
+                proto.MergeFrom(AttributeProto(**{FIELDS[kind]: plain if kind in ITEMS else plain[0]}))
+            elif item_kind == _A.TYPE_PROTO:
+                for item in items:
+                    self.fill(proto.type_protos.add() if kind in ITEMS else proto.tp, item, name)
+        except (TypeError, ValueError) as error:
+            raise UnsupportedError(f"the attribute {name!r} cannot be {value!r}", op=op[0]) from error
+        message = Message(proto.SerializeToString())
+        for item in items if kind in _FIELD_NUMBERS else ():
+            message.field(_FIELD_NUMBERS[kind], _nested(item_kind, item, graph))
+        return message
+
 
 def type_number(dtype: DType, where: str) -> int:
     """TensorProto.DataType of `dtype`; UnsupportedError where the installed onnx has none."""
@@ -101,32 +123,6 @@ def _sparse_message(data: TensorData) -> Message:
 
 def _encoded(text: object) -> bytes:
     return text if isinstance(text, bytes) else str(text).encode()
-
-
-class AttributeWriter:
-    """Writes attributes; where a value fits several attribute types, in the one that ONNX defines."""
-
-    def __init__(self, types: TypeWriter) -> None:
-        self.types = types
-
-    def message(self, op: tuple[str, int, str], name: str, value: Any, graph: Callable[[Graph], Message]) -> Message:
-        """An AttributeProto; `graph` writes subgraphs. UnsupportedError for values without an attribute type."""
-        kind = _defined_kind(op, name, value)
-        proto, item_kind = AttributeProto(name=name, type=kind), ITEMS.get(kind, kind)
-        items = value if kind in ITEMS else (value,)
-        try:
-            if item_kind in _PLAIN:
-                plain = [_PLAIN[item_kind](item) for item in items]
-                proto.MergeFrom(AttributeProto(**{FIELDS[kind]: plain if kind in ITEMS else plain[0]}))
-            elif item_kind == _A.TYPE_PROTO:
-                for item in items:
-                    self.types.fill(proto.type_protos.add() if kind in ITEMS else proto.tp, item, name)
-        except (TypeError, ValueError) as error:
-            raise UnsupportedError(f"the attribute {name!r} cannot be {value!r}", op=op[0]) from error
-        message = Message(proto.SerializeToString())
-        for item in items if kind in _FIELD_NUMBERS else ():
-            message.field(_FIELD_NUMBERS[kind], _nested(item_kind, item, graph))
-        return message
 
 
 def _nested(kind: int, value: Any, graph: Callable[[Graph], Message]) -> Message:

@@ -13,7 +13,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TypeProto, defs
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.onnx.definitions import schema
-from onnxtfl.formats.onnx.encode import AttributeWriter, TypeWriter
+from onnxtfl.formats.onnx.encode import ValueWriter
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.graphs import GraphReader
 from onnxtfl.formats.onnx.tensors import Tensors
@@ -29,10 +29,7 @@ def body(node: Node) -> Graph | None:
     Absent operands have an unused input. Context-dependent bodies need the types of the operands.
     """
     name = node.op.name.partition(".")[2]
-    definition = schema(name, node.op.version, node.op.domain)
-    if definition is None or not (definition.has_function or definition.has_context_dependent_function):
-        return None
-    function = _function(definition, node, name)
+    function = _function(node, name) if defined(name, node.op.version, node.op.domain) else None
     if function is None:
         return None
     function.domain, function.name = _DOMAIN, name
@@ -43,8 +40,8 @@ def body(node: Node) -> Graph | None:
     return local.body(node)
 
 
-def _function(definition: Any, node: Node, name: str) -> FunctionProto | None:
-    function = FunctionProto()
+def _function(node: Node, name: str) -> FunctionProto | None:
+    function, definition = FunctionProto(), schema(name, node.op.version, node.op.domain)
     if definition.has_context_dependent_function:
         types = [_type(v.type if v is not None else None) for v in node.operands]
         versions = definition.context_dependent_function_opset_versions
@@ -61,9 +58,9 @@ def _call(node: Node, name: str) -> NodeProto:
     call = NodeProto(op_type=name, domain=node.op.domain)
     call.input.extend("" if v is None else f"i{k}" for k, v in enumerate(node.operands))
     call.output.extend(f"o{k}" for k in range(len(node.results)))
-    writer = AttributeWriter(TypeWriter({}))
+    writer = ValueWriter({})
     for key, value in node.attributes.items():
-        message = writer.message((name, node.op.version, node.op.domain), key, value, _no_graph)
+        message = writer.attribute((name, node.op.version, node.op.domain), key, value, _no_graph)
         content = io.BytesIO()
         message.write(content)
         call.attribute.add().ParseFromString(content.getvalue())
@@ -77,7 +74,7 @@ def _no_graph(graph: Graph) -> Any:
 def _type(type_: Type | None) -> TypeProto:
     proto = TypeProto()
     if type_ is not None:
-        TypeWriter({}).fill(proto, type_, "")
+        ValueWriter({}).fill(proto, type_, "")
     return proto
 
 
@@ -86,6 +83,3 @@ def defined(name: str, version: int, domain: str) -> bool:
     """Whether ONNX defines the op by a function body."""
     known = schema(name, version, domain)
     return known is not None and bool(known.has_function or known.has_context_dependent_function)
-
-
-__all__ = ["body", "defined"]

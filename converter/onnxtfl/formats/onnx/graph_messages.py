@@ -9,7 +9,7 @@ from onnx import GraphProto, NodeProto
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.onnx.definitions import schema
-from onnxtfl.formats.onnx.encode import AttributeWriter, TypeWriter
+from onnxtfl.formats.onnx.encode import ValueWriter
 from onnxtfl.formats.onnx.message import Message
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
@@ -29,8 +29,7 @@ class GraphWriter:
         self.weights: dict[str, TensorData] = {}
         self.domains: dict[str, int] = {}
         self._value_info = value_info
-        self._types = TypeWriter(dim_names)
-        self._attributes = AttributeWriter(self._types)
+        self._values = ValueWriter(dim_names)
         self.names: dict[Value, str] = {}
         self._by_key: dict[Hashable, str] = {}
         self._unique = UniqueNames()
@@ -54,15 +53,15 @@ class GraphWriter:
             message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
             for value in node.results if self._value_info else ():
                 if value.type is not None and value not in outputs:
-                    info = self._types.value_info(self._name(value), value.type)
+                    info = self._values.value_info(self._name(value), value.type)
                     message.field(GraphProto.VALUE_INFO_FIELD_NUMBER, info)
         return message
 
     def _boundary(self, message: Message, inputs: Sequence[Value], outputs: Sequence[tuple[str, Value]]) -> Message:
         for value in inputs:
-            message.field(GraphProto.INPUT_FIELD_NUMBER, self._types.value_info(self._name(value), value.type))
+            message.field(GraphProto.INPUT_FIELD_NUMBER, self._values.value_info(self._name(value), value.type))
         for name, value in outputs:
-            message.field(GraphProto.OUTPUT_FIELD_NUMBER, self._types.value_info(name, value.type))
+            message.field(GraphProto.OUTPUT_FIELD_NUMBER, self._values.value_info(name, value.type))
         return message
 
     def _subgraph(self, captured: Sequence[Value], graph: Graph) -> Message:
@@ -104,7 +103,7 @@ class GraphWriter:
         write_graph = functools.partial(self._subgraph, captured)
         for name, value in node.attributes.items():
             if value is not None and not (graphs and name == "captures"):
-                message.field(NodeProto.ATTRIBUTE_FIELD_NUMBER, self._attributes.message(op, name, value, write_graph))
+                message.field(NodeProto.ATTRIBUTE_FIELD_NUMBER, self._values.attribute(op, name, value, write_graph))
         return message
 
     def _op(self, node: Node) -> tuple[str, int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from onnxtfl.formats.onnx.payload import BYTES, encode_varint
+from onnxtfl.formats.source import copy_data
 from onnxtfl.ir.data import TensorData
 
 
@@ -51,16 +52,6 @@ class Message:
         """Stream the message; InvalidModelError where a source file has changed since it was read."""
         for part in self.parts:
             if isinstance(part, TensorData):
-                stream(part, out)
+                copy_data(part, out)
             else:
                 out.write(part)
-
-
-def stream(data: TensorData, out: BinaryIO) -> None:
-    """Write the packed bytes of `data` in chunks."""
-    written = 0
-    for chunk in data.chunks():
-        out.write(chunk.data)
-        written += chunk.nbytes
-    if written != data.nbytes:
-        raise ValueError(f"{written} bytes were read of a tensor of {data.nbytes}")

@@ -12,7 +12,8 @@ from onnx import IR_VERSION, GraphProto, ModelProto, defs, helper
 from onnxtfl.errors import OutputError, UnsupportedError
 from onnxtfl.formats.onnx.encode import tensor_message
 from onnxtfl.formats.onnx.graph_messages import GraphWriter
-from onnxtfl.formats.onnx.message import Message, stream
+from onnxtfl.formats.onnx.message import Message
+from onnxtfl.formats.source import copy_data
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.model import Model
@@ -121,7 +122,7 @@ def _write_external(path: Path, placed: Iterable[tuple[int, TensorData]]) -> Non
         with open(part, "wb") as file:
             for offset, data in placed:
                 file.write(b"\0" * (offset - file.tell()))
-                stream(data, file)
+                copy_data(data, file)
         os.replace(part, path)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from error

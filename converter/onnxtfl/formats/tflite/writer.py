@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats.source import copy_data
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Deferred, Encoder, Values
 from onnxtfl.formats.tflite.model_tables import Content, model_tables
@@ -79,15 +79,11 @@ def _stream(tables: bytearray, contents: list[Content], out: BinaryIO, count: bo
         size = _size(content)
         head = struct.pack("<I", size) if count else b""
         out.write(bytes(start - position - len(head)) + head)
-        position = start + _copy(content, out)
-        if position != start + size:
-            raise InvalidModelError(f"{position - start} bytes were read of a constant of {size}")
-
-
-def _copy(content: Content, out: BinaryIO) -> int:
-    if isinstance(content, bytes):
-        return out.write(content)
-    return sum(out.write(chunk.data) for chunk in content.chunks())
+        if isinstance(content, bytes):
+            out.write(content)
+        else:
+            copy_data(content, out)
+        position = start + size
 
 
 def _size(content: Content) -> int:
