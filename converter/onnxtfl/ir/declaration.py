@@ -1,4 +1,4 @@
-"""What an op declares, and what follows: the types of its results, and its evaluation in NumPy."""
+"""The declaration of an op: operands, attributes, results, effects, shared axes; result types and evaluation from it."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -256,6 +257,14 @@ def parse_dim(text: str) -> Dim:
         raise ValueError(f"not a dimension: {text!r}") from error
 
 
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: floordiv,
+}
+
+
 def _parse_ast(node: ast.expr) -> Dim:
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
@@ -269,13 +278,7 @@ def _parse_ast(node: ast.expr) -> Dim:
         left, right = _parse_ast(node.left), _parse_ast(node.right)
         if isinstance(node.op, ast.Pow) and isinstance(right, int):
             return product([left] * right)
-        operations: dict[type[ast.operator], Callable[[], Dim]] = {
-            ast.Add: lambda: left + right,
-            ast.Sub: lambda: left - right,
-            ast.Mult: lambda: left * right,
-        }
-        operations[ast.FloorDiv] = lambda: floordiv(left, right)
-        return operations[type(node.op)]()
+        return _OPERATIONS[type(node.op)](left, right)
     raise ValueError(ast.dump(node))
 
 

@@ -284,7 +284,7 @@ def by_formula(kind: type[Op], **declared: Any) -> Callable[[Callable[..., Term]
 
 
 def _declared_by(function: Callable[..., Any], count: int, name: str) -> dict[str, Any]:
-    """The members of an op class that follow from its function `name`, whose first `count` parameters are operands."""
+    """The members of an op class with the function `name`, whose parameters after the first `count` are attributes."""
     parameters = list(inspect.signature(function).parameters.values())[count:]
     defaults = {p.name: REQUIRED if p.default is p.empty else p.default for p in parameters}
     members = {"__doc__": function.__doc__, "__module__": function.__module__, name: staticmethod(function)}

@@ -1,4 +1,4 @@
-"""The names that op modules use: base classes, declarations, and ops of file dialects.
+"""Base classes of ops, with their declarations, and ops of file dialects.
 
 A neutral op is a subclass of :class:`Op` in ``ir/ops``; its name is the class's. Ops of a file's dialect (``onnx.Conv``
 since version 11, ``tfl.CONV_2D`` version 3) are made by :func:`foreign`; they have a name and a version only.

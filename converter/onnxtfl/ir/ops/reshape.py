@@ -70,7 +70,7 @@ class Reshape(Op):
 
 
 def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:
-    """The size that -1 stands for."""
+    """The size for -1: the others divide the number of elements."""
     if shape is None:
         return fresh()
     total, rest = product(shape), product(others)
