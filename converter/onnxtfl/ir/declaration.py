@@ -1,4 +1,4 @@
-"""The declaration of an op: operands, attributes, results, effects, shared axes; result types and evaluation from it."""
+"""The declaration of an op: operands, attributes, results, effects, shared axes; result types and evaluation."""
 
 from __future__ import annotations
 
