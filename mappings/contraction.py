@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -56,17 +57,6 @@ def _matmul(b: Builder, node: Node) -> Value:
 def _matmul_integer(b: Builder, node: Node) -> Value:
     lhs = shifted(b, node.operand(0), node.optional(2), -2)
     return matmul(b, lhs, shifted(b, node.operand(1), node.optional(3), -1))
-
-
-def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
-    """An 8-bit tensor as int32 less its zero point: a scalar, a vector along `axis`, or of the tensor's rank."""
-    wide = b(ops.Convert, x, dtype=DType.INT32)
-    if zero_point is None:
-        return wide
-    offset = b(ops.Convert, zero_point, dtype=DType.INT32)
-    if offset.rank == 1 and axis == -2 and offset.shape != (1,):
-        offset = reshape(b, offset, (*offset.shape, 1))
-    return b(ops.Sub, wide, offset)
 
 
 @upgrade("Gemm", since=(1, 6))
@@ -257,21 +247,6 @@ def _grouped(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     return batched(b, rows, merged(b, rhs, [*rhs_batch, roles.rhs_contract, roles.rhs_free]))
 
 
-def _in_float(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles, terms: int) -> Value:
-    """As many terms at a time as float32 adds up exactly."""
-    (i,), (j,) = roles.lhs_contract, roles.rhs_contract
-    total: Value | None = None
-    depth = lhs.shape[i]
-    assert isinstance(depth, int)
-    for start in range(0, depth, terms):
-        parts = (sliced(b, v, {a: slice(start, min(start + terms, depth))}) for v, a in ((lhs, i), (rhs, j)))
-        product = b(ops.DotGeneral, *(b(ops.Convert, v, dtype=DType.FLOAT32) for v in parts), **roles.attributes)
-        whole = b(ops.Convert, product, dtype=lhs.dtype)
-        total = whole if total is None else b(ops.Add, total, whole)
-    assert total is not None
-    return total
-
-
 def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> list[Value]:
     """Both operands with the sizes of the batch that they broadcast to, so that its axes can be merged."""
     pairs = list(zip(roles.lhs_batch, roles.rhs_batch, strict=True))
@@ -295,7 +270,9 @@ def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     """Integers, which no kernel multiplies as matrices: in float32 where that is exact, else a sum of products."""
     terms, depths = exact_terms(lhs, rhs), [d for a in roles.lhs_contract if isinstance(d := lhs.shape[a], int)]
     if terms and len(depths) == 1:
-        return _in_float(b, lhs, rhs, roles, terms)
+        (i,), (j,) = roles.lhs_contract, roles.rhs_contract
+        multiply = partial(b, ops.DotGeneral, **roles.attributes)
+        return summed_in_float(b, [(lhs, i), (rhs, j)], terms, multiply, None)
     rows = merged(b, lhs, [*([a] for a in roles.lhs_batch), roles.lhs_free, [], roles.lhs_contract])
     columns = merged(b, rhs, [*([a] for a in roles.rhs_batch), [], roles.rhs_free, roles.rhs_contract])
     return b(ops.Reduce, b(ops.Mul, rows, columns), [rows.rank - 1], kind="sum", keepdims=False)

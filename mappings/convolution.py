@@ -11,6 +11,7 @@ the kernels' order (targets/layouts.py) before anything is written."""
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -38,30 +39,20 @@ def _fused_conv(b: Builder, node: Node) -> Value:
     extra = node.optional(3)
     result = result if extra is None else b(ops.Add, result, extra)
     name, parameters = node.attr("activation", ""), tuple(node.attr("activation_params", ()))
-    simple = {"": lambda: result, "Relu": lambda: b(ops.Relu, result), "Tanh": lambda: b(ops.Tanh, result)}
-    simple["Sigmoid"] = lambda: b(ops.Sigmoid, result)
+    simple: dict[str, type[Op]] = {"Relu": ops.Relu, "Tanh": ops.Tanh, "Sigmoid": ops.Sigmoid}
     if name == "LeakyRelu":
         return b(ops.LeakyRelu, result, alpha=parameters[0] if parameters else 0.01)
     if name == "Clip":
         return b(ops.Clamp, result, b.scalar(parameters[0], result), b.scalar(parameters[1], result))
-    if name not in simple:
+    if name and name not in simple:
         raise UnsupportedError(f"the activation {name} in FusedConv")
-    return simple[name]()
+    return b(simple[name], result) if name else result
 
 
 @lift_onnx("ConvInteger", since=(10,))
 def _conv_integer(b: Builder, node: Node) -> Value:
     """In int32, the zero points taken away first, so that padding is zero."""
-    x, kernel = (b(ops.Convert, node.operand(i), dtype=DType.INT32) for i in (0, 1))
-    for i, (wide, axis) in enumerate(((x, 1), (kernel, 0))):
-        point = node.optional(i + 2)
-        if point is None:
-            continue
-        offset = b(ops.Convert, point, dtype=DType.INT32)
-        if offset.rank == 1 and offset.shape != (1,):
-            offset = reshape(b, offset, (*offset.shape, *[1] * (wide.rank - 1 - axis)))
-        moved = b(ops.Sub, wide, offset)
-        x, kernel = (moved, kernel) if i == 0 else (x, moved)
+    x, kernel = (shifted(b, node.operand(i), node.optional(i + 2), axis) for i, axis in ((0, 1), (1, 0)))
     return convolved(b, node, x, kernel, None)
 
 
@@ -94,29 +85,23 @@ def _conv_2d(node: Node) -> Form | None:
     return Form("CONV_2D", operands, options)
 
 
-@lift_tfl("CONV_2D", "DEPTHWISE_CONV_2D")
-def _tfl_conv_2d(b: Builder, node: Node) -> Value:
-    x, kernel = node.operand(0), node.operand(1)
-    window = tfl_window(node, kernel.shape[1:3], x.shape[1:3])
-    depthwise = node.op.name == "tfl.DEPTHWISE_CONV_2D"
-    numbers = last(2, 0, 3, (1, 2)) if depthwise else last(2, 3, 0, (1, 2))
-    groups = x.shape[3] if depthwise else x.shape[3] // kernel.shape[3]
+_NUMBERS = {
+    "CONV_2D": last(2, 3, 0, (1, 2)),
+    "DEPTHWISE_CONV_2D": last(2, 0, 3, (1, 2)),
+    "CONV_3D": last(3, 3, 4, (0, 1, 2)),
+}
+
+
+@lift_tfl(*_NUMBERS)
+def _tfl_conv(b: Builder, node: Node) -> Value:
+    x, kernel, name = node.operand(0), node.operand(1), node.op.name.removeprefix("tfl.")
+    numbers = _NUMBERS[name]
+    window = tfl_window(node, [kernel.shape[a] for a in numbers["kernel_spatial_dimensions"]], x.shape[1:-1])
+    groups = x.shape[-1] // kernel.shape[numbers["kernel_input_feature_dimension"]]
     if not isinstance(groups, int):  # with more groups than one, a runtime would refuse the result
-        groups = kernel.shape[3] // int(node.attr("depth_multiplier")) if depthwise else 1
-    bias = node.optional(2)
-    result = b(ops.Conv, x, kernel, bias, **numbers, **window_attributes(window), feature_group_count=groups)
-    return activated(b, result, node)
-
-
-@lift_tfl("CONV_3D")
-def _tfl_conv_3d(b: Builder, node: Node) -> Value:
-    x, kernel = node.operand(0), node.operand(1)
-    attributes = window_attributes(tfl_window(node, kernel.shape[:3], x.shape[1:4]))
-    groups = x.shape[4] // kernel.shape[3]
-    numbers = last(3, 3, 4, (0, 1, 2))
-    return activated(
-        b, b(ops.Conv, x, kernel, node.optional(2), **numbers, **attributes, feature_group_count=groups), node
-    )
+        groups = kernel.shape[3] // int(node.attr("depth_multiplier")) if name == "DEPTHWISE_CONV_2D" else 1
+    attributes = {**numbers, **window_attributes(window), "feature_group_count": groups}
+    return activated(b, b(ops.Conv, x, kernel, node.optional(2), **attributes), node)
 
 
 @lower_onnx(ops.Conv)
@@ -157,14 +142,8 @@ def _integers(b: Builder, node: Node, window: Window) -> Value | None:
     total = node.optional(2)
     if total is not None:
         total = reshape(b, total, (*total.shape, *[1] * (x.rank - 1 - attributes["output_feature_dimension"])))
-    for start in range(0, depth, step):
-        parts = [
-            sliced(b, v, {a: slice(start, min(start + step, depth))}) for v, a in zip((x, kernel), axes, strict=True)
-        ]
-        product = b(ops.Conv, *(b(ops.Convert, v, dtype=DType.FLOAT32) for v in parts), None, **attributes)
-        whole = b(ops.Convert, product, dtype=x.dtype)
-        total = whole if total is None else b(ops.Add, total, whole)
-    return total
+    multiply = partial(b, ops.Conv, **attributes)
+    return summed_in_float(b, list(zip((x, kernel), axes, strict=True)), step, multiply, total)
 
 
 def _pad_apart(b: Builder, node: Node, window: Window) -> Value:

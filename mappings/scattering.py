@@ -21,7 +21,7 @@ def _joined_first(b: Builder, node: Node) -> Value | None:
     """Each update joined with all that go to the same place and with what stands there: then order does not matter."""
     if node.operands[0] is None:
         return None
-    x, indices, updates = node.operand(0), node.operand(1), node.operand(2)
+    x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.shape[-1]
     if kind == "none" or not isinstance(depth, int):
         return None
@@ -29,16 +29,22 @@ def _joined_first(b: Builder, node: Node) -> Value | None:
     if isinstance(count, int) and isinstance(inner, int) and count * count * inner > MOST_PAIRS:
         return None
     rows = reshape(b, indices, (count, depth), indices)
-    flat = reshape(b, updates, (count, inner), updates)
     alike = b(ops.Compare, unsqueezed(b, rows, [1]), unsqueezed(b, rows, [0]), comparison_direction="EQ")
     same = b(ops.Reduce, alike, [2], kind="all", keepdims=False)
-    neutral = {"add": 0, "mul": 1}
-    blank = b.scalar(neutral[kind], flat) if kind in neutral else unsqueezed(b, flat, [1])
-    others = b(ops.Select, unsqueezed(b, same, [2]), unsqueezed(b, flat, [0]), blank)
-    reduction = {"add": "sum", "mul": "prod"}.get(kind, kind)
-    joined = reshape(b, b(ops.Reduce, others, [1], kind=reduction, keepdims=False), updates.shape, updates)
-    join = {"add": ops.Add, "mul": ops.Mul, "max": ops.Max, "min": ops.Min}[kind]
-    return b(ops.ScatterND, x, indices, b(join, b(ops.GatherND, x, indices), joined), kind="none")
+    joined = _joined(b, reshape(b, updates, (count, inner), updates), same, kind)
+    joined = reshape(b, joined, updates.shape, updates)
+    return b(ops.ScatterND, x, indices, b(_JOINS[kind], b(ops.GatherND, x, indices), joined), kind="none")
+
+
+_JOINS: dict[str, type[Op]] = {"add": ops.Add, "mul": ops.Mul, "max": ops.Max, "min": ops.Min}
+_REDUCTIONS = {"add": "sum", "mul": "prod"}
+
+
+def _joined(b: Builder, updates: Value, same: Value, kind: str) -> Value:
+    """For each of the `updates` [n, inner], the reduction of all that go to the same place (`same` [n, n])."""
+    blank = b.scalar(kind == "mul", updates) if kind in _REDUCTIONS else unsqueezed(b, updates, [1])
+    others = b(ops.Select, unsqueezed(b, same, [2]), unsqueezed(b, updates, [0]), blank)
+    return b(ops.Reduce, others, [1], kind=_REDUCTIONS.get(kind, kind), keepdims=False)
 
 
 MAX_CONSTANT_ROWS = 1 << 20
@@ -70,9 +76,7 @@ def _tensor_scatter(b: Builder, node: Node) -> Value:
     cache, update, begins = node.operand(0), node.operand(1), node.optional(2)
     axis = normalize_axis(node.attr("axis", -2), cache.rank)
     length = update.shape[axis]
-    steps = b(
-        ops.Range, b.scalar(0, DType.INT64), reshape(b, dim_value(b, length, update), ()), b.scalar(1, DType.INT64)
-    )
+    steps = positions(b, dim_value(b, length, update))
     if begins is None:
         begins = b(ops.BroadcastTo, b.scalar(0, DType.INT64), dim_vector(b, cache.shape[:1], cache))
     places = b(ops.Add, unsqueezed(b, as_int64(b, begins), [1]), steps)
@@ -84,26 +88,15 @@ def _tensor_scatter(b: Builder, node: Node) -> Value:
 
 
 @lower_onnx(ops.ScatterND)
-def _to_onnx_scatter_nd(node: Node, opset: int) -> Form | None:
-    return _to_onnx(node, opset, "ScatterND", {})
-
-
 @lower_onnx(ops.ScatterElements)
-def _to_onnx_scatter_elements(node: Node, opset: int) -> Form | None:
-    return _to_onnx(node, opset, "ScatterElements", {"axis": node.attr("axis")})
-
-
-def _to_onnx(node: Node, opset: int, name: str, attributes: dict[str, int]) -> Form | None:
+def _to_onnx(node: Node, opset: int) -> Form | None:
     kind = node.attr("kind")
-    if opset < {"none": 13, "add": 16, "mul": 16}.get(kind, 18):
+    if node.operands[0] is None or opset < {"none": 13, "add": 16, "mul": 16}.get(kind, 18):
         return None
-    indices = node.operand(1)
-    if node.operands[0] is None:
-        return None
-    wide = np.asarray(indices.numpy(), np.int64) if indices.is_constant else indices
-    return Form(
-        name, (node.operand(0), wide, node.operand(2)), attributes | ({"reduction": kind} if kind != "none" else {})
-    )
+    attributes = {"axis": node.attr("axis")} if node.op is ops.ScatterElements else {}
+    reduction = {} if kind == "none" else {"reduction": kind}
+    name = "ScatterElements" if attributes else "ScatterND"
+    return Form(name, (node.operand(0), wide(node.operand(1)), node.operand(2)), attributes | reduction)
 
 
 @decompose(ops.ScatterND, "onnx", "operands")
@@ -160,7 +153,7 @@ def _scatter_for_tfl(b: Builder, node: Node) -> Value | None:
 def _scatter_by_gathering(b: Builder, node: Node) -> Value | None:
     """Constant indices that are all different: each row of the result is gathered, from the operand or the updates."""
     x, indices, updates = (node.operand(i) for i in range(3))
-    if node.attr("kind") != "none" or not indices.is_constant or not _known(x.shape) or not indices.numpy().size:
+    if node.attr("kind") != "none" or not indices.is_constant or not static(x.shape) or not indices.numpy().size:
         return None
     depth = int(indices.shape[-1])
     sizes, inner = [int(d) for d in x.shape[:depth]], x.shape[depth:]
@@ -175,23 +168,16 @@ def _scatter_by_gathering(b: Builder, node: Node) -> Value | None:
 
 
 def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
-    """The rows `sources` of two tensors laid one behind the other; slices of them where there are few runs."""
+    """The rows `sources` of two tensors concatenated; slices of them where there are few runs."""
     starts = [0, *(np.flatnonzero(np.diff(sources) != 1) + 1), len(sources)]
     if len(starts) > 10:
         return b(ops.Gather, b(ops.Concatenate, *parts, axis=0), sources, axis=0)
-    first = int(parts[0].shape[0])
-    pieces = []
+    first, pieces = int(parts[0].shape[0]), []
     for start, stop in itertools.pairwise(starts):
-        which, offset = (1, first) if sources[start] >= first else (0, 0)
-        begin, end = int(sources[start]) - offset, int(sources[stop - 1]) + 1 - offset
-        rank, whole = parts[which].rank, int(parts[which].shape[0])
-        bounds = [begin] + [0] * (rank - 1), [end] + [1 << 62] * (rank - 1), [1] * rank
-        pieces.append(parts[which] if (begin, end) == (0, whole) else b(ops.Slice, parts[which], *bounds))
+        which = int(sources[start] >= first)
+        begin = int(sources[start]) - which * first
+        pieces.append(sliced(b, parts[which], {0: slice(begin, begin + int(stop - start))}))
     return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
-
-
-def _known(shape: Sequence[Dim]) -> bool:
-    return all(isinstance(d, int) for d in shape)
 
 
 def _scatter_onto_zeros(b: Builder, node: Node) -> Value:
@@ -231,20 +217,18 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     """mul, max, min: updates that go to one place are joined as a segment, and then with the operand."""
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.shape[-1]
-    if not isinstance(depth, int) or not _known(x.shape[1:depth]):
+    if not isinstance(depth, int) or not static(x.shape[1:depth]):
         raise UnsupportedError(f"updates of kind {kind} need a shape known before run time", hint="give --input-shape")
     if x.dtype not in _SEGMENTED:
         return _scatter_by_pairs(b, node)
     sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])
-    ids = _int32(b, reshape(b, flat_positions(b, indices, sizes), (rows,), indices))
+    ids = as_int32(b, reshape(b, flat_positions(b, indices, sizes), (rows,), indices))
     flat = reshape(b, updates, (rows, *inner), indices)
     count = reshape(b, dim_value(b, product(sizes), x), ())
-    joined = b(ops.SegmentReduce, flat, ids, count, kind="prod" if kind == "mul" else kind)
+    joined = b(ops.SegmentReduce, flat, ids, count, kind=_REDUCTIONS.get(kind, kind))
     joined = reshape(b, joined, x.shape, x)
-    if kind == "mul":
-        return b(ops.Mul, x, joined)
-    best = b(ops.Max if kind == "max" else ops.Min, x, joined)
-    return b(ops.Select, _touched(b, x, indices), best, x)
+    joined = b(_JOINS[kind], x, joined)
+    return joined if kind == "mul" else b(ops.Select, _touched(b, x, indices), joined, x)
 
 
 _SEGMENTED = (DType.FLOAT16, DType.FLOAT32, DType.INT32)
@@ -261,23 +245,16 @@ def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
     if not isinstance(count, int) or not isinstance(inner, int) or count * count * inner > MAX_PAIRS:
         return None
-    ids = _int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth]), (count,)))
+    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth]), (count,)))
     same = b(ops.Compare, unsqueezed(b, ids, [1]), unsqueezed(b, ids, [0]), comparison_direction="EQ")
     flat = reshape(b, updates, (count, inner))
-    blank = b.scalar(1, flat) if kind == "mul" else unsqueezed(b, flat, [1])
-    others = b(ops.Select, unsqueezed(b, same, [2]), unsqueezed(b, flat, [0]), blank)
-    joined = b(ops.Reduce, others, [1], kind="prod" if kind == "mul" else kind, keepdims=False)
+    joined = _joined(b, flat, same, kind)
     first = b(ops.ArgMax, b(ops.Convert, same, dtype=DType.INT32), axis=1, keepdims=False, dtype=DType.INT32)
     is_first = b(ops.Compare, first, np.arange(count, dtype=np.int32), comparison_direction="EQ")
     written = b(ops.Select, unsqueezed(b, is_first, [1]), joined, b.scalar(0, flat))
     rows, shape = reshape(b, indices, (count, depth)), dim_vector(b, x.shape, x)
     full = b(ops.ScatterND, None, rows, reshape(b, written, (count, *x.shape[depth:])), shape, kind="add")
-    join: type[Op] = {"mul": ops.Mul, "max": ops.Max, "min": ops.Min}[kind]
-    return b(ops.Select, _touched(b, x, rows), b(join, x, full), x)
-
-
-def _int32(b: Builder, value: Value) -> Value:
-    return constant(int32(value.numpy())) if value.is_constant else as_int32(b, value)
+    return b(ops.Select, _touched(b, x, rows), b(_JOINS[kind], x, full), x)
 
 
 @decompose(ops.ScatterElements, "tfl")
@@ -285,7 +262,7 @@ def _scatter_at_coordinates(b: Builder, node: Node) -> Value:
     """ScatterND of single numbers into the flattened operand."""
     x, indices, updates = (node.operand(i) for i in range(3))
     axis, kind, count = normalize_axis(node.attr("axis"), x.rank), node.attr("kind"), product(indices.shape)
-    if not _known(x.shape[1:]):
+    if not static(x.shape[1:]):
         return _scatter_at_full_coordinates(b, node)
     strides, total = strides_of(x.shape), product(x.shape)
     if indices.is_constant:
@@ -314,8 +291,7 @@ def _scatter_at_full_coordinates(b: Builder, node: Node) -> Value:
 
 def _steps(b: Builder, like: Value, axis: int) -> Value:
     """0, 1, ... along one axis of a tensor, 1 long along the others, in int32."""
-    size = reshape(b, as_int32(b, dim_value(b, like.shape[axis], like)), ())
-    steps = b(ops.Range, b.scalar(0, size), size, b.scalar(1, size))
+    steps = positions(b, as_int32(b, dim_value(b, like.shape[axis], like)))
     return reshape(b, steps, [steps.shape[0] if k == axis else 1 for k in range(like.rank)])
 
 
@@ -324,7 +300,7 @@ def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value
     places = indices
     if strides[axis] != 1:
         places = b(ops.Mul, places, b.scalar(int(strides[axis]), indices))
-    if _known(indices.shape):
+    if static(indices.shape):
         grid = np.indices([int(d) for d in indices.shape], sparse=True)
         base = sum(
             (g * s for i, (g, s) in enumerate(zip(grid, strides, strict=True)) if i != axis), np.zeros((), np.int64)
@@ -356,9 +332,6 @@ def _sparse_to_dense(b: Builder, node: Node) -> Value:
     return b(ops.ScatterND, blank, indices, values, kind="none")
 
 
-_KINDS: dict[type[Op], str] = {ops.Add: "add", ops.Mul: "mul", ops.Max: "max", ops.Min: "min"}
-
-
 @lift_tfl("STABLEHLO_SCATTER")
 def _scatter(b: Builder, node: Node) -> Value:
     """Rows, or whole blocks, written at indices of the axes in front."""
@@ -381,8 +354,9 @@ def _kind(body: object) -> str:
     if isinstance(body, Graph) and body.first is None and body.outputs[0] is body.inputs[1]:
         return "none"
     op = combining_op(body)
-    if op in _KINDS:
-        return _KINDS[op]
+    for kind, join in _JOINS.items():
+        if op is join:
+            return kind
     raise UnsupportedError("a scatter that joins by another function than sum, product, maximum, minimum")
 
 

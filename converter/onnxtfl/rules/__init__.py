@@ -55,7 +55,17 @@ from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
-from onnxtfl.rules.operands import align_by_axis, formula, moved_last, on_permuted, on_terms, to_operand, uniform
+from onnxtfl.rules.operands import (
+    align_by_axis,
+    formula,
+    moved_last,
+    on_permuted,
+    on_terms,
+    shifted,
+    summed_in_float,
+    to_operand,
+    uniform,
+)
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
 from onnxtfl.rules.sizes import (

@@ -14,9 +14,10 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.reshape import transposed, unsqueezed
+from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Target, UpgradeRule, append_operand, decompose
+from onnxtfl.rules.sizes import sliced
 
 
 @overload
@@ -104,3 +105,31 @@ def on_permuted(b: Builder, node: Node, permutation: Sequence[int]) -> list[Valu
 def moved_last(axis: int, rank: int) -> tuple[int, ...]:
     """The permutation that moves `axis` to the end."""
     return (*(a for a in range(rank) if a != axis), axis)
+
+
+def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
+    """Integers as int32 less their zero point: one element, a vector along `axis`, or a tensor of the rank of `x`."""
+    wide = b(ops.Convert, x, dtype=DType.INT32)
+    if zero_point is None:
+        return wide
+    offset = b(ops.Convert, zero_point, dtype=DType.INT32)
+    if offset.rank == 1 and offset.shape != (1,):
+        offset = reshape(b, offset, (*offset.shape, *[1] * (x.rank - 1 - axis % x.rank)))
+    return b(ops.Sub, wide, offset)
+
+
+def summed_in_float(
+    b: Builder, operands: Sequence[tuple[Value, int]], step: int, multiply: Callable[..., Value], total: Value | None
+) -> Value:
+    """`total` plus the product of integer operands, each with the axis summed over, `step` positions at a time.
+
+    Each part is multiplied in float32, which adds up so many terms exactly.
+    """
+    depth = min(int(value.shape[axis]) for value, axis in operands)
+    for start in range(0, depth, step):
+        part = slice(start, min(start + step, depth)) if step < depth else slice(None)
+        reals = [b(ops.Convert, sliced(b, v, {axis: part}), dtype=DType.FLOAT32) for v, axis in operands]
+        whole = b(ops.Convert, multiply(*reals), dtype=operands[0][0].dtype)
+        total = whole if total is None else b(ops.Add, total, whole)
+    assert total is not None
+    return total
