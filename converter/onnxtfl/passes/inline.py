@@ -28,11 +28,11 @@ def inline_functions(model: Model) -> None:
     """
     if not model.functions:
         return
-    sizes = _Sizes(model.functions)
+    sizes: dict[FunctionKey, float] = {}
     total = 0.0
     for node in (node for graph in model.graphs() for node in graph.walk()):
         if (key := _key(node)) in model.functions:
-            total += sizes.of(key)
+            total += _size(key, model.functions, sizes)
             if total > MOST_NODES:
                 message = f"the function {key[1]!r} is recursive, or its calls expand to over {MOST_NODES} nodes"
                 raise InvalidModelError(message, node=node.name)
@@ -40,19 +40,13 @@ def inline_functions(model: Model) -> None:
         _inline_calls(graph, model.functions)
 
 
-class _Sizes:
-    """Number of nodes of each function with all its calls inlined; infinite for recursion."""
-
-    def __init__(self, functions: Mapping[FunctionKey, Function]) -> None:
-        self._functions = functions
-        self._sizes: dict[FunctionKey, float] = {}
-
-    def of(self, key: FunctionKey) -> float:
-        if key not in self._sizes:
-            self._sizes[key] = math.inf
-            calls = self._functions[key].callees
-            self._sizes[key] = sum(n * (1 + (self.of(k) if k in self._functions else 0)) for k, n in calls.items())
-        return self._sizes[key]
+def _size(key: FunctionKey, functions: Mapping[FunctionKey, Function], sizes: dict[FunctionKey, float]) -> float:
+    """Number of nodes of a function with all its calls inlined; infinite for recursion. `sizes`: those known."""
+    if key not in sizes:
+        sizes[key] = math.inf
+        calls = functions[key].callees.items()
+        sizes[key] = sum(n * (1 + (_size(k, functions, sizes) if k in functions else 0)) for k, n in calls)
+    return sizes[key]
 
 
 def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function]) -> None:

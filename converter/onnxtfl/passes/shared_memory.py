@@ -17,13 +17,12 @@ Source: tflite/arena_planner.cc (IdentifyInPlaceTensors), inplace_operator in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.legalize import legalize
@@ -118,11 +117,6 @@ class _Planner:
 
 def _same_bytes(operand: Value, result: Value) -> bool:
     """Whether both have, or may have, the same number of bytes, more than a scalar: only then memory is shared."""
-    sizes = list(_bytes(operand, result))
+    known = [v for v in (operand, result) if isinstance(v.type, TensorType) and v.type.is_static]
+    sizes = [math.prod(v.shape) * v.tensor_type.storage.bits // 8 for v in known]
     return len(sizes) < 2 or (sizes[0] == sizes[1] and sizes[0] > _SCALAR)
-
-
-def _bytes(*values: Value) -> Iterator[int]:
-    for value in values:
-        if isinstance(value.type, TensorType) and value.type.is_static:
-            yield int(product(value.shape)) * value.type.storage.bits // 8  # type: ignore[arg-type]

@@ -150,20 +150,15 @@ def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> li
     """
     if node.op in (ops.Convert, ops.BitcastConvert) or node.op.effect is not Effect.PURE:
         return None
-    widened = (
-        (v.dtype, wide)
-        for i, v in enumerate(node.operands)
-        if v is not None and _tensor(v) and (wide := _widened(v.dtype, allowed & declared(node, i)))
-    )
+    tensors = {i: v for i, v in enumerate(node.operands) if v is not None and isinstance(v.type, TensorType)}
+    widened = ((v.dtype, w) for i, v in tensors.items() if (w := _widened(v.dtype, allowed & declared(node, i))))
     narrow, wide = next(widened, (None, None))
     if narrow is None or wide is None:
         return None
-    operands = [
-        builder(ops.Convert, v, dtype=wide)
-        if v is not None and _tensor(v) and v.dtype is narrow and wide in declared(node, i)
-        else v
-        for i, v in enumerate(node.operands)
-    ]
+    operands = list(node.operands)
+    for i, v in tensors.items():
+        if v.dtype is narrow and wide in declared(node, i):
+            operands[i] = builder(ops.Convert, v, dtype=wide)
     attributes = {k: wide if v is narrow else v for k, v in node.attributes.items()}
     results = builder.remade(node, *operands, **attributes)
     back = []
@@ -177,10 +172,6 @@ def declared(node: Node, index: int) -> frozenset[DType]:
     """The element types that the op accepts for operand `index`."""
     formals = node.op.operands
     return formals[min(index, len(formals) - 1)].dtypes if formals else frozenset(DType)
-
-
-def _tensor(value: Value | None) -> bool:
-    return value is not None and isinstance(value.type, TensorType)
 
 
 def _widened(dtype: DType, allowed: frozenset[DType]) -> DType | None:

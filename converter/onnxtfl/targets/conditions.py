@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import TensorType
-from onnxtfl.targets.instance import OpInstance
+from onnxtfl.targets.instance import Bound, OpInstance
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": operator.gt, "!=": operator.ne, "=": operator.eq}
 _UNSET = (None, False, 0, 0.0, "", "NONE", "FLOAT32")
@@ -19,7 +19,7 @@ def holds(term: str, op: OpInstance) -> bool:
     """Whether one term holds for an op instance."""
     match _words(term):
         case ["broadcast"]:
-            return _first_two_differ(op)
+            return len({t.shape for t in _types(op.operands[:2])}) > 1
         case ["rescale"]:
             return _rescales(op)
         case ["grouped"]:
@@ -61,22 +61,20 @@ def _is(stored: str, word: str) -> bool:
     return stored.startswith(word) if word == "float8" else stored == word
 
 
-def _first_two_differ(op: OpInstance) -> bool:
-    shapes = [v.type.shape for _, _, v in op.operands[:2] if isinstance(v.type, TensorType)]
-    return len(set(shapes)) > 1
+def _types(values: Iterable[Bound]) -> list[TensorType]:
+    return [v.type for _, _, v in values if isinstance(v.type, TensorType)]
 
 
 def _rescales(op: OpInstance) -> bool:
     """Whether the product of the operands' scales is at least the result's."""
-    types = [v.type for _, _, v in (*op.operands[:2], *op.results[:1])]
-    scales = [t.quantization.scales[0] for t in types if isinstance(t, TensorType) and t.quantization]
+    scales = [t.quantization.scales[0] for t in _types((*op.operands[:2], *op.results[:1])) if t.quantization]
     return len(scales) == 3 and scales[0] * scales[1] / scales[2] >= 1.0
 
 
 def _grouped(op: OpInstance) -> bool:
     """Whether the filter sees fewer channels than the input has (both channels last)."""
-    shapes = [v.type.shape for _, _, v in op.operands[:2] if isinstance(v.type, TensorType)]
-    return all(shapes) and len(shapes) == 2 and shapes[0][-1] != shapes[1][-1]  # type: ignore[index]
+    channels = [t.shape[-1] for t in _types(op.operands[:2]) if t.shape]
+    return len(channels) == 2 and channels[0] != channels[1]
 
 
 def _literal(text: str) -> Any:
