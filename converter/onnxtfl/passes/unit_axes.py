@@ -188,9 +188,11 @@ def _renumbered(b: Builder, node: Node) -> list[Value] | None:
     operands: list[Operand] = [move.source, *node.operands[1:]]
     for i, unchanged in _PER_AXIS.get(node.op, {}).items():
         operands[i] = _entries(move, node.operand(i), unchanged)
-    if node.op is ops.Reduce and node.optional(1) is not None:
-        axes = (normalize_axis(a, len(move.after)) for a in static_ints(node.operand(1)) or ())
-        operands[1] = sorted(move.place[a] for a in axes if a in move.place) or None
+    if node.op is ops.Reduce:
+        axes = [normalize_axis(a, len(move.after)) for a in static_ints(node.optional(1)) or ()]
+        operands = [move.source, sorted(move.place[a] for a in axes if a in move.place)]
+        if not operands[1]:
+            return None  # all axes (kernels limit the rank), or unit axes only
     axis = node.attr("axis")
     changed = {} if axis is None else {"axis": move.place.get(normalize_axis(axis, len(move.after)))}
     if None in changed.values() or any(v is None is not w for v, w in zip(operands, node.operands, strict=True)):
