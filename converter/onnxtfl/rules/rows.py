@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,7 +105,7 @@ class Row:
         defaults = {axis: self.op.defaults[axis] for axis in self.axes if found[axis] is None}
         found |= {axis: default for axis, default in defaults.items() if default is not REQUIRED}
         given = {ours: self._typed(ours, value, node) for ours, value in found.items() if value is not None}
-        operands = [v for i, v in enumerate(node.operands) if i not in self._entries().values()]
+        operands = [v for i, v in enumerate(node.operands) if i not in self._entries.values()]
         return [activated(b, r, node) for r in b.many(self.op, *operands, **given, **self.fixed)]
 
     def _typed(self, name: str, value: Any, node: Node) -> Any:
@@ -112,6 +113,7 @@ class Row:
             return normalize_axis(value, rank) if isinstance(value, int) else normalize_axes(value, rank)
         return bool(value) if isinstance(self.op.defaults.get(name), bool) else value
 
+    @functools.cached_property
     def _entries(self) -> dict[str, int]:
         """The attributes that are operands of the format, with their places."""
         return {ours: spelled.index for ours, spelled in self.attributes.items() if isinstance(spelled, Entries)}
@@ -133,11 +135,10 @@ class Row:
         if any(node.attr(k) != v for k, v in self.fixed.items()) or (self.when is not None and not self.when(node)):
             return None
         taken = [integer(v) if i in self.integers and v is not None else v for i, v in enumerate(operands)]
-        entries = self._entries()
-        for ours, index in entries.items():
+        for ours, index in self._entries.items():
             taken.insert(index, int32(node.attr(ours)))
-        options = {ours: spelled for ours, spelled in self.attributes.items() if ours not in entries}
-        written = {spelled.name: spelled.written(node.attr(ours)) for ours, spelled in options.items()}
+        options = [pair for pair in self.attributes.items() if pair[0] not in self._entries]
+        written = {spelled.name: spelled.written(node.attr(ours)) for ours, spelled in options}
         return Form(self.name, tuple(taken), {**self.always, **{k: v for k, v in written.items() if v is not None}})
 
 

@@ -39,6 +39,7 @@ class Target(engine.Target):
 
     def __init__(self) -> None:
         self._refusals: dict[Hashable, Refusal | None] = {}
+        self._versions: dict[Hashable, int] = {}
         self._transposes: dict[Hashable, float] = {}
 
     @abstractmethod
@@ -104,7 +105,10 @@ class Target(engine.Target):
         return self._refusals[key]
 
     def version(self, node: Node, form: Form) -> int:
-        return self.op_version(form, results_of(node, form))
+        key = _key(node, form)
+        if key not in self._versions:
+            self._versions[key] = self.op_version(form, results_of(node, form))
+        return self._versions[key]
 
     def verify(self, graph: Graph) -> None:
         """Check that `graph`, regions included, holds ops of this target only, in forms that it accepts.
