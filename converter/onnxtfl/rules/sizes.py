@@ -6,7 +6,6 @@ int32 (:func:`as_int32`), since delegates reject int64 and casts in it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -17,7 +16,6 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import as_int64, merged, reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
@@ -25,6 +23,8 @@ from onnxtfl.rewriting.registry import DecomposeRule
 
 INT32_MAX = (1 << 31) - 1
 HUGE = (1 << 63) - 1
+_MOVING = (ops.Gather, ops.Slice, ops.Reshape, ops.Split)
+_ARITHMETIC = (ops.Add, ops.Sub, ops.Mul, ops.Div, ops.FloorDiv, ops.FloorMod, ops.Max, ops.Min, ops.Neg)
 
 
 def vector_length(vector: Value) -> int:
@@ -90,35 +90,12 @@ def as_int32(b: Builder, value: Value) -> Value:
         return b(ops.Shape, node.operand(0), axes=node.attr("axes"), dtype=DType.INT32)
     if node.op is ops.Convert and node.operand(0).dtype is DType.INT32:
         return node.operand(0)
-    if node.op is ops.Reshape and value.tensor_type.is_static and (gathered := _gathered_entries(b, node)) is not None:
-        return gathered
-    if (mine := _narrowed().get(node.op)) is not None:
-        operands = [v if v is None or i >= mine else as_int32(b, v) for i, v in enumerate(node.operands)]
+    if node.op in (*_MOVING, *_ARITHMETIC, ops.Concatenate):
+        narrowed = 1 if node.op in _MOVING else len(node.operands)  # the other operands are indices
+        operands = [v if v is None or i >= narrowed else as_int32(b, v) for i, v in enumerate(node.operands)]
         results = b.many(node.op, *operands, **node.attributes)
         return results[value.index]
     return b(ops.Convert, value, dtype=DType.INT32)
-
-
-_MANY = 1 << 30
-
-
-@functools.cache
-def _narrowed() -> dict[type[Op], int]:
-    """Ops of shape arithmetic, with the number of leading operands to narrow (the others are indices)."""
-    moving: dict[type[Op], int] = {ops.Concatenate: _MANY, ops.Gather: 1, ops.Slice: 1, ops.Reshape: 1, ops.Split: 1}
-    arithmetic = (ops.Add, ops.Sub, ops.Mul, ops.Div, ops.FloorDiv, ops.FloorMod, ops.Max, ops.Min, ops.Neg)
-    return moving | dict.fromkeys(arithmetic, _MANY)
-
-
-def _gathered_entries(b: Builder, node: Node) -> Value | None:
-    """A reshaped Gather of entries of a vector as one int32 Gather; None for other Reshapes."""
-    inner = node.operand(0).producer
-    if inner is None or inner.op is not ops.Gather or inner.operand(0).tensor_type.rank != 1:
-        return None
-    places = static_ints(inner.operand(1))
-    if places is None or node.result.tensor_type.rank != 1:
-        return None
-    return b(ops.Gather, as_int32(b, inner.operand(0)), np.asarray(places, np.int32), axis=0)
 
 
 def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
