@@ -26,7 +26,7 @@ row(ops.Swish, onnx="QuickGelu", since=(1,), domain=_MICROSOFT, onnx_attributes=
 row(ops.Selu, onnx="Selu", since=(6, 22), attributes="alpha gamma")
 row(ops.Celu, onnx="Celu", since=(12, 28), attributes="alpha")
 
-# Ops that were experimental before opset 10 had no since-version of their own: files give that of their opset.
+# Ops that were experimental before opset 10 had no since-version of their own: in files it is that of their opset.
 _EXPERIMENTAL = tuple(range(1, 10))
 row(ops.ThresholdedRelu, onnx="ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22), attributes="alpha")
 

@@ -104,7 +104,7 @@ def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
     return x.to(dtype) if DType.BOOL in (x.dtype, dtype) and other.is_integer and other.bits == 8 else None
 
 
-# --- element types that casts do not take -----------------------------------------------------------------------------
+# --- element types that casts do not accept ---------------------------------------------------------------------------
 
 
 @formula(ops.Convert, "tfl")

@@ -10,7 +10,7 @@ row(ops.Imag, tfl="IMAG", lifts=False)
 
 @lift_tfl("REAL", "IMAG", "COMPLEX_ABS")
 def _tfl_part(b: Builder, node: Node) -> Value:
-    """Of numbers that were made of two parts just before, the part itself: ONNX computes with no complex numbers."""
+    """The operand of the Complex that made them, where it is known: ONNX has no kernels for complex elements."""
     x, name = node.operand(0), node.op.name.removeprefix("tfl.")
     made = x.producer if x.producer is not None and x.producer.op is ops.Complex else None
     if made is None:

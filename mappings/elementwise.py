@@ -92,7 +92,7 @@ _LARGE = 1e9
 
 @formula(ops.Asinh, "tfl")
 def _asinh(x: Term) -> Term:
-    """log1p(a + a**2 / (1 + sqrt(a**2 + 1))) of the size; what is over 1e9 goes outside of the square."""
+    """log1p(a + a**2 / (1 + sqrt(a**2 + 1))) of a = |x|; a factor above 1e9 is kept out of the square."""
     size = x.abs()
     a = size.min(_LARGE)
     square = a * a

@@ -116,15 +116,15 @@ def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
 def _static(x: Value) -> list[int]:
     sizes = [d for d in x.shape if isinstance(d, int)]
     if len(sizes) < x.rank:
-        raise UnsupportedError("sizes that are not known before run time", hint="give --input-shape")
+        raise UnsupportedError("sizes that are unknown before run time", hint="give --input-shape")
     return sizes
 
 
 @lift_tfl("STABLEHLO_GATHER")
 def _stablehlo_gather(b: Builder, node: Node) -> Value:
-    """Windows of `slice_sizes` at the indices, which are moved so far that the windows fit.
+    """Windows of `slice_sizes` at the indices, which are clamped so that the windows fit.
 
-    The axes with an index come first; each window's places along them are added to its index.
+    Indexed axes are moved to the front; the positions in the window along them are added to each index.
     """
     x, sizes = node.operand(0), int_list(node, "slice_sizes")
     mapped, collapsed = int_list(node, "start_index_map"), int_list(node, "collapsed_slice_dims")
@@ -149,7 +149,7 @@ def _stablehlo_gather(b: Builder, node: Node) -> Value:
 
 
 def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Value:
-    """The axes behind the batch ones put at `offsets`."""
+    """Move the axes after the batch axes to `offsets`."""
     others = iter(range(batch))
     behind = {axis: batch + i for i, axis in enumerate(offsets)}
     return transposed(b, x, [behind[a] if a in behind else next(others) for a in range(x.rank)])

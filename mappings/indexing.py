@@ -43,7 +43,7 @@ def _where(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Compress", since=(9, 11, 28))
 def _compress(b: Builder, node: Node) -> Value:
-    """The slices along an axis (or the numbers of the flattened tensor) where the condition holds."""
+    """The slices along an axis (or the elements of the flattened tensor) where the condition holds."""
     x, condition, axis = node.operand(0), node.operand(1), node.attributes.get("axis")
     if axis is None:
         x, axis = reshape(b, x, (product(x.shape),)), 0

@@ -94,7 +94,7 @@ def _axes(node: Node) -> list[int]:
 
 
 def _stash(node: Node) -> DType:
-    """The type of the statistics: float32 for the smaller floats, unless `stash_type` says otherwise."""
+    """The type of the statistics: float32 for smaller floats, unless `stash_type` is another."""
     dtype = node.operand(0).dtype
     return DType.FLOAT32 if dtype.bits < 32 and node.attr("stash_type", 1) == 1 else dtype
 

@@ -11,7 +11,7 @@ from onnxtfl.rules import *
 
 @lift_tfl("FAKE_QUANT")
 def _fake_quant(b: Builder, node: Node) -> Value:
-    """What quantizing and dequantizing leaves. Source: LiteRT kernels/internal/quantization_util.cc."""
+    """Quantize and dequantize. Source: LiteRT kernels/internal/quantization_util.cc."""
     x, options = Term(b, node.operand(0)), node.attributes
     low, high = np.float32(options.get("min", 0.0)), np.float32(options.get("max", 0.0))
     first = np.float32(1 if options.get("narrow_range", False) else 0)
@@ -39,7 +39,7 @@ def _linear(b: Builder, node: Node) -> Value:
 
 
 def _axis(node: Node) -> int:
-    """Means nothing, and may be anything, where there is one scale."""
+    """The axis of the scales; 0 if there is one scale, for which any axis is allowed."""
     scale, rank = node.operand(1).tensor_type, node.operand(0).tensor_type.rank
     axis = int(node.attributes.get("axis", 1))
     if not node.attributes.get("block_size", 0) and scale.shape in ((), (1,)):
@@ -49,7 +49,7 @@ def _axis(node: Node) -> int:
 
 @lift_onnx("DynamicQuantizeLinear", since=(11,))
 def _dynamic(b: Builder, node: Node) -> list[Value]:
-    """To uint8, over the range of the numbers and 0; a range of nothing has the scale 1, as in ONNX Runtime."""
+    """To uint8, over the range of the elements and 0; an empty range has the scale 1, as in ONNX Runtime."""
     x = Term(b, node.operand(0))
     low = Term(b, b(ops.Reduce, x.value, None, kind="min")).min(0.0)
     high = Term(b, b(ops.Reduce, x.value, None, kind="max")).max(0.0)
@@ -92,7 +92,7 @@ def _spread(b: Builder, parameter: Value, node: Node) -> Term:
 
 
 def _repeated(b: Builder, parameter: Value, x: Value, axis: int, block: int) -> Value:
-    """Each entry along `axis` as often as a block is long, up to the operand's size."""
+    """Repeat each entry along `axis` for its block, up to the size of the operand."""
     shape = parameter.shape
     wide = broadcast(
         b, unsqueezed(b, parameter, [axis + 1]), [*shape[: axis + 1], block, *shape[axis + 1 :]], parameter

@@ -23,7 +23,7 @@ def _dft(b: Builder, node: Node) -> Value:
     axis = normalize_axis(_known(node.optional(2), "axis", -2), x.rank)
     size = x.shape[axis]
     if not isinstance(size, int) or not isinstance(x.shape[-1], int):
-        raise UnsupportedError("a DFT over an axis whose size is not known", hint="give --input-shape")
+        raise UnsupportedError("a DFT over an axis of unknown size", hint="give --input-shape")
     default = 2 * (size - 1) if inverse and onesided else size
     length = _known(node.optional(1), "dft_length", default)
     matrix = fourier(min(size, length // 2 + 1 if inverse and onesided else length), length, inverse, onesided)
@@ -43,10 +43,10 @@ def _known(value: Value | None, what: str, default: int) -> int:
 
 
 def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
-    """The matrix [taken, 2, given, parts] that transforms `taken` complex numbers (backward: times `length`).
+    """The matrix [taken, 2, results, parts] that transforms `taken` complex elements (inverse: times `length`).
 
-    Zeros and ones are exact. `onesided`: forward, half of the spectrum is given; backward, half of it is taken and real
-    numbers are given.
+    Zeros and ones are exact. `onesided`: forward, results are half of the spectrum; inverse, operands are half of it and
+    results are real.
     """
     given = length // 2 + 1 if onesided and not inverse else length
     angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(given)) % length) / length
@@ -67,7 +67,7 @@ def _stft(b: Builder, node: Node) -> Value:
     length = _known(node.optional(3), "frame_length", whole if isinstance(whole, int) else 0)
     parts = signal.shape[2]
     if not length or not isinstance(parts, int):
-        raise UnsupportedError("the length of an STFT's frames is not known", hint="give --input-shape")
+        raise UnsupportedError("the length of an STFT's frames is unknown", hint="give --input-shape")
     matrix = fourier(length, length, False, bool(node.attr("onesided", 1)))[:, :parts]
     kernel: Value = constant(matrix.reshape(length, parts, -1).astype(signal.dtype.numpy))
     if window is not None:
@@ -87,7 +87,7 @@ def _tfl_rfft2d(b: Builder, node: Node) -> Value:
     lengths = static_ints(node.operand(1))
     sizes = [d for d in x.shape[-2:] if isinstance(d, int)]
     if lengths is None or len(sizes) != 2:
-        raise UnsupportedError("an RFFT2D of a length that is not known", hint="give --input-shape")
+        raise UnsupportedError("an RFFT2D of unknown length", hint="give --input-shape")
     for axis, size, length in zip((x.rank - 2, x.rank - 1), sizes, lengths, strict=True):
         if length > size:
             raise UnsupportedError("an RFFT2D over more elements than there are")

@@ -136,7 +136,7 @@ def _unique_from_unsorted(b: Builder, node: Node) -> Sequence[Value] | None:
 
 @decompose(ops.Unique, "tfl", "axes")
 def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Along an axis: slices are numbered by comparing all pairs; then these numbers are made unique."""
+    """Along an axis: slices are indexed by comparing all pairs; then these indices are made unique."""
     x, axis = node.operand(0), node.attr("axis")
     if axis is None or x.tensor_type.shape is None:
         return None

@@ -1,4 +1,4 @@
-"""Transpose, with axes merged where kernels take few."""
+"""Transpose, with axes merged where kernels accept few."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class ResultType(Spelled):
 
 @dataclass(frozen=True)
 class Entries(Spelled):
-    """An attribute that is a constant int32 operand in TFLite: a vector, or a `single` number. `name`: what it is."""
+    """An attribute that is a constant int32 operand in TFLite: a vector, or a `single` entry. `name`: for messages."""
 
     index: int = 1
     single: bool = False
