@@ -137,9 +137,7 @@ def _stablehlo_gather(b: Builder, node: Node) -> Value:
     places = np.stack(np.meshgrid(*map(np.arange, window), indexing="ij"), axis=-1).astype(starts.dtype.numpy)
     spread = unsqueezed(b, starts, range(batch, batch + len(mapped)))
     ordered = transposed(b, x, [*mapped, *rest])
-    if any(sizes[a] != x.shape[a] for a in rest):
-        limits = [*(x.shape[a] for a in mapped), *(sizes[a] for a in rest)]
-        ordered = b(ops.Slice, ordered, [0] * x.rank, limits, [1] * x.rank)
+    ordered = sliced(b, ordered, {i: slice(0, sizes[a]) for i, a in enumerate(rest, len(mapped))})
     found = b(ops.GatherND, ordered, b(ops.Add, spread, places))
     order = [[*mapped, *rest].index(a) + batch for a in range(x.rank) if a not in collapsed]
     kept = [*range(batch), *order, *(batch + [*mapped, *rest].index(a) for a in collapsed)]
@@ -151,5 +149,5 @@ def _stablehlo_gather(b: Builder, node: Node) -> Value:
 def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Value:
     """Move the axes after the batch axes to `offsets`."""
     others = iter(range(batch))
-    behind = {axis: batch + i for i, axis in enumerate(offsets)}
-    return transposed(b, x, [behind[a] if a in behind else next(others) for a in range(x.rank)])
+    after = {axis: batch + i for i, axis in enumerate(offsets)}
+    return transposed(b, x, [after[a] if a in after else next(others) for a in range(x.rank)])

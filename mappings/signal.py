@@ -48,8 +48,8 @@ def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
     Zeros and ones are exact. `onesided`: forward, results are half of the spectrum; inverse, operands are half of it and
     results are real.
     """
-    given = length // 2 + 1 if onesided and not inverse else length
-    angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(given)) % length) / length
+    results = length // 2 + 1 if onesided and not inverse else length
+    angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(results)) % length) / length
     cosine, sine = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
     matrix = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1).round(15)
     if not (inverse and onesided):
