@@ -45,8 +45,8 @@ def _known(value: Value | None, what: str, default: int) -> int:
 def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
     """The matrix [taken, 2, results, parts] that transforms `taken` complex elements (inverse: times `length`).
 
-    Zeros and ones are exact. `onesided`: forward, results are half of the spectrum; inverse, operands are half of it and
-    results are real.
+    Zeros and ones are exact. `onesided`: the results (inverse: the operands) are half of the spectrum, and the
+    results of the inverse are real.
     """
     results = length // 2 + 1 if onesided and not inverse else length
     angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(results)) % length) / length

@@ -29,7 +29,7 @@ def _split_to_operand(b: Builder, node: Node) -> None:
 
 @lift_onnx("Split", since=(13, 18))
 def _split(b: Builder, node: Node) -> Sequence[Value]:
-    """By the operand of sizes, else into as many parts as there are results: equal ones, the last one smaller (since 18)."""
+    """By the operand of sizes, else into a part for each result: equal ones, the last one smaller (since 18)."""
     x, sizes = node.operand(0), node.optional(1)
     axis, count = node.attr("axis", 0), node.attr("num_outputs") or len(node.results)
     if x.tensor_type.rank is not None:
