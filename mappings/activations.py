@@ -143,3 +143,9 @@ def _slope_fits(node: Node) -> bool:
 
 
 row(ops.PRelu, onnx="PRelu", tfl="PRELU", when=_slope_fits, lifts=False)
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+qlinear("QLinearSigmoid", (1,), QLinearRow("Sigmoid", 13, (Quantized(0, 1, 2),), result=(3, 4)), MICROSOFT)
+qlinear("QLinearLeakyRelu", (1,), QLinearRow("LeakyRelu", 16, (Quantized(0, 1, 2),), result=(3, 4)), MICROSOFT)

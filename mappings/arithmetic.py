@@ -301,3 +301,10 @@ def _integer_floor_div(lhs: Term, rhs: Term) -> Term | None:
 @formula(ops.FloorMod, "tfl")
 def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
     return lhs - lhs / rhs * rhs if lhs.dtype is DType.UINT64 else None
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+for _name in ("Add", "Mul"):
+    _pair = QLinearRow(_name, 14, (Quantized(0, 1, 2), Quantized(3, 4, 5)), result=(6, 7))
+    qlinear(f"QLinear{_name}", (1,), _pair, MICROSOFT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxtfl.rules import *
 
 
@@ -64,19 +66,46 @@ def _half_weights(node: Node) -> Form | None:
     return Form("DEQUANTIZE", (node.operand(0),)) if half and node.attr("dtype") is DType.FLOAT32 else None
 
 
+@lower_tfl(ops.Convert)
+def _quantized_tfl(node: Node) -> Form | None:
+    """To a quantized type, or from one: the types say all."""
+    x, result = node.operand(0), node.result
+    if result.is_quantized:
+        return Form("QUANTIZE", (x,))
+    return Form("DEQUANTIZE", (x,)) if x.is_quantized else None
+
+
 @lower_tfl(ops.Convert, rank=1)
 def _convert_tfl(node: Node) -> Form | None:
     before, after = node.operand(0).dtype, node.attr("dtype")
+    if node.operand(0).is_quantized or node.result.is_quantized:
+        return None
     if DType.STRING in (before, after):
         return None
     return Form("CAST", (node.operand(0),), {"in_data_type": before.name, "out_data_type": after.name})
 
 
 @lower_onnx(ops.Convert)
-def _convert_onnx(node: Node, opset: int) -> Form:
+def _convert_onnx(node: Node, opset: int) -> Form | None:
     dtype = node.attr("dtype")
+    if node.operand(0).is_quantized or node.result.is_quantized:
+        return _quantized_onnx(node)
     saturate = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}
     return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **saturate})
+
+
+def _quantized_onnx(node: Node) -> Form | None:
+    """To a quantized type, or from one; None for both at once."""
+    x, result = node.operand(0), node.result
+    quantization = result.tensor_type.quantization or x.tensor_type.quantization
+    if quantization is None or (x.is_quantized and result.is_quantized):
+        return None
+    shape = () if quantization.per_tensor else (len(quantization.scales),)
+    scales = np.asarray(quantization.scales, np.float32).reshape(shape)
+    zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
+    axis = {} if quantization.axis is None else {"axis": quantization.axis}
+    zero = constant(ArrayData(zeros, quantization.dtype))
+    return Form("QuantizeLinear" if result.is_quantized else "DequantizeLinear", (x, scales, zero), axis)
 
 
 @formula(ops.BitcastConvert, "onnx")
@@ -105,6 +134,18 @@ def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
 
 
 # --- element types that casts do not accept ---------------------------------------------------------------------------
+
+
+@decompose(ops.Convert, None, "elements")
+def _by_real_values(b: Builder, node: Node) -> Value | None:
+    """A constant without a kernel that dequantizes it is computed now; a requantization goes through real values."""
+    x, result = node.operand(0), node.result
+    if x.is_quantized and result.is_quantized:
+        real = b(ops.Convert, x, dtype=x.dtype)
+        made = b(ops.Convert, real, dtype=x.dtype)
+        made.type = result.type
+        return made
+    return constant(x.numpy(), x.dtype) if x.is_quantized and x.is_constant else None
 
 
 @formula(ops.Convert, "tfl")

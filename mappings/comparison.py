@@ -39,3 +39,9 @@ def _select_of_uint64(condition: Term, on_true: Term, on_false: Term) -> Term | 
     if on_true.dtype is not DType.UINT64:
         return None
     return condition.choose(on_true.to(DType.INT64), on_false.to(DType.INT64)).to(DType.UINT64)
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+_CHOICE = QLinearRow("Where", 16, (0, Quantized(1, 2, 3), Quantized(4, 5, 6)), result=(7, 8))
+qlinear("QLinearWhere", (1,), _CHOICE, MICROSOFT)

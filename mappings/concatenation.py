@@ -31,3 +31,11 @@ def _pack(b: Builder, node: Node) -> Value:
     parts = [v for v in node.operands if v is not None]
     axis = normalize_axis(node.attr("axis", 0), parts[0].rank + 1)
     return b(ops.Concatenate, *(unsqueezed(b, v, [axis]) for v in parts), axis=axis)
+
+
+@lift_onnx("QLinearConcat", since=(1,), domain=MICROSOFT)
+def _quantized_concat(b: Builder, node: Node) -> Value:
+    """Scale and zero point of the result, then elements, scale and zero point of each part."""
+    parts = [dequantized(b, node, Quantized(i, i + 1, i + 2)) for i in range(2, len(node.operands), 3)]
+    joined = lifted(b, "Concat", 13, parts, {"axis": node.attr("axis")})
+    return quantized(b, joined, node.operand(0), node.operand(1), node.operand(2).dtype)

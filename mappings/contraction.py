@@ -111,8 +111,12 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
     fits = x.shape[-1] == weights.shape[1] or not isinstance(x.shape[-1], int)
     if not (fits and (node.attr("keep_num_dims") or x.rank == 2)):
         x = b(ops.Reshape, x, [-1, weights.shape[1]])
-    result = contracted(b, x, weights, x.rank - 1, 1)
-    return activated(b, result if bias is None else b(ops.Add, result, bias), node)
+    axes = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (1,)}
+    if bias is None:
+        return activated(b, b(ops.DotGeneral, x, weights, **axes), node)
+    if bias.rank != 1:
+        bias = reshape(b, bias, [-1])
+    return activated(b, b(ops.DotGeneralBias, x, weights, bias, **axes), node)
 
 
 _EXACT = {"asymmetric_quantize_inputs": False}
@@ -342,3 +346,41 @@ def _dot_for_onnx(b: Builder, node: Node) -> Value:
         product = _grouped(b, lhs, rhs, roles)
     shape = _natural(node)
     return transposed(b, reshape(b, product, shape), node.attr("output_permutation") or range(len(shape)))
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+_INTEGER_MATMUL = QLinearRow("MatMul", 13, (Quantized(0, 1, 2, -2), Quantized(3, 4, 5, -1)), result=(6, 7))
+qlinear("QLinearMatMul", (10, 21), _INTEGER_MATMUL)
+
+
+@lift_onnx("QGemm", since=(1,), domain=MICROSOFT)
+def _integer_gemm(b: Builder, node: Node) -> Value:
+    """alpha * A @ B + C in steps of alpha * (scale of A) * (scale of B)."""
+    columns = 0 if node.attr("transB", 0) else 1
+    a, w = (dequantized(b, node, o) for o in (Quantized(0, 1, 2), Quantized(3, 4, 5, columns)))
+    alpha, bias = float(node.attr("alpha", 1.0)), node.optional(6)
+    c = None
+    if bias is not None:
+        c = dequantized_bias(b, bias, node.operand(1), node.operand(4))
+        c = c if alpha == 1 else b(ops.Mul, c, b.scalar(alpha, c))
+    flags = {k: v for k, v in node.attributes.items() if k in ("transA", "transB", "alpha")}
+    real = lifted(b, "Gemm", 13, [a, w, c], flags)
+    scale = node.optional(7)
+    return real if scale is None else quantized(b, real, scale, node.optional(8), node.operand(0).dtype)
+
+
+@lift_onnx("MatMulIntegerToFloat", since=(1,), domain=MICROSOFT)
+def _integer_matmul_to_float(b: Builder, node: Node) -> Value:
+    a, w = (dequantized(b, node, o) for o in (Quantized(0, 2, 4, -2), Quantized(1, 3, 5, -1)))
+    product, bias = matmul(b, a, w), node.optional(6)
+    return product if bias is None else b(ops.Add, product, bias)
+
+
+@lift_onnx("DynamicQuantizeMatMul", since=(1,), domain=MICROSOFT)
+def _dynamic_matmul(b: Builder, node: Node) -> Value:
+    """A is quantized to uint8 over its range, and then dequantized."""
+    stored, scale, zero = quantized_over_range(b, node.operand(0))
+    a = b(ops.DequantizeLinear, stored, scale, zero, axis=0)
+    product, bias = matmul(b, a, dequantized(b, node, Quantized(1, 2, 3, -1))), node.optional(4)
+    return product if bias is None else b(ops.Add, product, bias)

@@ -57,11 +57,16 @@ def _conv_integer(b: Builder, node: Node) -> Value:
 
 
 def bias_operand(node: Node) -> Operand:
-    """The bias; older delegates want one always, so zeros stand in for an absent one of plain float32."""
-    bias = node.optional(2)
+    """The bias; integer kernels and older delegates need one, so zeros stand in for an absent one of float32."""
+    bias, (x, kernel) = node.optional(2), (node.operand(i).tensor_type for i in (0, 1))
     features = node.operand(1).shape[node.attr("kernel_output_feature_dimension")]
-    plain = node.operand(0).dtype is DType.FLOAT32 and node.operand(0).tensor_type.quantization is None
-    return np.zeros(features, np.float32) if bias is None and plain and isinstance(features, int) else bias
+    if bias is not None or x.dtype is not DType.FLOAT32 or not isinstance(features, int):
+        return bias
+    if x.quantization is None or kernel.quantization is None:
+        return np.zeros(features, np.float32) if x.quantization is kernel.quantization else None
+    quantization = product_quantization(x.quantization, kernel.quantization)
+    zeros = np.zeros(features, quantization.dtype.numpy)
+    return constant(zeros, type_=TensorType(DType.FLOAT32, (features,), quantization))
 
 
 @lower_tfl(ops.Conv)
@@ -223,3 +228,10 @@ def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value
         axes = {"lhs_contracting_dimensions": (1, 3), "rhs_contracting_dimensions": (2, 1)}
         parts.append(b(ops.DotGeneral, own, rows, **axes))
     return parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=2)
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+_INTEGER_CONV = QLinearRow("Conv", 22, (Quantized(0, 1, 2), Quantized(3, 4, 5)), result=(6, 7), bias=8)
+qlinear("QLinearConv", (10,), _INTEGER_CONV)
+qlinear("QLinearConv", (1,), _INTEGER_CONV, MICROSOFT)

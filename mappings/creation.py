@@ -36,7 +36,7 @@ def _zeros_like(b: Builder, node: Node) -> Value:
     return broadcast(b, zero, x.shape, x)
 
 
-@lift_tfl("DENSIFY", quantized=True)
+@lift_tfl("DENSIFY")
 def _densify(b: Builder, node: Node) -> Value:
     """Sparse constants are read dense."""
     return node.operand(0)

@@ -123,7 +123,16 @@ def _to_tfl_pad(node: Node) -> Form | None:
         return None
     if value is None or (value.is_constant and _is_zero(value)):
         return Form("PAD", (node.operand(0), padding))
-    return Form("PADV2", (node.operand(0), padding, value))
+    return Form("PADV2", (node.operand(0), padding, _stored_alike(value, node.operand(0))))
+
+
+def _stored_alike(value: Value, x: Value) -> Value:
+    """A constant in the quantization of `x`."""
+    quantization = x.tensor_type.quantization
+    if quantization is None or not value.is_constant or not quantization.per_tensor:
+        return value
+    type_ = value.tensor_type.stored_as(quantization)
+    return constant(quantize(value.numpy(), quantization), type_=type_)
 
 
 def _is_zero(value: Value) -> bool:

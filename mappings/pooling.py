@@ -55,13 +55,13 @@ def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:
 
 
 def covers(window: Window, sizes: Sequence[Any]) -> bool:
-    """Whether the only position of the window sees exactly the whole input."""
-    return (
-        window.shape == tuple(sizes)
-        and window.auto_pad == "NOTSET"
-        and not any(window.padding)
-        and all(d == 1 or k == 1 for d, k in zip(window.dilations, window.shape, strict=True))
-    )
+    """Whether the only position of the window sees the whole input; with ceil_mode the window may be larger."""
+    if window.auto_pad != "NOTSET" or any(window.padding):
+        return False
+    return all(
+        k == n or (window.ceil and isinstance(n, int) and n < k < n + stride)
+        for k, n, stride in zip(window.shape, sizes, window.strides, strict=True)
+    ) and all(d == 1 or k == 1 for d, k in zip(window.dilations, window.shape, strict=True))
 
 
 def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[int], **attributes: Any) -> Value:
@@ -227,6 +227,8 @@ def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
 
 def _padding_number(x: Value) -> float:
     """What is never larger than an element of `x`: 0 where that will do, since delegates pad by nothing else."""
+    if (quantization := x.tensor_type.quantization) is not None and quantization.per_tensor and not never_negative(x):
+        return quantization.bounds[0]
     return 0.0 if never_negative(x) else float(lowest(x.dtype.numpy))
 
 
@@ -369,3 +371,10 @@ def _shares(b: Builder, node: Node, window: Window, sizes: Sequence[Any]) -> Val
     ones = padded(b, ones, dims, window.padding, 1.0 if node.attr("count_include_pad") else 0.0)
     more = [max(0, n - a) for n, a in zip(padding_after(window, sizes), window.after, strict=True)]
     return _bare(b, node, padded(b, ones, dims, (*[0] * window.rank, *more)), window)
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+for _name in ("AveragePool", "GlobalAveragePool"):
+    _pool = QLinearRow(_name, 22, (Quantized(0, 1, 2),), result=(3, 4))
+    qlinear(f"QLinear{_name}", (1,), _pool, MICROSOFT)

@@ -27,7 +27,9 @@ _SINCE = (10, 13, 19, 21, 23, 24, 25, 28)
 
 
 @lift_onnx("QuantizeLinear", since=_SINCE)
+@lift_onnx("QuantizeLinear", since=(1,), domain=MICROSOFT)
 @lift_onnx("DequantizeLinear", since=_SINCE)
+@lift_onnx("DequantizeLinear", since=(1,), domain=MICROSOFT)
 def _linear(b: Builder, node: Node) -> Value:
     operands, get = [node.optional(i) for i in range(3)], node.attributes.get
     dtype = dtype_from(number) if (number := get("output_dtype", 0)) else None
@@ -49,32 +51,14 @@ def _axis(node: Node) -> int:
 
 @lift_onnx("DynamicQuantizeLinear", since=(11,))
 def _dynamic(b: Builder, node: Node) -> list[Value]:
-    """To uint8, over the range of the elements and 0; an empty range has the scale 1, as in ONNX Runtime."""
-    x = Term(b, node.operand(0))
-    low = Term(b, b(ops.Reduce, x.value, None, kind="min")).min(0.0)
-    high = Term(b, b(ops.Reduce, x.value, None, kind="max")).max(0.0)
-    width = high - low
-    scale = width.equals(0.0).choose(width.constant(1.0), width / 255.0)
-    zero = (0.0 - low / scale).apply(ops.Clamp, 0.0, 255.0).apply(ops.RoundNearestEven).to(DType.UINT8)
-    y = b(ops.QuantizeLinear, x.value, scale.value, zero.value, dtype=DType.UINT8, axis=0)
-    return [y, scale.value, zero.value]
+    """To uint8, over the range of the numbers and 0; a range of nothing has the scale 1, as in ONNX Runtime."""
+    return list(quantized_over_range(b, node.operand(0)))
 
 
-@lift_tfl("DEQUANTIZE", quantized=True)
-def _dequantize_tfl(b: Builder, node: Node) -> Value:
-    """Of float16: a conversion. Of constants: by their parameters."""
-    x = node.operand(0)
-    quantization = x.tensor_type.quantization
-    if quantization is None:
-        return b(ops.Convert, x, dtype=node.result.dtype)
-    if x.data is None or quantization.block is not None:
-        raise UnsupportedError("quantized tensors are not converted yet", type_=x.type)
-    scales = np.asarray(quantization.scales, np.float32)
-    zeros = np.asarray(quantization.zero_points).astype(x.data.dtype.numpy)
-    axis = quantization.axis or 0
-    if quantization.per_tensor:
-        scales, zeros = scales.reshape(()), zeros.reshape(())
-    return b(ops.DequantizeLinear, constant(x.data), scales, zeros, axis=axis)
+@lift_tfl("DEQUANTIZE", "QUANTIZE")
+def _from_tfl(b: Builder, node: Node) -> Value:
+    """The types say from which quantization, or from float16, to which."""
+    return b(ops.Convert, node.operand(0), dtype=node.result.dtype)
 
 
 # --- into the core ----------------------------------------------------------------------------------------------------

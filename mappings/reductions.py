@@ -206,3 +206,8 @@ def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
 
 decompose(ops.ArgMax, "onnx")(partial(with_dtype, dtype=DType.INT64))
 decompose(ops.ArgMin, "onnx")(partial(with_dtype, dtype=DType.INT64))
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+qlinear("QLinearReduceMean", (1,), QLinearRow("ReduceMean", 13, (Quantized(0, 1, 2),), result=(3, 4)), MICROSOFT)

@@ -66,3 +66,11 @@ def _on_last_axis(b: Builder, node: Node) -> Value | list[Value] | None:
     if not _is_last(node):
         return on_permuted(b, node, moved_last(normalize_axis(node.attr("axis"), x.rank), x.rank))
     return reshape(b, b(node.op, resized(b, x, [-1, x.shape[-1]]), axis=1), x.shape, x) if x.rank > 2 else None
+
+
+@lift_onnx("QLinearSoftmax", since=(1,), domain="com.microsoft")
+def _quantized_softmax(b: Builder, node: Node) -> Value:
+    """`opset` tells which Softmax it was made from."""
+    version = 13 if node.attr("opset", 13) >= 13 else 11
+    real = lifted(b, "Softmax", version, [dequantized(b, node, Quantized(0, 1, 2))], {"axis": node.attr("axis", -1)})
+    return quantized(b, real, node.operand(3), node.optional(4), node.operand(0).dtype)

@@ -36,6 +36,7 @@ from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32,
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.passes.quantize import fuse_quantized, read_quantized_types, store_as_int8, surround_moves
 from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
@@ -155,7 +156,9 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     layout = partial(assign_layouts, target=target)
     formulas = Pass("write formulas", partial(write_formulas, target=target))
     return [
+        Pass("quantized types", read_quantized_types, needs=_NEUTRAL),
         SIMPLIFY,
+        *(_quantized(target)),
         Group("formulas", (formulas, SIMPLIFY), dependent=True, needs=_NEUTRAL),
         separate,
         Pass("legalize", partial(legalize, target=target), needs=_NEUTRAL, establishes=_LEGAL),
@@ -164,8 +167,17 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         Pass("layout", partial(layout, io_layout=options.io_layout), layout, needs=_LEGAL, establishes=_LAID_OUT),
         Pass("legalize late", partial(legalize, target=target, late=True), needs=_LAID_OUT),
         Group("cleanup", tidy, needs=_LAID_OUT),
+        *([] if target.has_integer_ops else [Pass("surround moves", surround_moves, needs=_LAID_OUT)]),
         Pass("lower", partial(lower, target=target), needs=_LAID_OUT, establishes=_LOWERED, breaks=_NEUTRAL),
     ]
+
+
+def _quantized(target: Target) -> list[Pass | Group]:
+    """Passes that put ops on quantized types; TFLite's integer kernels want int8."""
+    fuse = Pass("fuse quantized", fuse_quantized, needs=_NEUTRAL)
+    if not target.has_integer_ops:
+        return [fuse]
+    return [fuse, Pass("int8 storage", store_as_int8, needs=_NEUTRAL), SIMPLIFY]
 
 
 def _tflite_first(options: Options) -> list[Pass | Group]:

@@ -93,9 +93,9 @@ class TensorData(ABC):
         """The same elements in C order with another shape; ValueError if the number of elements differs."""
         return self if tuple(shape) == self.shape else ReshapedData(self, tuple(shape))
 
-    def cast(self, dtype: DType) -> TensorData:
-        """The elements converted by NumPy's astype."""
-        return self if dtype is self.dtype else CastData(self, dtype)
+    def cast(self, dtype: DType, offset: int = 0) -> TensorData:
+        """The elements (integers of up to 16 bits: plus `offset`) converted by NumPy's astype."""
+        return self if dtype is self.dtype and not offset else CastData(self, dtype, offset)
 
     def scale(self, factors: Array, axis: int) -> TensorData:
         """The elements times `factors[i]` for index i of `axis` (float types)."""
@@ -295,23 +295,27 @@ class ReshapedData(TensorData):
 
 
 class CastData(TensorData):
-    """`base` converted to another element type."""
+    """`base`, plus an offset, converted to another element type."""
 
-    def __init__(self, base: TensorData, dtype: DType) -> None:
-        self.base, self.dtype, self.shape = base, dtype, base.shape
+    def __init__(self, base: TensorData, dtype: DType, offset: int = 0) -> None:
+        self.base, self.dtype, self.offset, self.shape = base, dtype, offset, base.shape
 
     @property
     def key(self) -> Hashable:
-        return ("cast", self.base.key, self.dtype)
+        return ("cast", self.base.key, self.dtype, self.offset)
 
     def reshape(self, shape: Sequence[int]) -> TensorData:
-        return CastData(self.base.reshape(shape), self.dtype)
+        return CastData(self.base.reshape(shape), self.dtype, self.offset)
 
     def numpy(self) -> Array:
-        return self.base.numpy().astype(self.dtype.numpy)
+        return self._converted(self.base.numpy())
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
-        return self.base.slab(axis, start, stop).astype(self.dtype.numpy)
+        return self._converted(self.base.slab(axis, start, stop))
+
+    def _converted(self, array: Array) -> Array:
+        moved: Array = array.astype(np.int32) + self.offset if self.offset else array
+        return moved.astype(self.dtype.numpy)
 
 
 class ScaledData(TensorData):

@@ -143,6 +143,8 @@ class Op(Declaration):
     """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
     shared_axes: ClassVar[SharedAxes | None] = None
     """Which operands and attributes refer to the axes of the results."""
+    inserts: ClassVar[bool] = False
+    """Whether an op that moves elements adds others, so that stored integers cannot be moved as they are."""
     expands: ClassVar[bool] = False
     """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import may_match
 
@@ -48,6 +48,15 @@ def is_weight(value: Value) -> bool:
     if value.is_constant or node is None or node.op not in (ops.Convert, ops.DequantizeLinear):
         return value.is_constant
     return all(v is None or is_weight(v) for v in node.operands)
+
+
+def real_constant(value: Value) -> Value:
+    """A small constant that `value` is dequantized from, as real numbers; else `value` itself."""
+    node = value.producer
+    source = node.operand(0) if node is not None and node.op is ops.Convert else value
+    if source.data is None or not source.is_quantized or source.data.size > SMALL or value.is_quantized:
+        return value
+    return constant(source.numpy(), value.dtype)
 
 
 def made_by(value: Value | None, *ops: type[Op], quantized: bool = False) -> Node | None:

@@ -49,6 +49,19 @@ class Quantization:
         """The element type of the stored integers."""
         return DType(self.storage)
 
+    def stores(self, number: float) -> bool:
+        """Whether `number` is quantized without rounding (per-tensor parameters)."""
+        if not self.per_tensor or not math.isfinite(number):
+            return False
+        real = np.asarray([number], np.float32)
+        return bool(dequantize(quantize(real, self), self)[0] == real[0])
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest real value that is stored (per-tensor parameters)."""
+        low, high = dequantize(np.asarray(limits(self.dtype)), self)
+        return float(low), float(high)
+
     def fits(self, shape: Shape | None) -> bool:
         """Whether there is one scale for each index, or block, of `axis`, as far as `shape` is known."""
         if self.axis is None or shape is None:
@@ -118,6 +131,22 @@ def to_stored(real: Array, scale: Array, zero_point: Array | int, dtype: DType) 
 def to_real(stored: Array, scale: Array, zero_point: Array | int) -> Array:
     """Dequantize stored integers to real values of the type of `scale`; scale and zero point broadcast."""
     return np.asarray((stored - zero_point).astype(scale.dtype) * scale)
+
+
+def shifted_to_int8(quantization: Quantization) -> Quantization:
+    """The parameters of the same real values stored as int8 instead of uint8, 128 less."""
+    return replace(quantization, storage="int8", zero_points=tuple(z - 128 for z in quantization.zero_points))
+
+
+def product_quantization(x: Quantization, w: Quantization) -> Quantization:
+    """The quantization in which integer kernels add up products of `x`, per tensor, and `w`, per tensor or per axis.
+
+    A vector with one element for each index of the axis of `w`; int64 for int16 activations, else int32.
+    Source: LiteRT kernels/kernel_util.cc (PopulateConvolutionQuantizationParams).
+    """
+    scales = tuple(float(np.float32(x.scales[0]) * np.float32(s)) for s in w.scales)
+    storage = "int64" if x.storage == "int16" else "int32"
+    return Quantization(storage, scales, (0,) * len(scales), None if w.per_tensor else 0)
 
 
 def quantize(real: Array, quantization: Quantization) -> Array:

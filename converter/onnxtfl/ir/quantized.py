@@ -45,6 +45,11 @@ def with_kept(node: Node, types: Sequence[Type]) -> list[Type]:
 
 def moves_stored(node: Node) -> bool:
     """Whether `node` moves stored integers unchanged: its results have the quantization of the moved operands."""
+    return not node.op.inserts and keeps_quantization(node)
+
+
+def keeps_quantization(node: Node) -> bool:
+    """Whether the results of `node` have the quantization of the operands that it moves."""
     types = [r.type for r in node.results]
     return all(
         isinstance(t, TensorType) and t.quantization is not None and t.quantization == _kept(node, t) for t in types
@@ -56,7 +61,7 @@ def may_match(node: Node, quantized: bool) -> bool:
 
     Then an op that moves elements must move stored integers unchanged.
     """
-    return not touches_quantized(node) or (quantized and (node.op.moves is None or moves_stored(node)))
+    return not touches_quantized(node) or (quantized and (node.op.moves is None or keeps_quantization(node)))
 
 
 def may_declare(node: Node, type_: Type) -> bool:

@@ -67,6 +67,15 @@ def reshape_(b: Builder, node: Node) -> Value | None:
     return result
 
 
+@MOVES.on(ops.Convert, quantized=True)
+def requantize(b: Builder, node: Node) -> Value | None:
+    """Remove a quantization of dequantized values with the same parameters."""
+    inner = made_by(node.operand(0), ops.Convert, quantized=True)
+    if inner is None or not node.result.is_quantized or inner.result.is_quantized or not inner.result.dtype.is_float:
+        return None
+    return inner.operand(0) if inner.operand(0).type == node.result.type else None
+
+
 CANONICAL = Patterns.of(MOVES)
 
 

@@ -41,7 +41,7 @@ def fold_node(node: Node) -> list[Value] | None:
     """Constants for the results of `node`; None where it is not constant or the result would be too big."""
     if node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
-    if any(v is not None and not v.is_constant for v in node.operands):
+    if any(v is not None and not v.is_constant for v in node.operands) or _is_compressed(node):
         return None
     lazy = _fold_lazily(node)
     if lazy is not None:
@@ -59,6 +59,11 @@ def fold_node(node: Node) -> list[Value] | None:
             f"its constant result cannot be computed: {error}", node=source_name(node), op=node.op.name, type_=shown
         ) from error
     return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
+
+
+def _is_compressed(node: Node) -> bool:
+    """Whether `node` dequantizes a constant: it stays as small as it is, and integer kernels may read it."""
+    return node.op is ops.Convert and node.operand(0).is_quantized and not node.result.is_quantized
 
 
 def _result(array: Array, result: Value) -> Value:

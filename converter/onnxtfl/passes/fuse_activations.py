@@ -13,7 +13,6 @@ from __future__ import annotations
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.matching import single_use
 from onnxtfl.ir.op import foreign
-from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets.tflite import TfliteTarget, fused_activation_of, fuses_into
@@ -54,4 +53,4 @@ def _fusable(graph: Graph, node: Node, name: str) -> bool:
         return False
     if not fuses_into(name, producer.op.name.partition(".")[2]):
         return False
-    return isinstance(value.type, TensorType) and value.type.dtype.is_float and not touches_quantized(node)
+    return isinstance(value.type, TensorType) and value.type.dtype.is_float and value.type == node.result.type

@@ -19,10 +19,29 @@ def as_declared(b: Builder, value: Value, wanted: Type | None) -> Value:
         return value
     if value.type.quantization == wanted.quantization:
         return value
-    if not _may_declare(b, value, value.type):
+    if not _may_declare(b, value, value.type) and not _declare_moved(b, value, wanted):
         value = b(ops.Convert, value, dtype=value.dtype)
     value.type = value.tensor_type.stored_as(wanted.quantization)
     return value
+
+
+def _declare_moved(b: Builder, value: Value, wanted: TensorType) -> bool:
+    """Quantize what the node of `value` moves instead, if `b` has made both; returns whether it did."""
+    node, quantization = value.producer, wanted.quantization
+    if node is None or node not in b.created or len(value.uses) or node.op.moves is None or len(node.results) != 1:
+        return False
+    moved = [v for v in node.operands[node.op.moves] if v is not None]
+    if len(moved) != 1 or len(moved[0].uses) != 1 or quantization is None or not quantization.per_tensor:
+        return False
+    (use,) = moved[0].uses
+    node.set_operand(use[1], None)
+    declared = as_declared(b, moved[0], moved[0].tensor_type.stored_as(quantization))
+    if declared.producer is not None and declared.producer.op is ops.Convert and declared is not moved[0]:
+        maker = declared.producer
+        b.graph.unlink(maker)
+        b.graph.insert(maker, node)
+    node.set_operand(use[1], declared)
+    return True
 
 
 def _may_declare(b: Builder, value: Value, type_: TensorType) -> bool:

@@ -20,6 +20,7 @@ from onnxtfl.rewriting.collapse import collapse
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.lower import emit, source_name
 from onnxtfl.rewriting.registry import DecomposeRule, rule_name, rules
+from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target
 
 MAX_STEPS_PER_NODE = 400
@@ -93,13 +94,37 @@ def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
 def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
     refusals = [r for f in target.forms(node) if (r := target.refuses(node, f)) is not None]
     builder = Builder(graph, node)
-    values = _repair(builder, node, refusals) or _decompose(builder, node, target)
+    if touches_quantized(node) and node.op is not ops.Convert:
+        values: list[Value] | None = _rewrite_quantized(builder, node, target, refusals)
+    else:
+        values = _repair(builder, node, refusals) or _decompose(builder, node, target)
     if values is None:
         raise _error(node, target, refusals)
-    if touches_quantized(node):
-        values = [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
     graph.replace(node, values)
     return builder.created
+
+
+def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: Sequence[Refusal]) -> list[Value]:
+    """Change quantizations, move axes around one quantized op, or compute in float in between."""
+    if not target.has_integer_ops:
+        return in_float(builder, node)
+    builder.maker = "requantize"
+    values = requantized(builder, node, target)
+    if values is not None:
+        return values
+    values = _repair(builder, node, [r for r in refusals if r.kind == "rank"]) or _decompose(builder, node, target)
+    if values is not None and len([made for made in builder.created if not _moves(made)]) == 1:
+        return [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
+    for made in reversed(builder.created):
+        builder.graph.remove(made)
+    builder.created.clear()
+    builder.maker = "float arithmetic"
+    return in_float(builder, node)
+
+
+def _moves(node: Node) -> bool:
+    """Whether `node` keeps quantized elements as they are, or computes shapes."""
+    return node.op.moves is not None or not any(r.tensor_type.dtype.is_float for r in node.results)
 
 
 def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[Value] | None:

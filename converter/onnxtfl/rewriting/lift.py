@@ -8,7 +8,6 @@ from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import touches_quantized
-from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.regions import prepare
 from onnxtfl.rewriting.registry import ANY_VERSION, LiftRule, rule_name, rules
@@ -30,7 +29,7 @@ def lift(graph: Graph, expand: Expand) -> None:
 def lift_where_possible(graph: Graph, expand: Expand) -> None:
     """Lift the nodes that can be lifted, also in regions; all others keep the dialect of the file.
 
-    For analysis, not for conversion: ops on quantized tensors are lifted by rules for real ones.
+    For analysis, not for conversion.
     """
     node = graph.first
     while node is not None:
@@ -48,7 +47,7 @@ def _is_lifted(graph: Graph, node: Node, expand: Expand) -> bool:
     """Lift `node` and return True; if that fails, remove the nodes made so far and return False."""
     before = node.previous
     try:
-        lift_node(graph, node, expand, quantized=True)
+        lift_node(graph, node, expand)
     except Exception:  # an error in this node does not affect the others
         while node.graph is graph and (made := node.previous) is not before and made is not None:
             if any(result.uses for result in made.results):
@@ -58,15 +57,15 @@ def _is_lifted(graph: Graph, node: Node, expand: Expand) -> bool:
     return True
 
 
-def lift_node(graph: Graph, node: Node, expand: Expand, quantized: bool = False) -> None:
+def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
     """Replace one node of a file's dialect by neutral nodes: by its rule, else by its definition in the format.
 
-    `quantized`: accept quantized operands for every op, not only where the rule does.
+    Rules compute on real values; the results get the quantization that the file declares.
     """
     name = op_name(node)
     node.sources = node.sources or (node.name or next((r.name for r in node.results if r.name), name),)
     try:
-        rule = _onnx_rule(graph, node) if node.op.dialect == "onnx" else _tfl_rule(node, quantized)
+        rule = _onnx_rule(graph, node) if node.op.dialect == "onnx" else _tfl_rule(node)
         body = expand(node) if rule is None else None
         if rule is not None:
             _lift_by_rule(graph, node, rule, expand)
@@ -139,13 +138,8 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     return rule
 
 
-def _tfl_rule(node: Node, quantized: bool) -> LiftRule | None:
-    name = node.op.name.partition(".")[2]
-    if not quantized and name not in rules().quantized:
-        for value in (*node.operands, *node.results):
-            if value is not None and isinstance(value.type, TensorType) and value.type.quantization is not None:
-                raise UnsupportedError("quantized tensors are not converted yet", type_=value.type)
-    return rules().lift_tfl.get(name)
+def _tfl_rule(node: Node) -> LiftRule | None:
+    return rules().lift_tfl.get(node.op.name.partition(".")[2])
 
 
 def _replace(graph: Graph, node: Node, values: Sequence[Value]) -> None:

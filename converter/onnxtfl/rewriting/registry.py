@@ -118,7 +118,6 @@ class Rules:
     lift_onnx: dict[tuple[str, str], dict[int, LiftRule]] = field(default_factory=dict)
     upgrades: dict[tuple[str, str], dict[int, UpgradeRule]] = field(default_factory=dict)
     lift_tfl: dict[str, LiftRule] = field(default_factory=dict)
-    quantized: set[str] = field(default_factory=set)
     regions: dict[str, PrepareRule] = field(default_factory=dict)
     lower_tfl: dict[type[Op], list[tuple[int, LowerTfl]]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[tuple[int, LowerOnnx]]] = field(default_factory=dict)
@@ -224,14 +223,12 @@ def append_operand(node: Node, value: Value | None) -> None:
     node.set_operand(len(node.operands) - 1, value)
 
 
-def lift_tfl(*names: str, quantized: bool = False) -> Callable[[LiftRule], LiftRule]:
-    """Register the rule that lifts the tfl ops `names`; `quantized`: the rule accepts quantized tensors too."""
+def lift_tfl(*names: str) -> Callable[[LiftRule], LiftRule]:
+    """Register the rule that lifts the tfl ops `names`; quantized operands are seen as real numbers."""
 
     def add(rule: LiftRule) -> None:
         for name in names:
             _add(_RULES.lift_tfl, name, rule, f"lifting {name}")
-        if quantized:
-            _RULES.quantized.update(names)
 
     return _decorator(add)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from onnxtfl.ir.graph import Node
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.rewriting.registry import Target as TargetName
@@ -38,6 +39,8 @@ class Target(ABC):
     """A backend that runs files of one format: `name` is the format's dialect, `title` its name in messages."""
 
     name: ClassVar[TargetName]
+    has_integer_ops: ClassVar[bool]
+    """Whether ops other than those that quantize and dequantize have kernels on quantized types."""
     title: str
 
     @abstractmethod
@@ -51,6 +54,10 @@ class Target(ABC):
     @abstractmethod
     def accepted(self, node: Node) -> Form | None:
         """The accepted form of `node` with the lowest cost; None if the target accepts none."""
+
+    def fixed_quantization(self, form: Form, storage: str) -> Quantization | None:
+        """The only quantization of the results of `form` that its kernels write; None if they write any."""
+        return None
 
     @abstractmethod
     def version(self, node: Node, form: Form) -> int:

@@ -8,7 +8,7 @@ activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -17,6 +17,7 @@ from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
 from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.quantization import product_quantization, quantize
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import (
@@ -65,6 +66,17 @@ from onnxtfl.rules.operands import (
     summed_in_float,
     to_operand,
     uniform,
+)
+from onnxtfl.rules.qlinear import (
+    MICROSOFT,
+    QLinearRow,
+    Quantized,
+    dequantized,
+    dequantized_bias,
+    lifted,
+    qlinear,
+    quantized,
+    quantized_over_range,
 )
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row

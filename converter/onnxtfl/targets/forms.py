@@ -91,6 +91,8 @@ class KernelForm:
     def _quantization(self, op: OpInstance) -> Iterator[Violation]:
         for variable in sorted(op.per_axis_variables - self.per_axis):
             yield Violation("quantization", variable, "one scale for", "one for each index of an axis")
+        for name in op.asymmetric():
+            yield Violation("quantization", name, f"a zero point of 0 for {name} of", "another")
         if self.scales == "same" and len(op.quantizations.get(_MAIN, _NOTHING)) > 1:
             yield Violation("quantization", _MAIN, "one scale and zero point for all of", "several")
         if self.scales == "fixed" and not op.has_fixed_results():

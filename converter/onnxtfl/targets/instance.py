@@ -81,6 +81,15 @@ class OpInstance(BoundOp):
         """The variables of values that have a scale for each index of an axis."""
         return {variable for variable, found in self.quantizations.items() if not all(q.per_tensor for q in found)}
 
+    def asymmetric(self) -> Iterator[str]:
+        """The names of operands and results whose zero point must be 0 and is not."""
+        for _, parameter, value in (*self.operands, *self.results):
+            quantization = quantization_of(value)
+            if quantization is not None and any(quantization.zero_points):
+                wide = quantization.storage != "int8" and quantization.dtype.is_signed
+                if wide or (parameter.name == self.entry.symmetric and quantization.dtype.is_signed):
+                    yield parameter.name
+
     def has_fixed_results(self) -> bool:
         """Whether quantized results have the fixed scale and zero point of the op."""
         found = [q for _, _, v in self.results if (q := quantization_of(v)) is not None]

@@ -22,6 +22,8 @@ from onnxtfl.targets.instance import BoundOp
 from onnxtfl.targets.table import CostRow, Parameter
 from onnxtfl.targets.target import Target, operands_of
 
+_ON_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "If", "Loop", "Scan"})
+"""The ops on integer tensors that quantized values are written as."""
 _ONNX_NAMES = {"float": DType.FLOAT32, "double": DType.FLOAT64} | {d.value: d for d in DType}
 _TYPE_NAMES = {dtype: name for name, dtype in _ONNX_NAMES.items() if name not in ("float32", "float64")}
 
@@ -32,6 +34,7 @@ class OnnxTarget(Target):
     name = "onnx"
     channels_last = False
     shares_inputs = True
+    has_integer_ops = False
 
     def __init__(self, opset: int = 21, runtime: bool = True) -> None:
         super().__init__()
@@ -62,6 +65,8 @@ class OnnxTarget(Target):
             return Refusal("other", f"{op}-{schema.since_version} has no attribute {unknown[0]}")
         if refusal := _wrong_count(schema, operands, results):
             return refusal
+        if form.op not in _ON_QUANTIZED and any(v is not None and v.is_quantized for v in (*operands, *results)):
+            return Refusal("quantization", f"{form.op} accepts no quantized operands")
         gaps = _gaps(op, schema.since_version) if self.runtime and not form.domain else {}
         return _wrong_type(schema, _bound(schema, operands, results, attributes), gaps)
 
@@ -131,7 +136,7 @@ def type_name(type_: Type | None) -> str:
     """A type in the notation of ONNX's schemas: "tensor(float)", "seq(tensor(int64))"; "" for other types."""
     match type_:
         case TensorType():
-            return f"tensor({_TYPE_NAMES[type_.dtype]})"
+            return f"tensor({_TYPE_NAMES[type_.storage]})"
         case SequenceType():
             return f"seq({type_name(type_.element)})"
         case OptionalType():

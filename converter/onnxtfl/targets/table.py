@@ -59,8 +59,9 @@ class OpEntry:
     """The entry of one op.
 
     `fuses_as`: the fused_activation_function that means this op. `activations`: those that may be fused into this op.
-    `matrix_rank`: how many trailing axes do not broadcast. `fixed_results`: scale and zero point that a
-    quantized result has to have, by its type. `in_place`: the operands in whose memory the result may be written.
+    `matrix_rank`: how many trailing axes do not broadcast. `symmetric`: the operand whose signed elements need the zero
+    point 0. `fixed_results`: scale and zero point that a quantized result has to have, by its type. `in_place`: the
+    operands in whose memory the result may be written.
     `same_memory`: whether the result is the first operand's memory read in another way. `kernels`: forms by runtime
     ("2.14" and "litert").
     """
@@ -75,6 +76,7 @@ class OpEntry:
     activations: frozenset[str]
     matrix_rank: int
     fixed_results: Mapping[str, tuple[float, int]]
+    symmetric: str
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
     costs: tuple[CostRow, ...] = ()
     in_place: tuple[int, ...] = ()
@@ -109,6 +111,7 @@ def entry(op: str) -> OpEntry:
         fuses_as=table.get("fuses_as"),
         activations=frozenset(kernels.get("activations", "").split()),
         matrix_rank=table.get("matrix_rank", 0),
+        symmetric=table.get("symmetric", ""),
         fixed_results={kind: (float(scale), zero) for kind, (scale, zero) in table.get("fixed_results", {}).items()},
         kernels=forms,
         costs=tuple(map(CostRow.of, costs.get("rows", ()))),

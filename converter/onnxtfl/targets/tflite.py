@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
@@ -45,6 +46,7 @@ class TfliteTarget(Target):
     name = "tfl"
     channels_last = True
     shares_inputs = False
+    has_integer_ops = True
     title = "TFLite"
 
     def __init__(self, min_runtime: str = "2.14") -> None:
@@ -59,6 +61,11 @@ class TfliteTarget(Target):
 
     def forms(self, node: Node) -> Sequence[Form]:
         return rules().tfl_forms(node)
+
+    def fixed_quantization(self, form: Form, storage: str) -> Quantization | None:
+        """The scale and zero point that the kernel table says."""
+        fixed = entry(form.op).fixed_results.get(f"q{storage}") if form.op in op_names() else None
+        return None if fixed is None else Quantization(storage, (float(fixed[0]),), (int(fixed[1]),))
 
     def bound(self, form: Form, results: Sequence[Value]) -> OpInstance | None:
         known = form.op in op_names()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.transpose import Transpose
+from onnxtfl.ir.quantization import Quantization
 
 _MODES = {"PAD_VALUE": "constant", "PAD_EDGE": "edge", "PAD_REFLECT": "reflect", "PAD_SYMMETRIC": "symmetric"}
 
@@ -35,6 +37,9 @@ class Pad(Op):
     core = True
     shared_axes = SharedAxes(vectors=(1,))
     propagates = True
+    moves = slice(0, 1)
+    inserts = True
+    follows_values = True
     choices = {"mode": ("constant", "edge", "reflect", "symmetric", "wrap")}
 
     @staticmethod
@@ -49,6 +54,14 @@ class Pad(Op):
         if any(isinstance(d, int) and d < 0 for d in dims):
             raise ValueError(f"padding crops more than the size of {x.shape}")
         return tuple(dims)
+
+    @classmethod
+    def kept(cls, node: Node, quantization: Quantization, shape: Dims | None) -> Quantization | None:
+        """That of the operand if it stores the value exactly."""
+        value = node.optional(2)
+        number = 0.0 if value is None else float(value.numpy().reshape(())) if value.is_constant else math.nan
+        exact = node.attr("mode") != "constant" or quantization.stores(number)
+        return super().kept(node, quantization, shape) if exact else None
 
     @staticmethod
     def compute(x: Array, padding: Array, value: Array | None, *, mode: Any) -> Array:

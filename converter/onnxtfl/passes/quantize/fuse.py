@@ -1,0 +1,222 @@
+"""Puts ops between dequantized operands and quantized results on quantized types.
+
+::
+
+    %a = Convert(%q) : float32                          %y = Relu(%q) : float32 as int8 0.25:-128
+    %b = Relu(%a) : float32                      ->
+    %y = Convert(%b) : float32 as int8 0.25:-128
+
+This is exact: a neutral op on quantized types is quantize(evaluate(dequantize)). What the target's kernels cannot
+compute becomes float arithmetic again when the graph is legalized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.matching import scalar, single_use
+from onnxtfl.ir.op import Effect
+from onnxtfl.ir.quantization import Quantization, product_quantization, quantize
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.patterns import Patterns
+
+CLAMPS = Patterns()
+_SMALL = 1 << 20
+"""The largest number of elements of a constant that is quantized here: a bias, a scalar, a small table."""
+
+
+def fuse_quantized(graph: Graph) -> None:
+    """Let each op that reads dequantized values, and whose results are only read quantized, work on quantized types."""
+    CLAMPS.apply(graph)
+    for node in list(graph.nodes):
+        if node.graph is graph and not _moved(graph, node):
+            _fused(graph, node)
+
+
+@CLAMPS.on(ops.Convert, quantized=True)
+def before_clamp(b: Builder, node: Node) -> Value | None:
+    """Quantize before a clamp whose bounds are quantized exactly; a clamp to all that is stored is none.
+
+    ::
+
+        Convert(Relu(%x)) : int8 0.25:3    ->    Relu(Convert(%x) : int8 0.25:3) : int8 0.25:3
+        Convert(Relu(%x)) : uint8 0.25:0   ->    Convert(%x) : uint8 0.25:0
+    """
+    quantization, clamp = node.result.tensor_type.quantization, node.operand(0).producer
+    if quantization is None or not quantization.per_tensor or clamp is None or not single_use(node.operand(0), b.graph):
+        return None
+    bounds = _bounds(clamp)
+    if bounds is None or clamp.operand(0).is_quantized or clamp.operand(0).producer is None:
+        return None
+    inside = [_is_stored(bound, quantization) for bound in bounds]
+    if not all(inside):
+        return None
+    return _clamped(b, clamp, quantization, bounds)
+
+
+def _clamped(b: Builder, clamp: Node, quantization: Quantization, bounds: tuple[float, float]) -> Value:
+    x = b(ops.Convert, clamp.operand(0), dtype=clamp.result.dtype)
+    x.type = x.tensor_type.stored_as(quantization)
+    low, high = quantization.bounds
+    if bounds[0] <= low and bounds[1] >= high:
+        return x
+    made = b(clamp.op, x, *clamp.operands[1:], **clamp.attributes)
+    made.type = made.tensor_type.stored_as(quantization)
+    return made
+
+
+@CLAMPS.on(ops.Relu, ops.Relu6, ops.Clamp, quantized=True)
+def clamp_of_real(b: Builder, node: Node) -> Value | None:
+    """The same for a clamp whose result is declared quantized.
+
+    ::
+
+        Relu(%x: float32) : uint8 0.25:0    ->    Convert(%x) : uint8 0.25:0
+    """
+    quantization, bounds = node.result.tensor_type.quantization, _bounds(node)
+    if quantization is None or bounds is None or not quantization.per_tensor or node.operand(0).is_quantized:
+        return None
+    return _clamped(b, node, quantization, bounds) if all(_is_stored(v, quantization) for v in bounds) else None
+
+
+def _bounds(node: Node) -> tuple[float, float] | None:
+    """What `node` clamps to; None for other ops."""
+    if node.op is ops.Relu:
+        return 0.0, np.inf
+    if node.op is ops.Relu6:
+        return 0.0, 6.0
+    if node.op is not ops.Clamp:
+        return None
+    low, high = (scalar(v) for v in node.operands[1:3])
+    return None if low is None or high is None else (low, high)
+
+
+def _is_stored(bound: float, quantization: Quantization) -> bool:
+    """Whether quantizing keeps `bound`, or it lies outside of what can be stored."""
+    low, high = quantization.bounds
+    return bound <= low or bound >= high or quantization.stores(bound)
+
+
+def _moved(graph: Graph, node: Node) -> bool:
+    """Move stored integers instead of the real values that they stand for, and dequantize afterwards."""
+    if node.op.moves is None or node.regions or not node.results:
+        return False
+    places = range(len(node.operands))[node.op.moves]
+    sources = [_source(node.operands[i]) for i in places]
+    first = sources[0] if sources else None
+    if first is None or first.tensor_type.quantization is None or not first.tensor_type.quantization.per_tensor:
+        return False
+    same = first.tensor_type.quantization
+    if not all(v is not None and v.tensor_type.quantization == same for v in sources):
+        return False
+    b = Builder(graph, node, maker="fuse quantized")
+    operands = list(node.operands)
+    for i, source in zip(places, sources, strict=True):
+        operands[i] = source
+    made = b.many(node.op, *operands, **node.attributes)
+    if any(v.tensor_type.quantization != same for v in made):
+        for new in reversed(b.created):
+            graph.remove(new)
+        return False
+    graph.replace(node, [b(ops.Convert, v, dtype=v.dtype) for v in made])
+    return True
+
+
+def _source(value: Value | None) -> Value | None:
+    """The quantized value that `value` is converted from."""
+    node = value.producer if value is not None else None
+    if node is None or node.op is not ops.Convert or node.result.is_quantized or not node.operand(0).is_quantized:
+        return None
+    return node.operand(0)
+
+
+def _fused(graph: Graph, node: Node) -> None:
+    if node.op.dialect != "neutral" or node.op.effect_of(node) is not Effect.PURE or node.regions:
+        return
+    if node.op is ops.Convert or not any(v is not None and (v.is_quantized or _source(v)) for v in node.operands):
+        return
+    if any(r.is_quantized for r in node.results):
+        return
+    wanted = [_wanted(graph, r) for r in node.results]
+    if any(q is None and r.uses and r.tensor_type.dtype.is_float for q, r in zip(wanted, node.results, strict=True)):
+        return
+    operands = _operands(node, wanted[0])
+    if operands is None:
+        return
+    b = Builder(graph, node, maker="fuse quantized")
+    results = b.many(node.op, *operands, **node.attributes)
+    for new, old, quantization in zip(results, node.results, wanted, strict=True):
+        if quantization is not None:
+            new.type = new.tensor_type.stored_as(quantization)
+            for user in old.users():
+                graph.replace(user, [new])
+    graph.replace(node, results, retyped=True)
+
+
+def _wanted(graph: Graph, result: Value) -> Quantization | None:
+    """The one quantization in which all users read `result`."""
+    if graph.is_output(result) or not result.uses or not isinstance(result.type, TensorType):
+        return None
+    found = {u.result.tensor_type.quantization if u.op is ops.Convert else None for u in result.users()}
+    return found.pop() if len(found) == 1 else None
+
+
+def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None] | None:
+    """The operands on quantized types; None if one is computed in float."""
+    if not all(_is_by_output(node, i, v) for i, v in enumerate(node.operands)):
+        return None
+    operands: list[Value | None] = []
+    bias = next((i for i, o in enumerate(node.op.operands) if o.name == "bias"), None)
+    for i, value in enumerate(node.operands):
+        source = _source(value)
+        if value is None or value.is_quantized or not value.tensor_type.dtype.is_float:
+            operands.append(value)
+        elif source is not None and i != bias:
+            operands.append(source)
+        elif i == bias:
+            operands.append(_bias(value, operands))
+        elif value.data is not None and value.data.size == 1:
+            operands.append(value)
+        else:
+            return None
+        if i == bias and value is not None and operands[-1] is None:
+            return None
+    return operands
+
+
+def _is_by_output(node: Node, index: int, value: Value | None) -> bool:
+    """Whether per-axis parameters of operand `index` belong to the weights' output features, as kernels need them."""
+    source = _source(value)
+    quantization = source.tensor_type.quantization if source is not None else None
+    if quantization is None or quantization.per_tensor or node.op.operands[index].name == "bias":
+        return True
+    if quantization.block is not None or index != 1:
+        return False
+    contracting = node.attr("rhs_contracting_dimensions")
+    if contracting is not None:
+        return quantization.axis not in (*contracting, *node.attr("rhs_batching_dimensions"))
+    return bool(quantization.axis == node.attr("kernel_output_feature_dimension"))
+
+
+def _bias(value: Value, operands: Sequence[Value | None]) -> Value | None:
+    """A constant bias in steps of input scale times weight scale, in which integer kernels add it up."""
+    source = _source(value) or value
+    x, w = (v.tensor_type.quantization if v is not None else None for v in operands[:2])
+    if source.data is None or source.data.size > _SMALL or x is None or w is None or not x.per_tensor:
+        return None
+    quantization = product_quantization(x, w)
+    before = source.tensor_type.quantization
+    if before is not None and before.scales == quantization.scales and not any(before.zero_points):
+        return constant(source.data.cast(quantization.dtype), type_=source.tensor_type.stored_as(quantization))
+    real = source.numpy().astype(np.float32)
+    if quantization.axis is not None and real.size != len(quantization.scales):
+        return None
+    stored = quantize(real, quantization)
+    type_ = TensorType(DType.FLOAT32, real.shape, quantization)
+    return constant(ArrayData(stored, quantization.dtype), type_=type_)

@@ -1,0 +1,136 @@
+"""Reads QuantizeLinear and DequantizeLinear with constant parameters as quantized types.
+
+::
+
+    %q = QuantizeLinear(%x, 0.5, 3)                 %q = Convert(%x) : float32 as int8 0.5:3
+    %y = DequantizeLinear(%q, 0.5, 3)       ->      %y = Convert(%q) : float32
+
+An integer tensor becomes a quantized one if all that reads it dequantizes it with the same parameters, and it is a
+constant, an input, or made by a QuantizeLinear with these parameters. A DequantizeLinear after an op that moves or
+selects elements (Reshape, Concatenate, MaxPool) is moved before it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.patterns import Patterns
+
+INTEGER_KINDS = frozenset({DType.INT4, DType.UINT4, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32})
+HOIST = Patterns()
+
+
+def read_quantized_types(graph: Graph) -> None:
+    """Give quantized types to the integer tensors that are only read through DequantizeLinear."""
+    HOIST.apply(graph)
+    for node in list(graph.nodes):
+        if node.graph is not graph:
+            continue
+        if node.op is ops.DequantizeLinear:
+            _dequantize(graph, node)
+        elif node.op is ops.QuantizeLinear:
+            _quantize(graph, node)
+
+
+@HOIST.on(ops.DequantizeLinear)
+def before_move(b: Builder, node: Node) -> Value | None:
+    """Dequantize before an op that moves elements or selects the largest: quantizing keeps their order."""
+    maker, quantization = made_by(node.operand(0)), quantization_of(node)
+    if maker is None or quantization is None or not quantization.per_tensor or maker.regions:
+        return None
+    moved = slice(0, 1) if maker.op is ops.MaxPool and len(maker.results) == 1 else maker.op.moves
+    if moved is None or maker.op is ops.Convert:
+        return None
+    operands = list(maker.operands)
+    for i in range(len(operands))[moved]:
+        operands[i] = b(ops.DequantizeLinear, operands[i], *node.operands[1:], **node.attributes)
+    return b.many(maker.op, *operands, **maker.attributes)[node.operand(0).index]
+
+
+def quantization_of(node: Node) -> Quantization | None:
+    """The parameters of a QuantizeLinear or DequantizeLinear; None if they are not constant or not of integers."""
+    stored = node.operand(0) if node.op is ops.DequantizeLinear else node.result
+    scale, zero = node.operand(1), node.optional(2)
+    real = node.result if node.op is ops.DequantizeLinear else node.operand(0)
+    if stored.dtype not in INTEGER_KINDS or real.dtype is not DType.FLOAT32 or scale.dtype is not DType.FLOAT32:
+        return None
+    if not scale.is_constant or (zero is not None and not zero.is_constant):
+        return None
+    scales = scale.numpy().reshape(-1)
+    zeros = np.zeros(scales.shape, np.int64) if zero is None else zero.numpy().reshape(-1).astype(np.int64)
+    if zeros.size != scales.size or not np.all(np.isfinite(scales)) or not np.all(scales > 0):
+        return None
+    block = node.attr("block_size") or None
+    axis = None if scale.is_single and not block else node.attr("axis")
+    if axis is not None:
+        rank = stored.tensor_type.rank
+        if rank is None:
+            return None
+        axis %= rank
+    quantization = Quantization(stored.dtype.value, tuple(map(float, scales)), tuple(map(int, zeros)), axis, block)
+    return quantization if quantization.fits(stored.tensor_type.shape) else None
+
+
+def _dequantize(graph: Graph, node: Node) -> None:
+    quantization, stored = quantization_of(node), node.operand(0)
+    if quantization is None:
+        return
+    source = _quantized(graph, stored, quantization)
+    if source is not None:
+        b = Builder(graph, node, maker="quantized types")
+        graph.replace(node, [b(ops.Convert, source, dtype=DType.FLOAT32)])
+
+
+def _quantized(graph: Graph, stored: Value, quantization: Quantization) -> Value | None:
+    """`stored` as a value of a quantized type; None if something else reads or makes it."""
+    if stored.data is not None:
+        return constant(stored.data, type_=_stored_as(stored, quantization))
+    if stored in graph.inputs:
+        if not all(_dequantizes(user, quantization) for user in stored.users()) or graph.is_output(stored):
+            return None
+        users = stored.users()
+        stored.type = _stored_as(stored, quantization)
+        for user in users[1:]:
+            b = Builder(graph, user, maker="quantized types")
+            graph.replace(user, [b(ops.Convert, stored, dtype=DType.FLOAT32)])
+        return stored
+    maker = stored.producer
+    if maker is None or maker.op is not ops.QuantizeLinear or quantization_of(maker) != quantization:
+        return None
+    b = Builder(graph, maker, maker="quantized types")
+    return _as_quantized(b, maker.operand(0), quantization)
+
+
+def _quantize(graph: Graph, node: Node) -> None:
+    """A QuantizeLinear whose result is an output, or which only dequantizing nodes read."""
+    quantization = quantization_of(node)
+    if quantization is None:
+        return
+    if all(_dequantizes(user, quantization) for user in node.result.users()):
+        b = Builder(graph, node, maker="quantized types")
+        made = _as_quantized(b, node.operand(0), quantization)
+        for user in node.result.users():
+            at = Builder(graph, user, maker="quantized types")
+            graph.replace(user, [at(ops.Convert, made, dtype=DType.FLOAT32)])
+        graph.substitute(node.result, made, retyped=True)
+        graph.remove(node)
+
+
+def _as_quantized(b: Builder, real: Value, quantization: Quantization) -> Value:
+    made = b(ops.Convert, real, dtype=DType.FLOAT32)
+    made.type = made.tensor_type.stored_as(quantization)
+    return made
+
+
+def _dequantizes(node: Node, quantization: Quantization) -> bool:
+    return node.op is ops.DequantizeLinear and quantization_of(node) == quantization
+
+
+def _stored_as(value: Value, quantization: Quantization) -> TensorType:
+    return TensorType(DType.FLOAT32, value.tensor_type.shape, quantization)

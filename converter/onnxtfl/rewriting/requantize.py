@@ -1,0 +1,121 @@
+"""Legalizes nodes on quantized types: changes of quantization that a kernel needs, else float arithmetic in between.
+
+::
+
+    %y = Softmax(%q) : int8 0.01:3     ->    %p = Softmax(%q) : int8 1/256:-128
+                                             %y = Convert(%p) : int8 0.01:3
+
+    %y = Erf(%q) : int8 0.01:3         ->    %a = Convert(%q) : float32
+                                             %b = Erf(%a)
+                                             %y = Convert(%b) : int8 0.01:3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantization import Quantization, shifted_to_int8
+from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.rewriting.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The quantization of each operand and result (None: as it is)."""
+
+    operands: tuple[Quantization | None, ...]
+    results: tuple[Quantization | None, ...]
+
+
+def requantized(b: Builder, node: Node, target: Target) -> list[Value] | None:
+    """The results of `node` computed with other quantizations that the target accepts; None if there are none."""
+    for variant in _variants(node, target):
+        if _accepts(node, variant, target):
+            return _made(b, node, variant)
+    return None
+
+
+def in_float(b: Builder, node: Node) -> list[Value]:
+    """The results of `node` computed on dequantized operands, and quantized."""
+    operands = [_dequantized(b, v) if v is not None and v.is_quantized else v for v in node.operands]
+    results = b.many(node.op, *operands, **node.attributes)
+    return [converted(b, new, old.type) for new, old in zip(results, node.results, strict=True)]
+
+
+def converted(b: Builder, value: Value, wanted: Type | None) -> Value:
+    """`value` in the quantization of the type `wanted`."""
+    if not isinstance(wanted, TensorType) or value.tensor_type.quantization == wanted.quantization:
+        return value
+    made = b(ops.Convert, value, dtype=value.dtype)
+    made.type = made.tensor_type.stored_as(wanted.quantization)
+    return made
+
+
+def _dequantized(b: Builder, value: Value) -> Value:
+    return b(ops.Convert, value, dtype=value.dtype)
+
+
+def _variants(node: Node, target: Target) -> Iterator[Variant]:
+    """What kernels may need, the most exact first: fixed results; operands and results in one quantization."""
+    results = [_per_tensor(r) for r in node.results]
+    operands = [_per_tensor(v) for v in node.operands]
+    storage = next((q.storage for q in (*results, *operands) if q is not None), None)
+    if storage is None:
+        return
+    nothing = (None,) * len(operands)
+    if storage == "uint8" and len({q.storage for q in (*results, *operands) if q is not None}) == 1:
+        yield Variant(*(tuple(q and shifted_to_int8(q) for q in side) for side in (operands, results)))
+    for form in target.forms(node):
+        fixed = target.fixed_quantization(form, storage)
+        if fixed is not None:
+            yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
+    sources, wanted = ({q for q in found if q is not None} for found in (operands, results))
+    single = next(iter(sources)) if len(sources) == 1 else None
+    if single is not None and _selects(node):
+        yield Variant(nothing, tuple(single if q is not None else None for q in results))
+    if len(wanted) == 1:
+        (common,) = wanted
+        yield Variant(tuple(common if q is not None else None for q in operands), (None,) * len(results))
+
+
+def _selects(node: Node) -> bool:
+    """Whether each element of the result is one of the operand's: then it is rounded once, when it is requantized."""
+    return node.op.moves is not None or node.op is ops.MaxPool
+
+
+def _per_tensor(value: Value | None) -> Quantization | None:
+    quantization = value.type.quantization if value is not None and isinstance(value.type, TensorType) else None
+    return quantization if quantization is not None and quantization.per_tensor else None
+
+
+def _accepts(node: Node, variant: Variant, target: Target) -> bool:
+    """Whether the target accepts a node like `node` with the types of `variant`."""
+    operands = [v if q is None else _retyped(v, q) for v, q in zip(node.operands, variant.operands, strict=True)]
+    probe = Node(node.op, operands, node.attributes)
+    for result, quantization in zip(node.results, variant.results, strict=True):
+        probe.add_result(result.type if quantization is None else result.tensor_type.stored_as(quantization))
+    try:
+        return target.accepted(probe) is not None
+    finally:
+        for i in range(len(operands)):
+            probe.set_operand(i, None)
+
+
+def _retyped(value: Value | None, quantization: Quantization) -> Value | None:
+    return None if value is None else Value(value.tensor_type.stored_as(quantization))
+
+
+def _made(b: Builder, node: Node, variant: Variant) -> list[Value]:
+    operands = [
+        v if v is None or q is None else converted(b, v, v.tensor_type.stored_as(q))
+        for v, q in zip(node.operands, variant.operands, strict=True)
+    ]
+    results = b.many(node.op, *operands, **node.attributes)
+    for new, old, quantization in zip(results, node.results, variant.results, strict=True):
+        kept = old.tensor_type.quantization if quantization is None else quantization
+        new.type = new.tensor_type.stored_as(kept)
+    return [converted(b, new, old.type) for new, old in zip(results, node.results, strict=True)]

@@ -1,0 +1,133 @@
+"""Ops on quantized operands with explicit parameters (QLinearConv and its kin): dequantize, the float op, quantize.
+
+ONNX and com.microsoft have some twenty of them; each is a row that names the float op, which operands are
+(elements, scale, zero point), and which parameters the result has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import foreign
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx, rules
+
+MICROSOFT = "com.microsoft"
+Axes = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """An operand with parameters: the places of elements, scale and zero point, and the axis of per-axis parameters
+    (counted from the end if negative)."""
+
+    elements: int
+    scale: int
+    zero: int
+    axis: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QLinearRow:
+    """How an op on quantized operands is written with the ONNX op `of` of `version`.
+
+    `operands`: those of the float op: quantized ones, or the places of operands that are taken as they are. `result`:
+    the places of its scale and zero point; if the scale is absent, the result is not quantized. `bias`: the place of
+    an int32 bias, whose scale is the product of those of the first two operands. `attributes`: the float op's, from
+    this op's (by default all of them).
+    """
+
+    of: str
+    version: int
+    operands: tuple[Quantized | int, ...]
+    result: tuple[int, int]
+    bias: int | None = None
+    attributes: Callable[[Node], Mapping[str, Any]] | None = None
+
+
+def qlinear(name: str, since: tuple[int, ...], row: QLinearRow, domain: str = "") -> None:
+    """Register the lift rule of the op `name` on quantized operands."""
+    lift_onnx(name, since, domain)(partial(_lift, row=row))
+
+
+def _lift(b: Builder, node: Node, row: QLinearRow) -> Value:
+    if node.attr("channels_last", 0):
+        raise UnsupportedError("channels_last = 1", hint="optimize the model without the NHWC transformation")
+    operands = [dequantized(b, node, o) if isinstance(o, Quantized) else node.optional(o) for o in row.operands]
+    if row.bias is not None and (bias := node.optional(row.bias)) is not None:
+        operands.append(dequantized_bias(b, bias, *(node.operand(o.scale) for o in _first_two(row))))
+    attributes = node.attributes if row.attributes is None else row.attributes(node)
+    real = lifted(b, row.of, row.version, operands, attributes)
+    scale, zero = (node.optional(i) for i in row.result)
+    return real if scale is None else quantized(b, real, scale, zero, node.operand(_first_two(row)[0].elements).dtype)
+
+
+def _first_two(row: QLinearRow) -> list[Quantized]:
+    return [o for o in row.operands if isinstance(o, Quantized)][:2]
+
+
+def lifted(
+    b: Builder, name: str, version: int, operands: Sequence[Value | None], attributes: Mapping[str, Any]
+) -> Value:
+    """The only result of the ONNX op `name` since `version`, by its lift rule."""
+    node = Node(foreign("onnx", name, version), operands, attributes)
+    node.add_result(None)
+    try:
+        found = rules().lift_onnx[("", name)][version](b, node)
+    finally:
+        for i in range(len(node.operands)):
+            node.set_operand(i, None)
+    return found if isinstance(found, Value) else found[0]
+
+
+def dequantized(b: Builder, node: Node, operand: Quantized) -> Value:
+    """The real values of a quantized operand."""
+    x, scale, zero = node.operand(operand.elements), node.operand(operand.scale), node.optional(operand.zero)
+    return b(ops.DequantizeLinear, x, scale, zero, axis=_axis(x, scale, operand.axis))
+
+
+def quantized(b: Builder, real: Value, scale: Value, zero: Value | None, dtype: DType) -> Value:
+    """`real` quantized to the type of `zero`, or to `dtype` without one."""
+    stored = zero.dtype if zero is not None else dtype
+    return b(ops.QuantizeLinear, real, scale, zero, dtype=stored, axis=_axis(real, scale, 0))
+
+
+def quantized_over_range(b: Builder, x: Value) -> tuple[Value, Value, Value]:
+    """`x` as uint8 over the range of its elements and 0, with scale and zero point; a range of nothing has scale 1.
+
+    Source: ONNX DynamicQuantizeLinear-11; the scale of an empty range as in ONNX Runtime.
+    """
+    real = Term(b, x)
+    low = Term(b, b(ops.Reduce, x, None, kind="min")).min(0.0)
+    high = Term(b, b(ops.Reduce, x, None, kind="max")).max(0.0)
+    width = high - low
+    scale = width.equals(0.0).choose(width.constant(1.0), width / 255.0)
+    zero = (0.0 - low / scale).apply(ops.Clamp, 0.0, 255.0).apply(ops.RoundNearestEven).to(DType.UINT8)
+    y = b(ops.QuantizeLinear, real.value, scale.value, zero.value, dtype=DType.UINT8, axis=0)
+    return y, scale.value, zero.value
+
+
+def dequantized_bias(b: Builder, bias: Value, x_scale: Value, w_scale: Value) -> Value:
+    """The real values of an int32 bias in steps of `x_scale` times `w_scale`."""
+    if x_scale.is_constant and w_scale.is_constant:
+        scale = constant(x_scale.numpy().reshape(()) * w_scale.numpy(), x_scale.dtype)
+    else:
+        scale = b(ops.Mul, x_scale, w_scale)
+    zero = constant(np.zeros(scale.shape, np.int32))
+    return b(ops.DequantizeLinear, bias, scale, zero, axis=0)
+
+
+def _axis(x: Value, scale: Value, axis: int) -> int:
+    """The attribute `axis`, which means nothing for a single scale."""
+    single = scale.tensor_type.shape in ((), (1,))
+    return 0 if single else axis % x.rank
