@@ -97,9 +97,6 @@ ROUNDING = {
     "dequantize": "%y = Convert(%x) {dtype = !float32} : tensor<2x3x4xfloat32>",
     "plus zero": f"%z = constant tensor<float32> [0.0]\n %y = Add(%x, %z) : tensor<2x3x4xfloat32, {HALF}>",
     "times one": "%z = constant tensor<float32> [1.0]\n %y = Mul(%x, %z) : tensor<2x3x4xfloat32>",
-    "pad by nothing": (
-        f"%p = constant tensor<3x2xint64> [0, 0, 0, 0, 0, 0]\n %y = Pad(%x, %p) : tensor<2x3x4xfloat32, {HALF}>"
-    ),
     "a choice that is known": (
         "%c = constant tensor<bool> [true]\n %z = constant tensor<float32> [0.0]\n"
         f" %y = Select(%c, %x, %z) : tensor<2x3x4xfloat32, {HALF}>"
