@@ -100,7 +100,16 @@ def _fused_matmul(b: Builder, node: Node) -> Value:
 
 @lift_tfl("BATCH_MATMUL")
 def _tfl_batch_matmul(b: Builder, node: Node) -> Value:
-    return batched(b, node.operand(0), node.operand(1), bool(node.attr("adj_x")), bool(node.attr("adj_y")))
+    lhs, rhs, adjoint = node.operand(0), node.operand(1), bool(node.attr("adj_x"))
+    lhs = _rounded_rows(b, node, lhs, rhs, lhs.rank - 2 if adjoint else lhs.rank - 1)
+    return batched(b, lhs, rhs, adjoint, bool(node.attr("adj_y")))
+
+
+def _rounded_rows(b: Builder, node: Node, x: Value, weights: Value, axis: int) -> Value:
+    """`x`, rounded row by row (along `axis`) where a hybrid kernel quantizes it."""
+    if not is_hybrid(x, weights):
+        return x
+    return on_int8_grid(b, x, [axis], asymmetric=bool(node.attr("asymmetric_quantize_inputs", False)))
 
 
 @lift_tfl("FULLY_CONNECTED")
@@ -111,6 +120,7 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
     fits = x.shape[-1] == weights.shape[1] or not isinstance(x.shape[-1], int)
     if not (fits and (node.attr("keep_num_dims") or x.rank == 2)):
         x = b(ops.Reshape, x, [-1, weights.shape[1]])
+    x = _rounded_rows(b, node, x, weights, x.rank - 1)
     axes = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (1,)}
     if bias is None:
         return activated(b, b(ops.DotGeneral, x, weights, **axes), node)
@@ -282,10 +292,29 @@ def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     return b(ops.Reduce, b(ops.Mul, rows, columns), [rows.rank - 1], kind="sum", keepdims=False)
 
 
+def _is_dequantized(value: Value, constant: bool = False) -> bool:
+    """Whether `value` is moved elements of a dequantized tensor, of a constant one if `constant`."""
+    node = value.producer
+    while node is not None and node.op is not ops.Convert and node.op.moves == slice(0, 1):
+        node = node.operand(0).producer
+    source = node.operand(0) if node is not None and node.op is ops.Convert else None
+    return source is not None and source.is_quantized and (source.is_constant or not constant)
+
+
+def _has_stored_weights(node: Node) -> bool:
+    """Real values times a dequantized constant matrix.
+
+    ONNX Runtime makes a MatMulNBits of their MatMul, or Gemm without transB: that quantizes the real values again (the
+    default of ``session.qdq_matmulnbits_accuracy_level``), and it is refused in a Loop (1.31).
+    """
+    lhs, rhs = node.operand(0), node.operand(1)
+    return rhs.tensor_type.rank == 2 and _is_dequantized(rhs, constant=True) and not _is_dequantized(lhs)
+
+
 @lower_onnx(ops.DotGeneral)
 def _onnx_matmul(node: Node, opset: int) -> Form | None:
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
-    if node.attr("output_permutation"):
+    if node.attr("output_permutation") or _has_stored_weights(node):
         return None
     weights = not roles.lhs_batch and rhs.rank == 2 and roles.lhs_contract == (lhs.rank - 1,) and lhs.rank > 1
     if weights and roles.rhs_contract == (0,):
@@ -303,6 +332,8 @@ def _onnx_gemm(node: Node, opset: int) -> Form | None:
     if node.attr("output_permutation") or roles.lhs_batch or lhs.rank != 2 or rhs.rank != 2 or len(roles.lhs_free) != 1:
         return None
     flags = {"transA": int(roles.lhs_contract == (0,)), "transB": int(roles.rhs_contract == (1,))}
+    if not flags["transB"] and _has_stored_weights(node):
+        return None
     bias = node.optional(2)
     return Form("Gemm", (lhs, rhs) if bias is None else (lhs, rhs, bias), {"alpha": 1.0, "beta": 1.0, **flags})
 
@@ -338,7 +369,9 @@ def _size(shape: Sequence[object]) -> int:
 def _dot_for_onnx(b: Builder, node: Node) -> Value:
     """Axes grouped for MatMul; its batch axes broadcast, its weights are [k, n]."""
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
-    if not roles.lhs_batch and len(roles.lhs_contract) == 1 and roles.lhs_free:
+    if _has_stored_weights(node) and roles.lhs_free:
+        product = _rows_times_weights(b, lhs, rhs, roles)
+    elif not roles.lhs_batch and len(roles.lhs_contract) == 1 and roles.lhs_free:
         rows = transposed(b, lhs, (*roles.lhs_free, *roles.lhs_contract))
         columns = merged(b, rhs, [roles.rhs_contract, roles.rhs_free])
         product = contracted(b, rows, columns, rows.rank - 1, 0)
@@ -346,6 +379,12 @@ def _dot_for_onnx(b: Builder, node: Node) -> Value:
         product = _grouped(b, lhs, rhs, roles)
     shape = _natural(node)
     return transposed(b, reshape(b, product, shape), node.attr("output_permutation") or range(len(shape)))
+
+
+def _rows_times_weights(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
+    """Matrices, the second one as [n, k]: Gemm with transB."""
+    rows = merged(b, lhs, [roles.lhs_free, roles.lhs_contract])
+    return contracted(b, rows, merged(b, rhs, [roles.rhs_free, roles.rhs_contract]), 1, 1)
 
 
 # --- on quantized operands --------------------------------------------------------------------------------------------

@@ -106,7 +106,18 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
     if not isinstance(groups, int):  # with more groups than one, a runtime would refuse the result
         groups = kernel.shape[3] // int(node.attr("depth_multiplier")) if name == "DEPTHWISE_CONV_2D" else 1
     attributes = {**numbers, **window_attributes(window), "feature_group_count": groups}
+    if is_hybrid(x, kernel):
+        x = on_int8_grid(b, x, range(1, x.rank), asymmetric=name != "CONV_2D" or not _has_one_scale(kernel))
     return activated(b, b(ops.Conv, x, kernel, node.optional(2), **attributes), node)
+
+
+def _has_one_scale(kernel: Value) -> bool:
+    """Whether all output features have the same scale; CONV_2D's hybrid kernel is symmetric then.
+
+    Source: LiteRT kernels/conv.cc (is_hybrid_per_channel).
+    """
+    quantization = kernel.tensor_type.quantization
+    return quantization is not None and len(set(quantization.scales)) == 1
 
 
 @lower_onnx(ops.Conv)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from onnxtfl.rules import *
 
 _BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
@@ -16,14 +18,14 @@ _BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
     (ops.Ceil, "Ceil", (1, 6, 13), "CEIL"),
     (ops.Floor, "Floor", (1, 6, 13), "FLOOR"),
     (ops.RoundNearestEven, "Round", (11, 22), "ROUND"),
-    (ops.Exp, "Exp", (1, 6, 13), "EXP"),
-    (ops.Log, "Log", (1, 6, 13), "LOG"),
     (ops.Sqrt, "Sqrt", (1, 6, 13), "SQRT"),
     (ops.Sin, "Sin", (7, 22), "SIN"),
     (ops.Cos, "Cos", (7, 22), "COS"),
     (ops.Tanh, "Tanh", (1, 6, 13), "TANH"),
 )
 _ONNX_ONLY: tuple[tuple[type[Op], str, tuple[int, ...]], ...] = (
+    (ops.Exp, "Exp", (1, 6, 13)),
+    (ops.Log, "Log", (1, 6, 13)),
     (ops.Tan, "Tan", (7, 22)),
     (ops.Asin, "Asin", (7, 22)),
     (ops.Acos, "Acos", (7, 22)),
@@ -41,7 +43,8 @@ for _op, _onnx, _since, _tfl in _BOTH:
 for _op, _onnx, _since in _ONNX_ONLY:
     row(_op, onnx=_onnx, since=_since)
 row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
-row(ops.Rsqrt, tfl="RSQRT")
+for _op, _tfl in ((ops.Exp, "EXP"), (ops.Log, "LOG"), (ops.Rsqrt, "RSQRT")):
+    row(_op, tfl=_tfl, lifts=False)
 row(ops.Abs, tfl="COMPLEX_ABS", when=lambda node: node.operand(0).dtype.is_complex, lifts=False)
 lift_onnx("Reciprocal", since=(1, 6, 13))(on_terms(lambda x: 1 / x))
 lift_tfl("SQUARE")(on_terms(lambda x: x * x))
@@ -54,6 +57,20 @@ formula(ops.Atan, "tfl")(lambda x: x.apply(ops.Atan2, 1.0))
 formula(ops.Asin, "tfl")(lambda x: x.apply(ops.Atan2, ((1.0 - x) * (x + 1.0)).sqrt()))
 formula(ops.Acos, "tfl")(lambda x: ((1.0 - x) * (x + 1.0)).sqrt().apply(ops.Atan2, x))
 formula(ops.Sign, "tfl")(lambda x: (x > 0).to(x.dtype) - (x < 0).to(x.dtype) if x.dtype.is_integer else None)
+
+
+_TABLES = {
+    "EXP": (ops.Exp, interpolated(np.exp)),
+    "LOG": (ops.Log, interpolated(np.log)),
+    "RSQRT": (ops.Rsqrt, interpolated(lambda x: 1 / np.sqrt(x), elsewhere="most")),
+}
+
+
+@lift_tfl(*_TABLES)
+def _from_tfl(b: Builder, node: Node) -> Value:
+    """What the int16 kernels return differs from the function by several steps: a table of that."""
+    op, table = _TABLES[node.op.name.removeprefix("tfl.")]
+    return by_table(b, node, table) or b(op, node.operand(0))
 
 
 @formula(ops.Abs, "tfl")

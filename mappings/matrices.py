@@ -108,11 +108,11 @@ def _counted(b: Builder, size: Dim, source: Value) -> Value:
 
 @lift_tfl("MATRIX_DIAG")
 def _matrix_diag(b: Builder, node: Node) -> Value:
-    """Square matrices with the last axis as their diagonals."""
+    """Square matrices with the last axis as their diagonals, a stored 0 elsewhere."""
     diagonal = node.operand(0)
     size = diagonal.shape[-1]
     mask = _mask(b, size, size, diagonal, "EQ")
-    return b(ops.Select, mask, unsqueezed(b, diagonal, [-1]), b.scalar(0, diagonal))
+    return b(ops.Select, mask, unsqueezed(b, diagonal, [-1]), b.scalar(real_of_stored_zero(diagonal), diagonal))
 
 
 @lift_tfl("MATRIX_SET_DIAG")

@@ -198,11 +198,11 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
         return None
     average = node.op is ops.AveragePool
     options = {**onnx_attributes(window), "ceil_mode": int(window.ceil)}
-    if average and opset < 19:
-        if window.span != window.shape:
-            return None
-        del options["dilations"]
+    if average and opset < 19 and window.span != window.shape:
+        return None
     if average:
+        if window.span == window.shape:  # ONNX Runtime copies it to its quantized pool, which has no such attribute
+            del options["dilations"]
         return Form("AveragePool", (x,), {**options, "count_include_pad": int(attributes["count_include_pad"])})
     return Form("MaxPool", (x,), {**options, "storage_order": 0})
 

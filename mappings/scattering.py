@@ -314,8 +314,12 @@ def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value
 
 @lift_tfl("SCATTER_ND")
 def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
+    """Stored elements are added onto a stored 0, which is -scale * zero point."""
     indices, updates, shape = (node.operand(i) for i in range(3))
-    return b(ops.ScatterND, None, indices, updates, shape, kind="add")
+    base = -real_of_stored_zero(updates)
+    above = updates if base == 0 else b(ops.Add, updates, b.scalar(base, updates))
+    total = b(ops.ScatterND, None, indices, above, shape, kind="add")
+    return total if base == 0 else b(ops.Sub, total, b.scalar(base, updates))
 
 
 @lift_tfl("SPARSE_TO_DENSE")

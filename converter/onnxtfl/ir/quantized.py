@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, Type
@@ -27,6 +28,16 @@ def reads_quantized(node: Node) -> bool:
 def quantization_of(value: Value | None) -> Quantization | None:
     """The quantization of a tensor; None for unquantized and absent ones, and for other types."""
     return value.type.quantization if value is not None and isinstance(value.type, TensorType) else None
+
+
+def real_of_stored_zero(value: Value) -> float:
+    """The real value that a stored 0 stands for; UnsupportedError for parameters along an axis."""
+    quantization = quantization_of(value)
+    if quantization is None:
+        return 0.0
+    if not quantization.per_tensor:
+        raise UnsupportedError("a stored 0 of several scales", type_=value.type)
+    return -quantization.scales[0] * quantization.zero_points[0]
 
 
 def _any_quantized(values: Iterable[Value | None]) -> bool:

@@ -18,6 +18,7 @@ from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import product_quantization, quantize
+from onnxtfl.ir.quantized import real_of_stored_zero
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import (
@@ -55,6 +56,7 @@ from onnxtfl.rewriting.registry import (
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.dtypes import dtype_from, number_of
+from onnxtfl.rules.hybrid import is_hybrid, on_int8_grid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.operands import (
     align_by_axis,
@@ -100,6 +102,7 @@ from onnxtfl.rules.sizes import (
     with_int32,
 )
 from onnxtfl.rules.stablehlo import combining_op, index_vectors, int_list
+from onnxtfl.rules.tables import by_table, interpolated
 from onnxtfl.rules.uint64 import SMALLEST_INT64, on_signed, words
 from onnxtfl.rules.windows import (
     interleaved,

@@ -1,0 +1,87 @@
+"""TFLite's int16 kernels that look a function up in a table, or compute it in fixed point: the table of all results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.types import DType
+
+Function = Callable[[Array], Array]
+Table = Callable[[Quantization, Quantization], Array]
+_LEAST, _MOST = -(1 << 15), (1 << 15) - 1
+
+
+def by_table(b: Builder, node: Node, table: Table) -> Value | None:
+    """The elements of an int16 table at the stored elements of the operand; None if they are not int16.
+
+    ::
+
+        %y = Gather(table, %stored + 32768), dequantized
+    """
+    x, y = quantization_of(node.operand(0)), quantization_of(node.result)
+    if x is None or y is None or {x.storage, y.storage} != {"int16"} or not (x.per_tensor and y.per_tensor):
+        return None
+    real = b(ops.Convert, node.operand(0), dtype=DType.FLOAT32)
+    stored = b(ops.QuantizeLinear, real, *_parameters(x), dtype=DType.INT16, axis=0)
+    index = b(ops.Add, b(ops.Convert, stored, dtype=DType.INT32), np.asarray(-_LEAST, np.int32))
+    return b(ops.DequantizeLinear, b(ops.Gather, table(x, y), index, axis=0), *_parameters(y), axis=0)
+
+
+def _parameters(quantization: Quantization) -> tuple[Array, Array]:
+    """Scale and zero point."""
+    return np.asarray(quantization.scales[0], np.float32), np.asarray(quantization.zero_points[0], np.int16)
+
+
+def interpolated(function: Function, elsewhere: Literal["least", "most"] = "least") -> Table:
+    """The results of a kernel that interpolates `function` between 513 samples, for every stored int16: [65536].
+
+    `elsewhere`: which result stands in where the function is not finite.
+    Source: LiteRT kernels/internal/common.h (LUTPopulateInt16, LUTLookup).
+    """
+
+    def table(x: Quantization, y: Quantization) -> Array:
+        samples = _samples(partial(_finite, function, _bounds(y)[elsewhere == "most"]), x, y)
+        stored = np.arange(_LEAST, _MOST + 1)
+        place, offset = (stored >> 7) + 256, stored & 127
+        slopes = np.diff(samples)
+        return np.asarray(samples[place] + ((slopes[place] * offset + 64) >> 7), np.int16)
+
+    return table
+
+
+def _bounds(quantization: Quantization) -> tuple[np.float32, np.float32]:
+    """The least and the greatest real value, in float32 as the kernels compute them."""
+    scale, zero = np.float32(quantization.scales[0]), quantization.zero_points[0]
+    return scale * np.float32(_LEAST - zero), scale * np.float32(_MOST - zero)
+
+
+def _samples(function: Function, x: Quantization, y: Quantization) -> Array:
+    """`function` at 513 places of the range of `x`, moved to halve the error between two of them: int64."""
+    (low, high), (least, most) = _bounds(x), _bounds(y)
+    factor, step = np.float32(65536) / (most - least), (high - low) / np.float32(512)
+    places = low + np.arange(513, dtype=np.float32) * step
+    values, between = function(places) * factor, function(places[:-1] + step / np.float32(2)) * factor
+    error = _rounded((values[1:] + _rounded(values[:-1])) / 2) - _rounded(between)
+    samples = np.append(_rounded(values[:-1]) - _rounded(error / 2), _rounded(function(np.asarray(high)) * factor))
+    return np.asarray(np.clip(samples, _LEAST, _MOST), np.int64)
+
+
+def _finite(function: Function, otherwise: np.float32, x: Array) -> Array:
+    with np.errstate(all="ignore"):
+        result = function(x)
+    return np.where(np.isfinite(result), result, otherwise)
+
+
+def _rounded(values: Array) -> Array:
+    """Halves away from zero."""
+    return np.asarray(np.trunc(values + np.copysign(np.float32(0.5), values)))

@@ -1,0 +1,179 @@
+"""Quantized TFLite ops, as text, in LiteRT's own kernels and, converted to ONNX, in ONNX Runtime."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from onnxtfl.formats.tflite import writer
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.text import parse_graph
+from onnxtfl.pipeline import Options, tflite_to_onnx
+from tests.harness.litert import run_onnx, run_tflite
+
+RNG = np.random.default_rng(0)
+
+
+def tflite(text: str) -> bytes:
+    """The .tflite of a graph of tfl ops."""
+    file = io.BytesIO()
+    writer.write(Model(parse_graph(text)), file)
+    return file.getvalue()
+
+
+def to_onnx(data: bytes) -> bytes:
+    """Converted to ONNX."""
+    file = io.BytesIO()
+    tflite_to_onnx(data, file, Options())
+    return file.getvalue()
+
+
+def both(text: str, *inputs: Array) -> tuple[Array, Array]:
+    """The only output in LiteRT and, converted, in ONNX Runtime."""
+    data = tflite(text)
+    ((_, wanted),) = run_tflite(data, inputs, kernels="builtin")
+    converted = to_onnx(data)
+    names = [v.name for v in onnx.load_from_string(converted).graph.input]
+    (found,) = run_onnx(converted, dict(zip(names, inputs, strict=True))).values()
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    return wanted, found
+
+
+def optimized_ops(model: bytes, folder: Path) -> Counter[str]:
+    """The ops that ONNX Runtime runs, after its optimizer."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return Counter(node.op_type for node in onnx.load(folder / "optimized.onnx").graph.node)
+
+
+def _stored(*shape: int, dtype: str = "int8") -> Array:
+    bounds = np.iinfo(dtype)
+    return RNG.integers(bounds.min, bounds.max, shape, dtype, endpoint=True)
+
+
+def _numbers(count: int) -> str:
+    return ", ".join(map(str, RNG.integers(-127, 128, count)))
+
+
+_SCALES = {"one scale": "0.02:0", "a scale each": "axis={axis} 0.02:0 0.01:0 0.03:0 0.015:0"}
+
+
+@pytest.mark.parametrize("scales", _SCALES)
+@pytest.mark.parametrize("asymmetric", ["false", "true"])
+@pytest.mark.parametrize("shape", [(3, 16), (2, 3, 16)])
+def test_hybrid_fully_connected(shape: tuple[int, ...], asymmetric: str, scales: str, tmp_path: Path) -> None:
+    """Activations are quantized row by row, at run time; ONNX Runtime must not quantize them once more."""
+    keep, sizes = str(len(shape) > 2).lower(), "x".join(map(str, shape))
+    text = f"""
+    graph main(%x: tensor<{sizes}xfloat32>) -> (%y) {{
+      %w = constant tensor<4x16xfloat32, quant<int8 {_SCALES[scales].format(axis=0)}>> [{_numbers(64)}]
+      %b = constant tensor<4xfloat32> [1.0, 2.0, 3.0, 4.0]
+      %y = tfl.FULLY_CONNECTED@12(%x, %w, %b) {{asymmetric_quantize_inputs = {asymmetric},
+        fused_activation_function = "NONE", keep_num_dims = {keep}, weights_format = "DEFAULT"}} :
+        tensor<{sizes[:-2]}4xfloat32>
+    }}"""
+    x = RNG.standard_normal(shape).astype(np.float32)
+    x[0] *= 10
+    wanted, found = both(text, x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    assert optimized_ops(to_onnx(tflite(text)), tmp_path)["MatMulNBits"] == 0
+
+
+def test_hybrid_activations_of_zeros() -> None:
+    text = f"""
+    graph main(%x: tensor<2x4xfloat32>) -> (%y) {{
+      %w = constant tensor<1x4xfloat32, quant<int8 0.02:0>> [{_numbers(4)}]
+      %b = constant tensor<1xfloat32> [1.5]
+      %y = tfl.FULLY_CONNECTED@3(%x, %w, %b) {{asymmetric_quantize_inputs = false, keep_num_dims = false,
+        fused_activation_function = "NONE", weights_format = "DEFAULT"}} : tensor<2x1xfloat32>
+    }}"""
+    wanted, found = both(text, np.zeros((2, 4), np.float32))
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("scales", _SCALES)
+@pytest.mark.parametrize("op", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_hybrid_convolutions(op: str, scales: str) -> None:
+    """Activations are quantized image by image."""
+    kernel, axis, more = ("4x3x3x4", 0, "") if op == "CONV_2D" else ("1x3x3x4", 3, "depth_multiplier = 1,")
+    if op == "DEPTHWISE_CONV_2D" and scales == "one scale":
+        pytest.skip("the kernel reads a scale for each channel")
+    text = f"""
+    graph main(%x: tensor<2x6x5x4xfloat32>) -> (%y) {{
+      %w = constant tensor<{kernel}xfloat32, quant<int8 {_SCALES[scales].format(axis=axis)}>>
+        [{_numbers(144 if op == "CONV_2D" else 36)}]
+      %b = constant tensor<4xfloat32> [1.0, 2.0, 3.0, 4.0]
+      %y = tfl.{op}@6(%x, %w, %b) {{{more} dilation_h_factor = 1, dilation_w_factor = 1, stride_h = 1, stride_w = 1,
+        fused_activation_function = "NONE", padding = "SAME"}} : tensor<2x6x5x4xfloat32>
+    }}"""
+    x = RNG.standard_normal((2, 6, 5, 4)).astype(np.float32)
+    x[0] *= 10
+    wanted, found = both(text, x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("adjoint", ["false", "true"])
+def test_hybrid_batch_matmul(adjoint: str) -> None:
+    """Each row of the left matrices is quantized on its own."""
+    left = (2, 8, 3) if adjoint == "true" else (2, 3, 8)
+    text = f"""
+    graph main(%x: tensor<{"x".join(map(str, left))}xfloat32>) -> (%y) {{
+      %w = constant tensor<2x8x5xfloat32, quant<int8 0.02:0>> [{_numbers(80)}]
+      %y = tfl.BATCH_MATMUL@4(%x, %w) {{adj_x = {adjoint}, adj_y = false, asymmetric_quantize_inputs = true}} :
+        tensor<2x3x5xfloat32>
+    }}"""
+    wanted, found = both(text, RNG.standard_normal(left).astype(np.float32))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_an_int8_average_pool_runs_on_integers(tmp_path: Path) -> None:
+    text = """
+    graph main(%x: tensor<1x6x6x2xfloat32, quant<int8 0.02:3>>) -> (%y) {
+      %y = tfl.AVERAGE_POOL_2D@2(%x) {filter_height = 3, filter_width = 3, fused_activation_function = "NONE",
+        padding = "VALID", stride_h = 1, stride_w = 1} : tensor<1x4x4x2xfloat32, quant<int8 0.02:3>>
+    }"""
+    wanted, found = both(text, _stored(1, 6, 6, 2))
+    assert np.abs(wanted.astype(int) - found).max() <= 1
+    assert optimized_ops(to_onnx(tflite(text)), tmp_path)["QLinearAveragePool"] == 1
+
+
+@pytest.mark.parametrize("name", ["EXP", "LOG", "RSQRT"])
+def test_int16_tables(name: str) -> None:
+    """The kernel's table, element by element; RSQRT refuses what is not positive."""
+    text = f"""
+    graph main(%x: tensor<1x512xfloat32, quant<int16 0.0002:0>>) -> (%y) {{
+      %y = tfl.{name}@2(%x) : tensor<1x512xfloat32, quant<int16 0.0005:0>>
+    }}"""
+    x = np.linspace(0 if name == "RSQRT" else -(2**15), 2**15 - 1, 512).astype(np.int16).reshape(1, 512)
+    wanted, found = both(text, x)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_scatter_fills_with_a_stored_0() -> None:
+    """Also, stored elements with the same index are added as they are stored."""
+    text = """
+    graph main(%u: tensor<3x2xfloat32, quant<int8 0.5:-5>>) -> (%y) {
+      %i = constant tensor<3x1xint32> [3, 1, 3]
+      %s = constant tensor<2xint32> [5, 2]
+      %y = tfl.SCATTER_ND@1(%i, %u, %s) : tensor<5x2xfloat32, quant<int8 0.5:-5>>
+    }"""
+    wanted, found = both(text, np.asarray([[1, 2], [-3, 4], [5, -6]], np.int8))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_matrix_diag_fills_with_a_stored_0() -> None:
+    text = """
+    graph main(%d: tensor<2x3xfloat32, quant<uint8 0.5:120>>) -> (%y) {
+      %y = tfl.MATRIX_DIAG@1(%d) : tensor<2x3x3xfloat32, quant<uint8 0.5:120>>
+    }"""
+    wanted, found = both(text, _stored(2, 3, dtype="uint8"))
+    np.testing.assert_array_equal(found, wanted)
