@@ -1,4 +1,4 @@
-"""Arithmetic of two or more operands, integers that no TFLite kernel takes (64 bits, unsigned) included."""
+"""Arithmetic of two or more operands, including integers without TFLite kernels (64 bits, unsigned)."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ _STEPS = 6
 def _integer_power(base: Term, exponent: Term) -> Term:
     """Products of the squares that the exponent's bits name; beyond 63 only 0, 1 and -1 have powers that fit.
 
-    A negative exponent gives 1 / power, rounded toward zero.
+    A negative exponent means 1 / power, rounded toward zero.
     """
     whole = exponent.bits(DType.INT64) if exponent.dtype is DType.UINT64 else exponent
     size = whole.abs() if whole.dtype.is_signed else whole
@@ -248,7 +248,7 @@ def _integer_power(base: Term, exponent: Term) -> Term:
 def exact_quotient(multiple: Term, divisor: Term) -> Term:
     """`multiple` / `divisor` where that comes out, of int64.
 
-    float32 gives 22 bits of a quotient. What is left is divided again: three times make 64.
+    A float32 division is exact to 22 bits. The remainder is divided again: three divisions make 64 bits.
     """
     real = divisor.to(DType.FLOAT32)
     quotient: Term | None = None

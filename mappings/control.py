@@ -13,7 +13,7 @@ VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 
 @regions_of("onnx.If")
 def if_regions_onnx(node: Node) -> Inlined | None:
-    """Branches take the captures alone; the one that a known condition chooses stands for the node."""
+    """Branches have the captured values as their only operands; the branch of a known condition replaces the node."""
     return _branches(node, _graph(node, "then_branch"), _graph(node, "else_branch"))
 
 
@@ -64,7 +64,7 @@ FOREVER = (1 << 63) - 1
 
 @regions_of("onnx.Loop")
 def loop_regions(node: Node) -> None:
-    """The body takes the number of the round, the condition, values that go round, and captures."""
+    """The body's operands: iteration number, condition, loop-carried values, captured values."""
     body, captures = _graph(node, "body"), node.attributes["captures"]
     carried = _carried(node)
     body.inputs[0].type, body.inputs[1].type = tensor("int64"), _condition_type(node)

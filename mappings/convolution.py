@@ -131,7 +131,7 @@ def _onnx_conv(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.Conv, "tfl")
 def _conv_for_tfl(b: Builder, node: Node) -> Value | None:
-    """One step nearer to CONV_2D: a unit axis, padding apart, groups apart."""
+    """One step nearer to CONV_2D: a unit axis, separate padding, separate groups."""
     if node.operand(0).tensor_type.shape is None:
         return None
     window, sizes = sized_window(node)

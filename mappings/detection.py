@@ -40,7 +40,7 @@ def _select_boxes(node: Node) -> Form | None:
 
 @decompose(ops.NonMaxSuppression, "tfl")
 def _class_by_class(b: Builder, node: Node) -> Value:
-    """The boxes of each batch and class selected apart, and each selection behind its batch and class."""
+    """Select the boxes of each batch and class separately; each selection follows its batch and class."""
     boxes, scores = node.operand(0), node.operand(1)
     batches, classes = scores.shape[:2]
     if not isinstance(batches, int) or not isinstance(classes, int):

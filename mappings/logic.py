@@ -180,7 +180,7 @@ def _right_shift(b: Builder, node: Node) -> Value:
 
 
 def in_range(node: Node) -> bool:
-    """Whether no amount of a shift lies outside of the bits."""
+    """Whether all shift amounts are less than the number of bits."""
     numbers = static_ints(node.operand(1))
     bits = node.operand(0).dtype.bits
     return bool(node.attr("in_range")) or (numbers is not None and all(0 <= n < bits for n in numbers))

@@ -182,7 +182,7 @@ decompose(ops.Pad, "tfl", "operands")(int32_operands(1))
 
 @decompose(ops.Pad, order="axes")
 def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
-    """Where a kernel takes fewer axes than there are."""
+    """The same on fewer axes, where kernels accept no more."""
     known = static_ints(node.operand(1))
     if known is None or node.operand(0).tensor_type.shape is None or node.operand(0).rank < 4:
         return None

@@ -137,7 +137,7 @@ def _lp_pool(b: Builder, node: Node) -> Value:
 
 
 def _without_ceil(window: Window, sizes: Sequence[Any]) -> Window:
-    """The same positions by more padding behind."""
+    """The same positions with more padding after each axis."""
     after = [max(a, n) for a, n in zip(window.after, padding_after(window, sizes), strict=True)]
     return replace(window, padding=(*window.before, *after), ceil=False)
 
@@ -209,7 +209,7 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.MaxPool, "tfl")
 def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
-    """Indices apart; a unit axis for one spatial axis; padding of the lowest number; else maxima of shifted slices."""
+    """Indices separately; a unit axis for one spatial axis; padding with the lowest value; maxima of shifted slices."""
     x, attributes = node.operand(0), attributes_of(node)
     window, sizes = ops.pool_window(attributes), tuple(x.shape[d] for d in node.attr("dims"))
     if node.attr("return_indices"):
@@ -219,8 +219,8 @@ def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
         return b(ops.Convert, wide, dtype=x.dtype)
     if window.rank == 1 and x.rank == 3 and window.span == window.shape:
         return _as_2d(b, node)
-    apart = static(sizes) and tfl_padding(window, sizes) is None
-    if window.auto_pad == "NOTSET" and (apart or any(window.padding) or window.ceil):
+    separate = static(sizes) and tfl_padding(window, sizes) is None
+    if window.auto_pad == "NOTSET" and (separate or any(window.padding) or window.ceil):
         return _pad_apart(b, node, window, _padding_number(x))
     return _pairwise(b, node, window) or _by_slices(b, node, window, "max")
 
@@ -268,7 +268,7 @@ def _by_slices(b: Builder, node: Node, window: Window, kind: str) -> Value | Non
 
 
 def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
-    """The taps side by side: their largest, and where the first such tap stands in the flattened operand.
+    """The taps side by side: their largest, and the position of the first such tap in the flattened operand.
 
     That number is a sum: of the tap's offset, of the window's place, and of the other axes' part.
     """
@@ -337,9 +337,10 @@ def _pairwise(b: Builder, node: Node, window: Window) -> Value | None:
 
 def _over(b: Builder, node: Node, x: Value, window: Window, axes: Sequence[int]) -> Value:
     """The pool over some spatial axes only, on a tensor of four axes."""
-    first, behind = axes[0], x.shape[axes[-1] + 1 :]
-    fours = (x.shape[0], product(x.shape[1:first]), *(x.shape[a] for a in axes), *([product(behind)] if behind else []))
-    shape, strides = ([values[a - 2] for a in axes] + [1] * bool(behind) for values in (window.shape, window.strides))
+    first, trailing = axes[0], x.shape[axes[-1] + 1 :]
+    rest = [product(trailing)] if trailing else []
+    fours = (x.shape[0], product(x.shape[1:first]), *(x.shape[a] for a in axes), *rest)
+    shape, strides = ([values[a - 2] for a in axes] + [1] * bool(trailing) for values in (window.shape, window.strides))
     single = Window(tuple(shape), tuple(strides), (1, 1), (0, 0, 0, 0))
     pooled = b(node.op, reshape(b, x, fours), **{**attributes_of(node), **pool_attributes(single, (2, 3))})
     sizes = list(x.shape)

@@ -71,8 +71,8 @@ def _spread(b: Builder, parameter: Value, node: Node) -> Term:
         return Term(b, _repeated(b, parameter, x, normalize_axis(axis, x.rank), block))
     if parameter.shape in ((), (1,)):
         return Term(b, parameter if x.rank else reshape(b, parameter, []))
-    behind = x.rank - 1 - normalize_axis(axis, x.rank)
-    return Term(b, unsqueezed(b, parameter, range(1, 1 + behind)))
+    trailing = x.rank - 1 - normalize_axis(axis, x.rank)
+    return Term(b, unsqueezed(b, parameter, range(1, 1 + trailing)))
 
 
 def _repeated(b: Builder, parameter: Value, x: Value, axis: int, block: int) -> Value:

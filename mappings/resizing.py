@@ -73,7 +73,7 @@ def _resize_19(b: Builder, node: Node) -> Value:
 
 
 def _given(vector: Value | None, count: int) -> Value | None:
-    """An operand that is there: an empty vector stands for an absent one."""
+    """An operand that is present: an empty vector means an absent one."""
     if vector is None or (vector.tensor_type.shape == (0,) and count > 0):
         return None
     return vector
@@ -135,7 +135,7 @@ def _of_changed(
 
 
 def _changes(size: Dim, i: int, count: int, sizes: Value, scales: Value | None, roi: Value | None) -> bool:
-    """Whether axis i is resampled at all, as far as one can tell."""
+    """Whether axis i is resampled, as far as known."""
     if roi is not None and not (roi.is_constant and roi.numpy()[i] == 0 and roi.numpy()[count + i] == 1):
         return True
     if scales is not None and not (scales.is_constant and scales.numpy()[i] == 1):
@@ -214,7 +214,7 @@ def _tfl_centers(size: int, resized: int) -> Array:
 
 
 def _tfl_nearest(size: int, resized: int, corners: bool, centers: bool) -> Array:
-    """The elements that RESIZE_NEAREST_NEIGHBOR takes. Source: LiteRT resize_nearest_neighbor.h."""
+    """The elements that RESIZE_NEAREST_NEIGHBOR reads. Source: LiteRT resize_nearest_neighbor.h."""
     where = _tfl_coordinates(size, resized, corners, 0.5 if centers else 0.0)
     return np.asarray(np.minimum(np.floor(where.astype(np.float64) + (0.5 if corners else 0.0)), size - 1), np.int64)
 
@@ -343,9 +343,9 @@ def _in_four_axes(b: Builder, node: Node) -> Value | None:
 
 
 def _over(b: Builder, node: Node, x: Value, axes: Sequence[int]) -> Value:
-    """Some axes resized on a tensor of four: two in front, then the axes, beside a single one what is behind it."""
-    lead, behind = x.shape[: axes[0]], x.shape[axes[-1] + 1 :]
-    inner = [x.shape[a] for a in axes] + ([product(behind)] if behind else [])
+    """Resize some axes as those of rank 4: two leading axes, the resized ones, after a single one the trailing ones."""
+    lead, trailing = x.shape[: axes[0]], x.shape[axes[-1] + 1 :]
+    inner = [x.shape[a] for a in axes] + ([product(trailing)] if trailing else [])
     spare = 2 - len(inner)
     four = (product(lead[:1]), product(lead[1:]), *[1] * spare, *inner)
     sizes = [node.result.shape[a] for a in axes]
@@ -356,7 +356,7 @@ def _over(b: Builder, node: Node, x: Value, axes: Sequence[int]) -> Value:
         own = [factors[node.attr("dims").index(a)] for a in axes]
         scales = np.asarray([*[1.0] * spare, *own, *[1.0] * (2 - spare - len(axes))], np.float32)
     small = b(ops.Resize, reshape(b, x, four), resized, scales, **{**node.attributes, "dims": (2, 3)})
-    return reshape(b, small, (*lead, *sizes, *behind), x, node.operand(1))
+    return reshape(b, small, (*lead, *sizes, *trailing), x, node.operand(1))
 
 
 def axis_by_axis(b: Builder, node: Node) -> Value:

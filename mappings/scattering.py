@@ -18,7 +18,7 @@ MOST_PAIRS = 1 << 24
 
 @decompose(ops.ScatterND, "onnx")
 def _joined_first(b: Builder, node: Node) -> Value | None:
-    """Each update joined with all that go to the same place and with what stands there: then order does not matter."""
+    """Combine each update with all others of the same position and its old element: then order does not matter."""
     if node.operands[0] is None:
         return None
     x, indices, updates = (node.operand(i) for i in range(3))

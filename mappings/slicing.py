@@ -59,7 +59,7 @@ def _slice_axes_at_run_time(
 
 @lower_tfl(ops.Slice)
 def _to_tfl_slice(node: Node) -> Form | None:
-    """SLICE takes sizes, so it serves where strides are 1 and each size is known, or what is left of the axis."""
+    """SLICE has sizes: the strides must be 1, and each size known or the rest of the axis."""
     starts, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
     shape, rank_1_integers = node.operand(0).shape, node.operand(0).rank == 1 and node.operand(0).dtype.is_integer
     if starts is None or strides is None or any(s != 1 for s in strides) or rank_1_integers:
@@ -102,10 +102,10 @@ def _masked(node: Node, which: int, strides: Sequence[int] | None) -> tuple[Valu
     bounds, mask = [], 0
     for axis, (bound, stride, size) in enumerate(zip(known, strides, node.operand(0).shape, strict=True)):
         ahead = bound >= INT32_MAX and (stride > 0) == (which == 2)
-        behind = bound <= -INT32_MAX and (stride < 0) == (which == 2)
+        below = bound <= -INT32_MAX and (stride < 0) == (which == 2)
         if ahead and stride > 0 and isinstance(size, int):
             bounds.append(size)
-        elif ahead or behind:
+        elif ahead or below:
             mask |= 1 << axis
             bounds.append(0)
         else:
@@ -132,7 +132,7 @@ def _clamped(b: Builder, vector: Value) -> Value:
 
 @decompose(ops.Slice, "tfl", "axes")
 def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
-    """Where a kernel takes fewer axes than there are."""
+    """The same on fewer axes, where kernels accept no more."""
     x, vectors = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
     if x.tensor_type.shape is None or None in vectors:
         return None

@@ -70,8 +70,8 @@ def _places(b: Builder, counts: Value, steps: Sequence[int], sizes: Value) -> Va
     """The flat indices, in a tensor of `sizes`, of counts[0] x counts[1] x ... points, steps[i] apart along axis i."""
     if (known := static_ints(counts)) is not None and (inner := static_ints(sizes)) is not None:
         grid = np.indices(known, sparse=True)
-        apart = strides_of(inner) * np.asarray(steps)
-        return constant(np.asarray(sum(g * a for g, a in zip(grid, apart, strict=True))).reshape(-1))
+        distances = strides_of(inner) * np.asarray(steps)
+        return constant(np.asarray(sum(g * a for g, a in zip(grid, distances, strict=True))).reshape(-1))
     places: Value = constant(np.zeros(1, np.int64))
     for axis, step in enumerate(steps):
         size, count = (b(ops.Gather, v, np.asarray(axis), axis=0) for v in (sizes, counts))

@@ -41,9 +41,9 @@ def _cropping(node: Node, window: Window, grow: Sequence[int], x: Value) -> tupl
     """The padding of an ONNX ConvTranspose: given, or what output_shape or auto_pad leave; `grow` off its ends.
 
     Source: ONNX ConvTranspose-11: total = stride * (size - 1) + output_padding + span - output_shape; of an odd total
-    SAME_UPPER cuts more behind, everything else more in front. ONNX Runtime reads version 1, whose text says the
-    opposite, in the same way. Where the total is negative, an output_shape grows the end; auto_pad cuts nothing then,
-    so that the result stays under size * stride (ONNX's own shape inference agrees).
+    SAME_UPPER cuts more at the end, everything else more at the beginning. ONNX Runtime reads version 1, whose text
+    says the opposite, in the same way. Where the total is negative, an output_shape grows the end; auto_pad cuts
+    nothing then, so that the result stays under size * stride (ONNX's own shape inference agrees).
     """
     rank, auto_pad = window.rank, node.attr("auto_pad", "NOTSET") or "NOTSET"
     wanted = tuple(node.attr("output_shape", ()))[-rank:]
@@ -67,7 +67,7 @@ def _total(window: Window, grow: Sequence[int], i: int, size: Dim, wanted: int |
 
 
 def _tfl_padding(node: Node) -> str | None:
-    """SAME or VALID where that gives the result as the node's padding and output padding do.
+    """SAME or VALID if it has the same result as the node's padding and output padding.
 
     Along each axis, with c = result - stride * operand: VALID has nothing cut in front and stride > c - (span - stride)
     >= 0; SAME has -stride < c <= 0, and cuts half of span - stride - c in front.
@@ -200,7 +200,7 @@ def crop_apart(b: Builder, node: Node, window: Window) -> Value:
 def _as_grouped_conv(b: Builder, node: Node, window: Window) -> Value:
     """A convolution with the flipped kernel over the operand with stride - 1 zeros between its elements.
 
-    The kernel's input features are those of all groups one behind the other, its output features those of one group; a
+    The kernel's input features are those of all groups, one after the other, its output features those of one group; a
     Conv wants all output features and the inputs of one group, so the group axis moves from one to the other.
     """
     attributes, groups = attributes_of(node), node.attr("feature_group_count")
@@ -228,6 +228,6 @@ def _regrouped(b: Builder, kernel: Value, into: int, out: int, spatial: Sequence
     shape = kernel.shape
     ordered = b(ops.Transpose, kernel, permutation=(into, out, *spatial))
     depth, rest = shape[into] // groups, [shape[a] for a in spatial]
-    apart = reshape(b, ordered, (groups, depth, shape[out], *rest))
-    swapped = b(ops.Transpose, apart, permutation=(0, 2, 1, *range(3, 3 + len(rest))))
+    grouped = reshape(b, ordered, (groups, depth, shape[out], *rest))
+    swapped = b(ops.Transpose, grouped, permutation=(0, 2, 1, *range(3, 3 + len(rest))))
     return reshape(b, swapped, (groups * shape[out], depth, *rest))

@@ -334,7 +334,7 @@ def _as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
 
 
 def _dtype_kept(a: TensorInfo, b: TensorInfo) -> bool:
-    """Tell whether the dtype is the same, or float64 narrowed, or a float quantized."""
+    """Whether the dtype is the same, or float64 narrowed, or a float quantized."""
     floats = {a.dtype, b.dtype} == {"float32", "float64"}
     quantized = (a.quantization is None) != (b.quantization is None) and "float32" in (a.dtype, b.dtype)
     return a.dtype == b.dtype or floats or quantized

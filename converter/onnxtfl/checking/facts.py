@@ -186,7 +186,7 @@ def _indexed_shape(node: Node) -> tuple[Any, ...]:
 
 
 def _is_flag(node: Node, index: int) -> bool:
-    """Tell whether the node uses a value as a flag: as ``bool(x)``, ``x == 0``, ``x > 0`` (integers) or ``1 - x``."""
+    """Whether the node uses a value as a flag: as ``bool(x)``, ``x == 0``, ``x > 0`` (integers) or ``1 - x``."""
     if node.op is ops.Convert:
         return node.attr("dtype") is DType.BOOL
     if node.op not in (ops.Compare, ops.Sub) or _is_single(type_ := node.operand(index).tensor_type):

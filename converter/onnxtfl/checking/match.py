@@ -106,7 +106,7 @@ def _fits(a: Dim, b: Dim) -> bool:
 
 
 def is_moved(permutation: Permutation) -> bool:
-    """Tell whether a permutation moves anything."""
+    """Whether a permutation moves anything."""
     return permutation != tuple(range(len(permutation)))
 
 

@@ -8,6 +8,7 @@ values are operands of the node, and trailing inputs of the region.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -292,11 +293,17 @@ class Node:
         """Add the sources of `others` to this node's, and `made_by` to the rules and passes that made it."""
         if others:
             self.sources = tuple(dict.fromkeys(s for node in (self, *others) for s in node.sources))
-        if made_by is not None and made_by not in self.made_by:
-            self.made_by += (made_by,)
+        if made_by is not None:
+            self.made_by = _with(self.made_by, made_by)
 
     def __repr__(self) -> str:
         return f"{', '.join(map(repr, self.results))} = {self.op.name}({', '.join(map(repr, self.operands))})"
+
+
+@functools.lru_cache(4096)
+def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """`names` and `name`, once; nodes with the same history share one tuple."""
+    return names if name in names else (*names, name)
 
 
 def _graphs_among(attributes: Iterable[Any]) -> Iterator[Graph]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -55,10 +56,10 @@ class TensorType:
 
     def permuted(self, permutation: Sequence[int]) -> TensorType:
         """The type of the transposed tensor; ValueError if its rank (blockwise quantized: its shape) is unknown."""
-        if self.shape is None:
-            raise ValueError(f"{self} cannot be transposed")
-        quantization = self.quantization and self.quantization.permuted(permutation, self.shape)
-        return TensorType(self.dtype, tuple(self.shape[p] for p in permutation), quantization)
+        if self.quantization is None:
+            return _permuted(self, tuple(permutation))
+        quantization = None if self.shape is None else self.quantization.permuted(permutation, self.shape)
+        return replace(_permuted(self.stored_as(None), tuple(permutation)), quantization=quantization)
 
     def reshaped(self, shape: Shape) -> TensorType | None:
         """The type of the tensor reshaped to `shape`; None if this splits or merges a quantized axis."""
@@ -81,6 +82,14 @@ class TensorType:
         dims = "*x" if self.shape is None else "".join(f"{_dim_text(d)}x" for d in self.shape)
         quantization = f", {self.quantization}" if self.quantization else ""
         return f"tensor<{dims}{self.dtype.value}{quantization}>"
+
+
+@functools.lru_cache(4096)
+def _permuted(type_: TensorType, permutation: tuple[int, ...]) -> TensorType:
+    """The permuted unquantized type; the values of a deep network share their few types."""
+    if type_.shape is None:
+        raise ValueError(f"{type_} cannot be transposed")
+    return TensorType(type_.dtype, tuple(type_.shape[p] for p in permutation))
 
 
 @dataclass(frozen=True, slots=True)

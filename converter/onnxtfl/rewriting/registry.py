@@ -211,6 +211,7 @@ def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[Up
     return _decorator(lambda rule: _add_versions(_RULES.upgrades, _RULES.lift_onnx, (domain, name), since, rule))
 
 
+@functools.lru_cache(4096)
 def rule_name(rule: Any) -> str:
     """The name of a rule or rewrite for the record: its module and function; for a row, its module and op."""
     function = getattr(rule, "func", rule)

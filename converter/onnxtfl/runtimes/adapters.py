@@ -30,7 +30,7 @@ class Runtime:
         return _version(self.distribution, self.find_python())
 
     def available(self) -> bool:
-        """Tell whether the runtime is installed."""
+        """Whether the runtime is installed."""
         return self.version() is not None
 
     def worker(self) -> Worker:

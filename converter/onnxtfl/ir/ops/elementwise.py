@@ -88,7 +88,7 @@ def Round(x: Term) -> Term:
 
 @by_formula(Unary, core=True)
 def Rsqrt(x: Term) -> Term:
-    """1 / sqrt(input). Source: neutral-ops 3.107 (0 gives infinity, as in TFLite)."""
+    """1 / sqrt(input). Source: neutral-ops 3.107 (infinity for 0, as in TFLite)."""
     return 1 / x.sqrt()
 
 
