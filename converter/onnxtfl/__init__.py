@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
+    from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 
     __version__: str
 
@@ -41,12 +42,14 @@ __all__ = [
     "CheckReport",
     "Conversion",
     "ConversionReport",
+    "FloatOp",
     "InputUsed",
     "InternalError",
     "InvalidModelError",
     "OnnxtflError",
     "OutputCheck",
     "OutputError",
+    "QuantizationSummary",
     "RuntimeUnavailableError",
     "TensorReport",
     "UnsupportedError",
@@ -61,6 +64,7 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
     **dict.fromkeys(("Conversion", "ConversionReport", "TensorReport"), "onnxtfl.api"),
+    **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
     **dict.fromkeys(("check", "coverage", "inspect", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
 }
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onnxtfl.checking import CheckReport
     from onnxtfl.ir.model import FormatName
     from onnxtfl.ir.record import Record
+    from onnxtfl.ir.summary import QuantizationSummary
     from onnxtfl.pipeline import Options, Report
 
 PathLike = str | os.PathLike[str]
@@ -45,7 +46,9 @@ class ConversionReport:
     ``ops_before``, ``ops_after``: number of nodes by operator, in the source and in the result. ``source_size`` (of
     the model file without external data, None for a model in memory) and ``size``: bytes. ``seconds``: duration of
     the conversion without the check. ``peak_memory``: peak resident bytes of this process, None where the system
-    does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order.
+    does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order. ``quantization``: which ops
+    of a quantized model compute on integers, which in float and why, which biases got another scale, which tensors
+    were requantized; None where nothing is quantized.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -57,6 +60,7 @@ class ConversionReport:
     seconds: float
     peak_memory: int | None
     passes: tuple[tuple[str, float, int], ...] = ()
+    quantization: QuantizationSummary | None = None
 
 
 @dataclass(frozen=True)
@@ -273,6 +277,7 @@ def _report(job: _Job, result: Report, output: Output, seconds: float) -> Conver
         seconds,
         peak_memory(),
         tuple((timing.name, timing.seconds, timing.nodes) for timing in result.passes),
+        result.quantization,
     )
 
 

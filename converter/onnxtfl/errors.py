@@ -1,7 +1,7 @@
 """The exceptions of onnxtfl: one tree, each message a single line.
 
 ``str(error)`` is ``message [node 'conv1' Conv-11, type f32[1,3,?,?]]; hint``: what is wrong, where, and what the user
-can do. Unknown fields are left out; quantized types print at most `SCALES` scales.
+can do. Unknown fields are left out; quantized types are shortened (`short`).
 """
 
 from __future__ import annotations
@@ -99,13 +99,24 @@ class OutputError(OnnxtflError):
 
 
 def one_line(text: str, limit: int = 2000) -> str:
-    """Return ``text`` as one printable line of at most ``limit`` characters, long lists of scales abbreviated."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in _QUANTIZED.sub(_abbreviated, text)).split())
+    """Return ``text`` as one printable line of at most ``limit`` characters, quantized types shortened."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in short(text)).split())
     return flat if len(flat) <= limit else flat[: limit - 3] + "..."
 
 
-def _abbreviated(quantized: re.Match[str]) -> str:
-    """``quant<int8 axis=0 0.1:0 0.2:0 0.3:0 ... 64 scales>``."""
-    pairs = [pair.partition(":") for pair in quantized[2].split()]
-    shown = " ".join(f"{float(scale):.6g}:{zero_point}" for scale, _, zero_point in pairs[:SCALES])
-    return f"{quantized[1]} {shown}{f' ... {len(pairs)} scales' if len(pairs) > SCALES else ''}>"
+def short(text: object) -> str:
+    """Return ``text`` with the quantized types in it shortened: lists of more than `SCALES` scales as their range.
+
+    ``quant<int8 axis=0 128 scales 0.00052..0.00083>``; zero points that are not all 0 follow as a range too.
+    """
+    return _QUANTIZED.sub(_shortened, str(text))
+
+
+def _shortened(quantized: re.Match[str]) -> str:
+    pairs = [(float(scale), int(zero)) for scale, _, zero in (pair.partition(":") for pair in quantized[2].split())]
+    if len(pairs) <= SCALES:
+        shown = " ".join(f"{scale:.6g}:{zero}" for scale, zero in pairs)
+        return f"{quantized[1]} {shown}>"
+    scales, zeros = zip(*pairs, strict=True)
+    offsets = f" zero points {min(zeros)}..{max(zeros)}" if any(zeros) else ""
+    return f"{quantized[1]} {len(pairs)} scales {min(scales):.3g}..{max(scales):.3g}{offsets}>"

@@ -28,6 +28,7 @@ from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.record import Record, record_of
+from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
 from onnxtfl.passes.canonicalize import MOVES
@@ -36,7 +37,13 @@ from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32,
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
-from onnxtfl.passes.quantize import fuse_quantized, read_quantized_types, store_as_int8, surround_moves
+from onnxtfl.passes.quantize import (
+    fuse_quantized,
+    read_quantized_types,
+    store_as_int8,
+    summary,
+    surround_moves,
+)
 from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
@@ -86,6 +93,7 @@ class Report:
 
     `ops_before`, `ops_after`: number of nodes by op. `passes`: time and
     node count of each pass. `record`: the target tensor of each source tensor, and the origin of each target op.
+    `quantization`: which ops compute on integers and which do not, and why; None if nothing is quantized.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -94,6 +102,7 @@ class Report:
     ops_after: dict[str, int] = field(default_factory=dict)
     passes: list[PassTiming] = field(default_factory=list)
     record: Record = field(default_factory=Record)
+    quantization: QuantizationSummary | None = None
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -263,6 +272,7 @@ class _Conversion:
         self.report.inputs = [_describe(v) for v in graph.inputs]
         self.report.outputs = [_describe(v) for v in graph.outputs]
         self.report.record = record_of(graph, names)
+        self.report.quantization = summary(graph, names)
         return self.report
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from onnxtfl.cli import commands, progress, running
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 from tests.unit.fake_pipeline import FakePipeline, install
 from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
 
@@ -58,6 +59,27 @@ def test_convert(fake: FakePipeline, source: Path, capsys: pytest.CaptureFixture
         assert expected in table
     assert "y  largest error 0 absolute, 0 relative" in table
     assert not any(line.endswith(" ") for line in table.splitlines())
+
+
+def test_a_quantized_model_says_what_computes_on_floats(
+    fake: FakePipeline, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    islands = [FloatOp("SIN", f"y{k}", (f"sin{k}",), "Sin", True, "SIN has no quantized kernel") for k in range(2)]
+    own = FloatOp("ABS", "z", ("abs",), "Abs", False, "it is float in the source")
+    biases, changed = (("b", "0.1 became 0.2"),), tuple((f"t{k}", "1 became 2") for k in range(10))
+    fake.report.quantization = QuantizationSummary({"CONV_2D": 3, "ADD": 2}, {}, (*islands, own), biases, changed)
+    assert onnx2tfl(source, "--no-check") == 0
+    printed = capsys.readouterr().out.splitlines()
+    start = next(k for k, line in enumerate(printed) if line.startswith("quantized"))
+    assert [line.partition("  ")[2].strip() for line in printed[start : start + 6]] == [
+        "5 ops compute on integers, 3 on floats",
+        "on floats, as in the source: 1 ABS",
+        "1 biases with another scale: b",
+        "10 tensors requantized: t0, t1, t2, t3, t4, t5, t6, t7, 2 others",
+        "2 ops that the source quantizes compute on floats:",
+        "2 Sin: SIN has no quantized kernel",
+    ]
+    assert printed[start + 4].startswith("warning")
 
 
 def test_output_and_options(fake: FakePipeline, source: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ _ALLOWED = {
     "output": set(),
     "api": {"ir", "formats", "pipeline", "op_tables", "checking", "output"},
     "cli": {_API},
-    _API: {"api", "checking"},
+    _API: {"api", "checking", "ir"},
 }
 _FOLDERS = {"": ROOT / "converter" / "onnxtfl", "mappings": ROOT / "mappings", "schemas": ROOT / "schemas"}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from onnxtfl import CheckReport, Conversion, ConversionReport, OutputCheck, TensorReport
+    from onnxtfl import CheckReport, Conversion, ConversionReport, OutputCheck, QuantizationSummary, TensorReport
 
 MANY = 8  # operators that are named; the rest is one count
 STYLES = {"passed": "green", "failed": "red", "not checked": "yellow"}
@@ -29,6 +30,8 @@ def show_conversion(model: str, output: str, conversion: Conversion, verbose: bo
     rows += _titled("outputs", [_tensor(spec) for spec in report.outputs])
     rows.append(Row("ops before", _ops(report.ops_before, verbose)))
     rows.append(Row("ops after", _ops(report.ops_after, verbose)))
+    if report.quantization is not None:
+        rows += _quantization_rows(report.quantization, verbose)
     rows.append(Row("size", _size(report)))
     memory = f", peak memory {_bytes(report.peak_memory)}" if report.peak_memory else ""
     rows.append(Row("time", f"{report.seconds:.2f} s{memory}"))
@@ -38,6 +41,39 @@ def show_conversion(model: str, output: str, conversion: Conversion, verbose: bo
     if conversion.check is not None:
         rows += _check_rows(conversion.check, verbose)
     _print(rows)
+
+
+def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]:
+    """The lines about a quantized model; a warning where ops are quantized in the source only."""
+    counts = [
+        (sum(summary.integer_ops.values()), "ops compute on integers"),
+        (sum(summary.hybrid_ops.values()), "on floats and integer weights"),
+        (len(summary.float_ops), "on floats"),
+    ]
+    lines = [", ".join(f"{count} {how}" for i, (count, how) in enumerate(counts) if count or not i)]
+    own = Counter(op.op for op in summary.float_ops if not op.island)
+    lines += [f"on floats, as in the source: {_ranked(own, verbose)}"] if own else []
+    for entries, what in (
+        (summary.rescaled_biases, "biases with another scale"),
+        (summary.requantized, "tensors requantized"),
+    ):
+        shown = [f"{name} ({change})" if verbose else name for name, change in entries]
+        lines += [f"{len(entries)} {what}: {_some(shown, verbose)}"] if entries else []
+    return _titled("quantized", lines) + _island_rows(summary, verbose)
+
+
+def _island_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]:
+    sources: dict[tuple[str, str], list[str]] = {}
+    for op in summary.islands:
+        sources.setdefault((op.source_op, op.reason), []).extend(op.sources)
+    named = {key: list(dict.fromkeys(names)) for key, names in sources.items()}
+    lines = [
+        f"{len(names)} {op}: {reason}" + (f" ({', '.join(names)})" if verbose else "")
+        for (op, reason), names in sorted(named.items(), key=lambda item: -len(item[1]))
+    ]
+    count = sum(map(len, named.values()))
+    lines = [f"{count} ops that the source quantizes compute on floats:", *lines] if lines else []
+    return [Row("" if k else "warning", line, "yellow") for k, line in enumerate(lines)]
 
 
 def show_check(a: str, b: str, report: CheckReport, verbose: bool) -> None:
@@ -106,11 +142,21 @@ def _shape(shape: Iterable[object]) -> str:
 
 def _ops(counts: Mapping[str, int], verbose: bool) -> str:
     """Return the number of nodes and the most frequent operators."""
+    return f"{sum(counts.values())}: {_ranked(counts, verbose)}" if counts else "0"
+
+
+def _ranked(counts: Mapping[str, int], verbose: bool) -> str:
+    """Return the most frequent operators with their counts."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     named = ranked if verbose else ranked[:MANY]
     rest = sum(count for _, count in ranked[len(named) :])
-    parts = [f"{count} {name}" for name, count in named] + ([f"{rest} others"] if rest else [])
-    return f"{sum(counts.values())}: {', '.join(parts)}" if parts else "0"
+    return ", ".join([f"{count} {name}" for name, count in named] + ([f"{rest} others"] if rest else []))
+
+
+def _some(names: Sequence[str], verbose: bool) -> str:
+    """Return the first names, and how many others there are."""
+    named = names if verbose else names[:MANY]
+    return ", ".join([*named, *([f"{len(names) - len(named)} others"] if len(names) > len(named) else [])])
 
 
 def _size(report: ConversionReport) -> str:

@@ -25,7 +25,7 @@ class Builder:
     """Inserts nodes into `graph` before the node `before` (None: at the end).
 
     Operands are values, or arrays and lists of ints, which become constants (int64 for lists). New nodes inherit the
-    source nodes of `cause` (by default `before`); `maker` is the rule or pass to record for them.
+    source nodes and remarks of `cause` (by default `before`); `maker` is the rule or pass to record for them.
     """
 
     def __init__(self, graph: Graph, before: Node | None = None, *, cause: Node | None = None, maker: str = "") -> None:
@@ -89,7 +89,7 @@ class Builder:
     def _insert(self, node: Node) -> list[Value]:
         self.graph.insert(node, self.before)
         if self.cause is not None:
-            node.sources, node.made_by = self.cause.sources, self.cause.made_by
+            node.sources, node.made_by, node.remarks = self.cause.sources, self.cause.made_by, self.cause.remarks
         if self.maker:
             node.add_history(made_by=self.maker)
         self.created.append(node)

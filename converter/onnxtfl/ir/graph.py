@@ -8,7 +8,6 @@ values are operands of the node, and trailing inputs of the region.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -19,6 +18,7 @@ from onnxtfl.errors import InternalError
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.declaration import REQUIRED, Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.history import Remark, with_name
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.permutations import rank_of, renumbered
 from onnxtfl.ir.quantization import Quantization, dequantize
@@ -220,6 +220,7 @@ class Node:
     __slots__ = (
         "attributes",
         "graph",
+        "lowered_from",
         "made_by",
         "name",
         "next",
@@ -227,6 +228,7 @@ class Node:
         "operands",
         "previous",
         "regions",
+        "remarks",
         "results",
         "sources",
     )
@@ -239,10 +241,10 @@ class Node:
         self.operands: list[Value | None] = list(operands)
         self.results: list[Value] = []
         self.name: str | None = None
-        self.sources: tuple[str, ...] = ()
-        """The names of the source nodes that this node implements."""
-        self.made_by: tuple[str, ...] = ()
-        """The rules and passes that made the node, in order."""
+        self.sources: tuple[str, ...] = ()  # the names of the source nodes that this node implements
+        self.made_by: tuple[str, ...] = ()  # the rules and passes that made the node, in order
+        self.remarks: tuple[Remark, ...] = ()  # for the user: about the node, or about those that it replaces
+        self.lowered_from: type[Op] | None = None  # the neutral op that this op of a target is a form of
         self.graph: Graph | None = None
         self.previous: Node | None = None
         self.next: Node | None = None
@@ -290,28 +292,22 @@ class Node:
             value.uses[(self, index)] = None
 
     def add_history(self, *others: Node, made_by: str | None = None) -> None:
-        """Add the sources of `others` to this node's, and `made_by` to the rules and passes that made it."""
+        """Add sources and remarks of `others` to this node's, and `made_by` to the rules and passes that made it."""
         if others:
             self.sources = tuple(dict.fromkeys(s for node in (self, *others) for s in node.sources))
+            self.remarks = tuple(dict.fromkeys(r for node in (self, *others) for r in node.remarks))
         if made_by is not None:
-            self.made_by = _with(self.made_by, made_by)
+            self.made_by = with_name(self.made_by, made_by)
 
     def __repr__(self) -> str:
         return f"{', '.join(map(repr, self.results))} = {self.op.name}({', '.join(map(repr, self.operands))})"
 
 
-@functools.lru_cache(4096)
-def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    """`names` and `name`, once; nodes with the same history share one tuple."""
-    return names if name in names else (*names, name)
-
-
 def _graphs_among(attributes: Iterable[Any]) -> Iterator[Graph]:
     for value in attributes:
-        if value.__class__ is Graph:
-            yield value
-        elif value.__class__ is tuple and value and value[0].__class__ is Graph:
-            yield from value
+        held = value if value.__class__ is tuple else (value,)
+        if held and held[0].__class__ is Graph:
+            yield from held
 
 
 def attributes_of(node: Node) -> dict[str, Any]:
@@ -468,8 +464,7 @@ class Graph:
 def _of_another_type(old: Value, new: Value) -> InternalError:
     """The error for a rewrite that would change the type of `old`."""
     cause = TypeError(f"{old.type} would be replaced by {new.type}")
-    producer = old.producer
-    op = None if producer is None else producer.op.name
+    op = None if old.producer is None else old.producer.op.name
     return InternalError("a rewrite", cause, node=old.name, op=op)
 
 

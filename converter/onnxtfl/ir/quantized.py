@@ -40,6 +40,11 @@ def real_of_stored_zero(value: Value) -> float:
     return -quantization.scales[0] * quantization.zero_points[0]
 
 
+def is_real(type_: Type | None) -> bool:
+    """Whether this is a tensor of floats that is not quantized."""
+    return isinstance(type_, TensorType) and type_.quantization is None and type_.dtype.is_float
+
+
 def _any_quantized(values: Iterable[Value | None]) -> bool:
     for value in values:  # asked for each node and pattern: a generator takes twice as long
         if value is not None and isinstance(value.type, TensorType) and value.type.quantization is not None:

@@ -13,8 +13,9 @@ from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import Effect
-from onnxtfl.ir.quantized import touches_quantized
+from onnxtfl.ir.quantized import is_real, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
 from onnxtfl.rewriting.declared import as_declared
@@ -107,7 +108,11 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
 def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: Sequence[Refusal]) -> list[Value]:
     """Change quantizations, move axes around one quantized op, or compute in float in between."""
     if not target.has_integer_ops:
-        return in_float(builder, node)
+        results = in_float(builder, node)
+        for made in builder.created:
+            if made.op is node.op and made.op is not ops.Convert and not acceptable(made, target):
+                made.remarks += (_in_float(node, target, ()),)
+        return results
     builder.maker = "requantize"
     values = requantized(builder, node, target)
     if values is not None:
@@ -119,7 +124,18 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
         builder.graph.remove(made)
     builder.created.clear()
     builder.maker = "float arithmetic"
+    node.remarks += (_in_float(node, target, refusals),)
     return in_float(builder, node)
+
+
+def _in_float(node: Node, target: Target, refusals: Sequence[Refusal]) -> Remark:
+    """Why `node` computes in float: what the kernel table says of its quantized forms, if there are any."""
+    reals = [v for v in (*node.operands, *node.results) if v is not None and not v.is_constant and is_real(v.type)]
+    if reals:
+        what = "its result" if any(v in node.results for v in reals) else "an operand"
+        return Remark("float", node.op.name, f"{what} is float")
+    said = [r.message for r in refusals if r.kind == "quantization"] or [r.message for r in refusals]
+    return Remark("island", node.op.name, "; ".join(dict.fromkeys(said)) or f"{target.title} has no op like it")
 
 
 def _moves(node: Node) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
+from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.quantized import touches_quantized
+from onnxtfl.ir.history import Remark
+from onnxtfl.ir.quantized import is_real, touches_quantized
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.regions import prepare
 from onnxtfl.rewriting.registry import ANY_VERSION, LiftRule, rule_name, rules
@@ -99,10 +101,20 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
     values = [lifted] if isinstance(lifted, Value) else lifted
     if touches_quantized(node):
         values = [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=False)]
+        _remark_parts(node, builder.created)
     _replace(graph, node, values)
     for made in builder.created:
         if made.op.dialect != "neutral":
             lift_node(graph, made, expand)
+
+
+def _remark_parts(node: Node, created: Sequence[Node]) -> None:
+    """Remark the ops that together compute the quantized op `node`: only the result of the last is quantized."""
+    parts = [made for made in created if made.op.moves is None and made.op is not ops.Convert]
+    names = ", ".join(dict.fromkeys(made.op.name for made in parts))
+    if any(is_real(r.type) for made in parts[:-1] for r in made.results):
+        for made in parts:
+            made.remarks += (Remark("island", op_name(node), f"it is computed as {names}"),)
 
 
 def _inline(graph: Graph, node: Node, body: Graph, operands: Sequence[Value | None], expand: Expand) -> None:

@@ -36,7 +36,7 @@ def emit(graph: Graph, node: Node, form: Form, target: Target) -> list[Node]:
     version = target.version(node, form)
     made = builder.foreign(target.name, form.op, operands, types, version, form.domain, **form.attributes)
     if made and made[0].producer is not None:
-        made[0].producer.name = node.name
+        made[0].producer.name, made[0].producer.lowered_from = node.name, node.op
     if form.finish is not None:
         graph.replace(node, form.finish(builder, made))
         return builder.created

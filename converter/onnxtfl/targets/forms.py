@@ -38,7 +38,7 @@ class Violation:
         """What is allowed, in words."""
         if self.kind == "rank":
             return str(self.limit)
-        names = self.values or {d.value for d in self.allowed} or {"no quantized type"}
+        names = self.values or {d.value for d in self.allowed}
         return " or ".join(sorted(map(str, names)))
 
     @property
@@ -50,6 +50,11 @@ class Violation:
         """The violation of both constraints, which allows what either allows."""
         limit = max(self.limit, other.limit)
         return replace(self, allowed=self.allowed | other.allowed, limit=limit, values=self.values | other.values)
+
+
+def _wants(wanted: str, subject: str, what: str, found: str) -> Violation:
+    """The violation of a constraint on scales and zero points."""
+    return Violation("quantization", subject, what, found, values=frozenset({wanted}))
 
 
 @dataclass(frozen=True)
@@ -84,21 +89,21 @@ class KernelForm:
             for element in sorted(op.elements.get(variable, _NOTHING) - allowed)[:1]:
                 quantized = element.startswith("q")
                 taken = dtypes_of(frozenset(n for n in allowed if n.startswith("q") == quantized))
-                names = " and ".join(dict.fromkeys(p.name for _, p, _ in op.operands if p.variable == variable))
                 kind: Kind = "quantization" if quantized else "dtype"
-                yield Violation(kind, variable, f"{names or 'results'} of", element, taken)
+                yield Violation(kind, variable, f"{op.names_of(variable)} of", element, taken)
 
     def _quantization(self, op: OpInstance) -> Iterator[Violation]:
+        for variable, elements in op.elements.items():
+            if len(elements) > 1 and any(element.startswith("q") for element in elements):
+                yield _wants("one element type", variable, "tensors of", " and ".join(sorted(elements)))
         for variable in sorted(op.per_axis_variables - self.per_axis):
-            yield Violation("quantization", variable, "one scale for", "one for each index of an axis")
+            yield _wants("one scale", variable, f"{op.names_of(variable)} with", "one for each index of an axis")
         for name in op.asymmetric():
-            yield Violation("quantization", name, f"a zero point of 0 for {name} of", "another")
+            yield _wants("zero point 0", name, f"{name} with", "another")
         if self.scales == "same" and len(op.quantizations.get(_MAIN, _NOTHING)) > 1:
-            yield Violation("quantization", _MAIN, "one scale and zero point for all of", "several")
+            yield _wants("one scale and zero point", _MAIN, "tensors with", "several")
         if self.scales == "fixed" and not op.has_fixed_results():
-            yield Violation(
-                "quantization", "", "results of", "another scale", values=frozenset({"its own fixed scale"})
-            )
+            yield _wants("a fixed scale and zero point", "", "results with", "others")
 
     def _ranks(self, op: OpInstance) -> Iterator[Violation]:
         for variable, (low, high) in self.ranks.items():

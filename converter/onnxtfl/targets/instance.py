@@ -81,6 +81,10 @@ class OpInstance(BoundOp):
         """The variables of values that have a scale for each index of an axis."""
         return {variable for variable, found in self.quantizations.items() if not all(q.per_tensor for q in found)}
 
+    def names_of(self, variable: str) -> str:
+        """The names of the operands of `variable`, in words; "results" if it has none."""
+        return " and ".join(dict.fromkeys(p.name for _, p, _ in self.operands if p.variable == variable)) or "results"
+
     def asymmetric(self) -> Iterator[str]:
         """The names of operands and results whose zero point must be 0 and is not."""
         for _, parameter, value in (*self.operands, *self.results):

@@ -140,6 +140,9 @@ def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) ->
     same = [v for v in others if (v.kind, v.subject) == (first.kind, first.subject)]
     violation = functools.reduce(Violation.joined, same, first)
     message = f"{instance.entry.name} accepts {violation.what} {violation.wanted}, not {violation.found}"
+    if not violation.wanted:
+        kind = "quantized" if violation.kind == "quantization" else violation.found
+        message = f"{instance.entry.name} has no {kind} kernel"
     return Refusal(violation.kind, message, violation.allowed, violation.limit)
 
 

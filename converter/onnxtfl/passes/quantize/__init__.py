@@ -1,8 +1,18 @@
-"""Quantization in the neutral graph: types from Q/DQ ops, ops on quantized types, their storage, pairs of Q/DQ ops."""
+"""Quantization in the neutral graph: types from Q/DQ ops, ops on quantized types, their storage, pairs of Q/DQ ops.
+
+:func:`summary` says what became of it in a converted model.
+"""
 
 from onnxtfl.passes.quantize.fuse import fuse_quantized
 from onnxtfl.passes.quantize.storage import store_as_int8
+from onnxtfl.passes.quantize.summary import summary
 from onnxtfl.passes.quantize.surround import surround_moves
 from onnxtfl.passes.quantize.types import read_quantized_types
 
-__all__ = ["fuse_quantized", "read_quantized_types", "store_as_int8", "surround_moves"]
+__all__ = [
+    "fuse_quantized",
+    "read_quantized_types",
+    "store_as_int8",
+    "summary",
+    "surround_moves",
+]

@@ -16,13 +16,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.errors import short
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import scalar, single_use
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantization import Quantization, product_quantization, quantize
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -104,10 +107,11 @@ def _is_stored(bound: float, quantization: Quantization) -> bool:
 
 
 def _moved(graph: Graph, node: Node) -> bool:
-    """Move stored integers instead of the real values that they stand for, and dequantize afterwards."""
-    if node.op.moves is None or node.regions or not node.results:
+    """Move or select stored integers instead of the real values that they stand for, and dequantize afterwards."""
+    moves = slice(0, 1) if node.op is ops.MaxPool and len(node.results) == 1 else node.op.moves
+    if moves is None or node.regions or not node.results:
         return False
-    places = range(len(node.operands))[node.op.moves]
+    places = range(len(node.operands))[moves]
     sources = [_source(node.operands[i]) for i in places]
     first = sources[0] if sources else None
     if first is None or first.tensor_type.quantization is None or not first.tensor_type.quantization.per_tensor:
@@ -120,6 +124,8 @@ def _moved(graph: Graph, node: Node) -> bool:
     for i, source in zip(places, sources, strict=True):
         operands[i] = source
     made = b.many(node.op, *operands, **node.attributes)
+    if node.op.moves is None:
+        made[0].type = made[0].tensor_type.stored_as(same)
     if any(v.tensor_type.quantization != same for v in made):
         for new in reversed(b.created):
             graph.remove(new)
@@ -144,13 +150,17 @@ def _fused(graph: Graph, node: Node) -> None:
     if any(r.is_quantized for r in node.results):
         return
     wanted = [_wanted(graph, r) for r in node.results]
-    if any(q is None and r.uses and r.tensor_type.dtype.is_float for q, r in zip(wanted, node.results, strict=True)):
-        return
-    operands = _operands(node, wanted[0])
+    unquantized = [
+        r for q, r in zip(wanted, node.results, strict=True) if q is None and r.uses and r.tensor_type.dtype.is_float
+    ]
+    operands = None if unquantized else _operands(node, wanted[0])
     if operands is None:
+        node.remarks += (_unquantized(graph, node, unquantized),)
         return
     b = Builder(graph, node, maker="fuse quantized")
     results = b.many(node.op, *operands, **node.attributes)
+    if (remark := _rescaled(node, operands)) is not None and results[0].producer is not None:
+        results[0].producer.remarks += (remark,)
     for new, old, quantization in zip(results, node.results, wanted, strict=True):
         if quantization is not None:
             new.type = new.tensor_type.stored_as(quantization)
@@ -188,6 +198,36 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
         if i == bias and value is not None and operands[-1] is None:
             return None
     return operands
+
+
+def _unquantized(graph: Graph, node: Node, results: Sequence[Value]) -> Remark:
+    """Why `node` computes in float, although some of its operands are dequantized."""
+    if results:
+        read = {u.op is ops.Convert and u.result.is_quantized for u in results[0].users()}
+        several = read == {True} and not graph.is_output(results[0])
+        if several:
+            return Remark("island", node.op.name, "its result is quantized in several ways")
+        return Remark("float", node.op.name, "its result is read in float")
+    for i, value in enumerate(node.operands):
+        name = node.op.operands[min(i, len(node.op.operands) - 1)].name
+        if not _is_by_output(node, i, value):
+            return Remark("island", node.op.name, f"the scales of {name} are not by output feature")
+        if value is not None and value.tensor_type.dtype.is_float and not value.is_constant and not _source(value):
+            return Remark("float", node.op.name, f"{name} is float")
+        if value is not None and name == "bias":
+            return Remark("island", node.op.name, "no integers for a bias like this")
+    return Remark("float", node.op.name, "a constant is float")
+
+
+def _rescaled(node: Node, operands: Sequence[Value | None]) -> Remark | None:
+    """The remark that the bias of `node`, quantized in the source, has another scale among `operands`."""
+    index = next((i for i, o in enumerate(node.op.operands) if o.name == "bias"), len(operands))
+    if index >= len(operands):
+        return None
+    before, after = quantization_of(_source(node.operands[index])), quantization_of(operands[index])
+    if before is None or after is None or (before.scales, before.zero_points) == (after.scales, after.zero_points):
+        return None
+    return Remark("bias", node.op.name, short(f"{before} became {after}"))
 
 
 def _is_by_output(node: Node, index: int, value: Value | None) -> bool:

@@ -1,0 +1,42 @@
+"""What became of the quantization of a model: data for reports, without methods that need a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class FloatOp:
+    """An op of the result that computes in float.
+
+    `op`, `target`: the op and its result; `sources`: the nodes of the source that it comes from; `source_op`: what
+    they compute, as a neutral op. `island`: whether they are quantized in the source; `reason`: why it is float.
+    """
+
+    op: str
+    target: str
+    sources: tuple[str, ...]
+    source_op: str
+    island: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class QuantizationSummary:
+    """`integer_ops`, `hybrid_ops`: number of ops, by name, that compute on integers, or on weights that are integers
+    and float activations. `float_ops`: the ops that compute in float. `rescaled_biases`: (tensor or op, what changed)
+    of each bias with another scale than in the source. `requantized`: (tensor, what changed) of each tensor that is
+    read in another quantization than the source's.
+    """
+
+    integer_ops: Mapping[str, int] = field(default_factory=dict)
+    hybrid_ops: Mapping[str, int] = field(default_factory=dict)
+    float_ops: tuple[FloatOp, ...] = ()
+    rescaled_biases: tuple[tuple[str, str], ...] = ()
+    requantized: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def islands(self) -> tuple[FloatOp, ...]:
+        """The float ops that the source computes on quantized tensors."""
+        return tuple(op for op in self.float_ops if op.island)

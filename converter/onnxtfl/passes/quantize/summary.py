@@ -1,0 +1,128 @@
+"""Which ops of a converted model compute on integers, which in float and why, and which tensors were requantized.
+
+In TFLite, an op computes on integers if its tensors are quantized. In ONNX, also if it reads the results of
+DequantizeLinear and only QuantizeLinear reads its own, with or without a clamp in between: runtimes fuse these to
+integer kernels. Not counted are such clamps, and ops that only move elements, cast, quantize or dequantize, except
+where they are quantized in the source only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal
+
+from onnxtfl.errors import short
+from onnxtfl.ir import ops
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.history import Remark
+from onnxtfl.ir.quantized import is_real, quantization_of
+from onnxtfl.ir.summary import FloatOp, QuantizationSummary
+from onnxtfl.ir.types import TensorType
+
+Kind = Literal["integer", "hybrid", "float"]
+CLAMPS = (ops.Relu, ops.Relu6, ops.Clamp)
+
+
+def summary(graph: Graph, names: Mapping[Value, str]) -> QuantizationSummary | None:
+    """What became of quantization in a converted `graph`; None if none of its tensors is quantized.
+
+    `names`: the written name of each value.
+    """
+    nodes = list(graph.walk())
+    if not any(quantization_of(v) for node in nodes for v in (*node.operands, *node.results)):
+        return None
+    counts: dict[Kind, Counter[str]] = {"integer": Counter(), "hybrid": Counter(), "float": Counter()}
+    floats = []
+    for node in nodes:
+        kind = _kind(node)
+        if kind is not None:
+            counts[kind][_op_name(node)] += 1
+        if kind == "float":
+            floats.append(_float_op(node, names))
+    biases = {(_where(node, names), r.text): None for node in nodes for r in node.remarks if r.kind == "bias"}
+    changed = {entry: None for node in nodes if (entry := _requantized(node, names)) is not None}
+    integer, hybrid = (dict(counts[kind].most_common()) for kind in ("integer", "hybrid"))
+    return QuantizationSummary(integer, hybrid, tuple(floats), tuple(biases), tuple(changed))
+
+
+def _kind(node: Node) -> Kind | None:
+    """How `node` computes; None for ops that are not counted."""
+    meaning = node.lowered_from
+    if meaning is None or meaning in (ops.Convert, ops.Shape) or node.regions or _is_fused_clamp(node):
+        return None
+    operands = [v for v in node.operands if v is not None and not v.is_constant]
+    real = any(is_real(v.type) and not _is_dequantized(v) for v in operands)
+    real |= any(is_real(v.type) and not _is_quantized_next(v) for v in node.results)
+    quantized = any(map(_as_quantized, node.operands)) or any(map(_as_quantized, node.results))
+    if meaning.moves is not None:
+        return "float" if real and _island(node) is not None else None
+    if real:
+        return "hybrid" if any(quantization_of(v) for v in node.operands) else "float"
+    return "integer" if quantized else None
+
+
+def _as_quantized(value: Value | None) -> bool:
+    """Whether this is a quantized tensor, or one between Q and DQ ops."""
+    return value is not None and (value.is_quantized or _is_dequantized(value) or _is_quantized_next(value))
+
+
+def _is_dequantized(value: Value) -> bool:
+    """Whether a DequantizeLinear of ONNX makes `value`."""
+    node = value.producer
+    return node is not None and node.op.dialect == "onnx" and _converts(node) and node.operand(0).is_quantized
+
+
+def _is_quantized_next(value: Value) -> bool:
+    """Whether only QuantizeLinear ops of ONNX read `value`."""
+    graph = value.producer.graph if value.producer is not None else None
+    if graph is None or not value.uses or graph.is_output(value):
+        return False
+    return all(_is_fused_clamp(u) or _quantizes(u) for u in value.users())
+
+
+def _is_fused_clamp(node: Node) -> bool:
+    """Whether `node` clamps what only QuantizeLinear ops of ONNX read."""
+    return node.op.dialect == "onnx" and node.lowered_from in CLAMPS and _is_quantized_next(node.results[0])
+
+
+def _quantizes(node: Node) -> bool:
+    return node.op.dialect == "onnx" and _converts(node) and node.results[0].is_quantized
+
+
+def _converts(node: Node) -> bool:
+    return node.lowered_from is ops.Convert
+
+
+def _island(node: Node) -> Remark | None:
+    """The last remark that the source computes this on quantized tensors."""
+    return next((r for r in reversed(node.remarks) if r.kind == "island"), None)
+
+
+def _float_op(node: Node, names: Mapping[Value, str]) -> FloatOp:
+    remark = _island(node) or next((r for r in node.remarks if r.kind == "float"), None)
+    reason = "it is float in the source" if remark is None else remark.text
+    meaning = node.lowered_from.name if node.lowered_from is not None else ""
+    source_op = meaning if remark is None else remark.op
+    island = remark is not None and remark.kind == "island"
+    return FloatOp(_op_name(node), _where(node, names), node.sources, source_op, island, reason)
+
+
+def _requantized(node: Node, names: Mapping[Value, str]) -> tuple[str, str] | None:
+    """The tensor that `node` converts from one quantization to another, if this is not in the source."""
+    if not _converts(node) or "requantize" not in node.made_by or not isinstance(node.results[0].type, TensorType):
+        return None
+    source, result = node.operand(0), node.results[0]
+    before, after = quantization_of(source), quantization_of(result)
+    if before is None or after is None:
+        return None
+    named = sorted((v for v in (source, result) if v in names), key=lambda v: not v.origins)
+    return names[named[0]] if named else "", short(f"{before} became {after}")
+
+
+def _op_name(node: Node) -> str:
+    return node.op.name.partition(".")[2]
+
+
+def _where(node: Node, names: Mapping[Value, str]) -> str:
+    return next((names[r] for r in node.results if r in names), "")
