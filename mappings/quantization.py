@@ -100,7 +100,9 @@ def _quantize_formula(b: Builder, node: Node) -> Value | None:
     rounded = (x.to(scale.dtype) / scale).apply(ops.RoundNearestEven)
     if zero is not None:
         rounded = rounded + zero.to(scale.dtype)
-    low, high = (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
+    low, high = limits(dtype)
+    if not _is_finite(node.operand(1)):
+        rounded = rounded.differs(rounded).choose(rounded.constant(float(low)), rounded)
     return rounded.clamp(float(low), float(high)).to(dtype).value
 
 
@@ -118,6 +120,11 @@ def _zero_point(b: Builder, node: Node) -> Term | None:
     """The zero point, so that it broadcasts with the operand; None if it is zero."""
     zero = node.optional(2)
     return None if zero is None or _is_zero(zero) else _spread(b, zero, node)
+
+
+def _is_finite(scale: Value) -> bool:
+    """Whether the scale is not known to be infinite: infinity divided by it is NaN, which becomes the lowest value."""
+    return scale.data is None or bool(np.isfinite(scale.numpy()).all())
 
 
 def _is_zero(value: Value) -> bool:

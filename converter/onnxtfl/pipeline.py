@@ -40,6 +40,7 @@ from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.quantize import (
     fuse_quantized,
     read_quantized_types,
+    saturate_quantized,
     store_as_int8,
     summary,
     surround_moves,
@@ -165,12 +166,13 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     layout = partial(assign_layouts, target=target)
     formulas = Pass("write formulas", partial(write_formulas, target=target))
     return [
-        Pass("quantized types", read_quantized_types, needs=_NEUTRAL),
+        Pass("quantized types", partial(read_quantized_types, target=target), needs=_NEUTRAL),
         SIMPLIFY,
         *(_quantized(target)),
         Group("formulas", (formulas, SIMPLIFY), dependent=True, needs=_NEUTRAL),
         separate,
         Pass("legalize", partial(legalize, target=target), needs=_NEUTRAL, establishes=_LEGAL),
+        *(_saturating(target)),
         Group("tidy", tidy, needs=_LEGAL),
         Pass("sink", sink_reshapes, needs=_LEGAL),
         Pass("layout", partial(layout, io_layout=options.io_layout), layout, needs=_LEGAL, establishes=_LAID_OUT),
@@ -187,6 +189,13 @@ def _quantized(target: Target) -> list[Pass | Group]:
     if not target.has_integer_ops:
         return [fuse]
     return [fuse, Pass("int8 storage", store_as_int8, needs=_NEUTRAL), SIMPLIFY]
+
+
+def _saturating(target: Target) -> list[Pass | Group]:
+    """What kernels do not saturate is clamped once it is known which values are quantized."""
+    if target.saturated_steps is None:
+        return []
+    return [Pass("saturate", partial(saturate_quantized, target=target), needs=_LEGAL)]
 
 
 def _tflite_first(options: Options) -> list[Pass | Group]:

@@ -142,6 +142,8 @@ class Op(Declaration):
     """Whether `compute` accepts object arrays of dims, so that known values are propagated through the op."""
     moves: ClassVar[slice | None] = None
     """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
+    selects: ClassVar[slice | None] = None
+    """The operands of which each element of the first result is one, the same for real values and stored integers."""
     shared_axes: ClassVar[SharedAxes | None] = None
     """Which operands and attributes refer to the axes of the results."""
     inserts: ClassVar[bool] = False

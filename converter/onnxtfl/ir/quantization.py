@@ -123,9 +123,14 @@ def limits(dtype: DType) -> tuple[int, int]:
 
 
 def to_stored(real: Array, scale: Array, zero_point: Array | int, dtype: DType) -> Array:
-    """Quantize real values to integers of `dtype`; scale and zero point broadcast."""
+    """Quantize real values to integers of `dtype`, NaN to the lowest; scale and zero point broadcast.
+
+    Source for NaN: ONNX Runtime's vector kernels, mlas/lib/quantize.cpp.
+    """
+    low, high = limits(dtype)
     with np.errstate(all="ignore"):
-        return np.clip(np.rint(real / scale) + zero_point, *limits(dtype)).astype(np.int64).astype(dtype.numpy)
+        stored = np.fmin(np.fmax(np.rint(real / scale) + zero_point, low), high)
+        return stored.astype(np.int64).astype(dtype.numpy)
 
 
 def to_real(stored: Array, scale: Array, zero_point: Array | int) -> Array:
@@ -136,6 +141,11 @@ def to_real(stored: Array, scale: Array, zero_point: Array | int) -> Array:
 def shifted_to_int8(quantization: Quantization) -> Quantization:
     """The parameters of the same real values stored as int8 instead of uint8, 128 less."""
     return replace(quantization, storage="int8", zero_points=tuple(z - 128 for z in quantization.zero_points))
+
+
+def shifted_to_uint8(quantization: Quantization) -> Quantization:
+    """The parameters of the same real values stored as uint8 instead of int8, 128 more."""
+    return replace(quantization, storage="uint8", zero_points=tuple(z + 128 for z in quantization.zero_points))
 
 
 def product_quantization(x: Quantization, w: Quantization) -> Quantization:

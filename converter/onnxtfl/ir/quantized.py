@@ -59,6 +59,16 @@ def with_kept(node: Node, types: Sequence[Type]) -> list[Type]:
     return [t.stored_as(_kept(node, t)) if isinstance(t, TensorType) else t for t in types]
 
 
+def selected(node: Node) -> slice | None:
+    """The operands of which each element of the only result is one: those that are moved, or the largest (MaxPool).
+
+    Quantizing keeps their order, so that stored integers can be selected instead of real values.
+    """
+    if node.op.moves is not None:
+        return node.op.moves
+    return node.op.selects if len(node.results) == 1 else None
+
+
 def moves_stored(node: Node) -> bool:
     """Whether `node` moves stored integers unchanged: its results have the quantization of the moved operands."""
     return not node.op.inserts and keeps_quantization(node)

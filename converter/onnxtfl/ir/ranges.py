@@ -43,6 +43,10 @@ def never_negative(value: Value, depth: int = 8) -> bool:
         return value.index > 0 or never_negative(node.operand(0), depth - 1)
     if node.op is ops.FloorMod:
         return never_negative(node.operand(1), depth - 1)
+    if node.op is ops.Mul and node.operand(0) is node.operand(1):
+        return value.dtype.is_float
+    if node.op is ops.Reduce and node.attr("kind") != "max":
+        return never_negative(node.operand(0), depth - 1)
     count = _keeps_sign().get(node.op)
     return count is not None and all(never_negative(v, depth - 1) for v in node.operands[:count] if v is not None)
 

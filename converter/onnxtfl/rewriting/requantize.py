@@ -12,13 +12,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.quantization import Quantization, shifted_to_int8
+from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
+from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.rewriting.target import Target
 
@@ -67,24 +68,31 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     if storage is None:
         return
     nothing = (None,) * len(operands)
-    if storage == "uint8" and len({q.storage for q in (*results, *operands) if q is not None}) == 1:
-        yield Variant(*(tuple(q and shifted_to_int8(q) for q in side) for side in (operands, results)))
+    yield from _shifted(operands, results)
     for form in target.forms(node):
         fixed = target.fixed_quantization(form, storage)
         if fixed is not None:
             yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
     sources, wanted = ({q for q in found if q is not None} for found in (operands, results))
     single = next(iter(sources)) if len(sources) == 1 else None
-    if single is not None and _selects(node):
+    # each element is rounded once, when it is requantized
+    if single is not None and selected(node) is not None:
         yield Variant(nothing, tuple(single if q is not None else None for q in results))
     if len(wanted) == 1:
         (common,) = wanted
         yield Variant(tuple(common if q is not None else None for q in operands), (None,) * len(results))
 
 
-def _selects(node: Node) -> bool:
-    """Whether each element of the result is one of the operand's: then it is rounded once, when it is requantized."""
-    return node.op.moves is not None or node.op is ops.MaxPool
+def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantization | None]) -> Iterator[Variant]:
+    """The same real values stored as int8 instead of uint8, or as uint8, whose kernels take a zero point of weights."""
+    for storage, shift in (("uint8", shifted_to_int8), ("int8", shifted_to_uint8)):
+        eight_bit = {q.storage for q in (*results, *operands) if q is not None and q.dtype.bits == 8}
+        if eight_bit == {storage}:
+            sides = (
+                tuple(shift(q) if q is not None and q.storage == storage else None for q in s)
+                for s in (operands, results)
+            )
+            yield Variant(*sides)
 
 
 def _per_tensor(value: Value | None) -> Quantization | None:

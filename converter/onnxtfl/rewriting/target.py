@@ -55,6 +55,11 @@ class Target(ABC):
     def accepted(self, node: Node) -> Form | None:
         """The accepted form of `node` with the lowest cost; None if the target accepts none."""
 
+    @property
+    def saturated_steps(self) -> float | None:
+        """How many steps from 0 real values are saturated when they are quantized; NaN is not. None: all, and NaN."""
+        return None
+
     def fixed_quantization(self, form: Form, storage: str) -> Quantization | None:
         """The only quantization of the results of `form` that its kernels write; None if they write any."""
         return None

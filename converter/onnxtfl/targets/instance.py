@@ -100,6 +100,17 @@ class OpInstance(BoundOp):
         fixed = self.entry.fixed_results
         return all((q.scales[0], q.zero_points[0]) == fixed.get(f"q{q.storage}") for q in found)
 
+    def has_computable_scales(self) -> bool:
+        """Whether the operands' scales are small enough beside the result's, and all small enough for the kernel."""
+        bits = self.entry.scale_bits
+        operands, results = (
+            [max(q.scales) for _, _, v in side if (q := quantization_of(v)) is not None]
+            for side in (self.operands, self.results)
+        )
+        if bits is None or not operands or not results:
+            return True
+        return max(operands) < min(results) * 2.0**bits and max(results) < 2.0 ** (127 - bits)
+
     @functools.cached_property
     def highest_rank(self) -> int:
         """The highest known rank of any operand."""

@@ -61,9 +61,10 @@ class OpEntry:
     `fuses_as`: the fused_activation_function that means this op. `activations`: those that may be fused into this op.
     `matrix_rank`: how many trailing axes do not broadcast. `symmetric`: the operand whose signed elements need the zero
     point 0. `fixed_results`: scale and zero point that a quantized result has to have, by its type. `in_place`: the
-    operands in whose memory the result may be written.
-    `same_memory`: whether the result is the first operand's memory read in another way. `kernels`: forms by runtime
-    ("2.14" and "litert").
+    operands in whose memory the result may be written. `same_memory`: whether the result is the first operand's memory
+    read in another way. `saturated_bits`: how many bits the integers may have that are saturated to the type of a
+    quantized result (None: any). `scale_bits`: the scales of operands are less than 2**scale_bits times the result's,
+    which is less than 2**(127 - scale_bits). `kernels`: forms by runtime ("2.14" and "litert").
     """
 
     name: str
@@ -81,6 +82,8 @@ class OpEntry:
     costs: tuple[CostRow, ...] = ()
     in_place: tuple[int, ...] = ()
     same_memory: bool = False
+    saturated_bits: int | None = None
+    scale_bits: int | None = None
 
 
 MEASURED = ("2.14", "litert")
@@ -117,6 +120,8 @@ def entry(op: str) -> OpEntry:
         costs=tuple(map(CostRow.of, costs.get("rows", ()))),
         in_place=tuple(table.get("in_place", ())),
         same_memory=table.get("same_memory", False),
+        saturated_bits=table.get("saturated_bits"),
+        scale_bits=table.get("scale_bits"),
     )
 
 

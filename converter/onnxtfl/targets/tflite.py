@@ -67,6 +67,11 @@ class TfliteTarget(Target):
         fixed = entry(form.op).fixed_results.get(f"q{storage}") if form.op in op_names() else None
         return None if fixed is None else Quantization(storage, (float(fixed[0]),), (int(fixed[1]),))
 
+    @functools.cached_property
+    def saturated_steps(self) -> float | None:
+        bits = entry("QUANTIZE").saturated_bits
+        return None if bits is None else 2.0 ** (bits - 1)
+
     def bound(self, form: Form, results: Sequence[Value]) -> OpInstance | None:
         known = form.op in op_names()
         return OpInstance(entry(form.op), operands_of(form), results, form.attributes) if known else None

@@ -65,6 +65,7 @@ class MaxPool(_Pool):
     Source: neutral-ops 3.77, ONNX MaxPool-12.
     """
 
+    selects = slice(0, 1)
     results = (Operand("output", NUMERIC), Operand("indices", frozenset({DType.INT64}), optional=True))
     defaults = {**_DEFAULTS, "return_indices": False}
 

@@ -4,6 +4,7 @@
 """
 
 from onnxtfl.passes.quantize.fuse import fuse_quantized
+from onnxtfl.passes.quantize.saturate import saturate_quantized
 from onnxtfl.passes.quantize.storage import store_as_int8
 from onnxtfl.passes.quantize.summary import summary
 from onnxtfl.passes.quantize.surround import surround_moves
@@ -12,6 +13,7 @@ from onnxtfl.passes.quantize.types import read_quantized_types
 __all__ = [
     "fuse_quantized",
     "read_quantized_types",
+    "saturate_quantized",
     "store_as_int8",
     "summary",
     "surround_moves",

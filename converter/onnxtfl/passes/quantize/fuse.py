@@ -25,7 +25,7 @@ from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import scalar, single_use
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantization import Quantization, product_quantization, quantize
-from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.quantized import quantization_of, selected
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -96,7 +96,7 @@ def _bounds(node: Node) -> tuple[float, float] | None:
         return 0.0, 6.0
     if node.op is not ops.Clamp:
         return None
-    low, high = (scalar(v) for v in node.operands[1:3])
+    low, high = (scalar(v) if (v := node.optional(i)) is not None else end for i, end in ((1, -np.inf), (2, np.inf)))
     return None if low is None or high is None else (low, high)
 
 
@@ -107,11 +107,11 @@ def _is_stored(bound: float, quantization: Quantization) -> bool:
 
 
 def _moved(graph: Graph, node: Node) -> bool:
-    """Move or select stored integers instead of the real values that they stand for, and dequantize afterwards."""
-    moves = slice(0, 1) if node.op is ops.MaxPool and len(node.results) == 1 else node.op.moves
-    if moves is None or node.regions or not node.results:
+    """Move or select stored integers instead of the real values that they represent, and dequantize afterwards."""
+    chosen = selected(node)
+    if chosen is None or node.regions or not node.results:
         return False
-    places = range(len(node.operands))[moves]
+    places = range(len(node.operands))[chosen]
     sources = [_source(node.operands[i]) for i in places]
     first = sources[0] if sources else None
     if first is None or first.tensor_type.quantization is None or not first.tensor_type.quantization.per_tensor:
@@ -150,9 +150,7 @@ def _fused(graph: Graph, node: Node) -> None:
     if any(r.is_quantized for r in node.results):
         return
     wanted = [_wanted(graph, r) for r in node.results]
-    unquantized = [
-        r for q, r in zip(wanted, node.results, strict=True) if q is None and r.uses and r.tensor_type.dtype.is_float
-    ]
+    unquantized = [r for q, r in zip(wanted, node.results, strict=True) if q is None and _is_real(graph, r)]
     operands = None if unquantized else _operands(node, wanted[0])
     if operands is None:
         node.remarks += (_unquantized(graph, node, unquantized),)
@@ -167,6 +165,12 @@ def _fused(graph: Graph, node: Node) -> None:
             for user in old.users():
                 graph.replace(user, [new])
     graph.replace(node, results, retyped=True)
+
+
+def _is_real(graph: Graph, result: Value) -> bool:
+    """Whether `result` is read as real values."""
+    is_read = bool(result.uses) or graph.is_output(result)
+    return is_read and isinstance(result.type, TensorType) and result.type.dtype.is_float
 
 
 def _wanted(graph: Graph, result: Value) -> Quantization | None:

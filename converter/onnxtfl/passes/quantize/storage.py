@@ -4,8 +4,9 @@
 
     %y = Relu(%x) : uint8 0.25:128    ->    %y = Relu(%x) : int8 0.25:0
 
-Inputs and outputs keep their type and are converted. A graph whose convolutions have uint8 weights with another zero
-point than 128 stays uint8: int8 kernels take no zero point for weights, uint8 kernels do.
+Inputs and outputs keep their type and are converted. int8 kernels take no zero point for weights: weights are stored
+with zero point 0 where that is exact; a graph in which it is not for some uint8 weights stays uint8, as uint8 kernels
+take one.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantization import shifted_to_int8
 from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.passes.quantize.weights import centered, weights_of
 
 _OFFSET = 128
 
 
 def store_as_int8(graph: Graph) -> None:
     """Store quantized uint8 tensors as int8; inputs and outputs are converted."""
-    if any(_has_weights_with_zero_point(node) for node in graph.nodes):
+    if not _center_weights(graph):
         return
     for value in graph.inputs:
         if _shifted(value.type) is not None:
@@ -33,17 +35,29 @@ def store_as_int8(graph: Graph) -> None:
                 node.set_operand(i, constant(operand.data.cast(DType.INT8, -_OFFSET), type_=type_))
         for result in node.results:
             type_ = _shifted(result.type)
-            if type_ is not None and result in outputs:
+            if type_ is None or (result in outputs and node.op is ops.Convert and not result.uses):
+                continue
+            if result in outputs:
                 _convert_output(graph, result)
-            if type_ is not None:
-                result.type = type_
+            result.type = type_
 
 
-def _has_weights_with_zero_point(node: Node) -> bool:
-    if not issubclass(node.op, ops.Convolution):
-        return False
-    type_ = _shifted(node.operand(1).type)
-    return type_ is not None and type_.quantization is not None and any(type_.quantization.zero_points)
+def _center_weights(graph: Graph) -> bool:
+    """Store weights with zero point 0 where that is exact; whether the weights of all convolutions can be int8 then."""
+    found = {node: value for node in graph.nodes if (value := weights_of(node)) is not None}
+    moved = {node: centered(value) for node, value in found.items()}
+    unsigned = {node for node, value in found.items() if _shifted(value.type) is not None}
+    as_int8 = not any(_needs_uint8(node, found[node]) for node in unsigned if moved[node] is None)
+    for node, value in moved.items():
+        if value is not None and (as_int8 or node not in unsigned):
+            node.set_operand(1, value)
+    return as_int8
+
+
+def _needs_uint8(node: Node, weights: Value) -> bool:
+    """Whether an integer kernel takes these uint8 weights, which cannot be int8 with zero point 0, as they are."""
+    quantization = weights.tensor_type.quantization
+    return issubclass(node.op, ops.Convolution) and quantization is not None and quantization.per_tensor
 
 
 def _convert_input(graph: Graph, value: Value) -> None:
@@ -60,7 +74,7 @@ def _convert_input(graph: Graph, value: Value) -> None:
 def _convert_output(graph: Graph, value: Value) -> None:
     """Let the output be converted from `value`, which its other users keep."""
     producer = value.producer
-    if producer is None or producer.op is ops.Convert:
+    if producer is None:
         return
     b = Builder(graph, producer.next, cause=producer, maker="int8 storage")
     made = b(ops.Convert, value, dtype=value.dtype)

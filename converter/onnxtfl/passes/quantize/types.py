@@ -19,23 +19,50 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.targets import Target
 
 INTEGER_KINDS = frozenset({DType.INT4, DType.UINT4, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32})
 HOIST = Patterns()
 
 
-def read_quantized_types(graph: Graph) -> None:
-    """Give quantized types to the integer tensors that are only read through DequantizeLinear."""
+def read_quantized_types(graph: Graph, target: Target) -> None:
+    """Give quantized types to the integer tensors that are only read through DequantizeLinear.
+
+    Tensors other than constants need kernels of `target` that quantize and dequantize them; else the ops stay as they
+    are, and become arithmetic on the stored integers.
+    """
     HOIST.apply(graph)
+    kinds = _Kinds(target)
     for node in list(graph.nodes):
         if node.graph is not graph:
             continue
         if node.op is ops.DequantizeLinear:
-            _dequantize(graph, node)
+            _dequantize(graph, node, kinds)
         elif node.op is ops.QuantizeLinear:
-            _quantize(graph, node)
+            _quantize(graph, node, kinds)
+
+
+class _Kinds:
+    """Which quantized types the kernels of a target convert from and to real values."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.known: dict[TensorType, bool] = {}
+
+    def converts(self, type_: TensorType) -> bool:
+        """Whether there are kernels that quantize to `type_` and that dequantize it."""
+        if type_ not in self.known:
+            self.known[type_] = all(self._accepts(pair) for pair in ((type_.stored_as(None), type_), (type_, None)))
+        return self.known[type_]
+
+    def _accepts(self, pair: tuple[TensorType, TensorType | None]) -> bool:
+        source, result = pair
+        node = Node(ops.Convert, [Value(source)], {"dtype": source.dtype})
+        node.add_result(result or source.stored_as(None))
+        return self.target.accepted(node) is not None
 
 
 @HOIST.on(ops.DequantizeLinear)
@@ -44,7 +71,7 @@ def before_move(b: Builder, node: Node) -> Value | None:
     maker, quantization = made_by(node.operand(0)), quantization_of(node)
     if maker is None or quantization is None or not quantization.per_tensor or maker.regions:
         return None
-    moved = slice(0, 1) if maker.op is ops.MaxPool and len(maker.results) == 1 else maker.op.moves
+    moved = selected(maker)
     if moved is None or maker.op is ops.Convert:
         return None
     operands = list(maker.operands)
@@ -77,25 +104,28 @@ def quantization_of(node: Node) -> Quantization | None:
     return quantization if quantization.fits(stored.tensor_type.shape) else None
 
 
-def _dequantize(graph: Graph, node: Node) -> None:
+def _dequantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
     quantization, stored = quantization_of(node), node.operand(0)
     if quantization is None:
         return
-    source = _quantized(graph, stored, quantization)
+    source = _quantized(graph, stored, quantization, kinds)
     if source is not None:
         b = Builder(graph, node, maker="quantized types")
         graph.replace(node, [b(ops.Convert, source, dtype=DType.FLOAT32)])
 
 
-def _quantized(graph: Graph, stored: Value, quantization: Quantization) -> Value | None:
-    """`stored` as a value of a quantized type; None if something else reads or makes it."""
+def _quantized(graph: Graph, stored: Value, quantization: Quantization, kinds: _Kinds) -> Value | None:
+    """`stored` as a value of a quantized type; None if something else reads or makes it, or no kernel converts it."""
+    type_ = TensorType(DType.FLOAT32, stored.tensor_type.shape, quantization)
     if stored.data is not None:
-        return constant(stored.data, type_=_stored_as(stored, quantization))
+        return constant(stored.data, type_=type_)
+    if not kinds.converts(type_):
+        return None
     if stored in graph.inputs:
         if not all(_dequantizes(user, quantization) for user in stored.users()) or graph.is_output(stored):
             return None
         users = stored.users()
-        stored.type = _stored_as(stored, quantization)
+        stored.type = type_
         for user in users[1:]:
             b = Builder(graph, user, maker="quantized types")
             graph.replace(user, [b(ops.Convert, stored, dtype=DType.FLOAT32)])
@@ -107,10 +137,10 @@ def _quantized(graph: Graph, stored: Value, quantization: Quantization) -> Value
     return _as_quantized(b, maker.operand(0), quantization)
 
 
-def _quantize(graph: Graph, node: Node) -> None:
+def _quantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
     """A QuantizeLinear whose result is an output, or which only dequantizing nodes read."""
     quantization = quantization_of(node)
-    if quantization is None:
+    if quantization is None or not kinds.converts(node.operand(0).tensor_type.stored_as(quantization)):
         return
     if all(_dequantizes(user, quantization) for user in node.result.users()):
         b = Builder(graph, node, maker="quantized types")
@@ -130,7 +160,3 @@ def _as_quantized(b: Builder, real: Value, quantization: Quantization) -> Value:
 
 def _dequantizes(node: Node, quantization: Quantization) -> bool:
     return node.op is ops.DequantizeLinear and quantization_of(node) == quantization
-
-
-def _stored_as(value: Value, quantization: Quantization) -> TensorType:
-    return TensorType(DType.FLOAT32, value.tensor_type.shape, quantization)

@@ -1,0 +1,139 @@
+"""Which real values may be NaN, infinite or very large, as far as constants and operations show.
+
+Inputs of the model are ordinary: finite, and of no great magnitude. NaN and infinities come from constants (masks of
+-infinity), scales that are not finite, divisions by what may be 0, and roots or logarithms of what may be negative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.matching import scalar
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.ranges import never_negative
+from onnxtfl.ir.types import TensorType
+
+_READ = 1 << 22
+"""The largest number of elements of a constant that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """`largest`: an estimate of the largest magnitude, at least 1. `nan`: whether elements may be NaN."""
+
+    largest: float = 1.0
+    nan: bool = False
+
+
+ORDINARY = Extremes()
+
+
+def extremes(graph: Graph) -> dict[Value, Extremes]:
+    """The extremes of the float results in `graph` and of its constants; of other values they are ordinary."""
+    known: dict[Value, Extremes] = {}
+    for node in graph.nodes:
+        operands = [_operand(v, known) for v in node.operands]
+        if any(isinstance(r.type, TensorType) and r.type.dtype.is_float for r in node.results) and not node.regions:
+            found = _of_node(node, operands)
+            known.update(dict.fromkeys(node.results, found))
+    return known
+
+
+def _operand(value: Value | None, known: Mapping[Value, Extremes]) -> Extremes:
+    if value is None or not isinstance(value.type, TensorType):
+        return ORDINARY
+    quantization = value.type.quantization
+    if quantization is not None:
+        return Extremes(max(1.0, max(quantization.scales) * 2.0 ** min(quantization.dtype.bits, 16)))
+    if value.data is not None and value.dtype.is_float:
+        return _of_constant(value)
+    return known.get(value, ORDINARY)
+
+
+def _of_constant(value: Value) -> Extremes:
+    if value.data is None or value.data.size > _READ:
+        return ORDINARY
+    elements = np.abs(value.numpy().astype(np.float64))
+    return Extremes(float(np.fmax.reduce(elements, axis=None, initial=1.0)), bool(np.isnan(elements).any()))
+
+
+def _of_node(node: Node, operands: Sequence[Extremes]) -> Extremes:
+    """What `node` makes of its operands."""
+    op, largest, nan = node.op, max((x.largest for x in operands), default=1.0), any(x.nan for x in operands)
+    if op is ops.Select:
+        return _of_select(node, operands)
+    if op in _BOUNDED:
+        return Extremes(1.0, nan or (op is ops.Softmax and math.isinf(largest)))
+    if op is ops.Clamp:
+        return Extremes(_clamped(node, largest), nan)
+    if node.op.moves is not None or op in _SELECTS:
+        return Extremes(largest, nan)
+    nan = nan or math.isinf(largest)
+    if op is ops.Div or op is ops.Rsqrt:
+        return Extremes(largest, nan) if _never_zero(node.operands[-1]) else Extremes(math.inf, True)
+    if op in _OF_NONNEGATIVE and not never_negative(node.operand(0)):
+        return Extremes(largest, True)
+    if op is ops.Log:
+        return Extremes(largest if _never_zero(node.operand(0)) else math.inf, nan)
+    if op in _PRODUCTS:
+        return Extremes(math.prod(x.largest for x in operands[:2]), nan)
+    return Extremes(sum(x.largest for x in operands) if op in (ops.Add, ops.Sub) else largest, nan)
+
+
+_BOUNDED: frozenset[type[Op]] = frozenset({ops.Softmax, ops.Sigmoid, ops.Tanh, ops.Erf, ops.Relu6})
+_SELECTS: frozenset[type[Op]] = frozenset(
+    {ops.Max, ops.Min, ops.MaxPool, ops.Relu, ops.Abs, ops.Neg, ops.Copy, ops.Convert}
+)
+_OF_NONNEGATIVE: frozenset[type[Op]] = frozenset({ops.Sqrt, ops.Log})
+_PRODUCTS: frozenset[type[Op]] = frozenset({ops.Mul, ops.DotGeneral, ops.Conv, ops.ConvTranspose})
+
+
+def _of_select(node: Node, operands: Sequence[Extremes]) -> Extremes:
+    """Where NaN is replaced by something else, it is gone."""
+    test = node.operand(0).producer
+    tested = _tested_for_nan(test) if test is not None else None
+    kept = [x for v, x in zip(node.operands[1:], operands[1:], strict=True) if tested is None or v is not tested]
+    return Extremes(max(x.largest for x in operands[1:]), any(x.nan for x in kept))
+
+
+def _tested_for_nan(node: Node) -> Value | None:
+    """The value of which `node` says where it is NaN."""
+    if node.op is ops.IsNaN:
+        return node.operand(0)
+    unequal = node.op is ops.Compare and node.attr("comparison_direction") == "NE"
+    return node.operand(0) if unequal and node.operand(0) is node.operand(1) else None
+
+
+def _clamped(node: Node, largest: float) -> float:
+    bounds = [scalar(v) if (v := node.optional(i)) is not None else math.inf for i in (1, 2)]
+    return min(largest, max(math.inf if v is None else abs(v) for v in bounds))
+
+
+def _never_zero(value: Value | None, depth: int = 4) -> bool:
+    """Whether all elements of `value` are known to be greater than 0, or constants other than 0."""
+    if value is None or value.is_quantized:
+        return False
+    if value.data is not None:
+        return value.data.size <= _READ and bool(value.numpy().all())
+    node = value.producer
+    if node is None or not depth:
+        return False
+    if node.op is ops.Add or node.op is ops.Max:
+        pairs = ((node.operand(0), node.operand(1)), (node.operand(1), node.operand(0)))
+        positive = (_is_positive(c) and (node.op is ops.Max or never_negative(x)) for x, c in pairs)
+        return any(positive)
+    return node.op is ops.Exp or (node.op in (ops.Sqrt, *_MOVED) and _never_zero(node.operand(0), depth - 1))
+
+
+_MOVED = ops.Reshape, ops.Transpose, ops.BroadcastTo, ops.Copy
+
+
+def _is_positive(value: Value) -> bool:
+    number = scalar(value)
+    return number is not None and number > 0

@@ -1,0 +1,57 @@
+"""Clamps real values that kernels do not saturate when they quantize them.
+
+::
+
+    %y = Convert(%x) : int8 0.5:3      ->      %y = Convert(Clamp(NaN of %x as -65.5, -65.5, 62.0)) : int8 0.5:3
+
+QUANTIZE computes the integer in 32 bits before it saturates, and NaN becomes any integer: masks of -infinity and what
+is computed from them would be wrong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.extremes import ORDINARY, Extremes, extremes
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.quantization import Quantization, dequantize, limits
+from onnxtfl.targets import Target
+
+
+def saturate_quantized(graph: Graph, target: Target) -> None:
+    """Clamp what is quantized where it may be NaN, or further from 0 than the kernels of `target` saturate."""
+    steps = target.saturated_steps
+    found = [node for node in graph.nodes if _quantizes(node)]
+    if not found or steps is None:
+        return
+    known = extremes(graph)
+    for node in found:
+        quantization, x = node.result.tensor_type.quantization, node.operand(0)
+        assert quantization is not None
+        extreme = known.get(x, ORDINARY)
+        far = extreme.largest >= steps * min(quantization.scales)
+        if extreme.nan or far:
+            node.set_operand(0, _saturated(Builder(graph, node, maker="saturate"), x, quantization, extreme, far))
+
+
+def _quantizes(node: Node) -> bool:
+    return node.op is ops.Convert and node.result.is_quantized and not node.operand(0).is_quantized
+
+
+def _saturated(b: Builder, x: Value, quantization: Quantization, extreme: Extremes, far: bool) -> Value:
+    low, high = (constant(bound) for bound in _bounds(quantization, x.rank))
+    if extreme.nan:
+        x = b(ops.Select, b(ops.Compare, x, x, comparison_direction="NE"), low, x)
+    return b(ops.Min, b(ops.Max, x, low), high) if far else x
+
+
+def _bounds(quantization: Quantization, rank: int) -> list[np.ndarray]:
+    """The least and the greatest real value that is stored, in shapes that broadcast."""
+    count = len(quantization.scales)
+    shape = [count if i == quantization.axis else 1 for i in range(rank)] if quantization.axis is not None else []
+    return [
+        dequantize(np.full(shape, limit, quantization.dtype.numpy), quantization)
+        for limit in limits(quantization.dtype)
+    ]

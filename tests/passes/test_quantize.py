@@ -1,0 +1,211 @@
+"""What the passes of the package quantize do: quantized types, storage, saturation, and the kernels that are chosen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.text import parse_graph
+from onnxtfl.passes.quantize import fuse_quantized, read_quantized_types, saturate_quantized, store_as_int8
+from onnxtfl.pipeline import Options, inspect
+from onnxtfl.targets.tflite import TfliteTarget
+from tests.passes.helpers import CONV2D, op_counts
+from tests.unit.tiny_models import Array, onnx_model
+
+F, TARGET = TensorProto.FLOAT, TfliteTarget()
+CONVERT = "{dtype = !float32}"
+
+
+def tfl_ops(model: onnx.ModelProto) -> Counter[str]:
+    """The tfl ops that are written for `model`."""
+    return op_counts(inspect(model.SerializeToString(), "lower", Options()))
+
+
+def stored(graph: Graph, *inputs: Array) -> list[list[float]]:
+    """The outputs for `inputs`, as nested lists."""
+    return [np.asarray(y).tolist() for y in run(graph, inputs)]
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "zero", "typed"), [("int8", 3, True), ("uint16", 3, False), ("int16", 3, False)])
+def test_only_what_kernels_convert_becomes_a_quantized_type(dtype: str, zero: int, typed: bool) -> None:
+    text = f"""graph main(%x: tensor<4xfloat32>) -> (%y) {{
+      %s = constant tensor<float32> [0.5]
+      %z = constant tensor<{dtype}> [{zero}]
+      %q = QuantizeLinear(%x, %s, %z) {{dtype = !{dtype}, axis = 0}}
+      %y = DequantizeLinear(%q, %s, %z) {{axis = 0}}
+    }}"""
+    graph = parse_graph(text)
+    read_quantized_types(graph, TARGET)
+    assert any(r.is_quantized for n in graph.nodes for r in n.results) == typed
+    found = stored(graph, np.asarray([0.2, 0.3, 100, -1], np.float32))
+    assert found == [[0.0, 0.5, 62.0 if typed else 100.0, -1.0]]
+
+
+# --- fused ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_largest_of_stored_integers_for_several_users() -> None:
+    window = "dims = [2, 3], kernel_shape = [2, 2], strides = [2, 2], padding = [0, 0, 0, 0], dilations = [1, 1]"
+    text = f"""graph main(%q: tensor<1x1x4x4xfloat32, quant<int8 0.5:3>>) -> (%y, %z) {{
+      %x = Convert(%q) {CONVERT}
+      %m = MaxPool(%x) {{{window}}}
+      %n = Neg(%m)
+      %y = Convert(%n) {CONVERT} : tensor<1x1x2x2xfloat32, quant<int8 0.5:0>>
+      %z = Exp(%m)
+    }}"""
+    graph = parse_graph(text)
+    fuse_quantized(graph)
+    pool = next(n for n in graph.nodes if n.op is ops.MaxPool)
+    assert pool.result.tensor_type.quantization == Quantization("int8", (0.5,), (3,))
+
+
+@pytest.mark.parametrize(("bounds", "clamps"), [("%zero, _", 1), ("%zero, %low", 1), ("_, %high", 0)])
+def test_a_clamp_with_one_bound(bounds: str, clamps: int) -> None:
+    text = f"""graph main(%q: tensor<4xfloat32, quant<int8 0.5:0>>) -> (%y) {{
+      %zero = constant tensor<float32> [0.0]
+      %low = constant tensor<float32> [2.0]
+      %high = constant tensor<float32> [70.0]
+      %x = Convert(%q) {CONVERT}
+      %n = Neg(%x)
+      %c = Clamp(%n, {bounds})
+      %y = Convert(%c) {CONVERT} : tensor<4xfloat32, quant<int8 0.5:0>>
+    }}"""
+    graph, wanted = parse_graph(text), parse_graph(text)
+    fuse_quantized(graph)
+    assert op_counts(graph)["Clamp"] == clamps
+    x = np.asarray([-100, -1, 0, 7], np.int8)
+    assert stored(graph, x) == stored(wanted, x)
+
+
+def test_an_op_whose_result_is_a_real_output_stays_real() -> None:
+    text = f"""graph main(%q: tensor<4xfloat32, quant<int8 0.5:0>>) -> (%y) {{
+      %x = Convert(%q) {CONVERT}
+      %y = Tanh(%x)
+    }}"""
+    graph = parse_graph(text)
+    fuse_quantized(graph)
+    assert not graph.outputs[0].producer.operand(0).is_quantized
+
+
+# --- storage ----------------------------------------------------------------------------------------------------------
+
+
+def convolution(weights: Sequence[int], zero: int, dtype: str = "uint8") -> Graph:
+    text = f"""graph main(%x: tensor<1x1x4x4xfloat32, quant<uint8 0.5:100>>) -> (%y) {{
+      %w = constant tensor<2x1x1x1xfloat32, quant<{dtype} 0.25:{zero}>> {list(weights)}
+      %b = constant tensor<2xfloat32, quant<int32 0.125:0>> [1, 2]
+      %y = Conv(%x, %w, %b) {{{CONV2D}}} : tensor<1x2x4x4xfloat32, quant<uint8 2.0:7>>
+    }}"""
+    return parse_graph(text)
+
+
+@pytest.mark.parametrize(
+    ("weights", "zero", "dtype", "storage"),
+    [
+        ([100, 150], 120, "uint8", "int8"),  # -20 and 30 with zero point 0
+        ([0, 255], 120, "uint8", "uint8"),  # 135 does not fit
+        ([0, 255], 128, "uint8", "int8"),
+        ([-100, 50], -20, "int8", "int8"),
+    ],
+)
+def test_weights_with_a_zero_point(weights: list[int], zero: int, dtype: str, storage: str) -> None:
+    graph, wanted = convolution(weights, zero, dtype), convolution(weights, zero, dtype)
+    store_as_int8(graph)
+    found = next(n for n in graph.nodes if n.op is ops.Conv).operand(1).tensor_type.quantization
+    assert found is not None
+    assert found.storage == storage
+    assert storage == "uint8" or found.zero_points == (0,)
+    x = np.random.default_rng(0).integers(0, 256, (1, 1, 4, 4)).astype(np.uint8)
+    assert stored(graph, x) == stored(wanted, x)
+
+
+def test_a_quantized_output_keeps_its_type() -> None:
+    text = f"""graph main(%x: tensor<4xfloat32>) -> (%y) {{
+      %y = Convert(%x) {CONVERT} : tensor<4xfloat32, quant<uint8 0.5:100>>
+    }}"""
+    graph = parse_graph(text)
+    store_as_int8(graph)
+    quantization = graph.outputs[0].tensor_type.quantization
+    assert quantization is not None and quantization.storage == "uint8"
+
+
+# --- saturation -------------------------------------------------------------------------------------------------------
+
+
+def saturated(body: str, *inputs: Array) -> tuple[Graph, list[list[float]]]:
+    graph = parse_graph(f"""graph main(%x: tensor<4xfloat32>, %p: tensor<4xbool>) -> (%y) {{
+      {body}
+      %y = Convert(%r) {CONVERT} : tensor<4xfloat32, quant<int8 0.5:3>>
+    }}""")
+    wanted = stored(graph, *inputs)
+    saturate_quantized(graph, TARGET)
+    assert stored(graph, *inputs) == wanted
+    return graph, wanted
+
+
+X, P = np.asarray([1.0, 0.0, -1.0, 4.0], np.float32), np.asarray([True, False, True, False])
+MASK = """%low = constant tensor<float32> [-inf]
+      %zero = constant tensor<float32> [0.0]
+      %mask = Select(%p, %zero, %low)"""
+
+
+def test_ordinary_values_are_quantized_as_they_are() -> None:
+    body = """%one = constant tensor<float32> [1.0]
+      %square = Mul(%x, %x)
+      %positive = Add(%square, %one)
+      %root = Sqrt(%positive)
+      %r = Div(%x, %root)"""
+    assert op_counts(saturated(body, X, P)[0]) == {"Mul": 1, "Add": 1, "Sqrt": 1, "Div": 1, "Convert": 1}
+
+
+def test_masks_are_clamped_and_nan_is_the_lowest_value() -> None:
+    graph, (result,) = saturated(f"{MASK}\n %r = Add(%x, %mask)", X, P)
+    assert result == [5, -128, 1, -128]
+    assert op_counts(graph)["Max"] == op_counts(graph)["Min"] == 1
+    assert op_counts(graph)["Compare"] == 1
+    graph, (result,) = saturated(f"{MASK}\n %r = Mul(%zero, %mask)", X, P)
+    assert result == [3, -128, 3, -128]
+
+
+@pytest.mark.parametrize("division", ["%r = Div(%x, %x)", "%r = Sqrt(%x)", "%r = Log(%x)"])
+def test_operations_that_may_be_undefined(division: str) -> None:
+    assert op_counts(saturated(division, X, P)[0])["Compare"] == 1
+
+
+def test_what_replaces_nan_is_not_nan() -> None:
+    body = "%q = Div(%x, %x)\n%n = IsNaN(%q)\n%zero = constant tensor<float32> [0.0]\n%r = Select(%n, %zero, %q)"
+    assert "Compare" not in op_counts(saturated(body, X, P)[0])
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def quantized_add(scale: float, result: float) -> onnx.ModelProto:
+    """x + y of scales 0.5 and `scale` to the scale `result`, all int8."""
+    names = {"a": 0.5, "b": scale, "y": result}
+    nodes = [helper.make_node("QuantizeLinear", [n, f"{n}_scale", "zero"], [f"{n}_q"]) for n in "ab"]
+    nodes += [helper.make_node("DequantizeLinear", [f"{n}_q", f"{n}_scale", "zero"], [f"{n}_r"]) for n in "ab"]
+    nodes.append(helper.make_node("Add", ["a_r", "b_r"], ["sum"]))
+    nodes.append(helper.make_node("QuantizeLinear", ["sum", "y_scale", "zero"], ["y_q"]))
+    nodes.append(helper.make_node("DequantizeLinear", ["y_q", "y_scale", "zero"], ["y"]))
+    constants = {f"{n}_scale": np.asarray(s, np.float32) for n, s in names.items()} | {"zero": np.asarray(0, np.int8)}
+    return onnx_model(nodes, [("a", F, [4]), ("b", F, [4])], [("y", F, [4])], constants)
+
+
+def test_sums_of_very_different_scales_are_computed_in_float() -> None:
+    """A mask of float32's lowest number makes scales of 1e36, on which the integer kernel ends the process."""
+    assert tfl_ops(quantized_add(0.25, 0.5))["tfl.QUANTIZE"] == 2
+    assert tfl_ops(quantized_add(1e36, 1e36))["tfl.QUANTIZE"] == 3
+    assert tfl_ops(quantized_add(2.0**20, 0.5))["tfl.QUANTIZE"] == 3
