@@ -109,6 +109,14 @@ class Declaration:
     """The values that an attribute can have, where these are few."""
     widens: ClassVar[bool] = False
     """Whether `compute` works in the wide types of its operands (:func:`onnxtfl.ir.numeric.widened`)."""
+    moves: ClassVar[slice | None] = None
+    """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
+    selects: ClassVar[slice | None] = None
+    """The operands of which each element of the first result is one, the same for real values and stored integers."""
+    inserts: ClassVar[bool] = False
+    """Whether an op that moves elements adds others, so that stored integers cannot be moved as they are."""
+    expands: ClassVar[bool] = False
+    """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
 
     @staticmethod
     def shape(*operands: Any, **attributes: Any) -> Any:

@@ -140,16 +140,8 @@ class Op(Declaration):
     core: ClassVar[bool] = False
     propagates: ClassVar[bool] = False
     """Whether `compute` accepts object arrays of dims, so that known values are propagated through the op."""
-    moves: ClassVar[slice | None] = None
-    """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
-    selects: ClassVar[slice | None] = None
-    """The operands of which each element of the first result is one, the same for real values and stored integers."""
     shared_axes: ClassVar[SharedAxes | None] = None
     """Which operands and attributes refer to the axes of the results."""
-    inserts: ClassVar[bool] = False
-    """Whether an op that moves elements adds others, so that stored integers cannot be moved as they are."""
-    expands: ClassVar[bool] = False
-    """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
 
     def __init_subclass__(cls, register: bool = True, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
