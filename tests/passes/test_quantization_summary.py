@@ -111,7 +111,7 @@ def test_the_summary_is_json() -> None:
 
 def test_no_kernel_reads_integers_and_makes_floats() -> None:
     found = report("%y = Tanh(%xf)")
-    assert [(op.op, op.reason) for op in found.float_ops] == [("TANH", "its result is float")]
+    assert [(op.op, op.reason) for op in found.float_ops] == [("TANH", "its result is read in float")]
 
 
 def test_a_pool_selects_integers_for_all_that_read_it() -> None:
