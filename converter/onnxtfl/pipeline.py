@@ -42,6 +42,7 @@ from onnxtfl.passes.quantize import (
     read_quantized_types,
     saturate_quantized,
     store_as_int8,
+    store_as_uint8,
     summary,
     surround_moves,
 )
@@ -184,10 +185,10 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
 
 
 def _quantized(target: Target) -> list[Pass | Group]:
-    """Passes that put ops on quantized types; TFLite's integer kernels want int8."""
+    """Passes that put ops on quantized types; TFLite's integer kernels want int8, ONNX Runtime's uint8."""
     fuse = Pass("fuse quantized", fuse_quantized, needs=_NEUTRAL)
     if not target.has_integer_ops:
-        return [fuse]
+        return [fuse, Pass("uint8 storage", store_as_uint8, needs=_NEUTRAL), SIMPLIFY]
     return [fuse, Pass("int8 storage", store_as_int8, needs=_NEUTRAL), SIMPLIFY]
 
 

@@ -177,3 +177,23 @@ def test_matrix_diag_fills_with_a_stored_0() -> None:
     }"""
     wanted, found = both(text, _stored(2, 3, dtype="uint8"))
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_residual_block_runs_on_integers(tmp_path: Path) -> None:
+    """ONNX Runtime mixes int8 and uint8 where two ops read an int8 tensor, and computes in float then."""
+    conv = """{dilation_h_factor = 1, dilation_w_factor = 1, stride_h = 1, stride_w = 1, padding = "SAME",
+        fused_activation_function = "RELU6"}"""
+    text = f"""
+    graph main(%x: tensor<1x6x6x4xfloat32, quant<int8 0.02:3>>) -> (%y) {{
+      %w = constant tensor<4x3x3x4xfloat32, quant<int8 axis=0 0.02:0 0.01:0 0.03:0 0.015:0>> [{_numbers(144)}]
+      %b = constant tensor<4xfloat32, quant<int32 axis=0 0.0004:0 0.0002:0 0.0006:0 0.0003:0>> [100, -200, 300, 400]
+      %c = constant tensor<4xfloat32, quant<int32 axis=0 0.001:0 0.0005:0 0.0015:0 0.00075:0>> [100, -200, 300, 400]
+      %p = tfl.CONV_2D@3(%x, %w, %b) {conv} : tensor<1x6x6x4xfloat32, quant<int8 0.05:-128>>
+      %q = tfl.CONV_2D@3(%p, %w, %c) {conv} : tensor<1x6x6x4xfloat32, quant<int8 0.05:-100>>
+      %y = tfl.ADD@2(%p, %q) {{fused_activation_function = "NONE", pot_scale_int16 = false}} :
+        tensor<1x6x6x4xfloat32, quant<int8 0.04:5>>
+    }}"""
+    wanted, found = both(text, _stored(1, 6, 6, 4))
+    assert np.mean(np.abs(wanted.astype(int) - found) <= 1) > 0.99
+    counts = optimized_ops(to_onnx(tflite(text)), tmp_path)
+    assert (counts["QLinearConv"], counts["QLinearAdd"], counts["Conv"], counts["Add"]) == (2, 1, 0, 0)

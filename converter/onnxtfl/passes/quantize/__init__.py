@@ -9,12 +9,14 @@ from onnxtfl.passes.quantize.storage import store_as_int8
 from onnxtfl.passes.quantize.summary import summary
 from onnxtfl.passes.quantize.surround import surround_moves
 from onnxtfl.passes.quantize.types import read_quantized_types
+from onnxtfl.passes.quantize.unsigned import store_as_uint8
 
 __all__ = [
     "fuse_quantized",
     "read_quantized_types",
     "saturate_quantized",
     "store_as_int8",
+    "store_as_uint8",
     "summary",
     "surround_moves",
 ]
