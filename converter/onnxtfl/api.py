@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 CheckMode = Literal["auto", "require"] | bool
 IoLayout = Literal["source", "channels-last"]
+QuantizedIo = Literal["source", "float", "int8", "uint8"]
 Progress = Callable[[str], None]
 OPSETS = range(13, 25)
 
@@ -98,6 +99,7 @@ def onnx_to_tflite(
     check: CheckMode = True,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     io_layout: IoLayout = "source",
+    quantized_io: QuantizedIo = "source",
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
@@ -122,19 +124,21 @@ def onnx_to_tflite(
     for each run. ``keep_failed``: write the result also where the check fails.
 
     ``input_shapes``: sizes by input name, for dynamic dimensions or to change static ones. ``io_layout``:
-    "channels-last" transposes inputs and outputs. ``float64``: "narrow" computes it in float32, "error" raises
-    `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result. ``inputs``, ``outputs``:
-    names of the tensors where the converted part of the model begins and ends. ``on_progress``: called with the name
-    of each step.
+    "channels-last" transposes inputs and outputs. ``quantized_io``: "float", "int8" or "uint8" for inputs that are
+    quantized first and outputs that are dequantized last; "source" keeps their types. ``float64``: "narrow" computes it
+    in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result.
+    ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
+    ``on_progress``: called with the name of each step.
 
     Raises `InvalidModelError` (a malformed file), `UnsupportedError` (a valid model that TFLite cannot express; names
     node, op, version and type), `UsageError` (invalid options), `OutputError`, `CheckFailedError`.
     """
     from onnxtfl.pipeline import Options
 
-    _validate(check, io_layout, float64, input_shapes)
+    _validate(check, io_layout, float64, input_shapes, quantized_io)
     _check_version(min_runtime)
-    options = Options(input_shapes, io_layout, float64, min_runtime, inputs, outputs, on_progress=on_progress)
+    common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
+    options = Options(*common, on_progress=on_progress, quantized_io=quantized_io)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
     return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed))
 
@@ -147,6 +151,7 @@ def tflite_to_onnx(
     check: CheckMode = True,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     io_layout: IoLayout = "source",
+    quantized_io: QuantizedIo = "source",
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
@@ -165,10 +170,10 @@ def tflite_to_onnx(
     """
     from onnxtfl.pipeline import Options
 
-    _validate(check, io_layout, float64, input_shapes)
+    _validate(check, io_layout, float64, input_shapes, quantized_io)
     if opset not in OPSETS:
         raise UsageError(f"opset {opset} cannot be written", hint=f"use {OPSETS[0]} to {OPSETS[-1]}")
-    options = Options(input_shapes, io_layout, float64, min_runtime, inputs, outputs, opset, on_progress)
+    options = Options(input_shapes, io_layout, float64, min_runtime, inputs, outputs, opset, on_progress, quantized_io)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
     return _convert(_Job("tflite", model, path, options, check, comparison, keep_failed))
 
@@ -327,9 +332,16 @@ def _check_model(job: _Job) -> None:
         raise UsageError(f"{os.fspath(job.path)} is the source itself", hint="write the result to another file")
 
 
-def _validate(check: object, io_layout: str, float64: str, input_shapes: Mapping[str, Sequence[int]] | None) -> None:
+def _validate(
+    check: object,
+    io_layout: str,
+    float64: str,
+    input_shapes: Mapping[str, Sequence[int]] | None,
+    quantized_io: str,
+) -> None:
     _one_of("check", check, (True, False, "auto", "require"))
     _one_of("io_layout", io_layout, ("source", "channels-last"))
+    _one_of("quantized_io", quantized_io, ("source", "float", "int8", "uint8"))
     _one_of("float64", float64, ("narrow", "error"))
     for name, shape in _shapes(input_shapes).items():
         if any(size < -1 or size > 2**31 - 1 for size in shape):

@@ -38,9 +38,11 @@ from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.quantize import (
+    QuantizedIo,
     fuse_quantized,
     read_quantized_types,
     saturate_quantized,
+    set_quantized_io,
     store_as_int8,
     store_as_uint8,
     summary,
@@ -75,7 +77,7 @@ class Options:
     `input_shapes`: input name -> sizes (-1 stays dynamic). `io_layout`: whether inputs and outputs keep the source's
     axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the oldest runtime that must run
     the result. `inputs`, `outputs`: names of tensors where the model begins and ends. `opset`: the ONNX opset to write.
-    `debug`: the verifier runs after each pass.
+    `quantized_io`: the type of quantized inputs and outputs. `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int]] | None = None
@@ -86,6 +88,7 @@ class Options:
     outputs: Sequence[str] | None = None
     opset: int = 21
     on_progress: Progress | None = field(default=None, compare=False)
+    quantized_io: QuantizedIo = "source"
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
@@ -169,7 +172,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     return [
         Pass("quantized types", partial(read_quantized_types, target=target), needs=_NEUTRAL),
         SIMPLIFY,
-        *(_quantized(target)),
+        *(_quantized(target, options)),
         Group("formulas", (formulas, SIMPLIFY), dependent=True, needs=_NEUTRAL),
         separate,
         Pass("legalize", partial(legalize, target=target), needs=_NEUTRAL, establishes=_LEGAL),
@@ -184,12 +187,13 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     ]
 
 
-def _quantized(target: Target) -> list[Pass | Group]:
+def _quantized(target: Target, options: Options) -> list[Pass | Group]:
     """Passes that put ops on quantized types; TFLite's integer kernels want int8, ONNX Runtime's uint8."""
     fuse = Pass("fuse quantized", fuse_quantized, needs=_NEUTRAL)
+    edges = Pass("quantized io", partial(set_quantized_io, kind=options.quantized_io), Pass.idle, needs=_NEUTRAL)
     if not target.has_integer_ops:
-        return [fuse, Pass("uint8 storage", store_as_uint8, needs=_NEUTRAL), SIMPLIFY]
-    return [fuse, Pass("int8 storage", store_as_int8, needs=_NEUTRAL), SIMPLIFY]
+        return [fuse, Pass("uint8 storage", store_as_uint8, needs=_NEUTRAL), edges, SIMPLIFY]
+    return [fuse, Pass("int8 storage", store_as_int8, needs=_NEUTRAL), edges, SIMPLIFY]
 
 
 def _saturating(target: Target) -> list[Pass | Group]:

@@ -15,7 +15,14 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.passes.quantize import fuse_quantized, read_quantized_types, saturate_quantized, store_as_int8
+from onnxtfl.passes.quantize import (
+    QuantizedIo,
+    fuse_quantized,
+    read_quantized_types,
+    saturate_quantized,
+    set_quantized_io,
+    store_as_int8,
+)
 from onnxtfl.pipeline import Options, inspect
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts
@@ -209,3 +216,37 @@ def test_sums_of_very_different_scales_are_computed_in_float() -> None:
     assert tfl_ops(quantized_add(0.25, 0.5))["tfl.QUANTIZE"] == 2
     assert tfl_ops(quantized_add(1e36, 1e36))["tfl.QUANTIZE"] == 3
     assert tfl_ops(quantized_add(2.0**20, 0.5))["tfl.QUANTIZE"] == 3
+
+
+# --- inputs and outputs -----------------------------------------------------------------------------------------------
+
+EDGES = f"""graph main(%x: tensor<4xfloat32>) -> (%y) {{
+  %q = Convert(%x) {CONVERT} : tensor<4xfloat32, quant<int8 0.5:3>>
+  %n = Neg(%q) : tensor<4xfloat32, quant<int8 0.25:0>>
+  %y = Convert(%n) {CONVERT}
+}}"""
+
+
+@pytest.mark.parametrize(("kind", "offset"), [("int8", 0), ("uint8", 128)])
+def test_inputs_and_outputs_in_8_bits(kind: QuantizedIo, offset: int) -> None:
+    graph = parse_graph(EDGES)
+    set_quantized_io(graph, kind)
+    types = [v.tensor_type.quantization for v in (*graph.inputs, *graph.outputs)]
+    assert types == [Quantization(kind, (0.5,), (3 + offset,)), Quantization(kind, (0.25,), (offset,))]
+    x = np.asarray([3, 4, 5, 1]) + offset
+    assert stored(graph, x.astype(kind)) == [[offset, offset - 2, offset - 4, offset + 4]]
+
+
+def test_float_inputs_and_outputs_of_a_quantized_model() -> None:
+    graph = parse_graph(EDGES)
+    set_quantized_io(graph, "uint8")
+    set_quantized_io(graph, "float")
+    assert not any(v.is_quantized for v in (*graph.inputs, *graph.outputs))
+    x = np.asarray([0.5, 0.2, 100.0, -1.0], np.float32)
+    assert stored(graph, x) == stored(parse_graph(EDGES), x)
+
+
+def test_inputs_that_are_read_in_float_stay() -> None:
+    graph = parse_graph(EDGES.replace("%y = Convert(%n)", "%f = Convert(%n)").replace("\n}", "\n%y = Add(%f, %x)\n}"))
+    set_quantized_io(graph, "int8")
+    assert not any(v.is_quantized for v in (*graph.inputs, *graph.outputs))

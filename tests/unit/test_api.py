@@ -250,6 +250,7 @@ def test_the_wrong_format(fake: FakePipeline, tmp_path: Path) -> None:
     [
         {"check": "maybe"},
         {"io_layout": "NHWC"},
+        {"quantized_io": "int16"},
         {"float64": "keep"},
         {"min_runtime": "new"},
         {"input_shapes": {"x": (-5, 3)}},

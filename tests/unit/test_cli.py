@@ -265,7 +265,15 @@ def test_help_is_light() -> None:
     done = run_module("--help", code=listing)
     assert done.returncode == 0
     text, _, modules = done.stdout.partition("MODULES")
-    for option in ("--io-layout", "--input-shape", "--keep-failed", "--min-runtime", "--inputs NAME...", "Exit codes"):
+    for option in (
+        "--io-layout",
+        "--quantized-io",
+        "--input-shape",
+        "--keep-failed",
+        "--min-runtime",
+        "--inputs NAME...",
+        "Exit codes",
+    ):
         assert option in text
     loaded = {name.strip(" '[]\n").partition(".")[0] for name in modules.split(",")}
     assert not loaded & {"numpy", "onnx", "rich", "onnxruntime", "ai_edge_litert", "highspy", "tflite"}

@@ -19,7 +19,7 @@ from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.quantization import quantize
+from onnxtfl.ir.quantization import dequantize, quantize
 from onnxtfl.runtimes import RunError, RunOptions, Worker, runtime_for
 
 T = TypeVar("T")
@@ -330,11 +330,16 @@ def _as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
         return value
     if b.quantization is not None and a.dtype.startswith("float"):
         return quantize(value, b.quantization)
+    if {a.dtype, b.dtype} == {"int8", "uint8"}:  # the same real values
+        return (value.astype("int16") + (-128 if b.dtype == "int8" else 128)).astype(numpy_type(b.dtype))
+    if a.quantization is not None and b.dtype.startswith("float"):
+        return dequantize(value, a.quantization)
     return value.astype(numpy_type(b.dtype))
 
 
 def _dtype_kept(a: TensorInfo, b: TensorInfo) -> bool:
-    """Whether the dtype is the same, or float64 narrowed, or a float quantized."""
+    """Whether the dtype is the same, or float64 narrowed, or a float quantized, or 8 bits stored with another sign."""
     floats = {a.dtype, b.dtype} == {"float32", "float64"}
     quantized = (a.quantization is None) != (b.quantization is None) and "float32" in (a.dtype, b.dtype)
-    return a.dtype == b.dtype or floats or quantized
+    shifted = {a.dtype, b.dtype} == {"int8", "uint8"} and (a.quantization or b.quantization) is not None
+    return a.dtype == b.dtype or floats or quantized or shifted

@@ -80,6 +80,9 @@ def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, s
         return a, dequantize(b, expect.quantization_b).astype(a.dtype), f"{dtype_name(a)} became {dtype_name(b)}"
     if b.dtype.kind == "f" and a.dtype.kind in "iu" and expect.quantization_a:
         return dequantize(a, expect.quantization_a).astype(b.dtype), b, f"{dtype_name(a)} became {dtype_name(b)}"
+    if {a.dtype.name, b.dtype.name} == {"int8", "uint8"} and (expect.quantization_a or expect.quantization_b):
+        offset = 128 if a.dtype.kind == "u" else -128  # the same real values
+        return a, (b.astype(np.int16) + offset).astype(a.dtype), f"{dtype_name(a)} became {dtype_name(b)}"
     return a, b, ""
 
 

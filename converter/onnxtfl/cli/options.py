@@ -49,11 +49,13 @@ _CHECKING = (
     click.option("--input-shape", "input_shapes", **_SHAPES),
 )
 _LAYOUTS, _FLOAT64 = click.Choice(["source", "channels-last"]), click.Choice(["narrow", "error"])
+_TYPES = click.Choice(["source", "float", "int8", "uint8"])
 _CHECK_HELP = "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"
 _CONVERTING = (
     click.argument("model", type=MODEL, metavar="MODEL"),
     click.option("-o", "--output", type=click.Path(), metavar="OUT", help="File to write.  [default: next to MODEL]"),
     _setting("--io-layout", "source", "Axis order of the inputs and outputs.", _LAYOUTS),
+    _setting("--quantized-io", "source", "Type of the inputs and outputs that are quantized.", _TYPES),
     _setting("--float64", "narrow", "Compute float64 in float32, or fail.", _FLOAT64),
     _setting("--min-runtime", "2.14", "Oldest TFLite runtime that must run the result."),
     click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors."),

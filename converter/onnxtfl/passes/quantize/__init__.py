@@ -3,6 +3,7 @@
 :func:`summary` says what became of it in a converted model.
 """
 
+from onnxtfl.passes.quantize.edges import QuantizedIo, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
 from onnxtfl.passes.quantize.saturate import saturate_quantized
 from onnxtfl.passes.quantize.storage import store_as_int8
@@ -12,9 +13,11 @@ from onnxtfl.passes.quantize.types import read_quantized_types
 from onnxtfl.passes.quantize.unsigned import store_as_uint8
 
 __all__ = [
+    "QuantizedIo",
     "fuse_quantized",
     "read_quantized_types",
     "saturate_quantized",
+    "set_quantized_io",
     "store_as_int8",
     "store_as_uint8",
     "summary",

@@ -1,0 +1,97 @@
+"""Quantized or float inputs and outputs, as the user wants them.
+
+::
+
+    (%x: float32) %q = Convert(%x) : int8 0.5:3    ->    (%q: int8 0.5:3)                         "int8"
+    (%q: int8 0.5:3) ...                           ->    (%x: float32) %q = Convert(%x) ...       "float"
+
+An input is stored in 8 bits only where all that reads it quantizes it in the same way, an output only where it is
+dequantized from 8 bits; others stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
+from onnxtfl.ir.types import TensorType
+
+QuantizedIo = Literal["source", "float", "int8", "uint8"]
+
+
+def set_quantized_io(graph: Graph, kind: QuantizedIo) -> None:
+    """Store the inputs and outputs of `graph` as floats, or in 8 bits where they are quantized."""
+    if kind == "source":
+        return
+    for value in graph.inputs:
+        if isinstance(value.type, TensorType):
+            _set_input(graph, value, kind)
+    for i, value in enumerate(graph.outputs):
+        if isinstance(value.type, TensorType) and value not in graph.inputs:
+            graph.outputs[i] = _output(graph, value, kind)
+
+
+def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
+    read = _quantization_of_input(value)
+    if read is None or graph.is_output(value):
+        return
+    before, uses = value.tensor_type, list(value.uses)
+    value.type = before.stored_as(None if kind == "float" else _stored(read, kind))
+    if value.type == before:
+        return
+    b = Builder(graph, graph.first, maker="quantized inputs and outputs")
+    made = _converted(b, value, read)
+    for user, index in uses:
+        if before.quantization is None:
+            graph.replace(user, [made])
+        else:
+            user.set_operand(index, made)
+
+
+def _quantization_of_input(value: Value) -> Quantization | None:
+    """The 8-bit quantization in which an input is stored, or in which all that reads it quantizes it."""
+    found = {value.tensor_type.quantization}
+    if not value.is_quantized:
+        found = {user.result.tensor_type.quantization if user.op is ops.Convert else None for user in value.users()}
+    quantization = found.pop() if len(found) == 1 else None
+    return quantization if quantization is not None and _is_eight_bit(quantization) else None
+
+
+def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
+    """The output that is stored as `kind` says, instead of `value`."""
+    node, source = value.producer, value
+    if not value.is_quantized and node is not None and node.op is ops.Convert and node.operand(0).is_quantized:
+        source = node.operand(0)
+    quantization = source.tensor_type.quantization
+    if quantization is None or not _is_eight_bit(quantization):
+        return value
+    wanted = None if kind == "float" else _stored(quantization, kind)
+    if wanted == value.tensor_type.quantization:
+        return value
+    assert node is not None
+    b = Builder(graph, node.next, cause=node, maker="quantized inputs and outputs")
+    made = _converted(b, source, wanted)
+    made.name, value.name, made.origins = value.name, None, value.origins
+    return made
+
+
+def _converted(b: Builder, value: Value, quantization: Quantization | None) -> Value:
+    if value.tensor_type.quantization == quantization:
+        return value
+    made = b(ops.Convert, value, dtype=value.dtype)
+    made.type = made.tensor_type.stored_as(quantization)
+    return made
+
+
+def _is_eight_bit(quantization: Quantization) -> bool:
+    return quantization.per_tensor and quantization.storage in ("int8", "uint8")
+
+
+def _stored(quantization: Quantization, kind: QuantizedIo) -> Quantization:
+    """The same real values stored as `kind`."""
+    if quantization.storage == kind:
+        return quantization
+    return shifted_to_int8(quantization) if kind == "int8" else shifted_to_uint8(quantization)
