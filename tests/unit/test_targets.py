@@ -269,7 +269,15 @@ def test_the_older_runtime_answers() -> None:
 def _entry(signature: str, **fields: Any) -> OpEntry:
     operands, results = parse_signature(signature)
     plain = {"code": 0, "options": "", "versions": (), "fuses_as": None, "activations": frozenset()}
-    more: dict[str, Any] = {**plain, "matrix_rank": 0, "symmetric": "", "fixed_results": {}, "kernels": {}, **fields}
+    more: dict[str, Any] = {
+        **plain,
+        "matrix_rank": 0,
+        "symmetric": "",
+        "scales": (),
+        "fixed_results": {},
+        "kernels": {},
+        **fields,
+    }
     return OpEntry(name="OP", operands=operands, results=results, **more)
 
 

@@ -63,9 +63,14 @@ def _activations(case: Case) -> Iterator[tuple[Position, Array]]:
 
 
 def _different(case: Case, storage: str) -> dict[Position, Quantization]:
-    """A scale for each operand and result; one for all operands and one for all results of data movement."""
+    """A scale for each operand and result; one for all operands and one for all results of data movement.
+
+    Where kernels may need fixed results, those have another scale, however near their range comes to it.
+    """
     if case.op not in DATA_MOVEMENT:
-        return {position: parameters(array, storage) for position, array in _activations(case)}
+        far = 1.5 if entry(case.op).fixed_results else 1.0
+        every = _activations(case)
+        return {p: parameters(a * far if p[0] == "results" else a, storage) for p, a in every}
     arrays = [array.reshape(-1) for _, array in _activations(case)]
     inner = parameters(np.concatenate(arrays), storage)
     outer = parameters(np.concatenate(arrays) * 1.5, storage)

@@ -23,6 +23,10 @@ from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.rewriting.target import Target
 
+_COARSEST = 2.1
+"""The largest scale of results that are rounded to another quantization first, over the scale of that."""
+_SELECTING = ((ops.Resize, "nearest"), (ops.Reduce, "max"), (ops.Reduce, "min"))
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:
@@ -69,16 +73,15 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
         return
     nothing = (None,) * len(operands)
     yield from _shifted(operands, results)
+    sources, wanted = ({q for q in found if q is not None} for found in (operands, results))
     for form in target.forms(node):
         fixed = target.fixed_quantization(form, storage)
-        if fixed is not None:
+        if fixed is not None and _is_fine(fixed, wanted):
             yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
-    sources, wanted = ({q for q in found if q is not None} for found in (operands, results))
     single = next(iter(sources)) if len(sources) == 1 else None
-    # each element is rounded once, when it is requantized
-    if single is not None and selected(node) is not None:
+    if single is not None and (_selects(node, single) or (_averages(node) and _is_fine(single, wanted))):
         yield Variant(nothing, tuple(single if q is not None else None for q in results))
-    if len(wanted) == 1:
+    if len(wanted) == 1 and (_selects(node, *wanted) or _is_monotonic(node)):
         (common,) = wanted
         yield Variant(tuple(common if q is not None else None for q in operands), (None,) * len(results))
 
@@ -93,6 +96,32 @@ def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantiza
                 for s in (operands, results)
             )
             yield Variant(*sides)
+
+
+def _is_fine(rounded: Quantization, wanted: set[Quantization]) -> bool:
+    """Whether rounding to `rounded` first changes results in the quantizations `wanted` by a step at most."""
+    return all(rounded.scales[0] <= _COARSEST * q.scales[0] for q in wanted)
+
+
+def _selects(node: Node, quantization: Quantization) -> bool:
+    """Whether results in `quantization` are elements of operands that have it: then nothing is rounded by the op."""
+    if node.op.inserts:
+        return node.op.kept(node, quantization, node.results[0].tensor_type.shape) is not None
+    return selected(node) is not None or node.op is ops.Relu or (node.op, _mode(node)) in _SELECTING
+
+
+def _averages(node: Node) -> bool:
+    """Whether results are weighted means of elements of the first operand, so that they are in its range."""
+    return node.op is ops.AveragePool or (node.op, _mode(node)) in ((ops.Resize, "linear"), (ops.Reduce, "mean"))
+
+
+def _mode(node: Node) -> object:
+    return node.attr("kind" if node.op is ops.Reduce else "mode")
+
+
+def _is_monotonic(node: Node) -> bool:
+    """Whether the op commutes with rounding, constants of it being rounded alike."""
+    return node.op in (ops.Pad, ops.Clamp, ops.Relu6)
 
 
 def _per_tensor(value: Value | None) -> Quantization | None:

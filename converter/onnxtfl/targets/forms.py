@@ -98,8 +98,8 @@ class KernelForm:
                 yield _wants("one element type", variable, "tensors of", " and ".join(sorted(elements)))
         for variable in sorted(op.per_axis_variables - self.per_axis):
             yield _wants("one scale", variable, f"{op.names_of(variable)} with", "one for each index of an axis")
-        if not op.has_computable_scales():
-            yield _wants("scales whose ratios fit", "", "tensors with", "others")
+        for condition in op.bad_scales():
+            yield _wants(f"scales with {condition}", "", "tensors with", "others")
         for name in op.asymmetric():
             yield _wants("zero point 0", name, f"{name} with", "another")
         if self.scales == "same" and len(op.quantizations.get(_MAIN, _NOTHING)) > 1:

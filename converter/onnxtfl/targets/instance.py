@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -65,6 +66,10 @@ class OpInstance(BoundOp):
         """The element types of the values of each variable, in the table's notation."""
         return {variable: frozenset(map(element_name, values)) - {""} for variable, values in self.variables.items()}
 
+    def is_variadic(self, variable: str) -> bool:
+        """Whether only variadic operands and results have the variable: those of calls, each of its own type."""
+        return all(p.variadic for _, p, _ in (*self.operands, *self.results) if p.variable == variable)
+
     @functools.cached_property
     def quantizations(self) -> Mapping[str, frozenset[Quantization]]:
         """The quantizations of the values of each variable."""
@@ -100,16 +105,19 @@ class OpInstance(BoundOp):
         fixed = self.entry.fixed_results
         return all((q.scales[0], q.zero_points[0]) == fixed.get(f"q{q.storage}") for q in found)
 
-    def has_computable_scales(self) -> bool:
-        """Whether the operands' scales are small enough beside the result's, and all small enough for the kernel."""
-        bits = self.entry.scale_bits
-        operands, results = (
-            [max(q.scales) for _, _, v in side if (q := quantization_of(v)) is not None]
-            for side in (self.operands, self.results)
-        )
-        if bits is None or not operands or not results:
-            return True
-        return max(operands) < min(results) * 2.0**bits and max(results) < 2.0 ** (127 - bits)
+    def bad_scales(self) -> Iterator[str]:
+        """The conditions on scales that do not hold, where operands are quantized."""
+        found = {side: self._scales(getattr(self, f"{side}s")) for side in ("operand", "result")}
+        for condition in self.entry.scales if found["operand"] else ():
+            ratio, _, limit = condition.partition(" < ")
+            above, _, below = ratio.partition(" / ")
+            largest = math.prod(max(found[side], default=0.0) for side in above.split(" * "))
+            if not largest < float(limit) * (min(found[below], default=math.inf) if below else 1.0):
+                yield condition
+
+    def _scales(self, bound: Sequence[Bound]) -> list[float]:
+        """The scales of those that are quantized."""
+        return [s for _, _, v in bound if (q := quantization_of(v)) is not None for s in q.scales]
 
     @functools.cached_property
     def highest_rank(self) -> int:

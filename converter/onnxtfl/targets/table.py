@@ -63,8 +63,7 @@ class OpEntry:
     point 0. `fixed_results`: scale and zero point that a quantized result has to have, by its type. `in_place`: the
     operands in whose memory the result may be written. `same_memory`: whether the result is the first operand's memory
     read in another way. `saturated_bits`: how many bits the integers may have that are saturated to the type of a
-    quantized result (None: any). `scale_bits`: the scales of operands are less than 2**scale_bits times the result's,
-    which is less than 2**(127 - scale_bits). `kernels`: forms by runtime ("2.14" and "litert").
+    quantized result (None: any). `scales`: the conditions on scales. `kernels`: forms by runtime ("2.14" and "litert").
     """
 
     name: str
@@ -78,12 +77,12 @@ class OpEntry:
     matrix_rank: int
     fixed_results: Mapping[str, tuple[float, int]]
     symmetric: str
+    scales: tuple[str, ...]
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
     costs: tuple[CostRow, ...] = ()
     in_place: tuple[int, ...] = ()
     same_memory: bool = False
     saturated_bits: int | None = None
-    scale_bits: int | None = None
 
 
 MEASURED = ("2.14", "litert")
@@ -115,13 +114,13 @@ def entry(op: str) -> OpEntry:
         activations=frozenset(kernels.get("activations", "").split()),
         matrix_rank=table.get("matrix_rank", 0),
         symmetric=table.get("symmetric", ""),
+        scales=tuple(table.get("scales", ())),
         fixed_results={kind: (float(scale), zero) for kind, (scale, zero) in table.get("fixed_results", {}).items()},
         kernels=forms,
         costs=tuple(map(CostRow.of, costs.get("rows", ()))),
         in_place=tuple(table.get("in_place", ())),
         same_memory=table.get("same_memory", False),
         saturated_bits=table.get("saturated_bits"),
-        scale_bits=table.get("scale_bits"),
     )
 
 

@@ -29,20 +29,21 @@ from onnxtfl.ir.quantized import quantization_of, selected
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
-CLAMPS = Patterns()
+PATTERNS = Patterns()
 _SMALL = 1 << 20
 """The largest number of elements of a constant that is quantized here: a bias, a scalar, a small table."""
 
 
 def fuse_quantized(graph: Graph) -> None:
     """Let each op that reads dequantized values, and whose results are only read quantized, work on quantized types."""
-    CLAMPS.apply(graph)
+    PATTERNS.apply(graph)
     for node in list(graph.nodes):
         if node.graph is graph and not _moved(graph, node):
             _fused(graph, node)
+    PATTERNS.apply(graph)
 
 
-@CLAMPS.on(ops.Convert, quantized=True)
+@PATTERNS.on(ops.Convert, quantized=True)
 def before_clamp(b: Builder, node: Node) -> Value | None:
     """Quantize before a clamp whose bounds are quantized exactly; a clamp to all that is stored is none.
 
@@ -74,7 +75,23 @@ def _clamped(b: Builder, clamp: Node, quantization: Quantization, bounds: tuple[
     return made
 
 
-@CLAMPS.on(ops.Relu, ops.Relu6, ops.Clamp, quantized=True)
+@PATTERNS.on(ops.Convert, quantized=True)
+def requantization(b: Builder, node: Node) -> Value | None:
+    """Quantize what was dequantized in one step.
+
+    ::
+
+        Convert(Convert(%q: int8 0.5:1) : float32) : int8 0.25:3    ->    Convert(%q: int8 0.5:1) : int8 0.25:3
+    """
+    source = _source(node.operand(0))
+    if source is None or not node.result.is_quantized or source.dtype is not node.result.dtype:
+        return None
+    made = b(ops.Convert, source, dtype=source.dtype)
+    made.type = node.result.type
+    return made
+
+
+@PATTERNS.on(ops.Relu, ops.Relu6, ops.Clamp, quantized=True)
 def clamp_of_real(b: Builder, node: Node) -> Value | None:
     """The same for a clamp whose result is declared quantized.
 
