@@ -113,7 +113,7 @@ def _as_target(array: Array, type_: Any) -> Array:
 def _cut(graph: Any, wanted: Mapping[str, Array]) -> dict[str, tuple[str, ...]]:
     """Make every tensor of `wanted` an input and what computes it an output; the ops that compute each output.
 
-    Without those that read NaN: which integer it becomes is not defined.
+    Without those that read NaN, which becomes an integer that is not defined, and those that read only constants.
     """
     parts = {}
     made = [v for node in graph.nodes for v in node.results if v.name in wanted]
@@ -126,7 +126,11 @@ def _cut(graph: Any, wanted: Mapping[str, Array]) -> dict[str, tuple[str, ...]]:
         nodes = _before(value)
         values = [v for n in nodes for v in (*n.results, *n.operands) if v is not None]
         given = [wanted[v.name.removesuffix(_FED)] for v in values if v in graph.inputs]
-        if any(v.is_quantized for v in values) and not any(np.isnan(a).any() for a in given if a.dtype.kind == "f"):
+        if (
+            given
+            and any(v.is_quantized for v in values)
+            and not any(np.isnan(a).any() for a in given if a.dtype.kind == "f")
+        ):
             parts[value.name] = tuple(node.op.name.removeprefix("tfl.") for node in nodes)
     graph.inputs = [v for v in graph.inputs if v.uses]
     return parts

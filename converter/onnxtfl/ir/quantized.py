@@ -60,7 +60,7 @@ def with_kept(node: Node, types: Sequence[Type]) -> list[Type]:
 
 
 def selected(node: Node) -> slice | None:
-    """The operands of which each element of the only result is one: those that are moved, or the largest (MaxPool).
+    """The operands of which each element of the only result is one: those that are moved, or the largest.
 
     Quantizing keeps their order, so that stored integers can be selected instead of real values.
     """

@@ -46,6 +46,7 @@ FloorMod = computed_by(
 )
 Max = computed_by(Arithmetic, "Max", np.maximum, "The greater; NaN where either is. Source: neutral-ops 3.76.")
 Min = computed_by(Arithmetic, "Min", np.minimum, "The smaller; NaN where either is. Source: neutral-ops 3.79.")
+Max.selects = Min.selects = slice(None)
 
 
 class Pow(Arithmetic):
