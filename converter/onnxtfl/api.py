@@ -267,7 +267,7 @@ def _check(job: _Job, result: Report, converted: Path, stack: ExitStack) -> Chec
     source = prepare_source(source, stack, names[0], names[1], _shapes(options.input_shapes))
     layout: Layout = "source" if options.io_layout == "source" else "channels-last"
     shapes = {name: shape for name, shape in _shapes(options.input_shapes).items() if min(shape, default=1) > 0}
-    settings = Settings(**job.comparison, layout=layout, input_shapes=shapes)
+    settings = Settings(**job.comparison, layout=layout, input_shapes=shapes, tensors=result.record.tensors)
     return check_models(source, converted, settings)
 
 

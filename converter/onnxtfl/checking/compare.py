@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.facts import Selection
-from onnxtfl.checking.report import OutputCheck
+from onnxtfl.checking.report import QUANTIZED_SHARE, OutputCheck
 from onnxtfl.ir.quantization import Quantization, dequantize
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 FINEST = {"bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}
-QUANTIZED_SHARE = 0.99
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,8 @@ class Expectation:
 
     ``step``: the values are multiples of this width, and one step is allowed on 99 % of the elements (the rest may
     differ by anything). ``quantized``: the integers are such a grid themselves. ``drawn``: the output depends on
-    random numbers, so only dtype and shape count. ``quantization_a``, ``quantization_b``: where one side is
+    random numbers, so only dtype and shape count. ``roundings``: how many steps are allowed instead of one.
+    ``quantization_a``, ``quantization_b``: where one side is
     quantized and the other is float, the integers are made real first.
     """
 
@@ -33,6 +33,7 @@ class Expectation:
     drawn: bool = False
     quantization_a: Quantization | None = None
     quantization_b: Quantization | None = None
+    roundings: float = 1.0
 
 
 def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
@@ -73,7 +74,10 @@ def _compare_lists(name: str, a: Any, b: Any, expect: Expectation) -> OutputChec
 
 
 def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, str]:
-    """Bring the two to one dtype where the difference is one of storage: float64 narrowed, one side quantized."""
+    """Bring the two to one dtype where the difference is one of storage: float64 narrowed, quantized otherwise."""
+    q, r = expect.quantization_a, expect.quantization_b
+    if q is not None and r is not None and q != r and a.dtype == b.dtype:
+        return dequantize(a, q), dequantize(b, r), "real values: the scales differ"
     if {dtype_name(a), dtype_name(b)} == {"float32", "float64"}:
         return a.astype(np.float64), b.astype(np.float64), f"{dtype_name(a)} became {dtype_name(b)}"
     if a.dtype.kind == "f" and b.dtype.kind in "iu" and expect.quantization_b:
@@ -99,11 +103,18 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
     peak, tiny = float(size.max(initial=0.0)), float(np.finfo(np.float32).tiny)
     rtol = max(expect.rtol, FINEST.get(dtype, 0.0))
     allowed = np.zeros_like(size) if exact else rtol * size + max(expect.atol * peak, tiny)
-    message = _judge(error, allowed, _step(a, expect), x, y)
+    step = _step(a, expect)
+    message = _judge(error, allowed, step and step * expect.roundings, x, y)
     largest = float(error.max(initial=0.0))
+    steps, share = (None, None) if not step else (largest / step, _share(error, np.zeros(()), step))
     relative = float((error / np.maximum(size, max(1e-3 * peak, tiny))).max(initial=0.0))
     note = note if not a.size or finite.any() else "no finite value to compare"
-    return OutputCheck(name, not message, dtype, shape, largest, relative, message, note)
+    return OutputCheck(name, not message, dtype, shape, largest, relative, message, note, step, steps, share)
+
+
+def _share(error: Array, allowed: Array, step: float) -> float:
+    """Return the part of the elements that differ by at most ``step``, or by what is ``allowed`` anyway."""
+    return float(np.mean(error <= np.maximum(allowed, step * (1 + 1e-3)))) if error.size else 1.0
 
 
 def _widened(array: Array) -> Array:
@@ -148,7 +159,7 @@ def _stray(x: Array, y: Array) -> str | None:
 def _judge(error: Array, allowed: Array, step: float | None, x: Array, y: Array) -> str:
     """Return why the errors are too large, "" where they are not."""
     bad = error > allowed
-    if step is not None and float(np.mean(error <= np.maximum(allowed, step * (1 + 1e-3)))) >= QUANTIZED_SHARE:
+    if step is not None and _share(error, allowed, step) >= QUANTIZED_SHARE:
         return ""
     if not bad.any():
         return ""

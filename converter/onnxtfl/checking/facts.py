@@ -16,7 +16,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
-from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -64,6 +64,7 @@ POSITIONS = {ops.ArgMax: 0, ops.ArgMin: 0, ops.TopK: 1}
 """Ops whose result at this index holds positions along the attribute "axis" of the first operand."""
 MOVING = frozenset({ops.Copy, ops.Reshape, ops.Squeeze, ops.Unsqueeze, ops.Transpose})
 """Ops whose result has all elements of their first operand and no others."""
+QUANTIZING = frozenset({ops.QuantizeLinear, ops.DequantizeLinear})
 SAME_ELEMENTS = MOVING - {ops.Transpose} | {ops.Convert}
 """Ops that change type or shape of their first operand, and neither the order nor the values of its elements."""
 CARRIES: Mapping[type[Op], slice] = {
@@ -96,13 +97,15 @@ class Facts:
     """``ranges``: values of inputs, by name. ``drawn``: outputs that depend on random numbers.
 
     ``steps``: the scale of outputs that are dequantized tensors: their values are multiples of it. ``selections``:
-    outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal.
+    outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal. ``quantized``:
+    whether the model quantizes or dequantizes tensors.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     drawn: frozenset[str] = frozenset()
     steps: Mapping[str, float] = field(default_factory=dict)
     selections: Mapping[str, Selection] = field(default_factory=dict)
+    quantized: bool = False
 
 
 def analyze(graph: Graph) -> Facts:
@@ -121,6 +124,7 @@ def analyze(graph: Graph) -> Facts:
         frozenset(name for name, value in outputs if value in drawn),
         steps,
         selections,
+        any(node.op in QUANTIZING or touches_quantized(node) for node in graph.walk()),
     )
 
 
@@ -291,12 +295,17 @@ def _step(value: Value) -> float | None:
         if node.op is ops.DequantizeLinear:
             return _scalar(node.operands[1])
         quantization = quantization_of(source)
-        if quantization is not None and node.op.dialect != "neutral" and len(node.operands) == 1:
-            return quantization.scales[0] if len(quantization.scales) == 1 else None
+        if quantization is not None and (node.op is ops.Convert or _is_unknown_unary(node)):
+            return quantization.scales[0] if quantization.per_tensor else None
         if node.op not in MOVING or source is None:
             return None
         value = source
     return None
+
+
+def _is_unknown_unary(node: Node) -> bool:
+    """Whether this op, which could not be lifted, has one operand: it dequantizes that, as far as one can tell."""
+    return node.op.dialect != "neutral" and len(node.operands) == 1
 
 
 def _selection(value: Value) -> Selection | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Status = Literal["passed", "failed", "not checked"]
+QUANTIZED_SHARE = 0.99
+"""The part of the elements of a quantized output that has to be within one step."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,9 @@ class OutputCheck:
     elements near zero do not drown the rest. Both are 0.0 where all elements are equal, None where there is nothing
     to subtract (strings, different shapes). ``message`` says in one line why ``ok`` is False; ``note`` what else is
     worth knowing.
+
+    For an output whose values are multiples of a quantization step: ``step`` (1.0 for integers), ``steps``: the
+    largest difference in steps, and ``share``: the part of the elements that differ by at most one step.
     """
 
     name: str
@@ -43,6 +48,18 @@ class OutputCheck:
     max_rel: float | None = None
     message: str = ""
     note: str = ""
+    step: float | None = None
+    steps: float | None = None
+    share: float | None = None
+
+    @property
+    def in_steps(self) -> str:
+        """The difference in steps and the rule for it, in words; "" for outputs that are not quantized."""
+        if self.step is None or self.steps is None or self.share is None:
+            return ""
+        of = "" if self.step == 1 else f" of {self.step:.3g}"
+        part = f"{_percent(self.share)} of the elements within 1 (has to be {_percent(QUANTIZED_SHARE)})"
+        return f"{self.steps:.3g} steps{of}, {part}"
 
 
 @dataclass(frozen=True)
@@ -81,3 +98,8 @@ class CheckReport:
 
     def __str__(self) -> str:
         return f"{self.status}: {self.reason}" if self.reason else self.status
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent, rounded down."""
+    return f"{int(share * 1000) / 10:g} %"

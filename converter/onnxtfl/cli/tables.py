@@ -98,6 +98,7 @@ def _output(out: OutputCheck) -> str:
     parts = [out.name]
     if out.max_abs is not None:
         parts.append(f"largest error {out.max_abs:.3g} absolute, {out.max_rel:.3g} relative")
+    parts += [out.in_steps] if out.in_steps else []
     parts += [out.message] if out.message else []
     parts += [f"({out.note})"] if out.note else []
     return "  ".join(parts)
