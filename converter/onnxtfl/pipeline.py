@@ -168,9 +168,10 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     fold, merge_equal, dead = CLEANUP
     tidy = (fold, merge_equal, Pass("moves", moves.apply), dead, separate)
     layout = partial(assign_layouts, target=target)
+    typed = partial(read_quantized_types, target=target)
     formulas = Pass("write formulas", partial(write_formulas, target=target))
     return [
-        Pass("quantized types", partial(read_quantized_types, target=target), needs=_NEUTRAL),
+        Pass("quantized types", typed, partial(typed, is_region=True), needs=_NEUTRAL),
         SIMPLIFY,
         *(_quantized(target, options)),
         Group("formulas", (formulas, SIMPLIFY), dependent=True, needs=_NEUTRAL),

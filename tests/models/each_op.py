@@ -126,11 +126,8 @@ def _cut(graph: Any, wanted: Mapping[str, Array]) -> dict[str, tuple[str, ...]]:
         nodes = _before(value)
         values = [v for n in nodes for v in (*n.results, *n.operands) if v is not None]
         given = [wanted[v.name.removesuffix(_FED)] for v in values if v in graph.inputs]
-        if (
-            given
-            and any(v.is_quantized for v in values)
-            and not any(np.isnan(a).any() for a in given if a.dtype.kind == "f")
-        ):
+        has_nan = any(np.isnan(a).any() for a in given if a.dtype.kind == "f")
+        if given and not has_nan and any(v.is_quantized for v in values):
             parts[value.name] = tuple(node.op.name.removeprefix("tfl.") for node in nodes)
     graph.inputs = [v for v in graph.inputs if v.uses]
     return parts

@@ -24,7 +24,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import scalar, single_use
 from onnxtfl.ir.op import Effect
-from onnxtfl.ir.quantization import Quantization, product_quantization, quantize
+from onnxtfl.ir.quantization import Quantization, dequantize, product_quantization, quantize
 from onnxtfl.ir.quantized import quantization_of, selected
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
@@ -58,6 +58,8 @@ def before_clamp(b: Builder, node: Node) -> Value | None:
     bounds = _bounds(clamp)
     if bounds is None or clamp.operand(0).is_quantized or clamp.operand(0).producer is None:
         return None
+    if _source(clamp.operand(0)) is not None:
+        return None  # the clamp itself quantizes
     inside = [_is_stored(bound, quantization) for bound in bounds]
     if not all(inside):
         return None
@@ -211,7 +213,7 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
         elif source is not None and i != bias:
             operands.append(source)
         elif i == bias:
-            operands.append(_bias(value, operands))
+            operands.append(_bias(value, operands, wanted))
         elif value.data is not None and value.data.size == 1:
             operands.append(value)
         else:
@@ -255,9 +257,11 @@ def _is_by_output(node: Node, index: int, value: Value | None) -> bool:
     """Whether per-axis parameters of operand `index` belong to the weights' output features, as kernels need them."""
     source = _source(value)
     quantization = source.tensor_type.quantization if source is not None else None
-    if quantization is None or quantization.per_tensor or node.op.operands[index].name == "bias":
+    if quantization is None or quantization.per_tensor:
         return True
-    if quantization.block is not None or index != 1:
+    if index != 1:
+        return index < len(node.op.operands) and node.op.operands[index].name == "bias"
+    if quantization.block is not None:
         return False
     contracting = node.attr("rhs_contracting_dimensions")
     if contracting is not None:
@@ -265,8 +269,11 @@ def _is_by_output(node: Node, index: int, value: Value | None) -> bool:
     return bool(quantization.axis == node.attr("kernel_output_feature_dimension"))
 
 
-def _bias(value: Value, operands: Sequence[Value | None]) -> Value | None:
-    """A constant bias in steps of input scale times weight scale, in which integer kernels add it up."""
+def _bias(value: Value, operands: Sequence[Value | None], wanted: Quantization | None) -> Value | None:
+    """A constant bias in steps of input scale times weight scale, in which integer kernels add it up.
+
+    None if it cannot be rounded to these with an error below a quarter of a step of `wanted`, the result's.
+    """
     source = _source(value) or value
     x, w = (v.tensor_type.quantization if v is not None else None for v in operands[:2])
     if source.data is None or source.data.size > _SMALL or x is None or w is None or not x.per_tensor:
@@ -279,5 +286,8 @@ def _bias(value: Value, operands: Sequence[Value | None]) -> Value | None:
     if quantization.axis is not None and real.size != len(quantization.scales):
         return None
     stored = quantize(real, quantization)
+    error = np.abs(dequantize(stored, quantization) - real).max(initial=0.0)
+    if not error <= (min(wanted.scales) / 4 if wanted is not None else 0.0):
+        return None
     type_ = TensorType(DType.FLOAT32, real.shape, quantization)
     return constant(ArrayData(stored, quantization.dtype), type_=type_)

@@ -28,14 +28,15 @@ INTEGER_KINDS = frozenset({DType.INT4, DType.UINT4, DType.INT8, DType.UINT8, DTy
 HOIST = Patterns()
 
 
-def read_quantized_types(graph: Graph, target: Target) -> None:
+def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = False) -> None:
     """Give quantized types to the integer tensors that are only read through DequantizeLinear.
 
     Tensors other than constants need kernels of `target` that quantize and dequantize them; else the ops stay as they
-    are, and become arithmetic on the stored integers.
+    are, and become arithmetic on the stored integers. So do those that are inputs or outputs of a region, whose types
+    are those of its node's operands and results.
     """
     HOIST.apply(graph)
-    kinds = _Kinds(target)
+    kinds = _Kinds(target, frozenset([*graph.inputs, *graph.outputs] if is_region else []))
     for node in list(graph.nodes):
         if node.graph is not graph:
             continue
@@ -46,10 +47,13 @@ def read_quantized_types(graph: Graph, target: Target) -> None:
 
 
 class _Kinds:
-    """Which quantized types the kernels of a target convert from and to real values."""
+    """Which quantized types the kernels of a target convert from and to real values.
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    `fixed`: values that keep their types.
+    """
+
+    def __init__(self, target: Target, fixed: frozenset[Value]) -> None:
+        self.target, self.fixed = target, fixed
         self.known: dict[TensorType, bool] = {}
 
     def converts(self, type_: TensorType) -> bool:
@@ -72,7 +76,7 @@ def before_move(b: Builder, node: Node) -> Value | None:
     if maker is None or quantization is None or not quantization.per_tensor or maker.regions:
         return None
     moved = selected(maker)
-    if moved is None or maker.op is ops.Convert:
+    if moved is None or maker.op is ops.Convert or maker.op.inserts:
         return None
     operands = list(maker.operands)
     for i in range(len(operands))[moved]:
@@ -105,28 +109,32 @@ def quantization_of(node: Node) -> Quantization | None:
 
 
 def _dequantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
-    quantization, stored = quantization_of(node), node.operand(0)
+    quantization = quantization_of(node)
     if quantization is None:
         return
-    source = _quantized(graph, stored, quantization, kinds)
+    source = _quantized(graph, node, quantization, kinds)
     if source is not None:
         b = Builder(graph, node, maker="quantized types")
         graph.replace(node, [b(ops.Convert, source, dtype=DType.FLOAT32)])
 
 
-def _quantized(graph: Graph, stored: Value, quantization: Quantization, kinds: _Kinds) -> Value | None:
-    """`stored` as a value of a quantized type; None if something else reads or makes it, or no kernel converts it."""
+def _quantized(graph: Graph, node: Node, quantization: Quantization, kinds: _Kinds) -> Value | None:
+    """What `node` reads as a value of a quantized type; None if it is read or made otherwise, or no kernel converts it.
+
+    Other nodes that dequantize the same input are replaced.
+    """
+    stored = node.operand(0)
     type_ = TensorType(DType.FLOAT32, stored.tensor_type.shape, quantization)
     if stored.data is not None:
         return constant(stored.data, type_=type_)
-    if not kinds.converts(type_):
+    if not kinds.converts(type_) or stored in kinds.fixed:
         return None
     if stored in graph.inputs:
         if not all(_dequantizes(user, quantization) for user in stored.users()) or graph.is_output(stored):
             return None
-        users = stored.users()
+        others = [user for user in stored.users() if user is not node]
         stored.type = type_
-        for user in users[1:]:
+        for user in others:
             b = Builder(graph, user, maker="quantized types")
             graph.replace(user, [b(ops.Convert, stored, dtype=DType.FLOAT32)])
         return stored
@@ -140,7 +148,9 @@ def _quantized(graph: Graph, stored: Value, quantization: Quantization, kinds: _
 def _quantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
     """A QuantizeLinear whose result is an output, or which only dequantizing nodes read."""
     quantization = quantization_of(node)
-    if quantization is None or not kinds.converts(node.operand(0).tensor_type.stored_as(quantization)):
+    if quantization is None or node.result in kinds.fixed:
+        return
+    if not kinds.converts(node.operand(0).tensor_type.stored_as(quantization)):
         return
     if all(_dequantizes(user, quantization) for user in node.result.users()):
         b = Builder(graph, node, maker="quantized types")
