@@ -138,14 +138,14 @@ def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
 
 @decompose(ops.Convert, None, "elements")
 def _by_real_values(b: Builder, node: Node) -> Value | None:
-    """A constant without a kernel that dequantizes it is computed now; a requantization goes through real values."""
+    """A constant without a kernel that dequantizes it stays stored; a requantization goes through real values."""
     x, result = node.operand(0), node.result
     if x.is_quantized and result.is_quantized:
         real = b(ops.Convert, x, dtype=x.dtype)
         made = b(ops.Convert, real, dtype=x.dtype)
         made.type = result.type
         return made
-    return constant(x.numpy(), x.dtype) if x.is_quantized and x.is_constant else None
+    return stored_dequantized(b, x) if x.is_quantized and x.is_constant else None
 
 
 @formula(ops.Convert, "tfl")

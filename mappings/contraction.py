@@ -423,3 +423,40 @@ def _dynamic_matmul(b: Builder, node: Node) -> Value:
     a = b(ops.DequantizeLinear, stored, scale, zero, axis=0)
     product, bias = matmul(b, a, dequantized(b, node, Quantized(1, 2, 3, -1))), node.optional(4)
     return product if bias is None else b(ops.Add, product, bias)
+
+
+# --- weights of few bits ----------------------------------------------------------------------------------------------
+
+
+@lift_onnx("MatMulNBits", since=(1,), domain=MICROSOFT)
+def _matmul_of_blocks(b: Builder, node: Node) -> Value:
+    """A @ W.T with W [n, k] of 2, 4 or 8 bits, quantized in blocks along k; the zero point is half of the range."""
+    if node.optional(4) is not None:
+        raise UnsupportedError("the operand g_idx, which reorders the blocks")
+    k, n, bits, block = (int(node.attributes[name]) for name in ("K", "N", "bits", "block_size"))
+    packed, count = node.operand(1).data, -(-k // block)
+    if packed is None or bits not in _OF_BITS:
+        raise UnsupportedError(f"weights of {bits} bits that are not constants of 2, 4 or 8 bits")
+    weights = constant(FieldData(packed, _OF_BITS[bits], (n, count * block)))
+    scale = reshape(b, node.operand(2), [n, count])
+    zero = _zero_points(node.optional(3), _OF_BITS[bits], (n, count))
+    real = b(ops.DequantizeLinear, weights, scale, zero, axis=1, block_size=block)
+    real = sliced(b, real, {1: slice(0, k)})
+    product = contracted(b, node.operand(0), real, node.operand(0).rank - 1, 1)
+    bias = node.optional(5)
+    return product if bias is None else b(ops.Add, product, bias)
+
+
+_OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
+
+
+def _zero_points(zero: Value | None, dtype: DType, shape: tuple[int, int]) -> Value:
+    """One for each block; the fields of a row fill whole bytes. Source: ONNX Runtime, contrib_ops MatMulNBits."""
+    rows, count = shape
+    if zero is None:
+        return constant(ArrayData(np.full(shape, 1 << (dtype.bits - 1)).astype(dtype.numpy), dtype))
+    if zero.dtype is not DType.UINT8 or zero.data is None:
+        raise UnsupportedError(f"zero points of {zero.dtype.value} that are not constants of uint8")
+    per = 8 // dtype.bits
+    fields = FieldData(zero.data, dtype, (rows, -(-count // per) * per)).numpy()
+    return constant(ArrayData(np.ascontiguousarray(fields[:, :count]), dtype))

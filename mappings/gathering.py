@@ -40,10 +40,59 @@ def _gather(b: Builder, node: Node) -> Value:
     return b(op, x, nonnegative(b, indices, x.shape[axis], x), axis=axis)
 
 
+@lift_onnx("GatherBlockQuantized", since=(1,), domain=MICROSOFT)
+def _gather_blocks(b: Builder, node: Node) -> Value:
+    """Rows of a table that is quantized in blocks, gathered before they are dequantized.
+
+    The zero point of a table in uint8, which has several elements to a byte of its last axis, is half of the range.
+    """
+    data, indices, scale, zero = node.operand(0), node.operand(1), node.operand(2), node.optional(3)
+    rank, dtype = data.rank, _element_type(node)
+    axis, along = (normalize_axis(node.attr(name, i), rank) for i, name in enumerate(("gather_axis", "quantize_axis")))
+    if axis == along or axis == rank - 1 or (dtype.bits < 8 and not data.is_constant):
+        raise UnsupportedError("gathering along the axis of the blocks or the last axis, or of a computed table")
+    rows = nonnegative(b, indices, data.shape[axis], data)
+    real = _picked(b, data, rows, axis, dtype)
+    if zero is None:
+        half = 1 << (dtype.bits - 1)
+        real = real - float(half) if data.dtype is DType.UINT8 or dtype.is_signed else real
+    else:
+        zero = _picked(b, zero, rows, axis, dtype).value  # the offset of both is the same
+    scale = b(ops.Gather, scale, rows, axis=axis)
+    moved = along + indices.rank - 1 if along > axis else along
+    block = int(node.attr("block_size", 128))
+    return b(ops.DequantizeLinear, real.value, scale, zero, axis=moved, block_size=block)
+
+
+def _element_type(node: Node) -> DType:
+    """The element type of the table."""
+    data, bits = node.operand(0), int(node.attr("bits", 4))
+    return data.dtype if data.dtype is not DType.UINT8 else {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}[bits]
+
+
+def _picked(b: Builder, table: Value, rows: Value, axis: int, dtype: DType) -> Term:
+    """Rows of a table as floats; those of signed elements of fewer than 8 bits plus half of the range."""
+    if dtype.bits == 8:
+        return Term(b, b(ops.Gather, table, rows, axis=axis)).to(DType.FLOAT32)
+    data = table.data
+    assert data is not None
+    packed = table if table.dtype is DType.UINT8 else constant(ByteData(data))
+    return unpacked_rows(b, b(ops.Gather, packed, rows, axis=axis), dtype)
+
+
 @lower_tfl(ops.Gather)
 def _to_tfl_gather(node: Node) -> Form:
     options = {"axis": node.attr("axis") % node.operand(0).rank, "batch_dims": node.attr("batch_dims")}
     return Form("GATHER", (node.operand(0), narrow(node.operand(1))), options)
+
+
+@decompose(ops.Gather, "tfl")
+def _narrow_indices(b: Builder, node: Node) -> Value | None:
+    """Quantized tables take int32 indices; sizes are below 2**31."""
+    x, indices = node.operand(0), node.operand(1)
+    if not x.is_quantized or indices.dtype is not DType.INT64:
+        return None
+    return b(ops.Gather, x, b(ops.Convert, indices, dtype=DType.INT32), **node.attributes)
 
 
 @decompose(ops.Gather, "onnx")

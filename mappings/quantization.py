@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -64,11 +65,27 @@ def _from_tfl(b: Builder, node: Node) -> Value:
 # --- into the core ----------------------------------------------------------------------------------------------------
 
 
-def _spread(b: Builder, parameter: Value, node: Node) -> Term:
-    """Scale or zero point in a shape in which it broadcasts over the operand."""
+def _grouped(b: Builder, node: Node) -> tuple[Term, Callable[[Value], Term]]:
+    """The operand with the elements of a block along an axis of their own, and parameters so that they broadcast.
+
+    ::
+
+        x [2, 12], scale [2, 3], blocks of 4 along axis 1    ->    x [2, 3, 4], scale [2, 3, 1]
+    """
     x, axis, block = node.operand(0), node.attr("axis"), node.attr("block_size")
-    if block:
-        return Term(b, _repeated(b, parameter, x, normalize_axis(axis, x.rank), block))
+    if not block:
+        return Term(b, x), partial(_spread, b, node=node)
+    axis = normalize_axis(axis, x.rank)
+    count = node.operand(1).shape[axis]
+    if x.shape[axis] != count * block:
+        return Term(b, x), lambda parameter: Term(b, _repeated(b, parameter, x, axis, block))
+    grouped = reshape(b, x, [*x.shape[:axis], count, block, *x.shape[axis + 1 :]], x)
+    return Term(b, grouped), lambda parameter: Term(b, unsqueezed(b, parameter, [axis + 1]))
+
+
+def _spread(b: Builder, parameter: Value, node: Node) -> Term:
+    """Scale or zero point for the tensor or along an axis, in a shape in which it broadcasts over the operand."""
+    x, axis = node.operand(0), node.attr("axis")
     if parameter.shape in ((), (1,)):
         return Term(b, parameter if x.rank else reshape(b, parameter, []))
     trailing = x.rank - 1 - normalize_axis(axis, x.rank)
@@ -96,30 +113,63 @@ def _quantize_formula(b: Builder, node: Node) -> Value | None:
     dtype: DType = node.attr("dtype")
     if not dtype.is_integer or dtype.bits > 16:
         return None
-    x, scale, zero = Term(b, node.operand(0)), _spread(b, node.operand(1), node), _zero_point(b, node)
+    x, spread = _grouped(b, node)
+    scale = spread(node.operand(1))
+    zero = None if _has_no_zero(node) else spread(node.operand(2))
     rounded = (x.to(scale.dtype) / scale).apply(ops.RoundNearestEven)
     if zero is not None:
         rounded = rounded + zero.to(scale.dtype)
     low, high = limits(dtype)
     if not _is_finite(node.operand(1)):
         rounded = rounded.differs(rounded).choose(rounded.constant(float(low)), rounded)
-    return rounded.clamp(float(low), float(high)).to(dtype).value
+    stored = rounded.clamp(float(low), float(high)).to(dtype).value
+    return reshape(b, stored, node.operand(0).shape, node.operand(0))
 
 
 @decompose(ops.DequantizeLinear, "tfl")
 def _dequantize_formula(b: Builder, node: Node) -> Value | None:
     """(x - zero point) * scale; 32-bit integers are subtracted before they are converted."""
-    x, scale, zero = Term(b, node.operand(0)), _spread(b, node.operand(1), node), _zero_point(b, node)
+    fields = unpacked(b, node.operand(0))
+    if fields is not None:
+        return _dequantized_fields(b, node, *fields)
+    x, spread = _grouped(b, node)
+    scale = spread(node.operand(1))
+    zero = None if _has_no_zero(node) else node.operand(2)
     if zero is not None and x.dtype.is_integer and x.dtype.bits > 16:
-        x, zero = x - zero, None
-    real = x.to(scale.dtype) if zero is None else x.to(scale.dtype) - zero.to(scale.dtype)
-    return (real * scale).to(node.attr("dtype") or scale.dtype).value
+        x, zero = x - spread(zero), None
+    real = x.to(scale.dtype) if zero is None else x.to(scale.dtype) - spread(_as_real(b, zero, scale.dtype))
+    return _ungrouped(b, (real * scale).to(node.attr("dtype") or scale.dtype), node)
 
 
-def _zero_point(b: Builder, node: Node) -> Term | None:
-    """The zero point, so that it broadcasts with the operand; None if it is zero."""
+def _ungrouped(b: Builder, real: Term, node: Node) -> Value:
+    return reshape(b, real.value, node.operand(0).shape, node.operand(0))
+
+
+def _dequantized_fields(b: Builder, node: Node, x: Term, offset: int) -> Value:
+    """The same for elements that are given as floats with an offset, which is part of the zero point."""
     zero = node.optional(2)
-    return None if zero is None or _is_zero(zero) else _spread(b, zero, node)
+    attributes = {k: node.attr(k) for k in ("axis", "block_size", "dtype")}
+    if zero is not None and not zero.is_constant:
+        zero = (Term(b, zero).to(DType.FLOAT32) + float(offset)).value
+    else:
+        zeros = np.asarray(offset if zero is None else zero.numpy().astype(np.int16) + offset)
+        uniform = bool((zeros == zeros.flat[0]).all()) if zeros.size else True
+        zero = None if uniform else constant(zeros.astype(np.uint8))
+        x = x - float(zeros.flat[0]) if uniform and zeros.size and zeros.flat[0] else x
+    return b(ops.DequantizeLinear, x.value, node.operand(1), zero, **attributes)
+
+
+def _as_real(b: Builder, zero: Value, dtype: DType) -> Value:
+    """A zero point as floats; constants of any type, which casts may not take."""
+    if zero.is_constant and zero.dtype.bits < 8:
+        return constant(zero.numpy().astype(dtype.numpy))
+    return b(ops.Convert, zero, dtype=dtype)
+
+
+def _has_no_zero(node: Node) -> bool:
+    """Whether the zero point is absent or zero."""
+    zero = node.optional(2)
+    return zero is None or _is_zero(zero)
 
 
 def _is_finite(scale: Value) -> bool:

@@ -71,10 +71,10 @@ class Quantization:
         if self.block is None:
             size = shape[self.axis]
             return size == len(self.scales) or not isinstance(size, int)
-        return not static(shape) or math.prod(self._blocked(shape)) == len(self.scales)
+        return not static(shape) or math.prod(self.blocked(shape)) == len(self.scales)
 
-    def _blocked(self, shape: Sequence[Any]) -> list[int]:
-        """The shape of the blockwise scales for a tensor of the static `shape`."""
+    def blocked(self, shape: Sequence[Any]) -> list[int]:
+        """The shape of blockwise scales for a tensor of the static `shape`."""
         return [-(-int(d) // (self.block or 1)) if i == self.axis else int(d) for i, d in enumerate(shape)]
 
     def permuted(self, permutation: Sequence[int], shape: Shape) -> Quantization:
@@ -86,7 +86,7 @@ class Quantization:
             return replace(self, axis=axis)
         if not static(shape):
             raise ValueError(f"blocks of a tensor of {shape} cannot be transposed")
-        places = np.arange(len(self.scales)).reshape(self._blocked(shape)).transpose(permutation).reshape(-1)
+        places = np.arange(len(self.scales)).reshape(self.blocked(shape)).transpose(permutation).reshape(-1)
         scales = tuple(self.scales[i] for i in places.tolist())
         zero_points = tuple(self.zero_points[i] for i in places.tolist())
         return replace(self, scales=scales, zero_points=zero_points, axis=axis)
@@ -176,5 +176,5 @@ def _spread(quantization: Quantization, shape: Sequence[int]) -> tuple[Array, Ar
     zeros: Array = np.asarray(quantization.zero_points, np.int64)
     axis, block = quantization.axis, quantization.block
     if block is not None:
-        scales, zeros = (values.reshape(quantization._blocked(shape)) for values in (scales, zeros))
+        scales, zeros = (values.reshape(quantization.blocked(shape)) for values in (scales, zeros))
     return spread(scales, shape, axis, block), spread(zeros, shape, axis, block)

@@ -118,7 +118,7 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
     if values is not None:
         return values
     values = _repair(builder, node, [r for r in refusals if r.kind == "rank"]) or _decompose(builder, node, target)
-    if values is not None and len([made for made in builder.created if not _moves(made)]) == 1:
+    if values is not None and len([made for made in builder.created if not _moves(made)]) <= 1:
         return [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
     for made in reversed(builder.created):
         builder.graph.remove(made)

@@ -98,6 +98,8 @@ class KernelForm:
                 yield _wants("one element type", variable, "tensors of", " and ".join(sorted(elements)))
         for variable in sorted(op.per_axis_variables - self.per_axis):
             yield _wants("one scale", variable, f"{op.names_of(variable)} with", "one for each index of an axis")
+        if any(q.block is not None for found in op.quantizations.values() for q in found):
+            yield _wants("one scale for each index of an axis", "", "tensors with", "one for each block")
         for condition in op.bad_scales():
             yield _wants(f"scales with {condition}", "", "tensors with", "others")
         for name in op.asymmetric():

@@ -1,0 +1,65 @@
+"""Quantized constants without a kernel that dequantizes them stay compressed: arithmetic on what is stored."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.packed import fields_per_byte, stacked, zero_offset
+from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.types import DType, TensorType
+
+_SMALL = 16 << 10
+"""Constants of fewer elements become larger types."""
+
+
+def stored_dequantized(b: Builder, x: Value) -> Value:
+    """The real values of a quantized constant, from what is stored and explicit parameters."""
+    quantization, type_ = x.tensor_type.quantization, x.tensor_type
+    assert quantization is not None and x.data is not None
+    shape: tuple[int, ...] = () if quantization.per_tensor else (len(quantization.scales),)
+    if quantization.block is not None:
+        shape = tuple(quantization.blocked(x.data.shape))
+    stored = constant(x.data, type_=TensorType(quantization.dtype, type_.shape))
+    scale = constant(np.asarray(quantization.scales, np.float32).reshape(shape))
+    zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
+    zero = constant(ArrayData(zeros, quantization.dtype)) if any(quantization.zero_points) else None
+    axis, block = quantization.axis or 0, quantization.block or 0
+    return b(ops.DequantizeLinear, stored, scale, zero, axis=axis, block_size=block, dtype=type_.dtype)
+
+
+def unpacked(b: Builder, x: Value) -> tuple[Term, int] | None:
+    """A constant of fewer than 8 bits as float32 that is computed from packed bytes, and what has been added to it.
+
+    None for other values, and for small constants. [n] with 4 bits: floor(byte / 16), byte - 16 * floor(byte / 16).
+    """
+    if x.data is None or x.dtype.bits >= 8 or x.data.size < _SMALL or not x.dtype.is_integer:
+        return None
+    data = stacked(x.data)
+    if data is None:
+        return None
+    fields = fields_of(Term(b, constant(data)).to(DType.FLOAT32), x.dtype.bits)
+    whole = b(ops.Concatenate, *(field.value for field in fields), axis=0)
+    return Term(b, reshape(b, whole, x.shape)), zero_offset(x.dtype)
+
+
+def fields_of(rest: Term, bits: int) -> list[Term]:
+    """The fields of `bits` bits of bytes that are given as floats, the low one first."""
+    fields = []
+    for _ in range(8 // bits - 1):
+        higher = (rest * 0.5**bits).apply(ops.Floor)
+        fields.append(rest - higher * float(1 << bits))
+        rest = higher
+    return [*fields, rest]
+
+
+def unpacked_rows(b: Builder, packed: Value, dtype: DType) -> Term:
+    """Bytes [..., n], at run time, as float32 [..., n * fields]: the fields of each byte next to each other."""
+    fields = fields_of(Term(b, packed).to(DType.FLOAT32), dtype.bits)
+    whole = b(ops.Concatenate, *(unsqueezed(b, f.value, [packed.rank]) for f in fields), axis=packed.rank)
+    shape = packed.shape
+    return Term(b, reshape(b, whole, [*shape[:-1], shape[-1] * fields_per_byte(dtype)], packed))
