@@ -25,8 +25,16 @@ def _image_scaler(b: Builder, node: Node) -> Value:
     return (x * float(node.attr("scale", 1.0))).apply(ops.Add, constant(bias)).value
 
 
-row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD")
-row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB")
+def _any_scales(node: Node) -> bool:
+    """Whether the operands are int16, whose scales the kernel takes for powers of two unless it is told otherwise."""
+    quantization = node.operand(0).tensor_type.quantization
+    return quantization is not None and quantization.storage == "int16"
+
+
+row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD", when=lambda node: not _any_scales(node))
+row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB", when=lambda node: not _any_scales(node))
+row(ops.Add, tfl="ADD", lifts=False, fixed_tfl={"pot_scale_int16": False}, when=_any_scales)
+row(ops.Sub, tfl="SUB", lifts=False, fixed_tfl={"pot_scale_int16": False}, when=_any_scales)
 row(ops.Mul, onnx="Mul", since=(7, 13, 14), tfl="MUL")
 row(ops.Div, onnx="Div", since=(7, 13, 14), tfl="DIV")
 row(ops.Clamp, onnx="Clip", since=(11, 12, 13), lowers=False)

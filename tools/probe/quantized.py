@@ -48,7 +48,10 @@ def _stored(case: Case, storage: str) -> Iterator[Case]:
     if fixed is not None:
         result = {("results", 0): Quantization(storage, (fixed[0],), (int(fixed[1]),))}
         yield _case(case, _different(case, storage) | result, quantization="fixed")
-    yield _case(case, _different(case, storage))
+        other = {("results", 0): Quantization(storage, (fixed[0] * 1.3,), (int(fixed[1]),))}
+        yield _case(case, _different(case, storage) | other)
+    else:
+        yield _case(case, _different(case, storage))
     yield _case(case, _same(case, storage), quantization="same")
 
 

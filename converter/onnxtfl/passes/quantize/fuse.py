@@ -30,6 +30,8 @@ from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
 PATTERNS = Patterns()
+_FOLDED = 1 << 10
+"""The largest number of elements of a quantized constant that is written in float where float ops read it."""
 _SMALL = 1 << 20
 """The largest number of elements of a constant that is quantized here: a bias, a scalar, a small table."""
 
@@ -41,6 +43,15 @@ def fuse_quantized(graph: Graph) -> None:
         if node.graph is graph and not _moved(graph, node):
             _fused(graph, node)
     PATTERNS.apply(graph)
+    for node in list(graph.nodes):
+        _dequantize_small_constant(graph, node)
+
+
+def _dequantize_small_constant(graph: Graph, node: Node) -> None:
+    """A small constant that float ops read is computed now, so that what depends on it can be folded."""
+    source = _source(node.result) if node.op is ops.Convert else None
+    if source is not None and source.data is not None and source.data.size <= _FOLDED:
+        graph.replace(node, [constant(source.numpy(), node.result.dtype)])
 
 
 @PATTERNS.on(ops.Convert, quantized=True)
@@ -64,6 +75,26 @@ def before_clamp(b: Builder, node: Node) -> Value | None:
     if not all(inside):
         return None
     return _clamped(b, clamp, quantization, bounds)
+
+
+@PATTERNS.on(ops.Convert, quantized=True)
+def before_move(b: Builder, node: Node) -> Value | None:
+    """Quantize before an op that moves elements, so that the op before it can be computed on quantized types.
+
+    ::
+
+        Convert(BroadcastTo(%x)) : int8 0.25:3    ->    BroadcastTo(Convert(%x) : int8 0.25:3)
+    """
+    quantization, move = node.result.tensor_type.quantization, node.operand(0).producer
+    if quantization is None or not quantization.per_tensor or move is None or not single_use(node.operand(0), b.graph):
+        return None
+    if move.op.moves != slice(0, 1) or move.op.inserts or len(move.results) != 1 or move.operand(0).is_quantized:
+        return None
+    if _source(move.operand(0)) is not None or move.operand(0).producer is None:
+        return None
+    x = b(ops.Convert, move.operand(0), dtype=node.result.dtype)
+    x.type = x.tensor_type.stored_as(quantization)
+    return b(move.op, x, *move.operands[1:], **move.attributes)
 
 
 def _clamped(b: Builder, clamp: Node, quantization: Quantization, bounds: tuple[float, float]) -> Value:
@@ -215,7 +246,7 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
         elif i == bias:
             operands.append(_bias(value, operands, wanted))
         elif value.data is not None and value.data.size == 1:
-            operands.append(value)
+            operands.append(_scalar(value, node, i))
         else:
             return None
         if i == bias and value is not None and operands[-1] is None:
@@ -251,6 +282,32 @@ def _rescaled(node: Node, operands: Sequence[Value | None]) -> Remark | None:
     if before is None or after is None or (before.scales, before.zero_points) == (after.scales, after.zero_points):
         return None
     return Remark("bias", node.op.name, short(f"{before} became {after}"))
+
+
+def _scalar(value: Value, node: Node, index: int) -> Value:
+    """A constant of one element: of a binary op quantized without rounding, as kernels need it."""
+    other = node.operands[1 - index] if index < 2 else None
+    source = _source(other) or other
+    if node.op.operands[index].name not in ("lhs", "rhs") or source is None or source.tensor_type.quantization is None:
+        return value
+    number, storage = np.float32(value.numpy().reshape(())), source.tensor_type.quantization.storage
+    quantization, stored = _exact(number, storage)
+    if not np.isfinite(number):
+        return value
+    array = np.full(value.shape, stored, quantization.dtype.numpy)
+    return constant(array, type_=value.tensor_type.stored_as(quantization))
+
+
+def _exact(number: np.float32, storage: str) -> tuple[Quantization, int]:
+    """Parameters and an integer for exactly `number`; the scale as small as 8 bits allow, as kernels need it."""
+    size = np.abs(number)
+    for count in range(127, 0, -1):
+        scale = np.float32(size / count) if size else np.float32(1 / 128)
+        if np.float32(scale * count) == size or not size:
+            break
+    sign = int(np.sign(number)) * count
+    zero = 128 if storage == "uint8" else 0
+    return Quantization(storage, (float(scale),), (zero,)), sign + zero
 
 
 def _is_by_output(node: Node, index: int, value: Value | None) -> bool:

@@ -18,9 +18,10 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.fold import fold_node
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target
 
@@ -35,6 +36,9 @@ def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = Fals
     are, and become arithmetic on the stored integers. So do those that are inputs or outputs of a region, whose types
     are those of its node's operands and results.
     """
+    for node in graph.nodes:
+        if node.op is ops.QuantizeLinear and (values := fold_node(node)) is not None:
+            graph.replace(node, values)
     HOIST.apply(graph)
     kinds = _Kinds(target, frozenset([*graph.inputs, *graph.outputs] if is_region else []))
     for node in list(graph.nodes):
@@ -81,6 +85,12 @@ def before_move(b: Builder, node: Node) -> Value | None:
     operands = list(maker.operands)
     for i in range(len(operands))[moved]:
         operands[i] = b(ops.DequantizeLinear, operands[i], *node.operands[1:], **node.attributes)
+    if maker.op is ops.Pad and maker.attr("mode") == "constant":
+        value = maker.optional(2)
+        if value is not None and not value.is_constant:
+            return None
+        stored = np.zeros((), np.int64) if value is None else value.stored()
+        operands[2:] = [constant(dequantize(stored, quantization).reshape(()))]
     return b.many(maker.op, *operands, **maker.attributes)[node.operand(0).index]
 
 
