@@ -80,7 +80,7 @@ def before_move(b: Builder, node: Node) -> Value | None:
     if maker is None or quantization is None or not quantization.per_tensor or maker.regions:
         return None
     moved = selected(maker)
-    if moved is None or maker.op is ops.Convert or maker.op.inserts:
+    if moved is None or maker.op is ops.Convert:
         return None
     operands = list(maker.operands)
     for i in range(len(operands))[moved]:
