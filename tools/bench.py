@@ -3,6 +3,7 @@
     python tools/bench.py                   everything, medians of five
     python tools/bench.py --only resnet50 chain --runs 3
     python tools/bench.py --no-latency --strict
+    python tools/bench.py --only mobilenet_v2_qdq    a quantized model of ../shared/corpus or $ONNXTFL_CORPUS
 
 Runs of the conversion alternate with `cp --reflink=never` of the same file and `python -c "import onnx, numpy,
 flatbuffers"`, so that other load affects all three. Peak memory is VmHWM, which the process reads before it ends (a
@@ -28,9 +29,21 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from float_twin import float_twin
 from make_models import MODELS
 
 _SIZES = {"chain_5000": ("chain", 5000), "chain_10000": ("chain", 10000)}
+_QUANTIZED = {
+    "mobilenet_v2_qdq_int8_pc": 1.5,
+    "resnet18_qdq_int8_sym_pertensor": 1.5,
+    "resnet18_qop": 0.0,
+    "efficientnet_b0_qdq_uint8": 0.0,
+}
+"""Quantized CNNs of the corpus, and how many times faster than their float originals they have to be (0: not compared).
+
+Not vgg_qdq_int16act: LiteRT's kernels for int16 activations are its reference kernels, which are slow.
+"""
+_CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).resolve().parents[2] / "shared" / "corpus")) / "onnx"
 _LATENCY = ("resnet50", "mobilenet_v2", "bert_base")
 _CHECKED = ("resnet50", "bert_base")
 _CONVERTED = ("mobilenet_v2", "resnet50", "bert_base", "bert_base_plus", "chain_5000", "chain_10000")
@@ -74,7 +87,8 @@ options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = 2
 model = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 random = np.random.default_rng(0)
-fed = {i.name: random.random(i.shape).astype("f") if "float" in i.type else np.ones(i.shape, "int64")
+sizes = {i.name: [d if isinstance(d, int) else 1 for d in i.shape] for i in model.get_inputs()}
+fed = {i.name: random.random(sizes[i.name]).astype("f") if "float" in i.type else np.ones(sizes[i.name], "int64")
        for i in model.get_inputs()}
 def run():
     model.run(None, fed)
@@ -196,6 +210,8 @@ def main() -> int:
         _start(bench)
         if not options.no_latency:
             _latencies(bench, [name for name in _LATENCY if _wanted(name, options)])
+            if _CORPUS.exists():
+                _quantized_latencies(bench, [name for name in _QUANTIZED if _wanted(name, options)])
     finally:
         if not options.dir:
             shutil.rmtree(folder, ignore_errors=True)
@@ -301,6 +317,35 @@ def _latencies(bench: Bench, names: Sequence[str]) -> None:
         print(
             f"  {name:15} {1000 * result_run.wall:7.1f} ms over {1000 * source_run.wall:7.1f} ms: {ratio}", flush=True
         )
+
+
+def _quantized_latencies(bench: Bench, names: Sequence[str]) -> None:
+    print("\nlatency of quantized models: LiteRT on the result over ONNX Runtime on the source; and on the float original")
+    for name in names:
+        source, target = _CORPUS / name / "model.onnx", _target(bench, name)
+        try:
+            bench.convert(source, target)(Series())
+            runs = [_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target)]
+            if _QUANTIZED[name]:
+                runs.append(_latency(_LITERT_LATENCY, _float_result(bench, name, source)))
+            source_run, result_run, *float_runs = bench.in_turn(*runs)
+        except FailedError as error:
+            bench.failed(f"{name} latency", error)
+            continue
+        ratio = bench.check(f"{name} latency", result_run.wall / source_run.wall, 1.2, "times")
+        text = f"  {name:32} {1000 * result_run.wall:6.2f} ms over {1000 * source_run.wall:6.2f} ms: {ratio}"
+        for run in float_runs:
+            share = bench.check(f"{name} float", result_run.wall / run.wall, 1 / _QUANTIZED[name], "times")
+            text += f"; float {1000 * run.wall:.2f} ms: {share}"
+        print(text, flush=True)
+
+
+def _float_result(bench: Bench, name: str, source: Path) -> Path:
+    """The path of the converted float original of a quantized model."""
+    twin, target = bench.folder / f"{name}_float.onnx", _target(bench, f"{name}_float")
+    float_twin(source, twin)
+    bench.convert(twin, target)(Series())
+    return target
 
 
 def _latency(code: str, model: Path) -> Callable[[Series], None]:
