@@ -320,7 +320,7 @@ def _latencies(bench: Bench, names: Sequence[str]) -> None:
 
 
 def _quantized_latencies(bench: Bench, names: Sequence[str]) -> None:
-    print("\nlatency of quantized models: LiteRT on the result over ONNX Runtime on the source; and on the float original")
+    print("\nlatency, quantized: LiteRT on the result over ONNX Runtime on the source, and over the float original")
     for name in names:
         source, target = _CORPUS / name / "model.onnx", _target(bench, name)
         try:

@@ -1,0 +1,66 @@
+"""Scales and zero points come out as they went in, bit for bit, and integers take as much space as before."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+
+import pytest
+
+from onnxtfl import onnx_to_tflite, tflite_to_onnx
+from onnxtfl.errors import UnsupportedError
+from tests.models.corpus import CORPUS
+from tests.models.scales import Parameters, of_onnx, of_tflite
+
+pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORPUS} (ONNXTFL_CORPUS)")
+
+_SMALL = 1 << 20
+"""The size in bytes below which names and tables are a large part of a file."""
+_KERNELS = {1 / 256, 1 / 32768}
+"""The scales that kernels fix: SOFTMAX's and LOGISTIC's."""
+_NOT_YET = ("lstm", "scrambled")
+"""Names of files with recurrent ops."""
+
+
+def _names(folder: str, key: str) -> list[str]:
+    path = CORPUS / folder / "index.json"
+    entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return [entry[key] for entry in entries if entry["kind"] not in ("float", "float16", "non-float")]
+
+
+def _real_scales(found: set[Parameters]) -> set[float]:
+    return {struct.unpack("<f", bytes.fromhex(scale))[0] for parameters in found for scale, _ in parameters}
+
+
+@pytest.mark.parametrize("name", _names("onnx", "name"))
+def test_onnx_to_tflite_to_onnx(name: str) -> None:
+    source = (CORPUS / "onnx" / name / "model.onnx").read_bytes()
+    before = of_onnx(source)
+    result = onnx_to_tflite(source, check=False).data
+    assert result is not None
+    between = of_tflite(result)
+    assert _real_scales(between - before) <= _KERNELS
+    # a scale that is not finite is no quantization; a stored 1 is a value to pad with, stored like what is padded
+    assert all(not math.isfinite(scale) or scale == 1 for scale in _real_scales(before - between))
+    back = tflite_to_onnx(result, check=False).data
+    assert back is not None
+    assert of_onnx(back) == between
+    assert max(len(result), len(back)) <= 1.05 * len(source)
+
+
+@pytest.mark.parametrize("name", _names("tflite", "file"))
+def test_tflite_to_onnx_to_tflite(name: str) -> None:
+    source = (CORPUS / "tflite" / name).read_bytes()
+    try:
+        result = tflite_to_onnx(source, check=False).data
+    except UnsupportedError:
+        assert any(part in name for part in _NOT_YET)
+        pytest.skip("recurrent ops are not converted yet")
+    assert result is not None
+    assert of_onnx(result) == of_tflite(source)
+    back = onnx_to_tflite(result, check=False).data
+    assert back is not None
+    assert of_tflite(back) == of_tflite(source)
+    if len(source) > _SMALL:
+        assert max(len(result), len(back)) <= 1.05 * len(source)
