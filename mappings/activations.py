@@ -147,5 +147,8 @@ row(ops.PRelu, onnx="PRelu", tfl="PRELU", when=_slope_fits, lifts=False)
 
 # --- on quantized operands --------------------------------------------------------------------------------------------
 
-qlinear("QLinearSigmoid", (1,), QLinearRow("Sigmoid", 13, (Quantized(0, 1, 2),), result=(3, 4)), MICROSOFT)
-qlinear("QLinearLeakyRelu", (1,), QLinearRow("LeakyRelu", 16, (Quantized(0, 1, 2),), result=(3, 4)), MICROSOFT)
+_SIGMOID = QLinearRow("Sigmoid", 13, (Quantized(0, 1, 2),), result=(3, 4))
+_LEAKY_RELU = QLinearRow("LeakyRelu", 16, (Quantized(0, 1, 2),), result=(3, 4))
+for _row in (_SIGMOID, _LEAKY_RELU):
+    qlinear(f"QLinear{_row.of}", (1,), _row, MICROSOFT)
+    qoperator(f"QLinear{_row.of}", _row, MICROSOFT)

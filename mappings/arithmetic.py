@@ -316,3 +316,4 @@ def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
 for _name in ("Add", "Mul"):
     _pair = QLinearRow(_name, 14, (Quantized(0, 1, 2), Quantized(3, 4, 5)), result=(6, 7))
     qlinear(f"QLinear{_name}", (1,), _pair, MICROSOFT)
+    qoperator(f"QLinear{_name}", _pair, MICROSOFT)

@@ -138,14 +138,17 @@ def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
 
 @decompose(ops.Convert, None, "elements")
 def _by_real_values(b: Builder, node: Node) -> Value | None:
-    """A constant without a kernel that dequantizes it stays stored; a requantization goes through real values."""
+    """A constant without a kernel that dequantizes it stays stored, but for 64 bits, which a bias has; a requantization
+    goes through real values."""
     x, result = node.operand(0), node.result
     if x.is_quantized and result.is_quantized:
         real = b(ops.Convert, x, dtype=x.dtype)
         made = b(ops.Convert, real, dtype=x.dtype)
         made.type = result.type
         return made
-    return stored_dequantized(b, x) if x.is_quantized and x.is_constant else None
+    if not x.is_quantized or not x.is_constant:
+        return None
+    return stored_dequantized(b, x) if x.tensor_type.storage.bits <= 32 else constant(x.numpy(), x.dtype)
 
 
 @formula(ops.Convert, "tfl")

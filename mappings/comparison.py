@@ -45,3 +45,4 @@ def _select_of_uint64(condition: Term, on_true: Term, on_false: Term) -> Term | 
 
 _CHOICE = QLinearRow("Where", 16, (0, Quantized(1, 2, 3), Quantized(4, 5, 6)), result=(7, 8))
 qlinear("QLinearWhere", (1,), _CHOICE, MICROSOFT)
+qoperator("QLinearWhere", _CHOICE, MICROSOFT)

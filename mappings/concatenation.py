@@ -39,3 +39,13 @@ def _quantized_concat(b: Builder, node: Node) -> Value:
     parts = [dequantized(b, node, Quantized(i, i + 1, i + 2)) for i in range(2, len(node.operands), 3)]
     joined = lifted(b, "Concat", 13, parts, {"axis": node.attr("axis")})
     return quantized(b, joined, node.operand(0), node.operand(1), node.operand(2).dtype)
+
+
+@lower_quantized("Concat", "QLinearConcat", MICROSOFT)
+def _concat_on_quantized(node: Node, form: Form) -> Form | None:
+    y = quantization_of(node.result)
+    found = [None if y is None else quantized_operand(v, y.storage) for v in form.operands]
+    if y is None or not y.per_tensor or None in found:
+        return None
+    parts = [each for v, q in zip(form.operands, found, strict=True) if q for each in (v, *parameters(q))]
+    return Form("QLinearConcat", (*parameters(y), *parts), form.attributes, domain=MICROSOFT)

@@ -391,6 +391,20 @@ def _rows_times_weights(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles)
 
 _INTEGER_MATMUL = QLinearRow("MatMul", 13, (Quantized(0, 1, 2, -2), Quantized(3, 4, 5, -1)), result=(6, 7))
 qlinear("QLinearMatMul", (10, 21), _INTEGER_MATMUL)
+qoperator("QLinearMatMul", _INTEGER_MATMUL)
+
+
+@lower_quantized("Gemm", "QGemm", MICROSOFT)
+def _quantized_gemm(node: Node, form: Form) -> Form | None:
+    """The bias is an int32 in steps of both scales; weights may have a scale for each column."""
+    lhs, rhs, bias, y = form.operands[0], form.operands[1], (*form.operands, None)[2], quantization_of(node.result)
+    flags = {k: form.attributes[k] for k in ("alpha", "transA", "transB")}
+    if y is None or not y.per_tensor:
+        return None
+    a, w = quantized_operand(lhs, y.storage), quantized_operand(rhs, y.storage, 1 - flags["transB"])
+    if a is None or w is None or not bias_in_steps(bias, a, w):
+        return None
+    return Form("QGemm", (lhs, *parameters(a), rhs, *parameters(w), bias, *parameters(y)), flags, domain=MICROSOFT)
 
 
 @lift_onnx("QGemm", since=(1,), domain=MICROSOFT)

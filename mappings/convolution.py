@@ -246,3 +246,4 @@ def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value
 _INTEGER_CONV = QLinearRow("Conv", 22, (Quantized(0, 1, 2), Quantized(3, 4, 5)), result=(6, 7), bias=8)
 qlinear("QLinearConv", (10,), _INTEGER_CONV)
 qlinear("QLinearConv", (1,), _INTEGER_CONV, MICROSOFT)
+qoperator("QLinearConv", _INTEGER_CONV)

@@ -379,3 +379,4 @@ def _shares(b: Builder, node: Node, window: Window, sizes: Sequence[Any]) -> Val
 for _name in ("AveragePool", "GlobalAveragePool"):
     _pool = QLinearRow(_name, 22, (Quantized(0, 1, 2),), result=(3, 4))
     qlinear(f"QLinear{_name}", (1,), _pool, MICROSOFT)
+    qoperator(f"QLinear{_name}", _pool, MICROSOFT)

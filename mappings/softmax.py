@@ -74,3 +74,13 @@ def _quantized_softmax(b: Builder, node: Node) -> Value:
     version = 13 if node.attr("opset", 13) >= 13 else 11
     real = lifted(b, "Softmax", version, [dequantized(b, node, Quantized(0, 1, 2))], {"axis": node.attr("axis", -1)})
     return quantized(b, real, node.operand(3), node.optional(4), node.operand(0).dtype)
+
+
+@lower_quantized("Softmax", "QLinearSoftmax", MICROSOFT)
+def _softmax_on_quantized(node: Node, form: Form) -> Form | None:
+    y = quantization_of(node.result)
+    x = None if y is None else quantized_operand(form.operands[0], y.storage)
+    if x is None or y is None or not y.per_tensor:
+        return None
+    attributes = {**form.attributes, "opset": 13}
+    return Form("QLinearSoftmax", (form.operands[0], *parameters(x), *parameters(y)), attributes, domain=MICROSOFT)

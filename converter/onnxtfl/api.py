@@ -27,6 +27,7 @@ PathLike = str | os.PathLike[str]
 CheckMode = Literal["auto", "require"] | bool
 IoLayout = Literal["source", "channels-last"]
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
+Quantized = Literal["qdq", "qoperator", "float"]
 Progress = Callable[[str], None]
 OPSETS = range(13, 25)
 
@@ -152,6 +153,7 @@ def tflite_to_onnx(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
+    quantized: Quantized = "qdq",
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
@@ -165,15 +167,20 @@ def tflite_to_onnx(
 ) -> Conversion:
     """Convert a TFLite model (a path or its bytes) to ONNX of ``opset`` 13 to 24.
 
-    The other parameters, the result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in
-    this direction). The weights of a model of more than 2 GB are written to ``path`` + ".data".
+    ``quantized``: "qdq" writes quantized ops between DequantizeLinear and QuantizeLinear, which ONNX Runtime fuses to
+    integer kernels; "qoperator" as QLinearConv and its kin (some of the domain com.microsoft); "float" computes on
+    real values, saturated but not rounded. The other parameters, the result and the errors are those of
+    `onnx_to_tflite` (``min_runtime`` has no effect in this direction). The weights of a model of more than 2 GB are
+    written to ``path`` + ".data".
     """
     from onnxtfl.pipeline import Options
 
     _validate(check, io_layout, float64, input_shapes, quantized_io)
+    _one_of("quantized", quantized, ("qdq", "qoperator", "float"))
     if opset not in OPSETS:
         raise UsageError(f"opset {opset} cannot be written", hint=f"use {OPSETS[0]} to {OPSETS[-1]}")
-    options = Options(input_shapes, io_layout, float64, min_runtime, inputs, outputs, opset, on_progress, quantized_io)
+    common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
+    options = Options(*common, opset, on_progress, quantized_io=quantized_io, quantized=quantized)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
     return _convert(_Job("tflite", model, path, options, check, comparison, keep_failed))
 

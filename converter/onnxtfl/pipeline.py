@@ -39,6 +39,7 @@ from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.quantize import (
     QuantizedIo,
+    dequantize_all,
     fuse_quantized,
     read_quantized_types,
     saturate_quantized,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     import onnx
 
 Progress = Callable[[str], None]
+Quantized = Literal["qdq", "qoperator", "float"]
 Description = tuple[str, str, tuple[int | str, ...]]
 """Name, dtype and shape of an input or output."""
 
@@ -77,7 +79,8 @@ class Options:
     `input_shapes`: input name -> sizes (-1 stays dynamic). `io_layout`: whether inputs and outputs keep the source's
     axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the oldest runtime that must run
     the result. `inputs`, `outputs`: names of tensors where the model begins and ends. `opset`: the ONNX opset to write.
-    `quantized_io`: the type of quantized inputs and outputs. `debug`: the verifier runs after each pass.
+    `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
+    `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int]] | None = None
@@ -89,6 +92,7 @@ class Options:
     opset: int = 21
     on_progress: Progress | None = field(default=None, compare=False)
     quantized_io: QuantizedIo = "source"
+    quantized: Quantized = "qdq"
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
@@ -124,7 +128,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
     """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for `onnx_to_tflite`."""
     name = getattr(out, "name", None)  # the weights of a model of more than 2 GB go to a second file
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
-    with _Conversion.of(options, OnnxTarget(options.opset)) as conversion:
+    with _Conversion.of(options, _onnx_target(options)) as conversion:
         source = tflite_reader.read(model)
         refuse_unknown_versions(source.main)
         graph = conversion.run(source)
@@ -135,8 +139,13 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
 def passes_for(target: Target, options: Options) -> list[Pass | Group]:
     """The passes from the graph of a file to the graph of the target, in order."""
     if not isinstance(target, TfliteTarget):
-        return [*_LIFT, RECOGNIZE, *_common(target, options)]
+        dequantize = Pass("dequantize", dequantize_all, needs=_NEUTRAL)
+        return [*_LIFT, *([dequantize] if options.quantized == "float" else []), RECOGNIZE, *_common(target, options)]
     return [*_LIFT, *_tflite_first(options), *_common(target, options), *_tflite_last(target)]
+
+
+def _onnx_target(options: Options) -> OnnxTarget:
+    return OnnxTarget(options.opset, integer_ops=options.quantized == "qoperator")
 
 
 def lifted_where_possible(model: Model) -> Graph:
@@ -183,18 +192,20 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         Pass("layout", partial(layout, io_layout=options.io_layout), layout, needs=_LEGAL, establishes=_LAID_OUT),
         Pass("legalize late", partial(legalize, target=target, late=True), needs=_LAID_OUT),
         Group("cleanup", tidy, needs=_LAID_OUT),
-        *([] if target.has_integer_ops else [Pass("surround moves", surround_moves, needs=_LAID_OUT)]),
+        *([] if target.name == "tfl" else [Pass("surround moves", surround_moves, needs=_LAID_OUT)]),
         Pass("lower", partial(lower, target=target), needs=_LAID_OUT, establishes=_LOWERED, breaks=_NEUTRAL),
     ]
 
 
 def _quantized(target: Target, options: Options) -> list[Pass | Group]:
-    """Passes that put ops on quantized types; TFLite's integer kernels want int8, ONNX Runtime's uint8."""
+    """Passes that put ops on quantized types; TFLite's integer kernels want int8, ONNX Runtime's optimizer uint8."""
     fuse = Pass("fuse quantized", fuse_quantized, needs=_NEUTRAL)
     edges = Pass("quantized io", partial(set_quantized_io, kind=options.quantized_io), Pass.idle, needs=_NEUTRAL)
-    if not target.has_integer_ops:
-        return [fuse, Pass("uint8 storage", store_as_uint8, needs=_NEUTRAL), edges, SIMPLIFY]
-    return [fuse, Pass("int8 storage", store_as_int8, needs=_NEUTRAL), edges, SIMPLIFY]
+    int8 = Pass("int8 storage", store_as_int8, needs=_NEUTRAL)
+    uint8 = Pass("uint8 storage", store_as_uint8, needs=_NEUTRAL)
+    if target.name == "onnx":
+        return [fuse, *([] if target.has_integer_ops else [uint8]), edges, SIMPLIFY]
+    return [fuse, int8, edges, SIMPLIFY]
 
 
 def _saturating(target: Target) -> list[Pass | Group]:
@@ -296,7 +307,7 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
 
     `stage`: "file", "lifted", or the name of a pass; UsageError for another one.
     """
-    target: Target = OnnxTarget(options.opset) if files.sniff(model) == "tflite" else TfliteTarget(options.min_runtime)
+    target: Target = _onnx_target(options) if files.sniff(model) == "tflite" else TfliteTarget(options.min_runtime)
     names = ["file", "lifted", *dict.fromkeys(step.name for step in passes_for(target, options))]
     if stage not in names:
         raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are {', '.join(names)}")

@@ -15,7 +15,7 @@ from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.pipeline import Options, tflite_to_onnx
+from onnxtfl.pipeline import Options, Quantized, tflite_to_onnx
 from tests.harness.litert import run_onnx, run_tflite
 
 RNG = np.random.default_rng(0)
@@ -28,18 +28,24 @@ def tflite(text: str) -> bytes:
     return file.getvalue()
 
 
-def to_onnx(data: bytes) -> bytes:
+def to_onnx(data: bytes, quantized: Quantized = "qdq") -> bytes:
     """Converted to ONNX."""
     file = io.BytesIO()
-    tflite_to_onnx(data, file, Options())
+    tflite_to_onnx(data, file, Options(quantized=quantized))
     return file.getvalue()
 
 
-def both(text: str, *inputs: Array) -> tuple[Array, Array]:
+def ops_of(model: bytes) -> Counter[str]:
+    """The ops of an ONNX model, with their domain."""
+    nodes = onnx.load_from_string(model).graph.node
+    return Counter(".".join(filter(None, (node.domain, node.op_type))) for node in nodes)
+
+
+def both(text: str, *inputs: Array, quantized: Quantized = "qdq") -> tuple[Array, Array]:
     """The only output in LiteRT and, converted, in ONNX Runtime."""
     data = tflite(text)
     ((_, wanted),) = run_tflite(data, inputs, kernels="builtin")
-    converted = to_onnx(data)
+    converted = to_onnx(data, quantized)
     names = [v.name for v in onnx.load_from_string(converted).graph.input]
     (found,) = run_onnx(converted, dict(zip(names, inputs, strict=True))).values()
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
@@ -179,21 +185,68 @@ def test_matrix_diag_fills_with_a_stored_0() -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_a_residual_block_runs_on_integers(tmp_path: Path) -> None:
-    """ONNX Runtime mixes int8 and uint8 where two ops read an int8 tensor, and computes in float then."""
-    conv = """{dilation_h_factor = 1, dilation_w_factor = 1, stride_h = 1, stride_w = 1, padding = "SAME",
-        fused_activation_function = "RELU6"}"""
-    text = f"""
+_CONV = """{dilation_h_factor = 1, dilation_w_factor = 1, stride_h = 1, stride_w = 1, padding = "SAME",
+    fused_activation_function = "RELU6"}"""
+_RESIDUAL = f"""
     graph main(%x: tensor<1x6x6x4xfloat32, quant<int8 0.02:3>>) -> (%y) {{
       %w = constant tensor<4x3x3x4xfloat32, quant<int8 axis=0 0.02:0 0.01:0 0.03:0 0.015:0>> [{_numbers(144)}]
+      %d = constant tensor<1x3x3x4xfloat32, quant<int8 axis=3 0.02:0 0.01:0 0.03:0 0.015:0>> [{_numbers(36)}]
       %b = constant tensor<4xfloat32, quant<int32 axis=0 0.0004:0 0.0002:0 0.0006:0 0.0003:0>> [100, -200, 300, 400]
-      %c = constant tensor<4xfloat32, quant<int32 axis=0 0.001:0 0.0005:0 0.0015:0 0.00075:0>> [100, -200, 300, 400]
-      %p = tfl.CONV_2D@3(%x, %w, %b) {conv} : tensor<1x6x6x4xfloat32, quant<int8 0.05:-128>>
-      %q = tfl.CONV_2D@3(%p, %w, %c) {conv} : tensor<1x6x6x4xfloat32, quant<int8 0.05:-100>>
+      %c = constant tensor<4xfloat32, quant<int32 axis=0 0.00047:0 0.000235:0 0.000705:0 0.0003525:0>> [1, -2, 3, 4]
+      %p = tfl.CONV_2D@3(%x, %w, %b) {_CONV} : tensor<1x6x6x4xfloat32, quant<int8 0.0235:-128>>
+      %q = tfl.DEPTHWISE_CONV_2D@3(%p, %d, %c) {_CONV.replace("{", "{depth_multiplier = 1, ")} :
+        tensor<1x6x6x4xfloat32, quant<int8 0.0235:-128>>
       %y = tfl.ADD@2(%p, %q) {{fused_activation_function = "NONE", pot_scale_int16 = false}} :
         tensor<1x6x6x4xfloat32, quant<int8 0.04:5>>
     }}"""
-    wanted, found = both(text, _stored(1, 6, 6, 4))
-    assert np.mean(np.abs(wanted.astype(int) - found) <= 1) > 0.99
-    counts = optimized_ops(to_onnx(tflite(text)), tmp_path)
+
+
+def test_a_residual_block_runs_on_integers(tmp_path: Path) -> None:
+    """ONNX Runtime mixes int8 and uint8 where two ops read an int8 tensor, and computes in float then."""
+    wanted, found = both(_RESIDUAL, _stored(1, 6, 6, 4))
+    assert np.abs(wanted.astype(int) - found).max() <= 2
+    counts = optimized_ops(to_onnx(tflite(_RESIDUAL)), tmp_path)
     assert (counts["QLinearConv"], counts["QLinearAdd"], counts["Conv"], counts["Add"]) == (2, 1, 0, 0)
+
+
+def test_qlinear_ops() -> None:
+    """As ops with explicit parameters, of ONNX's own domain where it has them."""
+    found = ops_of(to_onnx(tflite(_RESIDUAL), quantized="qoperator"))
+    assert found == {"Transpose": 2, "QLinearConv": 2, "com.microsoft.QLinearAdd": 1}
+    wanted, got = both(_RESIDUAL, _stored(1, 6, 6, 4), quantized="qoperator")
+    assert np.abs(wanted.astype(int) - got).max() <= 2
+
+
+def test_qlinear_ops_of_a_classifier() -> None:
+    text = f"""
+    graph main(%x: tensor<2x8xfloat32, quant<uint8 0.02:100>>) -> (%y) {{
+      %w = constant tensor<4x8xfloat32, quant<uint8 0.02:120>> [{", ".join(map(str, range(60, 92)))}]
+      %b = constant tensor<4xfloat32, quant<int32 0.0004:0>> [100, -200, 300, 400]
+      %a = tfl.FULLY_CONNECTED@1(%x, %w, %b) {{asymmetric_quantize_inputs = false, keep_num_dims = false,
+        fused_activation_function = "NONE", weights_format = "DEFAULT"}} : tensor<2x4xfloat32, quant<uint8 0.05:128>>
+      %c = tfl.CONCATENATION@1(%a, %x) {{axis = 1, fused_activation_function = "NONE"}} :
+        tensor<2x12xfloat32, quant<uint8 0.05:128>>
+      %y = tfl.SOFTMAX@1(%c) {{beta = 1.0}} : tensor<2x12xfloat32, quant<uint8 0.00390625:0>>
+    }}"""
+    found = ops_of(to_onnx(tflite(text), quantized="qoperator"))
+    assert found == {f"com.microsoft.{name}": 1 for name in ("QGemm", "QLinearConcat", "QLinearSoftmax")}
+    wanted, got = both(text, _stored(2, 8, dtype="uint8"), quantized="qoperator")
+    assert np.abs(wanted.astype(int) - got).max() <= 1
+
+
+def test_dequantized_ops_saturate_and_do_not_round() -> None:
+    """Quantizers leave out a RELU6 whose bounds are those of the type."""
+    text = _RESIDUAL.replace("RELU6", "NONE")
+    found = ops_of(to_onnx(tflite(text), quantized="float"))
+    assert (found["Conv"], found["Add"], found["Clip"]) == (2, 1, 2)
+    wanted, got = both(text, _stored(1, 6, 6, 4), quantized="float")
+    assert np.abs(wanted.astype(int) - got).max() <= 2
+
+
+def test_int16_ops_are_islands_between_quantize_and_dequantize() -> None:
+    text = """
+    graph main(%x: tensor<2x8xfloat32, quant<int16 0.02:0>>) -> (%y) {
+      %y = tfl.MUL@2(%x, %x) {fused_activation_function = "NONE"} : tensor<2x8xfloat32, quant<int16 0.04:0>>
+    }"""
+    found = ops_of(to_onnx(tflite(text), quantized="qoperator"))
+    assert found == {"DequantizeLinear": 1, "Mul": 1, "QuantizeLinear": 1}

@@ -26,9 +26,13 @@ def _onnx2tfl(**options: Any) -> int:
     return _convert(onnx_to_tflite, ".tflite", **options)
 
 
+_QUANTIZED = click.Choice(["qdq", "qoperator", "float"])
+
+
 @click.command("tfl2onnx", context_settings=CONTEXT, epilog=EXIT_CODES)
 @converting
 @click.option("--opset", type=click.IntRange(13, 24), default=21, show_default=True, help="ONNX opset to write.")
+@click.option("--quantized", type=_QUANTIZED, default="qdq", show_default=True, help="How quantized ops are written.")
 @click.version_option(package_name="onnxtfl")
 def _tfl2onnx(**options: Any) -> int:
     """Convert the TFLite file MODEL to ONNX, run both on the same inputs, and fail where they differ."""

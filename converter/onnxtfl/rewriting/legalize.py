@@ -107,7 +107,7 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
 
 def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: Sequence[Refusal]) -> list[Value]:
     """Change quantizations, move axes around one quantized op, or compute in float in between."""
-    if not target.has_integer_ops:
+    if not target.may_compute_on_integers(node):
         results = in_float(builder, node)
         for made in builder.created:
             if made.op is node.op and made.op is not ops.Convert and not acceptable(made, target):

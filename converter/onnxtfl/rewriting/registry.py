@@ -43,6 +43,7 @@ LiftRule = Callable[[Builder, Node], Lifted]
 UpgradeRule = Callable[[Builder, Node], None]
 LowerTfl = Callable[[Node], "Form | None"]
 LowerOnnx = Callable[[Node, int], "Form | None"]
+QuantizedForm = Callable[[Node, "Form"], "Form | None"]
 PrepareRule = Callable[[Node], "Inlined | None"]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
 Condition = Callable[[Node], bool]
@@ -124,6 +125,8 @@ class Rules:
     decompose: dict[type[Op], dict[tuple[Order, Target | None], DecomposeRule]] = field(default_factory=dict)
     late: dict[type[Op], dict[Target, LateRule]] = field(default_factory=dict)
 
+    lower_quantized: dict[str, tuple[str, str, QuantizedForm]] = field(default_factory=dict)
+
     def tfl_forms(self, node: Node) -> list[Form]:
         """The tfl ops that `node` may be written as, in order of their rank and name."""
         return _ranked((rank, rule(node)) for rank, rule in self.lower_tfl.get(node.op, ()))
@@ -131,6 +134,16 @@ class Rules:
     def onnx_forms(self, node: Node, opset: int) -> list[Form]:
         """The ONNX ops that `node` may be written as at `opset`, in order of their rank and name."""
         return _ranked((rank, rule(node, opset)) for rank, rule in self.lower_onnx.get(node.op, ()))
+
+    def quantized_forms(self, node: Node, opset: int) -> list[Form]:
+        """The ONNX ops with explicit parameters that `node`, on quantized types, may be written as at `opset`."""
+        found = ((form, self.lower_quantized.get(form.op)) for form in self.onnx_forms(node, opset) if not form.domain)
+        return [made for form, rule in found if rule is not None and (made := rule[2](node, form)) is not None]
+
+    @functools.cached_property
+    def quantized_ops(self) -> frozenset[tuple[str, str]]:
+        """Domain and name of the ONNX ops with explicit parameters that nodes may be written as."""
+        return frozenset((domain, name) for domain, name, _ in self.lower_quantized.values())
 
     def decompositions(self, op: type[Op], target: Target) -> list[DecomposeRule]:
         """The decompositions of `op` for `target`, in order; last the expansion of a derived op."""
@@ -253,6 +266,11 @@ def lower_onnx(op: type[Op], rank: int = 0) -> Callable[[LowerOnnx], LowerOnnx]:
     """Register an ONNX form of `op`; `rank` orders forms of equal cost."""
 
     return _decorator(lambda rule: _RULES.lower_onnx.setdefault(op, []).append((rank, rule)))
+
+
+def lower_quantized(of: str, name: str, domain: str = "") -> Callable[[QuantizedForm], QuantizedForm]:
+    """Register how a node on quantized types, whose float op is `of`, is written as the ONNX op `name`."""
+    return _decorator(lambda rule: _add(_RULES.lower_quantized, of, (domain, name, rule), f"quantized {of}"))
 
 
 def decompose(

@@ -39,7 +39,7 @@ class Target(ABC):
     """A backend that runs files of one format: `name` is the format's dialect, `title` its name in messages."""
 
     name: ClassVar[TargetName]
-    has_integer_ops: ClassVar[bool]
+    has_integer_ops: bool
     """Whether ops other than those that quantize and dequantize have kernels on quantized types."""
     title: str
 
@@ -54,6 +54,10 @@ class Target(ABC):
     @abstractmethod
     def accepted(self, node: Node) -> Form | None:
         """The accepted form of `node` with the lowest cost; None if the target accepts none."""
+
+    def may_compute_on_integers(self, node: Node) -> bool:
+        """Whether any kernels compute on quantized types like those of `node`."""
+        return self.has_integer_ops
 
     @property
     def saturated_steps(self) -> float | None:

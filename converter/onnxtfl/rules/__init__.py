@@ -19,7 +19,7 @@ from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
 from onnxtfl.ir.packed import ByteData, FieldData
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import limits, product_quantization, quantize
-from onnxtfl.ir.quantized import real_of_stored_zero
+from onnxtfl.ir.quantized import quantization_of, real_of_stored_zero
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import (
@@ -50,6 +50,7 @@ from onnxtfl.rewriting.registry import (
     lift_onnx,
     lift_tfl,
     lower_onnx,
+    lower_quantized,
     lower_tfl,
     regions_of,
     upgrade,
@@ -81,6 +82,7 @@ from onnxtfl.rules.qlinear import (
     quantized,
     quantized_over_range,
 )
+from onnxtfl.rules.qoperator import bias_in_steps, parameters, qoperator, quantized_operand
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
 from onnxtfl.rules.sizes import (

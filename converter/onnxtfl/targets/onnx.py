@@ -15,6 +15,7 @@ from typing import Any
 import onnx.defs
 
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Refusal
@@ -24,25 +25,39 @@ from onnxtfl.targets.target import Target, operands_of
 
 _ON_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "If", "Loop", "Scan"})
 """The ops on integer tensors that quantized values are written as."""
+_MOVES = frozenset(
+    {"Concat", "Expand", "Gather", "GatherElements", "GatherND", "Identity", "MaxPool", "Reshape", "ReverseSequence"}
+    | {"ScatterND", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"}
+)
+"""The ops whose results are stored elements of their operands, if all have the same parameters."""
 _ONNX_NAMES = {"float": DType.FLOAT32, "double": DType.FLOAT64} | {d.value: d for d in DType}
 _TYPE_NAMES = {dtype: name for name, dtype in _ONNX_NAMES.items() if name not in ("float32", "float64")}
 
 
 class OnnxTarget(Target):
-    """An opset of the default domain; with `runtime`, limited to what ONNX Runtime's CPU kernels run."""
+    """An opset of the default domain; with `runtime`, limited to what ONNX Runtime's CPU kernels run.
+
+    `integer_ops`: ops on quantized types are written as ops with explicit parameters (QLinearConv, ...), also those of
+    ONNX Runtime's domain, else as ops on real values between DequantizeLinear and QuantizeLinear.
+    """
 
     name = "onnx"
     channels_last = False
     shares_inputs = True
-    has_integer_ops = False
 
-    def __init__(self, opset: int = 21, runtime: bool = True) -> None:
+    def __init__(self, opset: int = 21, runtime: bool = True, integer_ops: bool = False) -> None:
         super().__init__()
-        self.opset, self.runtime = opset, runtime
+        self.opset, self.runtime, self.has_integer_ops = opset, runtime, integer_ops
         self.title = f"ONNX opset {opset}"
 
     def forms(self, node: Node) -> Sequence[Form]:
-        return rules().onnx_forms(node, self.opset)
+        forms = rules().onnx_forms(node, self.opset)
+        stored = self.has_integer_ops and touches_quantized(node)
+        return [*rules().quantized_forms(node, self.opset), *forms] if stored else forms
+
+    def may_compute_on_integers(self, node: Node) -> bool:
+        found = [quantization_of(v) for v in node.results]
+        return self.has_integer_ops and all(q is not None and q.storage in ("int8", "uint8") for q in found)
 
     def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
         schema = _schema(form.op, self.opset, form.domain)
@@ -55,7 +70,10 @@ class OnnxTarget(Target):
         op, operands, attributes = form.op, operands_of(form), dict(form.attributes)
         captures = attributes.pop("captures", 0)  # values that ONNX's regions refer to by name, not as operands
         operands = operands[: len(operands) - captures]
+        explicit = self.has_integer_ops and (form.domain, op) in rules().quantized_ops
         schema = _schema(op, self.opset, form.domain)
+        if schema is None and explicit:
+            return None
         if schema is None:
             return Refusal("op", f"opset {self.opset} has no {op}")
         if schema.deprecated:
@@ -65,13 +83,24 @@ class OnnxTarget(Target):
             return Refusal("other", f"{op}-{schema.since_version} has no attribute {unknown[0]}")
         if refusal := _wrong_count(schema, operands, results):
             return refusal
-        if form.op not in _ON_QUANTIZED and any(v is not None and v.is_quantized for v in (*operands, *results)):
+        allowed = (
+            op in _ON_QUANTIZED or explicit or (self.has_integer_ops and op in _MOVES and _is_same(operands, results))
+        )
+        if not allowed and any(v is not None and v.is_quantized for v in (*operands, *results)):
             return Refusal("quantization", f"{form.op} accepts no quantized operands")
         gaps = _gaps(op, schema.since_version) if self.runtime and not form.domain else {}
         return _wrong_type(schema, _bound(schema, operands, results, attributes), gaps)
 
     def op_version(self, form: Form, results: Sequence[Value]) -> int:
-        return int(_schema(form.op, self.opset, form.domain).since_version)
+        schema = _schema(form.op, self.opset, form.domain)
+        return 1 if schema is None else int(schema.since_version)
+
+
+def _is_same(operands: Sequence[Value | None], results: Sequence[Value]) -> bool:
+    """Whether all floats among the values have the same parameters, for the whole tensor."""
+    values = [v for v in (*operands, *results) if v is not None and isinstance(v.type, TensorType) and v.dtype.is_float]
+    found = {quantization_of(v) for v in values}
+    return len(found) == 1 and all(q is not None and q.per_tensor for q in found)
 
 
 @functools.cache

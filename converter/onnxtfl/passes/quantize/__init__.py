@@ -3,6 +3,7 @@
 :func:`summary` says what became of it in a converted model.
 """
 
+from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.edges import QuantizedIo, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
 from onnxtfl.passes.quantize.saturate import saturate_quantized
@@ -14,6 +15,7 @@ from onnxtfl.passes.quantize.unsigned import store_as_uint8
 
 __all__ = [
     "QuantizedIo",
+    "dequantize_all",
     "fuse_quantized",
     "read_quantized_types",
     "saturate_quantized",

@@ -24,7 +24,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import scalar, single_use
 from onnxtfl.ir.op import Effect
-from onnxtfl.ir.quantization import Quantization, dequantize, product_quantization, quantize
+from onnxtfl.ir.quantization import Quantization, dequantize, limits, product_quantization, quantize
 from onnxtfl.ir.quantized import quantization_of, selected
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
@@ -66,7 +66,7 @@ def before_clamp(b: Builder, node: Node) -> Value | None:
     quantization, clamp = node.result.tensor_type.quantization, node.operand(0).producer
     if quantization is None or not quantization.per_tensor or clamp is None or not single_use(node.operand(0), b.graph):
         return None
-    bounds = _bounds(clamp)
+    bounds = clamp_bounds(clamp)
     if bounds is None or clamp.operand(0).is_quantized or clamp.operand(0).producer is None:
         return None
     if _source(clamp.operand(0)) is not None:
@@ -100,8 +100,7 @@ def before_move(b: Builder, node: Node) -> Value | None:
 def _clamped(b: Builder, clamp: Node, quantization: Quantization, bounds: tuple[float, float]) -> Value:
     x = b(ops.Convert, clamp.operand(0), dtype=clamp.result.dtype)
     x.type = x.tensor_type.stored_as(quantization)
-    low, high = quantization.bounds
-    if bounds[0] <= low and bounds[1] >= high:
+    if tuple(quantize(np.asarray(bounds, np.float32), quantization).tolist()) == limits(quantization.dtype):
         return x
     made = b(clamp.op, x, *clamp.operands[1:], **clamp.attributes)
     made.type = made.tensor_type.stored_as(quantization)
@@ -132,13 +131,13 @@ def clamp_of_real(b: Builder, node: Node) -> Value | None:
 
         Relu(%x: float32) : uint8 0.25:0    ->    Convert(%x) : uint8 0.25:0
     """
-    quantization, bounds = node.result.tensor_type.quantization, _bounds(node)
+    quantization, bounds = node.result.tensor_type.quantization, clamp_bounds(node)
     if quantization is None or bounds is None or not quantization.per_tensor or node.operand(0).is_quantized:
         return None
     return _clamped(b, node, quantization, bounds) if all(_is_stored(v, quantization) for v in bounds) else None
 
 
-def _bounds(node: Node) -> tuple[float, float] | None:
+def clamp_bounds(node: Node) -> tuple[float, float] | None:
     """What `node` clamps to; None for other ops."""
     if node.op is ops.Relu:
         return 0.0, np.inf
@@ -151,9 +150,9 @@ def _bounds(node: Node) -> tuple[float, float] | None:
 
 
 def _is_stored(bound: float, quantization: Quantization) -> bool:
-    """Whether quantizing keeps `bound`, or it lies outside of what can be stored."""
-    low, high = quantization.bounds
-    return bound <= low or bound >= high or quantization.stores(bound)
+    """Whether quantizing keeps `bound`, or it is stored as the least or the greatest integer, as what is beyond it."""
+    stored = int(quantize(np.asarray(bound, np.float32), quantization))
+    return stored in limits(quantization.dtype) or quantization.stores(bound)
 
 
 def _moved(graph: Graph, node: Node) -> bool:

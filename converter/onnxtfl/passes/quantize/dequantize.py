@@ -1,0 +1,86 @@
+"""Computes on real values only: nothing is rounded between inputs and outputs, but saturated as quantizing does.
+
+::
+
+    %y = Tanh(%x: int8 0.25:3) : int8 0.0078125:0    ->    %a = Convert(%x) : float32
+                                                           %b = Clamp(Tanh(%a), -1.0, 0.9921875)
+                                                           %y = Convert(%b) : float32 as int8 0.0078125:0
+
+Saturation is often a part of the model: a quantizer leaves out a Relu6 whose bounds are those of the type. Inputs and
+outputs keep their types, and so do the values that nodes with regions read and make.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.quantize.fuse import clamp_bounds
+
+_MAKER = "dequantize"
+
+
+def dequantize_all(graph: Graph) -> None:
+    """Replace quantized constants and results by real ones."""
+    outputs = graph.output_set()
+    for node in list(graph.nodes):
+        if node.regions:
+            continue
+        for i, value in enumerate(node.operands):
+            if value is not None and value.is_quantized and (node.op is not ops.Convert or value.is_constant):
+                node.set_operand(i, _real(graph, node, value))
+        for result in node.results:
+            if result.is_quantized and not (node.op is ops.Convert and result in outputs):
+                _make_real(graph, node, result, keep=result in outputs)
+
+
+def _real(graph: Graph, node: Node, value: Value) -> Value:
+    """`value` dequantized before `node`."""
+    if value.data is not None:
+        data = _real_data(value.data, value.tensor_type)
+        return constant(value.numpy(), value.dtype) if data is None else constant(data)
+    return Builder(graph, node, maker=_MAKER)(ops.Convert, value, dtype=value.dtype)
+
+
+def _real_data(data: TensorData, type_: TensorType) -> TensorData | None:
+    """Weights of up to 16 bits, dequantized when they are written; None for those of other parameters."""
+    quantization = type_.quantization
+    if quantization is None or quantization.dtype.bits > 16 or quantization.block is not None or not data.shape:
+        return None
+    if not quantization.per_tensor and len(set(quantization.zero_points)) > 1:
+        return None
+    axis = quantization.axis or 0
+    scales = np.broadcast_to(np.asarray(quantization.scales, np.float32), (data.shape[axis],))
+    return data.cast(DType.FLOAT32, -quantization.zero_points[0]).scale(np.ascontiguousarray(scales), axis)
+
+
+def _make_real(graph: Graph, node: Node, result: Value, keep: bool) -> None:
+    """Let `result` be real, and saturated; outputs, and what nodes with regions read, are quantized again."""
+    type_, uses = result.tensor_type, list(result.uses)
+    result.type = type_.stored_as(None)
+    b = Builder(graph, node.next, cause=node, maker=_MAKER)
+    real, stored = _saturated(b, node, result, type_.quantization), None
+    if keep or any(user.regions for user, _ in uses):
+        stored = b(ops.Convert, real, dtype=result.dtype)
+        stored.type = type_
+    for user, index in uses:
+        user.set_operand(index, stored if user.regions else real)
+    if keep and stored is not None:
+        stored.name, stored.origins, result.name = result.name, result.origins, None
+        graph.outputs = [stored if v is result else v for v in graph.outputs]
+
+
+def _saturated(b: Builder, node: Node, real: Value, quantization: Quantization | None) -> Value:
+    """`real` within the bounds of `quantization`, where `node` may make other values."""
+    within = node.op.moves is not None or node.op in (ops.MaxPool, ops.AveragePool)
+    if quantization is None or not quantization.per_tensor or quantization.dtype.bits > 16 or within:
+        return real
+    (low, high), made, half = quantization.bounds, clamp_bounds(node), quantization.scales[0] / 2
+    if made is not None and low - half <= made[0] and made[1] <= high + half:
+        return real
+    return b(ops.Clamp, real, b.scalar(low, real), b.scalar(high, real))
