@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
+from onnxtfl.ir.builder import infer
 from onnxtfl.ir.graph import Node, constant
 from onnxtfl.ir.op import Permuted
 from onnxtfl.ir.types import DType
@@ -53,3 +55,10 @@ def test_fake_quantization_is_nudged_to_an_exact_zero() -> None:
 def test_half_weights_are_dequantized() -> None:
     half = X.astype(np.float16)
     np.testing.assert_array_equal(lifted_tfl("DEQUANTIZE", half, result=DType.FLOAT32), half.astype(np.float32))
+
+
+def test_as_many_scales_as_the_axis_is_long() -> None:
+    """Also along an axis of size 1, which would broadcast."""
+    node = Node(ops.DequantizeLinear, [constant(np.ones((2, 1), np.int8)), constant(np.ones(3, np.float32))], {})
+    with pytest.raises(InvalidModelError, match="3 scales or zero points for an axis of size 1"):
+        infer(node)

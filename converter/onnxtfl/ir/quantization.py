@@ -167,7 +167,8 @@ def quantize(real: Array, quantization: Quantization) -> Array:
 
 def dequantize(stored: Array, quantization: Quantization, dtype: DType = DType.FLOAT32) -> Array:
     """Dequantize stored integers to real values of `dtype`."""
-    return to_real(stored.astype(np.int64), *_spread(quantization, stored.shape)).astype(dtype.numpy)
+    with np.errstate(over="ignore"):
+        return to_real(stored.astype(np.int64), *_spread(quantization, stored.shape)).astype(dtype.numpy)
 
 
 def _spread(quantization: Quantization, shape: Sequence[int]) -> tuple[Array, Array]:

@@ -28,7 +28,9 @@ class Linear(Op, register=False):
         broadcast_shapes(*parameters)
         for given in parameters:
             if shape is not None and given is not None and not block_size and len(given) == 1 != given[0]:
-                broadcast_shapes((shape[normalize_axis(axis, len(shape))],), given)
+                size = shape[normalize_axis(axis, len(shape))]
+                if isinstance(size, int) and isinstance(given[0], int) and size != given[0]:
+                    raise ValueError(f"{given[0]} scales or zero points for an axis of size {size}")
         return shape
 
     @classmethod
