@@ -166,7 +166,7 @@ def _fully_connected(node: Node) -> Form | None:
         "fused_activation_function": "NONE",
         "weights_format": "DEFAULT",
         "keep_num_dims": rhs.rank == 2 and lhs.rank > 2,
-        **_EXACT,
+        "asymmetric_quantize_inputs": rhs.is_quantized and not lhs.is_quantized,
     }
     return Form("FULLY_CONNECTED", (lhs, weights, node.optional(2)), options)
 

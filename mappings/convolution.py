@@ -62,8 +62,10 @@ def bias_operand(node: Node) -> Operand:
     features = node.operand(1).shape[node.attr("kernel_output_feature_dimension")]
     if bias is not None or x.dtype is not DType.FLOAT32 or not isinstance(features, int):
         return bias
-    if x.quantization is None or kernel.quantization is None:
-        return np.zeros(features, np.float32) if x.quantization is kernel.quantization else None
+    if x.quantization is None:
+        return np.zeros(features, np.float32)
+    if kernel.quantization is None:
+        return None
     quantization = product_quantization(x.quantization, kernel.quantization)
     zeros = np.zeros(features, quantization.dtype.numpy)
     return constant(zeros, type_=TensorType(DType.FLOAT32, (features,), quantization))

@@ -28,6 +28,7 @@ CheckMode = Literal["auto", "require"] | bool
 IoLayout = Literal["source", "channels-last"]
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
 Quantized = Literal["qdq", "qoperator", "float"]
+DynamicQuant = Literal["exact", "hybrid"]
 Progress = Callable[[str], None]
 OPSETS = range(13, 25)
 
@@ -101,6 +102,7 @@ def onnx_to_tflite(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
+    dynamic_quant: DynamicQuant = "exact",
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
@@ -126,9 +128,11 @@ def onnx_to_tflite(
 
     ``input_shapes``: sizes by input name, for dynamic dimensions or to change static ones. ``io_layout``:
     "channels-last" transposes inputs and outputs. ``quantized_io``: "float", "int8" or "uint8" for inputs that are
-    quantized first and outputs that are dequantized last; "source" keeps their types. ``float64``: "narrow" computes it
-    in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result.
-    ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
+    quantized first and outputs that are dequantized last; "source" keeps their types. ``dynamic_quant``: "exact"
+    computes MatMulInteger and its kin as they are; "hybrid" writes kernels on float activations and int8 weights, which
+    are faster, and ``conversion.report.quantization.tolerance`` says how far results may be off. ``float64``: "narrow"
+    computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run
+    the result. ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
     ``on_progress``: called with the name of each step.
 
     Raises `InvalidModelError` (a malformed file), `UnsupportedError` (a valid model that TFLite cannot express; names
@@ -137,9 +141,10 @@ def onnx_to_tflite(
     from onnxtfl.pipeline import Options
 
     _validate(check, io_layout, float64, input_shapes, quantized_io)
+    _one_of("dynamic_quant", dynamic_quant, ("exact", "hybrid"))
     _check_version(min_runtime)
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
-    options = Options(*common, on_progress=on_progress, quantized_io=quantized_io)
+    options = Options(*common, on_progress=on_progress, quantized_io=quantized_io, dynamic_quant=dynamic_quant)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
     return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed))
 
@@ -274,7 +279,10 @@ def _check(job: _Job, result: Report, converted: Path, stack: ExitStack) -> Chec
     source = prepare_source(source, stack, names[0], names[1], _shapes(options.input_shapes))
     layout: Layout = "source" if options.io_layout == "source" else "channels-last"
     shapes = {name: shape for name, shape in _shapes(options.input_shapes).items() if min(shape, default=1) > 0}
-    settings = Settings(**job.comparison, layout=layout, input_shapes=shapes, tensors=result.record.tensors)
+    comparison = dict(job.comparison)
+    if result.quantization is not None:
+        comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
+    settings = Settings(**comparison, layout=layout, input_shapes=shapes, tensors=result.record.tensors)
     return check_models(source, converted, settings)
 
 

@@ -13,7 +13,7 @@ import gc
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -38,9 +38,11 @@ from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.quantize import (
+    TOLERANCE,
     QuantizedIo,
     dequantize_all,
     fuse_quantized,
+    multiply_real,
     read_quantized_types,
     saturate_quantized,
     set_quantized_io,
@@ -48,6 +50,7 @@ from onnxtfl.passes.quantize import (
     store_as_uint8,
     summary,
     surround_moves,
+    use_hybrid_weights,
 )
 from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
@@ -80,7 +83,8 @@ class Options:
     axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the oldest runtime that must run
     the result. `inputs`, `outputs`: names of tensors where the model begins and ends. `opset`: the ONNX opset to write.
     `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
-    `debug`: the verifier runs after each pass.
+    `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `debug`: the verifier runs
+    after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int]] | None = None
@@ -93,6 +97,7 @@ class Options:
     on_progress: Progress | None = field(default=None, compare=False)
     quantized_io: QuantizedIo = "source"
     quantized: Quantized = "qdq"
+    dynamic_quant: Literal["exact", "hybrid"] = "exact"
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
@@ -119,9 +124,13 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
 
     Raises OnnxtflError (InvalidModelError, UnsupportedError, ...); the content of `out` is then undefined.
     """
-    with _Conversion.of(options, TfliteTarget(options.min_runtime)) as conversion:
+    with _Conversion.of(options, _tflite_target(options)) as conversion:
         graph = conversion.run(onnx_reader.read(model))
         return conversion.finish(graph, tflite_writer.write(Model(graph), out))
+
+
+def _tflite_target(options: Options) -> TfliteTarget:
+    return TfliteTarget(options.min_runtime, hybrid=options.dynamic_quant == "hybrid")
 
 
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
@@ -179,7 +188,9 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     layout = partial(assign_layouts, target=target)
     typed = partial(read_quantized_types, target=target)
     formulas = Pass("write formulas", partial(write_formulas, target=target))
+    real = [Pass("real products", multiply_real, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []
     return [
+        *real,
         Pass("quantized types", typed, partial(typed, is_region=True), needs=_NEUTRAL),
         SIMPLIFY,
         *(_quantized(target, options)),
@@ -203,9 +214,10 @@ def _quantized(target: Target, options: Options) -> list[Pass | Group]:
     edges = Pass("quantized io", partial(set_quantized_io, kind=options.quantized_io), Pass.idle, needs=_NEUTRAL)
     int8 = Pass("int8 storage", store_as_int8, needs=_NEUTRAL)
     uint8 = Pass("uint8 storage", store_as_uint8, needs=_NEUTRAL)
+    hybrid = [Pass("hybrid", use_hybrid_weights, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []
     if target.name == "onnx":
         return [fuse, *([] if target.has_integer_ops else [uint8]), edges, SIMPLIFY]
-    return [fuse, int8, edges, SIMPLIFY]
+    return [fuse, int8, edges, *hybrid, SIMPLIFY]
 
 
 def _saturating(target: Target) -> list[Pass | Group]:
@@ -298,7 +310,10 @@ class _Conversion:
         self.report.inputs = [_describe(v) for v in graph.inputs]
         self.report.outputs = [_describe(v) for v in graph.outputs]
         self.report.record = record_of(graph, names)
-        self.report.quantization = summary(graph, names)
+        found = summary(graph, names)
+        if found is not None and found.hybrid_ops and self.options.dynamic_quant == "hybrid":
+            found = replace(found, tolerance=TOLERANCE)
+        self.report.quantization = found
         return self.report
 
 
@@ -307,7 +322,7 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
 
     `stage`: "file", "lifted", or the name of a pass; UsageError for another one.
     """
-    target: Target = _onnx_target(options) if files.sniff(model) == "tflite" else TfliteTarget(options.min_runtime)
+    target: Target = _onnx_target(options) if files.sniff(model) == "tflite" else _tflite_target(options)
     names = ["file", "lifted", *dict.fromkeys(step.name for step in passes_for(target, options))]
     if stage not in names:
         raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are {', '.join(names)}")

@@ -251,6 +251,7 @@ def test_the_wrong_format(fake: FakePipeline, tmp_path: Path) -> None:
         {"check": "maybe"},
         {"io_layout": "NHWC"},
         {"quantized_io": "int16"},
+        {"dynamic_quant": "float"},
         {"float64": "keep"},
         {"min_runtime": "new"},
         {"input_shapes": {"x": (-5, 3)}},

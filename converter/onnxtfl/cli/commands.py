@@ -18,6 +18,13 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 @click.command("onnx2tfl", context_settings=CONTEXT, epilog=EXIT_CODES)
 @converting
+@click.option(
+    "--dynamic-quant",
+    type=click.Choice(["exact", "hybrid"]),
+    default="exact",
+    show_default=True,
+    help="Dynamic quantization as it is, or with hybrid kernels.",
+)
 @click.version_option(package_name="onnxtfl")
 def _onnx2tfl(**options: Any) -> int:
     """Convert the ONNX file MODEL to TFLite, run both on the same inputs, and fail where they differ."""

@@ -59,6 +59,8 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
     ):
         shown = [f"{name} ({change})" if verbose else name for name, change in entries]
         lines += [f"{len(entries)} {what}: {_some(shown, verbose)}"] if entries else []
+    if summary.tolerance:
+        lines.append(f"hybrid kernels round activations: tolerance {summary.tolerance:g} of the largest element")
     return _titled("quantized", lines) + _island_rows(summary, verbose)
 
 

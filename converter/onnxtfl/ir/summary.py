@@ -27,7 +27,8 @@ class QuantizationSummary:
     """`integer_ops`, `hybrid_ops`: number of ops, by name, that compute on integers, or on weights that are integers
     and float activations. `float_ops`: the ops that compute in float. `rescaled_biases`: (tensor or op, what changed)
     of each bias with another scale than in the source. `requantized`: (tensor, what changed) of each tensor that is
-    read in another quantization than the source's.
+    read in another quantization than the source's. `tolerance`: how far results may be off, relative to an output's
+    largest element, since hybrid kernels quantize activations that the source quantizes otherwise, or not at all.
     """
 
     integer_ops: Mapping[str, int] = field(default_factory=dict)
@@ -35,6 +36,7 @@ class QuantizationSummary:
     float_ops: tuple[FloatOp, ...] = ()
     rescaled_biases: tuple[tuple[str, str], ...] = ()
     requantized: tuple[tuple[str, str], ...] = ()
+    tolerance: float = 0.0
 
     @property
     def islands(self) -> tuple[FloatOp, ...]:

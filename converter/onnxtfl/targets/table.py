@@ -82,6 +82,7 @@ class OpEntry:
     costs: tuple[CostRow, ...] = ()
     in_place: tuple[int, ...] = ()
     same_memory: bool = False
+    hybrid: tuple[Mapping[str, Any], ...] = ()
     saturated_bits: int | None = None
 
 
@@ -120,6 +121,7 @@ def entry(op: str) -> OpEntry:
         costs=tuple(map(CostRow.of, costs.get("rows", ()))),
         in_place=tuple(table.get("in_place", ())),
         same_memory=table.get("same_memory", False),
+        hybrid=tuple(table.get("hybrid", ())),
         saturated_bits=table.get("saturated_bits"),
     )
 

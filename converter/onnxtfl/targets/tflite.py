@@ -40,7 +40,7 @@ class TfliteTarget(Target):
 
     `min_runtime`: a TensorFlow or tflite-runtime release ("2.14", the default: what LiteRT and tflite-runtime 2.14 both
     compute correctly), or one of LiteRT's ("litert-2.3": what LiteRT computes correctly). Raises UsageError for other
-    text. `release`: `min_runtime` in TensorFlow's numbering.
+    text. `release`: `min_runtime` in TensorFlow's numbering. `hybrid`: kernels that quantize activations are accepted.
     """
 
     name = "tfl"
@@ -49,8 +49,9 @@ class TfliteTarget(Target):
     has_integer_ops = True
     title = "TFLite"
 
-    def __init__(self, min_runtime: str = "2.14") -> None:
+    def __init__(self, min_runtime: str = "2.14", *, hybrid: bool = False) -> None:
         super().__init__()
+        self.hybrid = hybrid
         self.min_runtime = min_runtime
         self.release = _release(min_runtime)
 
@@ -87,7 +88,8 @@ class TfliteTarget(Target):
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
         violations = []
-        for kernel in _forms(op, self.runtimes):
+        hybrid = _hybrid_forms(op) if self.hybrid else ()
+        for kernel in (*_forms(op, self.runtimes), *hybrid):
             if not (found := kernel.violations(instance)):
                 return self._too_new(known, instance)
             violations.append(found)
@@ -136,6 +138,11 @@ def _forms(op: str, runtimes: tuple[str, ...]) -> tuple[KernelForm, ...]:
         if other != first:
             first = [form for a in first for b in other if (form := intersect(a, b)) is not None]
     return tuple(first)
+
+
+@functools.cache
+def _hybrid_forms(op: str) -> tuple[KernelForm, ...]:
+    return tuple(map(read_form, entry(op).hybrid))
 
 
 def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) -> Refusal:

@@ -6,6 +6,7 @@
 from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.edges import QuantizedIo, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
+from onnxtfl.passes.quantize.hybrid import TOLERANCE, multiply_real, use_hybrid_weights
 from onnxtfl.passes.quantize.saturate import saturate_quantized
 from onnxtfl.passes.quantize.storage import store_as_int8
 from onnxtfl.passes.quantize.summary import summary
@@ -14,9 +15,11 @@ from onnxtfl.passes.quantize.types import read_quantized_types
 from onnxtfl.passes.quantize.unsigned import store_as_uint8
 
 __all__ = [
+    "TOLERANCE",
     "QuantizedIo",
     "dequantize_all",
     "fuse_quantized",
+    "multiply_real",
     "read_quantized_types",
     "saturate_quantized",
     "set_quantized_io",
@@ -24,4 +27,5 @@ __all__ = [
     "store_as_uint8",
     "summary",
     "surround_moves",
+    "use_hybrid_weights",
 ]

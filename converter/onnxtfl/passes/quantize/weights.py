@@ -25,10 +25,13 @@ def weights_of(node: Node) -> Value | None:
     """The constant 8-bit weights of a convolution or a product of matrices; None for other nodes."""
     if not issubclass(node.op, ops.Convolution | ops.DotGeneral):
         return None
-    value = node.operand(1)
+    return node.operand(1) if is_eight_bit(node.operand(1)) else None
+
+
+def is_eight_bit(value: Value) -> bool:
+    """Whether `value` is a constant that is stored in 8 bits."""
     quantization = value.tensor_type.quantization
-    eight_bit = quantization is not None and quantization.storage in ("int8", "uint8")
-    return value if eight_bit and value.data is not None else None
+    return value.data is not None and quantization is not None and quantization.storage in ("int8", "uint8")
 
 
 def centered(weights: Value) -> Value | None:

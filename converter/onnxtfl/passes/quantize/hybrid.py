@@ -1,0 +1,143 @@
+"""Dynamic quantization as TFLite's hybrid kernels compute it: float activations, int8 weights.
+
+::
+
+    %q, %s, %z = DynamicQuantizeLinear(%x)
+    %p = MatMulInteger(%q, %w, %z, %wz)                ->      %y = DotGeneral(%x, %w: int8 weights)
+    %y = Mul(Convert(%p), Mul(%s, %ws))
+
+The kernels round the activations to 8 bits themselves, for each row, so that the results differ by what that rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType
+from onnxtfl.passes.quantize.weights import centered, is_eight_bit
+from onnxtfl.rewriting.patterns import Patterns
+
+TOLERANCE = 0.05
+"""How far results may be off, relative to an output's largest element, where the kernels quantize activations."""
+
+REAL = Patterns()
+
+
+def multiply_real(graph: Graph) -> None:
+    """Let integer products of dynamically quantized activations be products of the activations themselves."""
+    REAL.apply(graph)
+
+
+def use_hybrid_weights(graph: Graph) -> None:
+    """Let products and convolutions of float activations read constant 8-bit weights as int8."""
+    for node in list(graph.nodes):
+        if issubclass(node.op, ops.DotGeneral | ops.Conv) and node.graph is graph:
+            _read_stored(graph, node)
+
+
+@REAL.on(ops.Mul)
+def product_of_integers(b: Builder, node: Node) -> Value | None:
+    """(xq - xz) @ (wq - wz) * (xs * ws)    ->    x @ (wq - wz) * ws"""
+    for product, factors in (node.operands, node.operands[::-1]):
+        made = _product_of_reals(b, product, factors) if product is not None and factors is not None else None
+        if made is not None:
+            return made
+    return None
+
+
+def _product_of_reals(b: Builder, product: Value, factors: Value) -> Value | None:
+    convert, scales = made_by(product, ops.Convert), made_by(factors, ops.Mul)
+    node = made_by(convert.operand(0), ops.DotGeneral, ops.Conv) if convert is not None else None
+    if node is None or scales is None or node.optional(2) is not None:
+        return None
+    x, w = (_shifted(node.operand(i)) for i in (0, 1))
+    source = made_by(x[0], ops.QuantizeLinear) if x is not None else None
+    if source is None or x is None or w is None or not w[0].is_constant or x[1] is not source.optional(2):
+        return None
+    scale = _other(scales.operands, source.operand(1))
+    axis = _output_axis(node)
+    if scale is None or axis is None or (not scale.is_single and not _is_by_output(scale, node, axis)):
+        return None
+    weights = b(ops.DequantizeLinear, w[0], _flat(b, scale), None if w[1] is None else _flat(b, w[1]), axis=axis)
+    return b(node.op, source.operand(0), weights, **node.attributes)
+
+
+def _shifted(value: Value) -> tuple[Value, Value | None] | None:
+    """Stored integers and their zero point, of which `value` is the difference in int32."""
+    minus = made_by(value, ops.Sub)
+    stored = made_by(value if minus is None else minus.operand(0), ops.Convert)
+    if stored is None:
+        return None
+    return stored.operand(0), None if minus is None else _unconverted(minus.operand(1))
+
+
+def _unconverted(value: Value) -> Value:
+    """The zero point as it is in the source."""
+    node = made_by(value, ops.Convert, ops.Reshape) if value.dtype.bits > 8 else None
+    return value if node is None else _unconverted(node.operand(0))
+
+
+def _other(pair: Sequence[Value | None], known: Value) -> Value | None:
+    """The operand of a product that is not `known`."""
+    first, second = pair
+    return second if first is known else first if second is known else None
+
+
+def _output_axis(node: Node) -> int | None:
+    """The axis of the weights that belongs to the last axis, or the features, of the result."""
+    if node.op is ops.Conv:
+        return int(node.attr("kernel_output_feature_dimension"))
+    free = ops.DotRoles.of(node).rhs_free
+    return free[-1] if len(free) == 1 and not node.attr("output_permutation") else None
+
+
+def _is_by_output(scale: Value, node: Node, axis: int) -> bool:
+    """Whether there is a scale for each output feature, which is the last axis of a product."""
+    return node.op is not ops.Conv and scale.tensor_type.shape == (node.operand(1).shape[axis],)
+
+
+def _flat(b: Builder, parameter: Value) -> Value:
+    """A single parameter as a scalar."""
+    return b(ops.Reshape, parameter, []) if parameter.is_single and parameter.rank else parameter
+
+
+@REAL.on(ops.DequantizeLinear)
+def rounding_of_activations(b: Builder, node: Node) -> Value | None:
+    """DequantizeLinear(QuantizeLinear(x, s, z), s, z)    ->    x, where s is computed from x"""
+    source, scale = made_by(node.operand(0), ops.QuantizeLinear), node.operand(1)
+    if source is None or scale.is_constant or source.operand(1) is not scale:
+        return None
+    return source.operand(0) if source.optional(2) is node.optional(2) else None
+
+
+def _read_stored(graph: Graph, node: Node) -> None:
+    x, convert = node.operand(0), made_by(node.operand(1), ops.Convert, quantized=True)
+    if x.is_quantized or x.dtype is not DType.FLOAT32 or x.is_constant or node.result.is_quantized or convert is None:
+        return
+    stored = convert.operand(0)
+    weights = centered(stored) if is_eight_bit(stored) else None
+    if weights is None or weights.tensor_type.quantization is None:
+        return
+    quantization = weights.tensor_type.quantization
+    if quantization.per_tensor or (node.op is ops.Conv and quantization.axis == _output_axis(node)):
+        node.set_operand(1, weights)
+    elif node.op is not ops.Conv and quantization.axis == _output_axis(node):
+        _scale_afterwards(graph, node, weights, quantization)
+
+
+def _scale_afterwards(graph: Graph, node: Node, weights: Value, quantization: Quantization) -> None:
+    """One scale for each output feature: weights of scale 1, and the result times the scales."""
+    b = Builder(graph, node, maker="hybrid")
+    unit = Quantization(quantization.storage, (1.0,), (0,))
+    plain = constant(weights.data, type_=weights.tensor_type.stored_as(unit)) if weights.data is not None else weights
+    scales = constant(np.asarray(quantization.scales, np.float32))
+    product = b(ops.Mul, b(ops.DotGeneral, node.operand(0), plain, **node.attributes), scales)
+    bias = node.optional(2)
+    graph.replace(node, [product if bias is None else b(ops.Add, product, bias)])

@@ -1,0 +1,97 @@
+"""Dynamic quantization: exact in float, or by TFLite's hybrid kernels within a tolerance that the report names."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxtfl
+from tests.harness.litert import Array, run_onnx, run_tflite
+
+F = TensorProto.FLOAT
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((4, 600)).astype(np.float32)
+
+
+def model(nodes: list[onnx.NodeProto], x: Array, shape: list[int], constants: dict[str, Array]) -> bytes:
+    given, result = helper.make_tensor_value_info("x", F, x.shape), helper.make_tensor_value_info("y", F, shape)
+    initializers = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(nodes, "g", [given], [result], initializers)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+def integer_product(op: str, scale: Array) -> list[onnx.NodeProto]:
+    """As ONNX Runtime's quantizer writes a dynamically quantized product."""
+    return [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node(op, ["q", "w", "z", "wz"], ["p"]),
+        helper.make_node("Cast", ["p"], ["f"], to=F),
+        helper.make_node("Mul", ["s", "ws"], ["scale"]),
+        helper.make_node("Mul", ["f", "scale"], ["y"]),
+    ]
+
+
+def weights(shape: tuple[int, ...], scale: Array, dtype: type = np.int8) -> dict[str, Array]:
+    zero = np.zeros(scale.shape, np.int8) if dtype is np.int8 else np.full(scale.shape, 130, np.uint8)
+    low = -127 if dtype is np.int8 else 3
+    stored = RNG.integers(low, low + 250, shape).astype(dtype)
+    return {"w": stored, "ws": scale, "wz": zero}
+
+
+SCALES = [np.float32(0.01), RNG.uniform(0.001, 0.01, 32).astype(np.float32)]
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=["one scale", "by column"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_products(scale: Array, dtype: type) -> None:
+    """600 terms are more than float32 adds up exactly at once."""
+    scale = np.asarray(scale)
+    data = model(integer_product("MatMulInteger", scale), X, [4, 32], weights((600, 32), scale, dtype))
+    wanted = run_onnx(data, {"x": X})["y"]
+    exact = onnxtfl.onnx_to_tflite(data, check=False)
+    np.testing.assert_allclose(run_tflite(exact.data or b"", [X])[0][1], wanted, rtol=1e-6, atol=1e-6)
+    hybrid = onnxtfl.onnx_to_tflite(data, check=False, dynamic_quant="hybrid")
+    assert hybrid.report.quantization is not None
+    assert hybrid.report.quantization.hybrid_ops == {"FULLY_CONNECTED": 1}
+    assert hybrid.report.ops_after.get("CAST", 0) == 0
+    tolerance = hybrid.report.quantization.tolerance
+    assert 0 < tolerance <= 0.05
+    for kernels in ("default", "builtin"):
+        y = run_tflite(hybrid.data or b"", [X], kernels=kernels)[0][1]
+        assert np.abs(y - wanted).max() <= tolerance * np.abs(wanted).max()
+
+
+def test_convolutions() -> None:
+    scale = np.asarray(np.float32(0.01))
+    x = RNG.standard_normal((1, 8, 9, 9)).astype(np.float32)
+    data = model(integer_product("ConvInteger", scale), x, [1, 16, 7, 7], weights((16, 8, 3, 3), scale))
+    wanted = run_onnx(data, {"x": x})["y"]
+    hybrid = onnxtfl.onnx_to_tflite(data, check=False, dynamic_quant="hybrid")
+    assert hybrid.report.quantization is not None and hybrid.report.quantization.hybrid_ops == {"CONV_2D": 1}
+    y = run_tflite(hybrid.data or b"", [x])[0][1]
+    assert np.abs(y - wanted).max() <= hybrid.report.quantization.tolerance * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("mode", ["exact", "hybrid"])
+def test_the_check_uses_the_tolerance(mode: onnxtfl.api.DynamicQuant) -> None:
+    scale = SCALES[1]
+    node = helper.make_node("DynamicQuantizeMatMul", ["x", "w", "ws", "wz"], ["y"], domain="com.microsoft")
+    data = model([node], X, [4, 32], weights((600, 32), scale))
+    conversion = onnxtfl.onnx_to_tflite(data, dynamic_quant=mode)
+    assert conversion.check is not None and conversion.check.status == "passed"
+    assert (conversion.check.atol > 0.01) == (mode == "hybrid")
+
+
+@pytest.mark.parametrize("mode", ["exact", "hybrid"])
+def test_constant_weights_of_a_float_product(mode: onnxtfl.api.DynamicQuant) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["r"], axis=1),
+        helper.make_node("MatMul", ["x", "r"], ["y"]),
+    ]
+    data = model(nodes, X, [4, 32], weights((600, 32), SCALES[1]))
+    conversion = onnxtfl.onnx_to_tflite(data, check=False, dynamic_quant=mode)
+    assert len(conversion.data or b"") < 1.2 * len(data)
+    assert ("DEQUANTIZE" in conversion.report.ops_after) == (mode == "exact")
