@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from onnxtfl.rules import *
@@ -89,21 +92,25 @@ def _convert_tfl(node: Node) -> Form | None:
 def _convert_onnx(node: Node, opset: int) -> Form | None:
     dtype = node.attr("dtype")
     if node.operand(0).is_quantized or node.result.is_quantized:
-        return _quantized_onnx(node)
+        return _quantized_onnx(node, opset)
     saturate = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}
     return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **saturate})
 
 
-def _quantized_onnx(node: Node) -> Form | None:
-    """To a quantized type, or from one; None for both at once."""
+def _quantized_onnx(node: Node, opset: int) -> Form | None:
+    """To a quantized type, or from one; None for both at once, and for blocks before opset 21."""
     x, result = node.operand(0), node.result
     quantization = result.tensor_type.quantization or x.tensor_type.quantization
     if quantization is None or (x.is_quantized and result.is_quantized):
         return None
-    shape = () if quantization.per_tensor else (len(quantization.scales),)
+    axis = {} if quantization.axis is None else {"axis": quantization.axis}
+    shape: Sequence[int] = () if quantization.per_tensor else (len(quantization.scales),)
+    if quantization.block is not None:
+        if opset < 21 or not x.tensor_type.is_static:
+            return None
+        shape, axis["block_size"] = quantization.blocked(x.shape), quantization.block
     scales = np.asarray(quantization.scales, np.float32).reshape(shape)
     zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
-    axis = {} if quantization.axis is None else {"axis": quantization.axis}
     zero = constant(ArrayData(zeros, quantization.dtype))
     return Form("QuantizeLinear" if result.is_quantized else "DequantizeLinear", (x, scales, zero), axis)
 
@@ -138,17 +145,27 @@ def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
 
 @decompose(ops.Convert, None, "elements")
 def _by_real_values(b: Builder, node: Node) -> Value | None:
-    """A constant without a kernel that dequantizes it stays stored, but for 64 bits, which a bias has; a requantization
-    goes through real values."""
+    """A constant without a kernel that dequantizes it stays stored, but for 64 bits, which a bias has, and 4 bits,
+    which are widened; a requantization goes through real values."""
     x, result = node.operand(0), node.result
     if x.is_quantized and result.is_quantized:
         real = b(ops.Convert, x, dtype=x.dtype)
         made = b(ops.Convert, real, dtype=x.dtype)
         made.type = result.type
         return made
-    if not x.is_quantized or not x.is_constant:
+    if not x.is_quantized or x.data is None:
         return None
+    if x.tensor_type.storage in (DType.INT4, DType.UINT4):
+        return b(ops.Convert, _as_bytes(x), dtype=x.dtype)
     return stored_dequantized(b, x) if x.tensor_type.storage.bits <= 32 else constant(x.numpy(), x.dtype)
+
+
+def _as_bytes(x: Value) -> Value:
+    """A constant of 4-bit integers stored in 8 bits."""
+    quantization, data = x.tensor_type.quantization, x.data
+    assert quantization is not None and data is not None
+    wide = DType.INT8 if quantization.dtype is DType.INT4 else DType.UINT8
+    return constant(data.cast(wide), type_=x.tensor_type.stored_as(replace(quantization, storage=wide.value)))
 
 
 @formula(ops.Convert, "tfl")
