@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnxtfl.ir.record import Record
     from onnxtfl.ir.summary import QuantizationSummary
     from onnxtfl.pipeline import Options, Report
+    from onnxtfl.quantizing import Calibration, Quantizing
 
 PathLike = str | os.PathLike[str]
 CheckMode = Literal["auto", "require"] | bool
@@ -29,6 +30,7 @@ IoLayout = Literal["source", "channels-last"]
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
 Quantized = Literal["qdq", "qoperator", "float"]
 DynamicQuant = Literal["exact", "hybrid"]
+QuantizeMode = Literal["dynamic", "int8", "int16x8", "float16"]
 Progress = Callable[[str], None]
 OPSETS = range(13, 25)
 
@@ -92,6 +94,7 @@ class _Job:
     check: CheckMode
     comparison: Mapping[str, Any]  # of `onnxtfl.checking.Settings`
     keep_failed: bool
+    quantizing: Quantizing | None = None
 
 
 def onnx_to_tflite(
@@ -103,6 +106,8 @@ def onnx_to_tflite(
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
     dynamic_quant: DynamicQuant = "exact",
+    quantize: QuantizeMode | None = None,
+    calibration: Calibration | None = None,
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
@@ -135,8 +140,16 @@ def onnx_to_tflite(
     the result. ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
     ``on_progress``: called with the name of each step.
 
+    ``quantize``: quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8
+    weights, activations quantized at run time), "int8", "int16x8" (int16 activations), "float16" (weights).
+    ``calibration``, for "int8" and "int16x8": samples of the inputs, as dictionaries, or the path of an .npz file or of
+    a directory of such files; "random" generates them, as the check does. The check then compares the float result as
+    usual, and the quantized one with a tolerance in quantization steps. Inputs and outputs stay float unless
+    ``quantized_io`` is "int8".
+
     Raises `InvalidModelError` (a malformed file), `UnsupportedError` (a valid model that TFLite cannot express; names
-    node, op, version and type), `UsageError` (invalid options), `OutputError`, `CheckFailedError`.
+    node, op, version and type), `UsageError` (invalid options), `OutputError`, `CheckFailedError`, and
+    `RuntimeUnavailableError` where litert-quantizer is needed and not installed.
     """
     from onnxtfl.pipeline import Options
 
@@ -146,7 +159,8 @@ def onnx_to_tflite(
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
     options = Options(*common, on_progress=on_progress, quantized_io=quantized_io, dynamic_quant=dynamic_quant)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
-    return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed))
+    quantizing = _quantizing(quantize, calibration, quantized_io)
+    return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
 
 
 def tflite_to_onnx(
@@ -225,17 +239,53 @@ def _convert(job: _Job) -> Conversion:
     with ExitStack() as stack:
         output = stack.enter_context(Output(job.path, "model" + suffix))
         result = _run_pipeline(job, output)
-        report = _report(job, result, output, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
         compared = None if job.check is False else _check(job, result, output.file, stack)
-        failed = compared is not None and (
-            compared.status == "failed" or (job.check == "require" and compared.status != "passed")
-        )
+        failed = _has_failed(job, compared)
+        if job.quantizing is not None and not failed:
+            started = time.perf_counter()
+            sample = _quantize(job, job.quantizing, result, output.file)
+            seconds += time.perf_counter() - started
+            compared = compared and _check(job, result, output.file, stack, job.quantizing, sample)
+            failed = _has_failed(job, compared)
+        report = _report(job, result, output, seconds)
         kept = None if failed and not job.keep_failed else output
         conversion = _finish(job, kept, report, compared, result.record)
         if failed:
             hint = f"the result is kept in {conversion.path}" if conversion.path else None
             raise CheckFailedError(f"the check of the converted model {compared}", conversion=conversion, hint=hint)
         return conversion
+
+
+def _has_failed(job: _Job, compared: CheckReport | None) -> bool:
+    if compared is None:
+        return False
+    return compared.status == "failed" or (job.check == "require" and compared.status != "passed")
+
+
+def _quantizing(
+    mode: QuantizeMode | None, calibration: Calibration | None, quantized_io: QuantizedIo
+) -> Quantizing | None:
+    """How to quantize, None where that is not asked for. Raises `UsageError` and `RuntimeUnavailableError`."""
+    if mode is None and calibration is None:
+        return None
+    if mode is None:
+        raise UsageError("calibration data are for quantizing", hint="say how with quantize (--quantize)")
+    from onnxtfl.quantizing import Quantizing
+
+    if quantized_io == "uint8" or (quantized_io == "int8" and mode != "int8"):
+        raise UsageError(f"{mode} has no {quantized_io} inputs and outputs", hint="leave out quantized_io")
+    made = Quantizing(mode, calibration, quantized_io != "int8")
+    made.validate()
+    return made
+
+
+def _quantize(job: _Job, quantizing: Quantizing, result: Report, file: Path) -> Mapping[str, Any] | None:
+    """Quantize the converted file and change `result` accordingly; returns inputs of the source that fit."""
+    if job.options.on_progress is not None:
+        job.options.on_progress("quantize")
+    sample = quantizing.run(file, result, job.comparison["seed"])
+    return sample if job.options.io_layout == "source" else None
 
 
 def _run_pipeline(job: _Job, output: Output) -> Report:
@@ -263,8 +313,18 @@ def _finish(
     return Conversion(path, data, report, compared, record)
 
 
-def _check(job: _Job, result: Report, converted: Path, stack: ExitStack) -> CheckReport:
-    """Compare the source (the converted part of it) with the result."""
+def _check(
+    job: _Job,
+    result: Report,
+    converted: Path,
+    stack: ExitStack,
+    quantized: Quantizing | None = None,
+    sample: Mapping[str, Any] | None = None,
+) -> CheckReport:
+    """Compare the source (the converted part of it) with the result.
+
+    `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones.
+    """
     from onnxtfl.checking import Layout, Settings, check_models
     from onnxtfl.checking.part import prepare_source
 
@@ -283,7 +343,9 @@ def _check(job: _Job, result: Report, converted: Path, stack: ExitStack) -> Chec
     if result.quantization is not None:
         comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
     settings = Settings(**comparison, layout=layout, input_shapes=shapes, tensors=result.record.tensors)
-    return check_models(source, converted, settings)
+    if quantized is not None:
+        settings = replace(settings, tensors=(), levels=quantized.levels, within=quantized.within)
+    return check_models(source, converted, settings, sample)
 
 
 def _report(job: _Job, result: Report, output: Output, seconds: float) -> ConversionReport:

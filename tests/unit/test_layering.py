@@ -29,8 +29,9 @@ _ALLOWED = {
     "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
     "op_tables": {"formats", "rewriting", "targets"},
     "checking": {"ir", "formats", "passes", "runtimes", "pipeline"},
+    "quantizing": {"ir", "formats", "pipeline", "runtimes", "checking", "targets"},
     "output": set(),
-    "api": {"ir", "formats", "pipeline", "op_tables", "checking", "output"},
+    "api": {"ir", "formats", "pipeline", "op_tables", "checking", "quantizing", "output"},
     "cli": {_API},
     _API: {"api", "checking", "ir"},
 }

@@ -40,7 +40,9 @@ class Settings:
     seconds for each run. ``layout``: "auto" accepts channels-last against channels-first, "source" does not,
     "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes for open dimensions.
     ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
-    ``tensors``: the record of the conversion of the first model to the second.
+    ``tensors``: the record of the conversion of the first model to the second. ``levels``, ``within``: where only the
+    second model is quantized, outputs may differ by ``within`` steps of their own, or of the largest value by
+    ``levels``.
     """
 
     rtol: float = 1e-3
@@ -51,6 +53,8 @@ class Settings:
     kernels: tuple[str, ...] = ("default", "builtin")
     input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     tensors: Sequence[TensorEntry] = ()
+    levels: float | None = None
+    within: float = 1.0
 
 
 def check_models(
@@ -334,7 +338,9 @@ class _Check:
     def _expectation(self, a: TensorInfo, b: TensorInfo) -> Expectation:
         step = self.a.facts.steps.get(a.name) or self.b.facts.steps.get(b.name)
         drawn = a.name in self.a.facts.drawn or b.name in self.b.facts.drawn
-        return Expectation(self.settings.rtol, self.settings.atol, step, drawn, a.quantization, b.quantization)
+        tolerances = (self.settings.rtol, self.settings.atol)
+        quantizations = (a.quantization, b.quantization)
+        return Expectation(*tolerances, step, drawn, *quantizations, self.settings.within, self.settings.levels)
 
     def _result(
         self, status: Any, reason: str, used: tuple[InputUsed, ...] = (), outputs: tuple[OutputCheck, ...] = ()

@@ -23,6 +23,7 @@ class Expectation:
     ``step``: the values are multiples of this width, and one step is allowed on 99 % of the elements (the rest may
     differ by anything). ``quantized``: the integers are such a grid themselves. ``drawn``: the output depends on
     random numbers, so only dtype and shape count. ``roundings``: how many steps are allowed instead of one.
+    ``levels``: a step is at least the largest value divided by this.
     ``quantization_a``, ``quantization_b``: where one side is
     quantized and the other is float, the integers are made real first.
     """
@@ -34,6 +35,7 @@ class Expectation:
     quantization_a: Quantization | None = None
     quantization_b: Quantization | None = None
     roundings: float = 1.0
+    levels: float | None = None
 
 
 def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
@@ -104,12 +106,18 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
     rtol = max(expect.rtol, FINEST.get(dtype, 0.0))
     allowed = np.zeros_like(size) if exact else rtol * size + max(expect.atol * peak, tiny)
     step = _step(a, expect)
+    if expect.levels is not None and not exact:
+        step = max(step or 0.0, peak / expect.levels) or None
     message = _judge(error, allowed, step and step * expect.roundings, x, y)
     largest = float(error.max(initial=0.0))
-    steps, share = (None, None) if not step else (largest / step, _share(error, np.zeros(()), step))
+    steps = share = None
+    if step:
+        steps, share = largest / step, _share(error, np.zeros(()), step * expect.roundings)
     relative = float((error / np.maximum(size, max(1e-3 * peak, tiny))).max(initial=0.0))
     note = note if not a.size or finite.any() else "no finite value to compare"
-    return OutputCheck(name, not message, dtype, shape, largest, relative, message, note, step, steps, share)
+    return OutputCheck(
+        name, not message, dtype, shape, largest, relative, message, note, step, steps, share, expect.roundings
+    )
 
 
 def _share(error: Array, allowed: Array, step: float) -> float:

@@ -37,7 +37,7 @@ class OutputCheck:
     worth knowing.
 
     For an output whose values are multiples of a quantization step: ``step`` (1.0 for integers), ``steps``: the
-    largest difference in steps, and ``share``: the part of the elements that differ by at most one step.
+    largest difference in steps, and ``share``: the part of the elements that differ by at most ``within`` steps.
     """
 
     name: str
@@ -51,6 +51,7 @@ class OutputCheck:
     step: float | None = None
     steps: float | None = None
     share: float | None = None
+    within: float = 1.0
 
     @property
     def in_steps(self) -> str:
@@ -58,7 +59,9 @@ class OutputCheck:
         if self.step is None or self.steps is None or self.share is None:
             return ""
         of = "" if self.step == 1 else f" of {self.step:.3g}"
-        part = f"{_percent(self.share)} of the elements within 1 (has to be {_percent(QUANTIZED_SHARE)})"
+        part = (
+            f"{_percent(self.share)} of the elements within {self.within:.3g} (has to be {_percent(QUANTIZED_SHARE)})"
+        )
         return f"{self.steps:.3g} steps{of}, {part}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from onnxtfl.cli.options import MODEL, checking, converting, verbose
+from onnxtfl.cli.options import MODEL, checking, converting, quantizing, verbose
 from onnxtfl.cli.running import run
 
 EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but the check failed."
@@ -25,6 +25,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
     show_default=True,
     help="Dynamic quantization as it is, or with hybrid kernels.",
 )
+@quantizing
 @click.version_option(package_name="onnxtfl")
 def _onnx2tfl(**options: Any) -> int:
     """Convert the ONNX file MODEL to TFLite, run both on the same inputs, and fail where they differ."""

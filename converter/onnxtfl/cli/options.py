@@ -78,3 +78,11 @@ def converting(command: F) -> F:
     for option in reversed((*_CONVERTING, verbose, *_CHECKING)):
         command = option(command)
     return command
+
+
+def quantizing(command: F) -> F:
+    """Add the options that make a quantized model."""
+    modes = click.Choice(["dynamic", "int8", "int16x8", "float16"])
+    data = "Samples for int8 and int16x8: an .npz file, a directory of them, or 'random'."
+    command = click.option("--calibration", metavar="DATA", help=data)(command)
+    return click.option("--quantize", type=modes, help="Quantize the result (needs onnxtfl[quantize]).")(command)

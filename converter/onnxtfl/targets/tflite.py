@@ -178,3 +178,10 @@ def fused_activation_of(op: str) -> str | None:
 def fuses_into(activation: str, op: str) -> bool:
     """Whether kernels of `op` apply that fused_activation_function."""
     return op in op_names() and activation in entry(op).activations
+
+
+def has_quantized_kernel(op: str, storage: str) -> bool:
+    """Whether some kernel of `op` computes correct values on tensors that are stored as `storage`, in LiteRT."""
+    if op not in op_names():
+        return False
+    return any(f"q{storage}" in elements for form in _forms(op, ("litert",)) for elements in form.types.values())

@@ -1,0 +1,188 @@
+"""Makes quantized TFLite models: calibration data in, a quantized file and the tolerance of its check out."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.checking.describe import TensorInfo, describe
+from onnxtfl.checking.facts import analyze
+from onnxtfl.checking.inputs import make_input, numpy_type, open_shapes
+from onnxtfl.errors import UsageError
+from onnxtfl.formats import files
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.quantized import is_real
+from onnxtfl.ir.summary import FloatOp, QuantizationSummary
+from onnxtfl.pipeline import Description, Report, count_ops, lifted_where_possible
+from onnxtfl.runtimes.quantizer import CALIBRATED, Mode, quantize, version
+from onnxtfl.targets.tflite import has_quantized_kernel
+
+Sample = Mapping[str, Any]
+Calibration = str | os.PathLike[str] | Iterable[Sample]
+RANDOM = "random"
+RANDOM_SAMPLES = 32
+WITHIN = 16
+"""How many steps an output of a quantized model may differ from the float model's."""
+LEVELS: Mapping[Mode, int] = {"dynamic": 127, "int8": 127, "int16x8": 127, "float16": 1024}
+"""A step is at least the largest value of an output divided by this; the weights of int16x8 are int8 too."""
+
+
+STORAGE: Mapping[Mode, str] = {"int8": "int8", "int16x8": "int16"}
+"""How activations are stored; ops whose kernels compute nothing correct on that stay float."""
+
+
+@dataclass(frozen=True)
+class Quantizing:
+    """How to quantize: the mode, the calibration data of the user, and whether inputs and outputs stay float."""
+
+    mode: Mode
+    calibration: Calibration | None
+    float_io: bool
+
+    def validate(self) -> None:
+        """Raise `UsageError` for missing or needless calibration data, before anything is converted."""
+        given = self.calibration is not None
+        if self.mode not in LEVELS:
+            raise UsageError(f"quantize cannot be {self.mode!r}", hint=f"use one of {', '.join(LEVELS)}")
+        if self.mode in CALIBRATED and not given:
+            hint = f"give an .npz file of input samples, a directory of such files, or {RANDOM!r}, with --calibration"
+            raise UsageError(f"{self.mode} needs calibration data", hint=hint)
+        if self.mode not in CALIBRATED and given:
+            raise UsageError(f"{self.mode} uses no calibration data", hint=f"only {' and '.join(CALIBRATED)} do")
+        path = self.calibration
+        if isinstance(path, str | os.PathLike) and path != RANDOM and not os.path.exists(path):
+            raise UsageError(f"there is no calibration data at {os.fspath(path)}")
+        version()
+
+    def run(self, model: Path, report: Report, seed: int) -> Sample | None:
+        """Quantize the .tflite file `model` in place, and change its `report` to what is in the file then.
+
+        Returns a sample of the calibration data, if there are any.
+        """
+        read = files.read(model)
+        infos, before = describe(model, read).inputs, count_ops(read.main)
+        samples = self._samples(model, infos, seed)
+        first = next(samples, None)
+        every = samples if first is None else chain([first], samples)
+        storage = STORAGE.get(self.mode)
+        kept = [] if storage is None else [name for name in before if not has_quantized_kernel(name, storage)]
+        quantize(model, self.mode, [info.name for info in infos], every, float_io=self.float_io, float_ops=kept)
+        read = files.read(model)
+        made = describe(model, read)
+        report.ops_after = count_ops(read.main)
+        report.inputs = _retyped(report.inputs, made.inputs)
+        report.outputs = _retyped(report.outputs, made.outputs)
+        report.quantization = _summary(read.main)
+        return first
+
+    @property
+    def levels(self) -> int:
+        """See `LEVELS`."""
+        return LEVELS[self.mode]
+
+    @property
+    def within(self) -> int:
+        """See `WITHIN`."""
+        return WITHIN
+
+    def _samples(self, model: Path, infos: Sequence[TensorInfo], seed: int) -> Iterator[Sample]:
+        data = self.calibration
+        if data is None:
+            return iter(())
+        if data == RANDOM:
+            return random_samples(model, infos, seed)
+        return read_samples(data, infos) if isinstance(data, str | os.PathLike) else _checked(data, infos)
+
+
+def random_samples(model: Path, infos: Sequence[TensorInfo], seed: int) -> Iterator[Sample]:
+    """Yield seeded inputs that make sense to the model, as the check generates them."""
+    ranges = analyze(lifted_where_possible(files.read(model))).ranges
+    shapes = next(iter(open_shapes(infos, {})))
+    for sample in range(RANDOM_SAMPLES):
+        yield {
+            info.name: make_input(info, shape, ranges.get(info.name), (seed, sample, k))[0]
+            for k, (info, shape) in enumerate(zip(infos, shapes, strict=True))
+        }
+
+
+def read_samples(path: str | os.PathLike[str], infos: Sequence[TensorInfo]) -> Iterator[Sample]:
+    """Yield the samples of an .npz file, or of all in a directory, in the order of their names.
+
+    An array is named as its input; it has the shape of the input, or one more axis in front, that of the samples.
+    """
+    paths = sorted(Path(path).glob("*.npz")) if os.path.isdir(path) else [Path(path)]
+    if not paths:
+        raise UsageError(f"there are no .npz files in {os.fspath(path)}")
+    for one in paths:
+        try:
+            with np.load(one, allow_pickle=False) as arrays:
+                found = {name: arrays[name] for name in arrays.files}
+        except (OSError, ValueError, AttributeError) as error:
+            raise UsageError(f"{one} is not an .npz file: {error}") from error
+        yield from _checked(_split(found, infos), infos)
+
+
+def _split(arrays: Sample, infos: Sequence[TensorInfo]) -> Iterator[Sample]:
+    """The samples in arrays with an axis of samples; the arrays themselves, where they have none."""
+    ranks = {info.name: len(info.shape or ()) for info in infos}
+    stacked = {name for name, array in arrays.items() if array.ndim == ranks.get(name, -2) + 1}
+    counts = {len(arrays[name]) for name in stacked}
+    if not stacked:
+        yield arrays
+    elif len(counts) == 1 and len(stacked) == len(arrays):
+        for k in range(counts.pop()):
+            yield {name: array[k] for name, array in arrays.items()}
+    else:
+        raise UsageError("the calibration data have different numbers of samples", hint=f"expected: {_wanted(infos)}")
+
+
+def _checked(samples: Iterable[Sample], infos: Sequence[TensorInfo]) -> Iterator[Sample]:
+    """Yield the samples with the types of the inputs. Raises `UsageError` for other names and shapes."""
+    for sample in samples:
+        if sample.keys() != {info.name for info in infos}:
+            raise UsageError(f"calibration data for {sorted(sample)}", hint=f"expected: {_wanted(infos)}")
+        arrays = {name: np.asarray(value) for name, value in sample.items()}
+        for info in infos:
+            shape = arrays[info.name].shape
+            fits = info.shape is None or (
+                len(shape) == len(info.shape)
+                and all(d == e or not isinstance(e, int) for d, e in zip(shape, info.shape, strict=True))
+            )
+            if not fits:
+                message = f"calibration data of shape {list(shape)} for the input {info.name!r}"
+                raise UsageError(message, hint=f"expected: {_wanted(infos)}")
+        yield {info.name: arrays[info.name].astype(numpy_type(info.dtype), copy=False) for info in infos}
+
+
+def _summary(graph: Graph) -> QuantizationSummary:
+    """What the ops of a quantized tfl `graph` compute on; ops that only move elements are counted too."""
+    integer, hybrid, floats = Counter[str](), Counter[str](), list[FloatOp]()
+    for node in graph.walk():
+        name, changing = node.op.name.rpartition(".")[2], [v for v in node.operands if v is not None]
+        weights = any(v.is_quantized for v in changing if v.is_constant)
+        changing = [v for v in changing if not v.is_constant]
+        if any(is_real(v.type) for v in changing) and any(is_real(v.type) for v in node.results):
+            if weights:
+                hybrid[name] += 1
+            else:
+                target = node.results[0].name or ""
+                floats.append(FloatOp(name, target, (target,), name, False, "it is not quantized"))
+        elif any(v.is_quantized for v in changing) and any(v.is_quantized for v in node.results):
+            integer[name] += 1
+    return QuantizationSummary(dict(integer.most_common()), dict(hybrid.most_common()), tuple(floats))
+
+
+def _retyped(before: Sequence[Description], infos: Sequence[TensorInfo]) -> list[Description]:
+    dtypes = {info.name: info.dtype for info in infos}
+    return [(name, dtypes.get(name, dtype), shape) for name, dtype, shape in before]
+
+
+def _wanted(infos: Sequence[TensorInfo]) -> str:
+    return ", ".join(f"{info.name} {info.dtype} {list(info.shape or ())}" for info in infos)

@@ -1,0 +1,153 @@
+"""Quantized models: calibration data, options, and what litert-quantizer makes of a converted model."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import onnxtfl
+from onnxtfl import quantizing
+from onnxtfl.checking.describe import TensorInfo
+from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError, UsageError
+from onnxtfl.quantizing import Quantizing, random_samples, read_samples
+from onnxtfl.runtimes import quantizer
+from onnxtfl.targets.tflite import has_quantized_kernel
+from tests.unit.tiny_models import saved
+
+INSTALLED = importlib.util.find_spec("litert_quantizer") is not None
+needs_library = pytest.mark.skipif(not INSTALLED, reason="litert-quantizer is not installed (onnxtfl[quantize])")
+INFOS = (TensorInfo("x", "float32", (1, 4)), TensorInfo("k", "int32", (None,)))
+
+
+def two_layers(width: int = 64) -> ModelProto:
+    """x [1,width] -> Gemm -> Relu -> Gemm -> y [1,8]."""
+    random = np.random.default_rng(0)
+    shapes = {"a": (width, width), "b": (width,), "c": (width, 8), "d": (8,)}
+    weights = [
+        numpy_helper.from_array((random.normal(size=s) / 8).astype(np.float32), name) for name, s in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("Gemm", ["x", "a", "b"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Gemm", ["r", "c", "d"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, s]) for n, s in (("x", width), ("y", 8)))
+    graph = helper.make_graph(nodes, "g", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@needs_library
+@pytest.mark.parametrize("mode", ["dynamic", "float16"])
+def test_quantized_weights(mode: Any) -> None:
+    plain, made = onnxtfl.onnx_to_tflite(two_layers()), onnxtfl.onnx_to_tflite(two_layers(), quantize=mode)
+    assert made.check is not None and made.check.ok and made.report.size < 0.6 * plain.report.size
+    (out,) = made.check.outputs
+    assert out.within == quantizing.WITHIN and "of the elements within 16 (has to be 99 %)" in out.in_steps
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("mode", "io", "dtype"),
+    [("int8", "source", "float32"), ("int8", "int8", "int8"), ("int16x8", "float", "float32")],
+)
+def test_integer_models(mode: Any, io: Any, dtype: str) -> None:
+    made = onnxtfl.onnx_to_tflite(two_layers(), quantize=mode, calibration="random", quantized_io=io)
+    assert made.check is not None and made.check.ok
+    assert [spec.dtype for spec in (*made.report.inputs, *made.report.outputs)] == [dtype, dtype]
+    found = made.report.quantization
+    assert found is not None and found.integer_ops["FULLY_CONNECTED"] == 2 and not found.float_ops
+
+
+@needs_library
+def test_calibration_from_a_file_and_from_python(tmp_path: Path) -> None:
+    samples = np.random.default_rng(0).normal(size=(8, 1, 64)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=samples)
+    given = [{"x": sample} for sample in samples]
+    first, second = (
+        onnxtfl.onnx_to_tflite(two_layers(), quantize="int8", calibration=data).data
+        for data in (tmp_path / "data.npz", given)
+    )
+    assert first is not None and first == second
+
+
+@needs_library
+def test_what_the_library_cannot_quantize_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"^litert-quantizer [\d.]+ cannot quantize this model: "):
+        quantizer.quantize(saved(two_layers(), tmp_path / "m.tflite"), "dynamic", ["x"])
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantizer, "DISTRIBUTION", "litert-quantizer-of-another-name")
+    with pytest.raises(RuntimeUnavailableError, match=r"is not installed; pip install 'onnxtfl\[quantize\]'"):
+        onnxtfl.onnx_to_tflite(two_layers(), quantize="dynamic")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quantize": "int4"}, "quantize cannot be 'int4'"),
+        ({"quantize": "int8"}, "int8 needs calibration data; give an .npz file"),
+        ({"quantize": "dynamic", "calibration": "random"}, "dynamic uses no calibration data"),
+        ({"calibration": "random"}, "calibration data are for quantizing"),
+        ({"quantize": "int8", "calibration": "nowhere.npz"}, "there is no calibration data at nowhere.npz"),
+        ({"quantize": "int16x8", "calibration": "random", "quantized_io": "int8"}, "int16x8 has no int8 inputs"),
+    ],
+)
+def test_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        onnxtfl.onnx_to_tflite(two_layers(), **options)
+
+
+def test_samples_of_a_directory_are_read_in_the_order_of_names(tmp_path: Path) -> None:
+    x = np.arange(12, dtype=np.float64).reshape(3, 1, 4)
+    np.savez(tmp_path / "b.npz", x=x[0], k=np.arange(5))
+    np.savez(tmp_path / "a.npz", x=x[1:], k=np.arange(4).reshape(2, 2))
+    found = list(read_samples(tmp_path, INFOS))
+    assert [sample["x"].tolist() for sample in found] == [x[1].tolist(), x[2].tolist(), x[0].tolist()]
+    assert [sample["k"].tolist() for sample in found] == [[0, 1], [2, 3], [0, 1, 2, 3, 4]]
+    assert found[0]["x"].dtype == np.float32 and found[0]["k"].dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((1, 4))}, r"calibration data for \['x'\]; expected: x float32 \[1, 4\], k int32 \[None\]"),
+        ({"x": np.zeros((2, 4)), "k": np.zeros(3)}, r"shape \[2, 4\] for the input 'x'"),
+        ({"x": np.zeros((3, 1, 4)), "k": np.zeros((2, 3))}, "different numbers of samples"),
+    ],
+)
+def test_samples_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    np.savez(tmp_path / "data.npz", **arrays)
+    with pytest.raises(UsageError, match=message):
+        list(read_samples(tmp_path / "data.npz", INFOS))
+
+
+def test_other_files_are_not_samples(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there are no \.npz files"):
+        list(read_samples(tmp_path, INFOS))
+    (tmp_path / "data.npz").write_bytes(b"no")
+    with pytest.raises(UsageError, match=r"data\.npz is not an \.npz file"):
+        list(read_samples(tmp_path, INFOS))
+
+
+def test_random_samples_are_seeded(tmp_path: Path) -> None:
+    onnxtfl.onnx_to_tflite(two_layers(), tmp_path / "m.tflite", check=False)
+    infos = (TensorInfo("x", "float32", (1, 64)),)
+    first, second, other = (list(random_samples(tmp_path / "m.tflite", infos, seed)) for seed in (0, 0, 1))
+    assert len(first) == quantizing.RANDOM_SAMPLES
+    assert all((a["x"] == b["x"]).all() for a, b in zip(first, second, strict=True))
+    assert not (first[0]["x"] == other[0]["x"]).any() and not (first[0]["x"] == first[1]["x"]).any()
+
+
+def test_the_tolerance_is_known_for_each_mode() -> None:
+    assert Quantizing("float16", None, True).levels == 1024 and Quantizing("int16x8", None, True).levels == 127
+
+
+def test_ops_without_quantized_kernels_stay_float() -> None:
+    assert has_quantized_kernel("CONV_2D", "int8") and has_quantized_kernel("CONV_2D", "int16")
+    assert not has_quantized_kernel("SIN", "int8") and not has_quantized_kernel("custom", "int8")
