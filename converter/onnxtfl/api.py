@@ -130,7 +130,6 @@ def onnx_to_tflite(
     with ``conversion.check.status == "not checked"``. "require" raises then too; False does not check. ``rtol`` and
     ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``: seconds
     for each run. ``keep_failed``: write the result also where the check fails.
-
     ``input_shapes``: sizes by input name, for dynamic dimensions or to change static ones. ``io_layout``:
     "channels-last" transposes inputs and outputs. ``quantized_io``: "float", "int8" or "uint8" for inputs that are
     quantized first and outputs that are dequantized last; "source" keeps their types. ``dynamic_quant``: "exact"
@@ -139,27 +138,24 @@ def onnx_to_tflite(
     computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run
     the result. ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
     ``on_progress``: called with the name of each step.
-
     ``quantize``: quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8
     weights, activations quantized at run time), "int8", "int16x8" (int16 activations), "float16" (weights).
     ``calibration``, for "int8" and "int16x8": samples of the inputs, as dictionaries, or the path of an .npz file or of
-    a directory of such files; "random" generates them, as the check does. The check then compares the float result as
-    usual, and the quantized one with a tolerance in quantization steps. Inputs and outputs stay float unless
-    ``quantized_io`` is "int8".
+    a directory of such files; "random" generates them. The float result is checked as usual, the quantized one with a
+    tolerance in quantization steps. Inputs and outputs stay float unless ``quantized_io`` is "int8".
 
     Raises `InvalidModelError` (a malformed file), `UnsupportedError` (a valid model that TFLite cannot express; names
-    node, op, version and type), `UsageError` (invalid options), `OutputError`, `CheckFailedError`, and
-    `RuntimeUnavailableError` where litert-quantizer is needed and not installed.
+    node, op, version and type), `UsageError`, `OutputError`, `CheckFailedError`, and `RuntimeUnavailableError` without
+    litert-quantizer.
     """
     from onnxtfl.pipeline import Options
 
     _validate(check, io_layout, float64, input_shapes, quantized_io)
-    _one_of("dynamic_quant", dynamic_quant, ("exact", "hybrid"))
-    _check_version(min_runtime)
+    _validate_target(min_runtime, dynamic_quant)
+    quantizing = _quantizing(quantize, calibration, quantized_io)
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
     options = Options(*common, on_progress=on_progress, quantized_io=quantized_io, dynamic_quant=dynamic_quant)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
-    quantizing = _quantizing(quantize, calibration, quantized_io)
     return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
 
 
@@ -435,7 +431,8 @@ def _one_of(name: str, value: object, allowed: Sequence[object]) -> None:
         raise UsageError(f"{name} cannot be {value!r}", hint=f"use one of {', '.join(map(repr, allowed))}")
 
 
-def _check_version(version: str) -> None:
+def _validate_target(version: str, dynamic_quant: str) -> None:
+    _one_of("dynamic_quant", dynamic_quant, ("exact", "hybrid"))
     if not all(part.isdecimal() for part in str(version).split(".")):
         raise UsageError(f"min_runtime cannot be {version!r}", hint="use a version like 2.14")
 
