@@ -250,3 +250,19 @@ def test_inputs_that_are_read_in_float_stay() -> None:
     graph = parse_graph(EDGES.replace("%y = Convert(%n)", "%f = Convert(%n)").replace("\n}", "\n%y = Add(%f, %x)\n}"))
     set_quantized_io(graph, "int8")
     assert not any(v.is_quantized for v in (*graph.inputs, *graph.outputs))
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [("int4", -4.0, 3.5), ("uint4", 0.0, 7.5)])
+def test_activations_of_4_bits_are_stored_in_8_and_clamped(dtype: str, low: float, high: float) -> None:
+    text = f"""graph main(%x: tensor<4xfloat32>) -> (%y) {{
+      %s = constant tensor<float32> [0.5]
+      %z = constant tensor<{dtype}> [0]
+      %q = QuantizeLinear(%x, %s, %z) {{dtype = !{dtype}, axis = 0}}
+      %y = DequantizeLinear(%q, %s, %z) {{axis = 0}}
+    }}"""
+    graph = parse_graph(text)
+    read_quantized_types(graph, TARGET)
+    storage = {q.storage for n in graph.nodes for r in n.results if (q := r.tensor_type.quantization)}
+    assert storage == {dtype.replace("4", "8")}
+    x = np.asarray([-100.0, 0.7, 100.0, 2.0], np.float32)
+    assert stored(graph, x) == stored(parse_graph(text), x) == [[low, 0.5, high, 2.0]]

@@ -62,6 +62,11 @@ class Quantization:
         low, high = dequantize(np.asarray(limits(self.dtype)), self)
         return float(low), float(high)
 
+    def bounds_along(self, rank: int) -> list[Array]:
+        """The least and the greatest real value that is stored, so that they broadcast to a tensor of `rank`."""
+        shape = [] if self.axis is None else [len(self.scales) if i == self.axis else 1 for i in range(rank)]
+        return [dequantize(np.full(shape, limit), self) for limit in limits(self.dtype)]
+
     def fits(self, shape: Shape | None) -> bool:
         """Whether there is one scale for each index, or block, of `axis`, as far as `shape` is known."""
         if self.axis is None or shape is None:

@@ -10,13 +10,11 @@ is computed from them would be wrong.
 
 from __future__ import annotations
 
-import numpy as np
-
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.extremes import ORDINARY, Extremes, extremes
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.quantization import Quantization, dequantize, limits
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.targets import Target
 
 
@@ -41,17 +39,7 @@ def _quantizes(node: Node) -> bool:
 
 
 def _saturated(b: Builder, x: Value, quantization: Quantization, extreme: Extremes, far: bool) -> Value:
-    low, high = (constant(bound) for bound in _bounds(quantization, x.rank))
+    low, high = (constant(bound) for bound in quantization.bounds_along(x.rank))
     if extreme.nan:
         x = b(ops.Select, b(ops.Compare, x, x, comparison_direction="NE"), low, x)
     return b(ops.Min, b(ops.Max, x, low), high) if far else x
-
-
-def _bounds(quantization: Quantization, rank: int) -> list[np.ndarray]:
-    """The least and the greatest real value that is stored, in shapes that broadcast."""
-    count = len(quantization.scales)
-    shape = [count if i == quantization.axis else 1 for i in range(rank)] if quantization.axis is not None else []
-    return [
-        dequantize(np.full(shape, limit, quantization.dtype.numpy), quantization)
-        for limit in limits(quantization.dtype)
-    ]

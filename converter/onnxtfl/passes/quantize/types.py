@@ -42,12 +42,40 @@ def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = Fals
     HOIST.apply(graph)
     kinds = _Kinds(target, frozenset([*graph.inputs, *graph.outputs] if is_region else []))
     for node in list(graph.nodes):
+        if node.op is ops.QuantizeLinear:
+            _widen(graph, node, kinds)
+    for node in list(graph.nodes):
         if node.graph is not graph:
             continue
         if node.op is ops.DequantizeLinear:
             _dequantize(graph, node, kinds)
         elif node.op is ops.QuantizeLinear:
             _quantize(graph, node, kinds)
+
+
+def _widen(graph: Graph, node: Node, kinds: _Kinds) -> None:
+    """Store what is quantized to less than 8 bits in 8 bits, clamped before, where kernels only take these.
+
+    ::
+
+        QuantizeLinear(%x) : int4 0.5:0    ->    QuantizeLinear(Min(Max(%x, -4), 3.5)) : int8 0.5:0
+    """
+    quantization, result = quantization_of(node), node.result
+    if quantization is None or quantization.dtype.bits >= 8 or graph.is_output(result) or quantization.block:
+        return
+    if kinds.converts(node.operand(0).tensor_type.stored_as(quantization)):
+        return
+    if not all(_dequantizes(user, quantization) for user in result.users()):
+        return
+    b, dtype = Builder(graph, node, maker="quantized types"), DType.INT8 if result.dtype.is_signed else DType.UINT8
+    low, high = (constant(bound) for bound in quantization.bounds_along(node.operand(0).rank))
+    x = b(ops.Min, b(ops.Max, node.operand(0), low), high)
+    zero = constant(np.asarray(quantization.zero_points, dtype.numpy).reshape(node.operand(1).shape))
+    made = b(ops.QuantizeLinear, x, node.operand(1), zero, **{**node.attributes, "dtype": dtype})
+    for user in result.users():
+        at = Builder(graph, user, maker="quantized types")
+        graph.replace(user, [at(ops.DequantizeLinear, made, node.operand(1), zero, **user.attributes)])
+    graph.remove(node)
 
 
 class _Kinds:
