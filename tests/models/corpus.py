@@ -315,15 +315,15 @@ def count_onnx_nodes(data: bytes) -> int:
     return count(onnx.load_from_string(data).graph)
 
 
-def optimized(data: bytes) -> bytes:
-    """The model after ONNX Runtime's basic optimization (constant folding, fused batch norms)."""
+def optimized(data: bytes, level: str = "BASIC") -> bytes:
+    """The model after ONNX Runtime's optimization: BASIC (constant folding, fused batch norms), or ALL."""
     import tempfile
 
     import onnxruntime
 
     with tempfile.TemporaryDirectory() as folder:
         options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
