@@ -95,3 +95,13 @@ def test_constant_weights_of_a_float_product(mode: onnxtfl.api.DynamicQuant) -> 
     conversion = onnxtfl.onnx_to_tflite(data, check=False, dynamic_quant=mode)
     assert len(conversion.data or b"") < 1.2 * len(data)
     assert ("DEQUANTIZE" in conversion.report.ops_after) == (mode == "exact")
+
+
+def test_zero_points_of_weights_are_subtracted_before_run_time() -> None:
+    scale = np.asarray(np.float32(0.01))
+    constants = weights((600, 32), scale, np.uint8) | {"w": RNG.integers(20, 240, (600, 32)).astype(np.uint8)}
+    data = model(integer_product("MatMulInteger", scale), X, [4, 32], constants)
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    wanted = run_onnx(data, {"x": X})["y"]
+    np.testing.assert_allclose(run_tflite(conversion.data or b"", [X])[0][1], wanted, rtol=1e-6, atol=1e-6)
+    assert conversion.report.ops_after["SUB"] == 2 + 1  # range, zero point; activations

@@ -31,6 +31,7 @@ __all__ = [
     "SourceFile",
     "TensorData",
     "TransposedData",
+    "extent",
     "unpack",
 ]
 
@@ -368,6 +369,13 @@ def unpack(buffer: Array, dtype: DType, shape: Sequence[int]) -> Array:
         sign = 1 << (bits - 1)
         fields = (fields ^ sign).astype(np.int8) - np.int8(sign)
     return fields.astype(dtype.numpy).reshape(shape)
+
+
+def extent(data: TensorData) -> tuple[int, int]:
+    """The least and the greatest of integers of at least 8 bits; zeros where there is no element."""
+    pieces = (chunk.view(data.dtype.numpy) for chunk in data.chunks() if chunk.size)
+    ends = [int(end) for piece in pieces for end in (piece.min(), piece.max())]
+    return min(ends, default=0), max(ends, default=0)
 
 
 def _steps(count: int, step: int) -> Iterator[tuple[int, int]]:

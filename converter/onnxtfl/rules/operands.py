@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import extent
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
@@ -109,6 +110,9 @@ def moved_last(axis: int, rank: int) -> tuple[int, ...]:
 
 def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
     """Integers as int32 less their zero point: one element, a vector along `axis`, or a tensor of the rank of `x`."""
+    constants = _without_zero(x, zero_point)
+    if constants is not None:
+        return b(ops.Convert, constants, dtype=DType.INT32)
     wide = b(ops.Convert, x, dtype=DType.INT32)
     if zero_point is None:
         return wide
@@ -116,6 +120,19 @@ def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
     if offset.rank == 1 and offset.shape != (1,):
         offset = reshape(b, offset, (*offset.shape, *[1] * (x.rank - 1 - axis % x.rank)))
     return b(ops.Sub, wide, offset)
+
+
+def _without_zero(x: Value, zero_point: Value | None) -> Value | None:
+    """Constant 8-bit integers less one constant zero point, as int8; None where they do not fit, and for others."""
+    if x.data is None or zero_point is None or zero_point.data is None or x.dtype.bits != 8:
+        return None
+    zeros = np.unique(zero_point.numpy())
+    if len(zeros) != 1:
+        return None
+    zero = int(zeros[0])
+    low, high = extent(x.data) if zero or x.dtype is DType.UINT8 else (0, 0)
+    fits = low - zero >= -128 and high - zero <= 127
+    return constant(x.data.cast(DType.INT8, -zero)) if fits else None
 
 
 def summed_in_float(

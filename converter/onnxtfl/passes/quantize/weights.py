@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.data import ArrayData, TensorData
+from onnxtfl.ir.data import ArrayData, TensorData, extent
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType
@@ -50,7 +50,7 @@ def _moved(data: TensorData, quantization: Quantization) -> TensorData | None:
     zeros = set(quantization.zero_points)
     if len(zeros) == 1:
         (zero,) = zeros
-        return data.cast(DType.INT8, -zero) if _fits(*_range(data), zero) else None
+        return data.cast(DType.INT8, -zero) if _fits(*extent(data), zero) else None
     if quantization.block is not None or data.nbytes > _LARGEST:
         return None
     shape = [-1 if i == quantization.axis else 1 for i in range(len(data.shape))]
@@ -60,10 +60,3 @@ def _moved(data: TensorData, quantization: Quantization) -> TensorData | None:
 
 def _fits(low: int, high: int, zero: int) -> bool:
     return low - zero >= -128 and high - zero <= 127
-
-
-def _range(data: TensorData) -> tuple[int, int]:
-    """The least and the greatest element."""
-    pieces = (chunk.view(data.dtype.numpy) for chunk in data.chunks() if chunk.size)
-    ends = [int(end) for piece in pieces for end in (piece.min(), piece.max())]
-    return min(ends, default=0), max(ends, default=0)
