@@ -10,11 +10,14 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxtfl import check, onnx_to_tflite, tflite_to_onnx
 from onnxtfl.checking.compare import Expectation, compare
+from onnxtfl.checking.describe import describe
 from onnxtfl.checking.emulation import Distances, measure
 from onnxtfl.checking.facts import analyze
 from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
 from onnxtfl.formats import files
+from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.runtimes import RunOptions
 from onnxtfl.runtimes.adapters import LITERT, ONNXRUNTIME
@@ -139,3 +142,23 @@ def test_a_wrong_quantized_model_fails(tmp_path: Path) -> None:
     onnx_to_tflite(quantized(wrong=0.5), tmp_path / "m.tflite", check=False)
     report = check(quantized(), tmp_path / "m.tflite")
     assert report.status == "failed" and any("1 disagree" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("weights", "hybrid"), [("quant<int8 0.5:0>", True), ("", False)])
+def test_hybrid_kernels_are_recognized(weights: str, hybrid: bool) -> None:
+    type_ = f"tensor<2x3xfloat32{', ' + weights if weights else ''}>"
+    elements = [1, 2, 3, 4, 5, 6] if weights else [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    graph = parse_graph(f"""graph main(%x: tensor<4x3xfloat32>) -> (%y) {{
+      %w = constant {type_} {elements}
+      %y = tfl.FULLY_CONNECTED@3(%x, %w) : tensor<4x2xfloat32>
+    }}""")
+    graph.output_names = ["y"]
+    assert describe(Path("m.tflite"), Model(graph, format="tflite")).hybrid == hybrid
+
+
+def test_positions_are_compared_op_by_op(tmp_path: Path) -> None:
+    model = quantized()
+    model.graph.node.append(helper.make_node("ArgMax", ["y"], ["best"], axis=1, keepdims=0))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("best", TensorProto.INT64, [2]))
+    checks = op_checks(model, tmp_path, model)
+    assert checks is not None and checks[-1].check.name == "best" and checks[-1].check.ok

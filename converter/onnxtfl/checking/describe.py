@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxtfl.ir.dims import SymDim, Unknown, symbols
+from onnxtfl.ir.graph import Node
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.types import TensorType, Type
 
 Dim = int | str | None
@@ -28,12 +30,16 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model file: its format, and its inputs and outputs in its own order."""
+    """A model file: its format, and its inputs and outputs in its own order.
+
+    ``hybrid``: whether kernels of TFLite quantize activations at run time, each kernel set in its own way.
+    """
 
     path: Path
     format: FormatName
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    hybrid: bool = False
 
 
 def describe(path: Path, model: Model) -> ModelInfo:
@@ -41,7 +47,15 @@ def describe(path: Path, model: Model) -> ModelInfo:
     graph, format_ = model.main, model.format or "onnx"
     inputs = tuple(_tensor(value.name or "", value.type, format_) for value in graph.inputs)
     outputs = zip(graph.output_names, graph.outputs, strict=True)
-    return ModelInfo(path, format_, inputs, tuple(_tensor(name, value.type, format_) for name, value in outputs))
+    infos = tuple(_tensor(name, value.type, format_) for name, value in outputs)
+    return ModelInfo(path, format_, inputs, infos, any(map(_is_hybrid, graph.walk())))
+
+
+def _is_hybrid(node: Node) -> bool:
+    """Whether an op of TFLite computes on float activations and constant integer weights."""
+    constants = any(v is not None and v.is_constant and v.is_quantized for v in node.operands)
+    changing = [v for v in (*node.operands, *node.results) if v is not None and not v.is_constant]
+    return node.op.dialect == "tfl" and constants and all(is_real(v.type) for v in changing) and len(changing) > 1
 
 
 def _tensor(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:

@@ -137,8 +137,9 @@ def _results(model: Model) -> set[str]:
 
 
 def _common(graph: Graph, tensors: _Tensors, known: set[str]) -> dict[Value, TensorEntry]:
-    """The real and quantized tensors of the TFLite `graph` that the ONNX model has too."""
-    results = [r for node in graph.nodes for r in node.results if is_real(r.type) or r.is_quantized]
+    """The outputs, real and quantized tensors of the TFLite `graph` that the ONNX model has too."""
+    outputs = set(graph.outputs)
+    results = [r for node in graph.nodes for r in node.results if is_real(r.type) or r.is_quantized or r in outputs]
     names = Counter(result.name for result in results)
     entries = {r: tensors.entry(r.name, known) for r in results if r.name and names[r.name] == 1}
     return {result: entry for result, entry in entries.items() if entry is not None}
@@ -150,6 +151,8 @@ def _stored(value: Value, tensors: _Tensors, entry: TensorEntry, found: Any) -> 
         return None
     moved = tensors.moved(entry, found, value.shape)
     quantization = quantization_of(value)
+    if moved is not None and moved.dtype.kind in "iu" and quantization is None:
+        return moved.astype(value.dtype.numpy)  # positions, int64 on one side and int32 on the other
     return moved if quantization is None or moved is None else _as_stored(moved, quantization)
 
 
