@@ -112,7 +112,8 @@ def _quantized_onnx(node: Node, opset: int) -> Form | None:
     scales = np.asarray(quantization.scales, np.float32).reshape(shape)
     zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
     zero = constant(ArrayData(zeros, quantization.dtype))
-    return Form("QuantizeLinear" if result.is_quantized else "DequantizeLinear", (x, scales, zero), axis)
+    name = "QuantizeLinear" if result.is_quantized else "DequantizeLinear"
+    return Form(name, (x, scales, zero), axis, domain=linear_domain(quantization.dtype, opset))
 
 
 @formula(ops.BitcastConvert, "onnx")

@@ -198,14 +198,16 @@ def _quantize_onnx(node: Node, opset: int) -> Form | None:
             return None
         zero = constant(np.zeros([int(d) for d in node.operand(1).shape], dtype.numpy))
     saturate = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}
-    return Form("QuantizeLinear", (node.operand(0), node.operand(1), zero), _block(node) | saturate)
+    operands, attributes = (node.operand(0), node.operand(1), zero), _block(node) | saturate
+    return Form("QuantizeLinear", operands, attributes, domain=linear_domain(dtype, opset))
 
 
 @lower_onnx(ops.DequantizeLinear)
 def _dequantize_onnx(node: Node, opset: int) -> Form | None:
     if node.attr("dtype") not in (None, node.operand(1).dtype):
         return None
-    return Form("DequantizeLinear", tuple(v for v in node.operands if v is not None), _block(node))
+    domain = linear_domain(node.operand(0).dtype, opset)
+    return Form("DequantizeLinear", tuple(v for v in node.operands if v is not None), _block(node), domain=domain)
 
 
 decompose(ops.DequantizeLinear, "onnx")(partial(with_dtype, dtype=None))

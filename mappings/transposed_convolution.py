@@ -127,6 +127,8 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
         padding[rank + i] = total - padding[i]
     numbers = last(2, 3, 0, (1, 2)) if rank == 2 else last(3, 4, 3, (0, 1, 2))
     attributes = {"window_strides": window.strides, "rhs_dilation": window.dilations, "padding": tuple(padding)}
+    if is_hybrid(x, kernel):
+        x = on_int8_grid(b, x, range(1, x.rank), asymmetric=True)
     return activated(b, b(ops.ConvTranspose, x, kernel, node.optional(3), **numbers, **attributes), node)
 
 

@@ -127,6 +127,21 @@ def test_hybrid_convolutions(op: str, scales: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("scales", _SCALES)
+def test_hybrid_transposed_convolution(scales: str) -> None:
+    text = f"""
+    graph main(%x: tensor<2x3x3x4xfloat32>) -> (%y) {{
+      %s = constant tensor<4xint32> [2, 6, 6, 4]
+      %w = constant tensor<4x2x2x4xfloat32, quant<int8 {_SCALES[scales].format(axis=0)}>> [{_numbers(64)}]
+      %y = tfl.TRANSPOSE_CONV@1(%s, %w, %x) {{stride_h = 2, stride_w = 2, padding = "VALID",
+        fused_activation_function = "NONE"}} : tensor<2x6x6x4xfloat32>
+    }}"""
+    x = RNG.standard_normal((2, 3, 3, 4)).astype(np.float32)
+    x[0] *= 10
+    wanted, found = both(text, x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("adjoint", ["false", "true"])
 def test_hybrid_batch_matmul(adjoint: str) -> None:
     """Each row of the left matrices is quantized on its own."""
@@ -241,6 +256,20 @@ def test_dequantized_ops_saturate_and_do_not_round() -> None:
     assert (found["Conv"], found["Add"], found["Clip"]) == (2, 1, 2)
     wanted, got = both(text, _stored(1, 6, 6, 4), quantized="float")
     assert np.abs(wanted.astype(int) - got).max() <= 2
+
+
+def test_int16_before_opset_21() -> None:
+    """ONNX has it since opset 21, ONNX Runtime's own QuantizeLinear before."""
+    text = """
+    graph main(%x: tensor<2x8xfloat32, quant<int16 0.0002:0>>) -> (%y) {
+      %a = tfl.MUL@2(%x, %x) {fused_activation_function = "NONE"} : tensor<2x8xfloat32, quant<int16 0.002:0>>
+      %y = tfl.LOG@2(%a) : tensor<2x8xfloat32, quant<int16 0.0005:0>>
+    }"""
+    file = io.BytesIO()
+    tflite_to_onnx(tflite(text), file, Options(opset=13))
+    x = _stored(2, 8, dtype="int16")
+    ((_, wanted),) = run_tflite(tflite(text), [x], kernels="builtin")
+    np.testing.assert_array_equal(run_onnx(file.getvalue(), {"x": x})["y"], wanted)
 
 
 def test_int16_ops_are_islands_between_quantize_and_dequantize() -> None:

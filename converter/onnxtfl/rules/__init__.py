@@ -82,7 +82,7 @@ from onnxtfl.rules.qlinear import (
     quantized,
     quantized_over_range,
 )
-from onnxtfl.rules.qoperator import bias_in_steps, parameters, qoperator, quantized_operand
+from onnxtfl.rules.qoperator import bias_in_steps, linear_domain, parameters, qoperator, quantized_operand
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
 from onnxtfl.rules.sizes import (

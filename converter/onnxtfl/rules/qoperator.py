@@ -13,10 +13,16 @@ from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, product_quantization
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, lower_quantized
-from onnxtfl.rules.qlinear import QLinearRow, Quantized
+from onnxtfl.rules.qlinear import MICROSOFT, QLinearRow, Quantized
 
 _EIGHT_BIT = ("int8", "uint8")
+
+
+def linear_domain(dtype: DType, opset: int) -> str:
+    """The domain of QuantizeLinear and DequantizeLinear of `dtype`: before opset 21, ONNX Runtime's for 16 bits."""
+    return MICROSOFT if opset < 21 and dtype in (DType.INT16, DType.UINT16) else ""
 
 
 def quantized_operand(operand: object, storage: str | None = None, axis: int | None = None) -> Quantization | None:

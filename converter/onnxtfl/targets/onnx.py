@@ -25,6 +25,8 @@ from onnxtfl.targets.target import Target, operands_of
 
 _ON_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "If", "Loop", "Scan"})
 """The ops on integer tensors that quantized values are written as."""
+_OF_RUNTIME = frozenset({("com.microsoft", "QuantizeLinear"), ("com.microsoft", "DequantizeLinear")})
+"""Ops of ONNX Runtime's domain that are written before opset 21, with the types that ONNX's have since."""
 _MOVES = frozenset(
     {"Concat", "Expand", "Gather", "GatherElements", "GatherND", "Identity", "MaxPool", "Reshape", "ReverseSequence"}
     | {"ScatterND", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"}
@@ -71,7 +73,8 @@ class OnnxTarget(Target):
         captures = attributes.pop("captures", 0)  # values that ONNX's regions refer to by name, not as operands
         operands = operands[: len(operands) - captures]
         explicit = self.has_integer_ops and (form.domain, op) in rules().quantized_ops
-        schema = _schema(op, self.opset, form.domain)
+        of_runtime = self.runtime and (form.domain, op) in _OF_RUNTIME
+        schema = _schema(op, 21, "") if of_runtime else _schema(op, self.opset, form.domain)
         if schema is None and explicit:
             return None
         if schema is None:
