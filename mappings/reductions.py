@@ -191,6 +191,20 @@ def _reduce_onnx(node: Node, opset: int) -> Form | None:
     return Form(name, (node.operand(0),), {**attributes, "axes": numbers}) if numbers else None
 
 
+@decompose(ops.Reduce, "onnx", "operands")
+def _mean_of_trailing_axes(b: Builder, node: Node) -> Value | None:
+    """A quantized mean over the last axes, as the op on quantized operands has it: QLinearGlobalAveragePool."""
+    axes, x = ops.reduced_axes(node), node.operand(0)
+    if not x.is_quantized or node.attr("kind") != "mean" or not node.attr("keepdims") or not axes or x.rank < 3:
+        return None
+    others = [a for a in range(x.rank) if a not in axes]
+    if len(others) != 2 or set(axes) == set(range(2, x.rank)):
+        return None
+    order = (*others, *sorted(axes))
+    mean = b(ops.Reduce, transposed(b, x, order), list(range(2, x.rank)), kind="mean", keepdims=True)
+    return transposed(b, mean, inverse(order))
+
+
 @decompose(ops.Reduce, "onnx", "elements")
 def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
     """Bools as integers, whose sum and product are correct for no elements too; axes as int64."""

@@ -249,6 +249,18 @@ def test_qlinear_ops_of_a_classifier() -> None:
     assert np.abs(wanted.astype(int) - got).max() <= 1
 
 
+def test_a_global_average_pool_is_a_qlinear_op() -> None:
+    text = """
+    graph main(%x: tensor<1x4x4x3xfloat32, quant<int8 0.02:3>>) -> (%y) {
+      %axes = constant tensor<2xint32> [1, 2]
+      %y = tfl.MEAN@2(%x, %axes) {keep_dims = true} : tensor<1x1x1x3xfloat32, quant<int8 0.01:0>>
+    }"""
+    found = ops_of(to_onnx(tflite(text), quantized="qoperator"))
+    assert found == {"Transpose": 1, "com.microsoft.QLinearGlobalAveragePool": 1, "Reshape": 1}
+    wanted, got = both(text, _stored(1, 4, 4, 3), quantized="qoperator")
+    assert np.abs(wanted.astype(int) - got).max() <= 1
+
+
 def test_dequantized_ops_saturate_and_do_not_round() -> None:
     """Quantizers leave out a RELU6 whose bounds are those of the type."""
     text = _RESIDUAL.replace("RELU6", "NONE")
