@@ -161,6 +161,14 @@ def _by_real_values(b: Builder, node: Node) -> Value | None:
     return stored_dequantized(b, x) if x.tensor_type.storage.bits <= 32 else constant(x.numpy(), x.dtype)
 
 
+@decompose(ops.Convert, "tfl", "elements")
+def _from_packed_bytes(b: Builder, node: Node) -> Value | None:
+    """A large constant of fewer than 8 bits stays packed: arithmetic unpacks it."""
+    return (
+        stored_dequantized(b, node.operand(0)) if node.operand(0).is_quantized and is_packed(node.operand(0)) else None
+    )
+
+
 def _as_bytes(x: Value) -> Value:
     """A constant of 4-bit integers stored in 8 bits."""
     quantization, data = x.tensor_type.quantization, x.data

@@ -105,7 +105,7 @@ from onnxtfl.rules.sizes import (
     with_int32,
 )
 from onnxtfl.rules.stablehlo import combining_op, index_vectors, int_list
-from onnxtfl.rules.stored import fields_of, stored_dequantized, unpacked, unpacked_rows
+from onnxtfl.rules.stored import fields_of, is_packed, stored_dequantized, unpacked, unpacked_rows
 from onnxtfl.rules.tables import by_table, interpolated
 from onnxtfl.rules.uint64 import SMALLEST_INT64, on_signed, words
 from onnxtfl.rules.windows import (

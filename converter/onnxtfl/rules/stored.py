@@ -32,14 +32,20 @@ def stored_dequantized(b: Builder, x: Value) -> Value:
     return b(ops.DequantizeLinear, stored, scale, zero, axis=axis, block_size=block, dtype=type_.dtype)
 
 
+def is_packed(x: Value) -> bool:
+    """Whether `x` is a constant of fewer than 8 bits that is large enough to stay in packed bytes, and fills them."""
+    data = x.data
+    if data is None or data.size < _SMALL or not data.dtype.is_integer or data.dtype.bits >= 8:
+        return False
+    return data.size % fields_per_byte(data.dtype) == 0
+
+
 def unpacked(b: Builder, x: Value) -> tuple[Term, int] | None:
     """A constant of fewer than 8 bits as float32 that is computed from packed bytes, and what has been added to it.
 
     None for other values, and for small constants. [n] with 4 bits: floor(byte / 16), byte - 16 * floor(byte / 16).
     """
-    if x.data is None or x.dtype.bits >= 8 or x.data.size < _SMALL or not x.dtype.is_integer:
-        return None
-    data = stacked(x.data)
+    data = stacked(x.data) if x.data is not None and is_packed(x) else None
     if data is None:
         return None
     fields = fields_of(Term(b, constant(data)).to(DType.FLOAT32), x.dtype.bits)
