@@ -137,9 +137,13 @@ def _results(model: Model) -> set[str]:
 
 
 def _common(graph: Graph, tensors: _Tensors, known: set[str]) -> dict[Value, TensorEntry]:
-    """The outputs, real and quantized tensors of the TFLite `graph` that the ONNX model has too."""
+    """The outputs, real and quantized tensors of the TFLite `graph` that the ONNX model has too.
+
+    Without results of constants only: XNNPACK computes these once, and does not write them to outputs.
+    """
     outputs = set(graph.outputs)
-    results = [r for node in graph.nodes for r in node.results if is_real(r.type) or r.is_quantized or r in outputs]
+    computed = [node for node in graph.nodes if not all(v is None or v.is_constant for v in node.operands)]
+    results = [r for node in computed for r in node.results if is_real(r.type) or r.is_quantized or r in outputs]
     names = Counter(result.name for result in results)
     entries = {r: tensors.entry(r.name, known) for r in results if r.name and names[r.name] == 1}
     return {result: entry for result, entry in entries.items() if entry is not None}
