@@ -15,6 +15,9 @@ import numpy as np
 
 from tests.harness.litert import Array
 
+_SMALL = 1 << 10
+"""The number of elements up to which a constant that is read in float is written in float."""
+
 Parameters = tuple[tuple[str, int], ...]
 """The bits of each scale, and the zero point."""
 
@@ -42,14 +45,16 @@ def _of_node(inputs: Sequence[str], constants: Mapping[str, Array]) -> Iterator[
             yield _parameters(scale.reshape(-1), zero.reshape(-1), 0 if zero.dtype.name[0] == "u" else 1 << bits - 1)
 
 
-def of_tflite(source: bytes) -> set[Parameters]:
-    """The parameters of all tensors of a .tflite."""
+def of_tflite(source: bytes, *, small_constants: bool = False) -> set[Parameters]:
+    """The parameters of all tensors of a .tflite, or of its `small_constants`, which may become real values."""
     from onnxtfl.formats.tflite import reader
 
     found = set()
     for node in reader.read(source).main.walk():
         for value in (*node.operands, *node.results):
             quantization: Any = value.type.quantization if value is not None and value.is_quantized else None
+            if small_constants and (value is None or value.data is None or value.data.size > _SMALL):
+                continue
             if quantization is not None and quantization.dtype.bits <= 16:
                 lowest = 1 << quantization.dtype.bits - 1 if quantization.dtype.is_signed else 0
                 found.add(_parameters(quantization.scales, quantization.zero_points, lowest))

@@ -45,7 +45,8 @@ def test_onnx_to_tflite_to_onnx(name: str) -> None:
     assert all(not math.isfinite(scale) or scale == 1 for scale in _real_scales(before - between))
     back = tflite_to_onnx(result, check=False).data
     assert back is not None
-    assert of_onnx(back) == between
+    assert of_onnx(back) <= between
+    assert between - of_onnx(back) <= of_tflite(result, small_constants=True)
     assert max(len(result), len(back)) <= 1.05 * len(source)
 
 
@@ -61,6 +62,7 @@ def test_tflite_to_onnx_to_tflite(name: str) -> None:
     assert of_onnx(result) == of_tflite(source)
     back = onnx_to_tflite(result, check=False).data
     assert back is not None
-    assert of_tflite(back) == of_tflite(source)
+    assert of_tflite(back) <= of_tflite(source)
+    assert of_tflite(source) - of_tflite(back) <= of_tflite(source, small_constants=True)
     if len(source) > _SMALL:
         assert max(len(result), len(back)) <= 1.05 * len(source)
