@@ -26,11 +26,25 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 CheckMode = Literal["auto", "require"] | bool
+"""How a result is checked. True (or "auto") runs both models on the same generated inputs and raises `CheckFailedError`
+where they differ; where one of them cannot be run (runtime not installed, operator without a kernel) the conversion
+succeeds with ``conversion.check.status == "not checked"``. "require" raises then too; False does not check.
+
+``rtol`` and ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``:
+seconds for each run. ``keep_failed``: write the result also where the check fails.
+"""
 IoLayout = Literal["source", "channels-last"]
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
 Quantized = Literal["qdq", "qoperator", "float"]
 DynamicQuant = Literal["exact", "hybrid"]
 QuantizeMode = Literal["dynamic", "int8", "int16x8", "float16"]
+"""How to quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8 weights,
+activations quantized at run time), "int8", "int16x8" (int16 activations), "float16" (weights).
+
+``calibration``, for "int8" and "int16x8": samples of the inputs, as dictionaries, or the path of an .npz file or of a
+directory of such files; "random" generates them. The float result is checked as usual, the quantized one with a
+tolerance in quantization steps. Inputs and outputs stay float unless ``quantized_io`` is "int8".
+"""
 Progress = Callable[[str], None]
 OPSETS = range(13, 25)
 
@@ -125,11 +139,7 @@ def onnx_to_tflite(
     it the result's bytes are in ``Conversion.data``. The result keeps the names, order, dtypes and shapes of the
     inputs and outputs.
 
-    ``check``: True (or "auto") runs both models on the same generated inputs and raises `CheckFailedError` where they
-    differ; where one of them cannot be run (runtime not installed, operator without a kernel) the conversion succeeds
-    with ``conversion.check.status == "not checked"``. "require" raises then too; False does not check. ``rtol`` and
-    ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``: seconds
-    for each run. ``keep_failed``: write the result also where the check fails.
+    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``keep_failed``: see `CheckMode`.
     ``input_shapes``: sizes by input name, for dynamic dimensions or to change static ones. ``io_layout``:
     "channels-last" transposes inputs and outputs. ``quantized_io``: "float", "int8" or "uint8" for inputs that are
     quantized first and outputs that are dequantized last; "source" keeps their types. ``dynamic_quant``: "exact"
@@ -138,11 +148,7 @@ def onnx_to_tflite(
     computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run
     the result. ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
     ``on_progress``: called with the name of each step.
-    ``quantize``: quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8
-    weights, activations quantized at run time), "int8", "int16x8" (int16 activations), "float16" (weights).
-    ``calibration``, for "int8" and "int16x8": samples of the inputs, as dictionaries, or the path of an .npz file or of
-    a directory of such files; "random" generates them. The float result is checked as usual, the quantized one with a
-    tolerance in quantization steps. Inputs and outputs stay float unless ``quantized_io`` is "int8".
+    ``quantize`` and ``calibration``: see `QuantizeMode`.
 
     Raises `InvalidModelError` (a malformed file), `UnsupportedError` (a valid model that TFLite cannot express; names
     node, op, version and type), `UsageError`, `OutputError`, `CheckFailedError`, and `RuntimeUnavailableError` without
