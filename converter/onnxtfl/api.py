@@ -139,16 +139,15 @@ def onnx_to_tflite(
     it the result's bytes are in ``Conversion.data``. The result keeps the names, order, dtypes and shapes of the
     inputs and outputs.
 
-    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``keep_failed``: see `CheckMode`.
-    ``input_shapes``: sizes by input name, for dynamic dimensions or to change static ones. ``io_layout``:
-    "channels-last" transposes inputs and outputs. ``quantized_io``: "float", "int8" or "uint8" for inputs that are
-    quantized first and outputs that are dequantized last; "source" keeps their types. ``dynamic_quant``: "exact"
-    computes MatMulInteger and its kin as they are; "hybrid" writes kernels on float activations and int8 weights, which
-    are faster, and ``conversion.report.quantization.tolerance`` says how far results may be off. ``float64``: "narrow"
+    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``keep_failed``: see `CheckMode`. ``quantize``,
+    ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions or to change
+    static ones. ``io_layout``: "channels-last" transposes inputs and outputs. ``quantized_io``: "float", "int8" or
+    "uint8" for inputs that are quantized first and outputs that are dequantized last; "source" keeps their types.
+    ``dynamic_quant``: "exact" computes MatMulInteger and its kin as they are; "hybrid" writes faster kernels on float
+    activations and int8 weights, with the error in ``conversion.report.quantization.tolerance``. ``float64``: "narrow"
     computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run
     the result. ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
     ``on_progress``: called with the name of each step.
-    ``quantize`` and ``calibration``: see `QuantizeMode`.
 
     Raises `InvalidModelError` (a malformed file), `UnsupportedError` (a valid model that TFLite cannot express; names
     node, op, version and type), `UsageError`, `OutputError`, `CheckFailedError`, and `RuntimeUnavailableError` without
