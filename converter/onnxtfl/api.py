@@ -136,8 +136,7 @@ def onnx_to_tflite(
     """Convert an ONNX model to TFLite.
 
     ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without
-    it the result's bytes are in ``Conversion.data``. The result keeps the names, order, dtypes and shapes of the
-    inputs and outputs.
+    it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
 
     ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``keep_failed``: see `CheckMode`. ``quantize``,
     ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions or to change
