@@ -154,8 +154,10 @@ def _integers(b: Builder, node: Node, window: Window) -> Value | None:
     if terms is None or not isinstance(depth, int):
         return None
     step = min(depth, terms // math.prod(window.shape))
-    if step == 0 or (step < depth and attributes["feature_group_count"] > 1):
+    if step == 0:
         return None
+    if step < depth and attributes["feature_group_count"] > 1:
+        return _groups_apart(b, node)
     axes = attributes["input_feature_dimension"], attributes["kernel_input_feature_dimension"]
     total = node.optional(2)
     if total is not None:
@@ -171,7 +173,7 @@ def _pad_apart(b: Builder, node: Node, window: Window) -> Value:
 
 
 def _groups_apart(b: Builder, node: Node) -> Value:
-    """Each group a convolution of its own, the results side by side."""
+    """Compute each group as a convolution of its own, and concatenate the results."""
     groups, attributes = node.attr("feature_group_count"), attributes_of(node)
     x = _parts(b, node.operand(0), groups, attributes["input_feature_dimension"])
     kernel = _parts(b, node.operand(1), groups, attributes["kernel_output_feature_dimension"])

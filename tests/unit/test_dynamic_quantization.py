@@ -75,6 +75,18 @@ def test_convolutions() -> None:
     assert np.abs(y - wanted).max() <= hybrid.report.quantization.tolerance * np.abs(wanted).max()
 
 
+def test_grouped_convolutions_with_more_terms_than_float32_adds_up_exactly() -> None:
+    """Groups of 64 features under 3x3 taps: each group is computed separately, 57 features at a time."""
+    scale = np.asarray(np.float32(0.01))
+    x = RNG.standard_normal((1, 128, 6, 6)).astype(np.float32)
+    nodes = integer_product("ConvInteger", scale)
+    nodes[1].attribute.append(helper.make_attribute("group", 2))
+    data = model(nodes, x, [1, 16, 4, 4], weights((16, 64, 3, 3), scale))
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    found = run_tflite(conversion.data or b"", [x])[0][1]
+    np.testing.assert_allclose(found, run_onnx(data, {"x": x})["y"], rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("mode", ["exact", "hybrid"])
 def test_the_check_uses_the_tolerance(mode: onnxtfl.api.DynamicQuant) -> None:
     scale = SCALES[1]
