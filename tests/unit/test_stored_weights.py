@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import onnx
 import pytest
@@ -97,6 +99,37 @@ def test_matmul_of_few_bits(bits: int, with_zero: bool) -> None:
     wanted = x @ ((fields - np.repeat(zeros, block, 1)) * np.repeat(s, block, 1)).T
     np.testing.assert_allclose(y, wanted, atol=1e-5 * np.abs(wanted).max())
     assert ratio < 1.25
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_more_scales_than_types_have_stay_operands(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a large language model have millions."""
+    monkeypatch.setattr("onnxtfl.passes.quantize.types.MOST_SCALES", 64)
+    test_matmul_of_few_bits(bits, True)
+
+
+def test_scales_of_blocks_are_not_held() -> None:
+    """A quarter of a million of them would be 10 MB of Python numbers for each weight."""
+    rows, columns, block = 2048, 4200, 32
+    stored = np.zeros((rows, columns // block + 1, block // 2), np.uint8)
+    attributes = {"K": columns, "N": rows, "bits": 4, "block_size": block, "domain": "com.microsoft"}
+    nodes = [helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], **attributes)]
+    constants = [
+        numpy_helper.from_array(stored, "w"),
+        numpy_helper.from_array(scales(rows * stored.shape[1]), "s"),
+    ]
+    given = helper.make_tensor_value_info("x", F, [1, columns])
+    graph = helper.make_graph(nodes, "g", [given], [helper.make_tensor_value_info("y", F, [1, rows])], constants)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    onnxtfl.onnx_to_tflite(data, check=False)  # what is imported and cached the first time
+    tracemalloc.start()
+    try:
+        onnxtfl.onnx_to_tflite(data, check=False)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 7 * len(data)
 
 
 @pytest.mark.parametrize(("type_", "half"), [(TensorProto.UINT4, 0), (TensorProto.INT4, 0), (TensorProto.UINT8, 8)])

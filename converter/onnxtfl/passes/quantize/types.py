@@ -27,6 +27,8 @@ from onnxtfl.targets import Target
 
 INTEGER_KINDS = frozenset({DType.INT4, DType.UINT4, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32})
 HOIST = Patterns()
+MOST_SCALES = 1 << 18
+"""The most scales that a type has: those of a large language model's blocks stay operands, which are read lazily."""
 
 
 def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = False) -> None:
@@ -130,6 +132,8 @@ def quantization_of(node: Node) -> Quantization | None:
     if stored.dtype not in INTEGER_KINDS or real.dtype is not DType.FLOAT32 or scale.dtype is not DType.FLOAT32:
         return None
     if not scale.is_constant or (zero is not None and not zero.is_constant):
+        return None
+    if scale.data is not None and scale.data.size > MOST_SCALES:
         return None
     scales = scale.numpy().reshape(-1)
     zeros = np.zeros(scales.shape, np.int64) if zero is None else zero.numpy().reshape(-1).astype(np.int64)
