@@ -57,7 +57,7 @@ def _conv_integer(b: Builder, node: Node) -> Value:
 
 
 def bias_operand(node: Node) -> Operand:
-    """The bias; integer kernels and older delegates need one, so zeros stand in for an absent one of float32."""
+    """The bias; integer kernels and older delegates need one, so an absent one of float32 becomes zeros."""
     bias, (x, kernel) = node.optional(2), (node.operand(i).tensor_type for i in (0, 1))
     features = node.operand(1).shape[node.attr("kernel_output_feature_dimension")]
     if bias is not None or x.dtype is not DType.FLOAT32 or not isinstance(features, int):

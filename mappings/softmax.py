@@ -70,7 +70,7 @@ def _on_last_axis(b: Builder, node: Node) -> Value | list[Value] | None:
 
 @lift_onnx("QLinearSoftmax", since=(1,), domain="com.microsoft")
 def _quantized_softmax(b: Builder, node: Node) -> Value:
-    """`opset` tells which Softmax it was made from."""
+    """`opset`: that of the Softmax it was made from."""
     version = 13 if node.attr("opset", 13) >= 13 else 11
     real = lifted(b, "Softmax", version, [dequantized(b, node, Quantized(0, 1, 2))], {"axis": node.attr("axis", -1)})
     return quantized(b, real, node.operand(3), node.optional(4), node.operand(0).dtype)

@@ -3,6 +3,7 @@
 import pytest
 
 from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts, transformed
@@ -35,8 +36,6 @@ def test_a_chain_of_convolutions_moves_at_its_ends_only() -> None:
 
 
 def test_moved_inputs_and_outputs_need_no_transpose() -> None:
-    from onnxtfl.ir.text import parse_graph
-
     graph = parse_graph(CHAIN)
     moved(graph)
     assert op_counts(graph)["Transpose"] == 0
@@ -119,3 +118,14 @@ def test_other_ranks(rank: int) -> None:
       %y = Conv(%x, %w) {{{conv}}}
     }}"""
     assert op_counts(transformed(text, channels_last))["Conv"] == 1
+
+
+def test_the_operand_of_a_transpose_of_unknown_rank_keeps_its_order() -> None:
+    text = """graph main(%x: tensor<*xfloat32>) -> (%y) {
+      %e = Exp(%x)
+      %t = Transpose(%e) {permutation = [2, 0, 1]}
+      %y = Transpose(%t) {permutation = [0, 2, 1]}
+    }"""
+    graph = parse_graph(text)
+    channels_last(graph)
+    assert op_counts(graph)["Exp"] == 1

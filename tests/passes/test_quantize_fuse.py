@@ -66,7 +66,7 @@ def _padded_integers(value: str) -> str:
 
 @pytest.mark.parametrize(("value", "real"), [("9", 0.0), ("11", 1.0), ("", -4.5)])
 def test_padding_of_stored_integers_is_padding_of_real_values(value: str, real: float) -> None:
-    """Without a value integers are padded by 0, which stands for another number than 0."""
+    """Without a value integers are padded by a stored 0, whose real value is not 0."""
     graph = parse_graph(_padded_integers(value))
     read_quantized_types(graph, TARGET)
     fuse_quantized(graph)

@@ -201,7 +201,7 @@ def known_at_run_time(node: Node) -> None:
 
 @pytest.mark.parametrize(("op", "operands", "attributes"), CASES, ids=name_of)
 def test_operands_known_at_run_time_only(op: type[Op], operands: list[Any], attributes: Mapping[str, Any]) -> None:
-    """Starts, axes and sizes that are no constants: permuted rightly, or not at all."""
+    """Starts, axes and sizes that are not constant: permuted correctly, or not at all."""
     node = built(op, operands, attributes)
     known_at_run_time(node)
     rank = node.operand(0).rank

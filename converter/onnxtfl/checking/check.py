@@ -22,7 +22,7 @@ from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.quantization import dequantize, quantize
+from onnxtfl.ir.quantization import UINT8_OFFSET, dequantize, quantize
 from onnxtfl.ir.record import TensorEntry
 from onnxtfl.passes.quantize import TOLERANCE
 from onnxtfl.runtimes import RunError, RunOptions, Worker, runtime_for
@@ -414,7 +414,8 @@ def _as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
     if b.quantization is not None and a.dtype.startswith("float"):
         return quantize(value, b.quantization)
     if {a.dtype, b.dtype} == {"int8", "uint8"}:  # the same real values
-        return (value.astype("int16") + (-128 if b.dtype == "int8" else 128)).astype(numpy_type(b.dtype))
+        offset = -UINT8_OFFSET if b.dtype == "int8" else UINT8_OFFSET
+        return (value.astype("int16") + offset).astype(numpy_type(b.dtype))
     if a.quantization is not None and b.dtype.startswith("float"):
         return dequantize(value, a.quantization)
     return value.astype(numpy_type(b.dtype))

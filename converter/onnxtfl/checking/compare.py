@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.checking.facts import Selection
 from onnxtfl.checking.report import QUANTIZED_SHARE, OutputCheck
-from onnxtfl.ir.quantization import Quantization, dequantize
+from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -87,7 +87,7 @@ def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, s
     if b.dtype.kind == "f" and a.dtype.kind in "iu" and expect.quantization_a:
         return dequantize(a, expect.quantization_a).astype(b.dtype), b, f"{dtype_name(a)} became {dtype_name(b)}"
     if {a.dtype.name, b.dtype.name} == {"int8", "uint8"} and (expect.quantization_a or expect.quantization_b):
-        offset = 128 if a.dtype.kind == "u" else -128  # the same real values
+        offset = UINT8_OFFSET if a.dtype.kind == "u" else -UINT8_OFFSET  # the same real values
         return a, (b.astype(np.int16) + offset).astype(a.dtype), f"{dtype_name(a)} became {dtype_name(b)}"
     return a, b, ""
 

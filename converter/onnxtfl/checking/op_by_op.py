@@ -27,15 +27,12 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.quantization import Quantization, quantize
+from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, quantize
 from onnxtfl.ir.quantized import is_real, quantization_of
 from onnxtfl.ir.record import TensorEntry
 from onnxtfl.passes.cleanup import remove_unreached
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.runtimes import RunOptions, Worker
-
-OFFSET = 128
-"""What is added to int8 to store the same real value as uint8."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,7 @@ def _as_stored(array: Array, quantization: Quantization) -> Array | None:
     if array.dtype.kind == "f":
         return quantize(array, quantization)
     if {array.dtype.name, storage.name} == {"int8", "uint8"}:
-        return (array.astype(np.int16) + (OFFSET if storage.name == "uint8" else -OFFSET)).astype(storage)
+        return (array.astype(np.int16) + (UINT8_OFFSET if storage.name == "uint8" else -UINT8_OFFSET)).astype(storage)
     return array if array.dtype == storage else None
 
 

@@ -75,11 +75,15 @@ def single_use(value: Value, graph: Graph) -> bool:
     return len(value.uses) == 1 and not graph.is_output(value)
 
 
-def with_constant(node: Node) -> tuple[Value, Value, int] | None:
-    """(other operand, constant operand, index of the constant) of a binary node; None without a constant."""
+def with_constant(node: Node, *, dequantized: bool = False) -> tuple[Value, Value, int] | None:
+    """(other operand, constant operand, index of the constant) of a binary node; None without a constant.
+
+    `dequantized`: a small dequantized constant counts as one.
+    """
     for place in (1, 0):
-        if node.operand(place).is_constant:
-            return node.operand(1 - place), node.operand(place), place
+        found = real_constant(node.operand(place)) if dequantized else node.operand(place)
+        if found.is_constant:
+            return node.operand(1 - place), found, place
     return None
 
 

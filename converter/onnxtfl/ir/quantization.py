@@ -17,6 +17,9 @@ import numpy as np
 from onnxtfl.ir.dims import Shape, product, static
 from onnxtfl.ir.dtypes import Array, DType
 
+UINT8_OFFSET = 128
+"""What is added to int8 to store the same real value as uint8."""
+
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
@@ -145,12 +148,12 @@ def to_real(stored: Array, scale: Array, zero_point: Array | int) -> Array:
 
 def shifted_to_int8(quantization: Quantization) -> Quantization:
     """The parameters of the same real values stored as int8 instead of uint8, 128 less."""
-    return replace(quantization, storage="int8", zero_points=tuple(z - 128 for z in quantization.zero_points))
+    return replace(quantization, storage="int8", zero_points=tuple(z - UINT8_OFFSET for z in quantization.zero_points))
 
 
 def shifted_to_uint8(quantization: Quantization) -> Quantization:
     """The parameters of the same real values stored as uint8 instead of int8, 128 more."""
-    return replace(quantization, storage="uint8", zero_points=tuple(z + 128 for z in quantization.zero_points))
+    return replace(quantization, storage="uint8", zero_points=tuple(z + UINT8_OFFSET for z in quantization.zero_points))
 
 
 def product_quantization(x: Quantization, w: Quantization) -> Quantization:

@@ -45,7 +45,7 @@ def _parameters(quantization: Quantization) -> tuple[Array, Array]:
 def interpolated(function: Function, elsewhere: Literal["least", "most"] = "least") -> Table:
     """The results of a kernel that interpolates `function` between 513 samples, for every stored int16: [65536].
 
-    `elsewhere`: which result stands in where the function is not finite.
+    `elsewhere`: the result where the function is not finite.
     Source: LiteRT kernels/internal/common.h (LUTPopulateInt16, LUTLookup).
     """
 

@@ -22,7 +22,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import along_axis, is_weight, made_by, real_constant, scalar, single_use
+from onnxtfl.ir.matching import along_axis, is_weight, made_by, scalar, single_use, with_constant
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.patterns import Patterns
@@ -70,7 +70,7 @@ def _by_feature(b: Builder, node: Node) -> tuple[Linear, Array, Array | None] | 
 
     None for other nodes, if the bias is not constant, and if the constant is the minuend or the dividend.
     """
-    found = _with_real_constant(node)
+    found = with_constant(node, dequantized=True)
     linear = Linear.of(found[0]) if found is not None and single_use(found[0], b.graph) else None
     if found is None or linear is None or (found[2] == 0 and node.op in (ops.Sub, ops.Div)):
         return None
@@ -80,15 +80,6 @@ def _by_feature(b: Builder, node: Node) -> tuple[Linear, Array, Array | None] | 
     if vector is None or node.result.shape != result.shape or (bias is not None and not bias.is_constant):
         return None
     return linear, vector, None if bias is None else bias.numpy()
-
-
-def _with_real_constant(node: Node) -> tuple[Value, Value, int] | None:
-    """As `with_constant`; a small dequantized constant counts as one."""
-    for place in (1, 0):
-        found = real_constant(node.operand(place))
-        if found.is_constant:
-            return node.operand(1 - place), found, place
-    return None
 
 
 @LINEAR.on(ops.Add, ops.Sub)

@@ -187,6 +187,9 @@ class _Search:
         return all(v.is_constant or order in self.found.known(v) for v, order in configuration.pairs(node))
 
     def _add_accepted(self, node: Node, configuration: Configuration) -> None:
+        """Add `configuration` if the target accepts it; the axes of a value of unknown rank have no other order."""
+        if any(len(order) != len(natural(value)) for value, order in configuration.pairs(node)):
+            return
         as_it_is = node.op is ops.Transpose or configuration.change is None or not configuration.change.attributes
         if as_it_is or acceptable(_permuted(node, configuration), self.target):
             self._add(node, configuration)

@@ -14,11 +14,9 @@ from __future__ import annotations
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.quantization import shifted_to_int8
+from onnxtfl.ir.quantization import UINT8_OFFSET, shifted_to_int8
 from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.passes.quantize.weights import centered, weights_of
-
-_OFFSET = 128
 
 
 def store_as_int8(graph: Graph) -> None:
@@ -32,7 +30,7 @@ def store_as_int8(graph: Graph) -> None:
     for node in list(graph.nodes):
         for i, operand in enumerate(node.operands):
             if operand is not None and operand.data is not None and (type_ := _shifted(operand.type)) is not None:
-                node.set_operand(i, constant(operand.data.cast(DType.INT8, -_OFFSET), type_=type_))
+                node.set_operand(i, constant(operand.data.cast(DType.INT8, -UINT8_OFFSET), type_=type_))
         for result in node.results:
             type_ = _shifted(result.type)
             if type_ is None or (result in outputs and node.op is ops.Convert and not result.uses):

@@ -14,11 +14,10 @@ from __future__ import annotations
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.quantization import shifted_to_uint8
+from onnxtfl.ir.quantization import UINT8_OFFSET, shifted_to_uint8
 from onnxtfl.ir.types import DType, TensorType, Type
 
 _MAKER = "uint8 storage"
-_OFFSET = 128
 
 
 def store_as_uint8(graph: Graph) -> None:
@@ -59,7 +58,7 @@ class _Unsigned:
             if value is None or wanted is None:
                 continue
             if value.data is not None:
-                self._converted[value] = constant(value.data.cast(DType.UINT8, _OFFSET), type_=wanted)
+                self._converted[value] = constant(value.data.cast(DType.UINT8, UINT8_OFFSET), type_=wanted)
             elif value not in self._converted:
                 self._converted[value] = _converted(Builder(self.graph, node, maker=_MAKER), value, wanted)
             node.set_operand(i, self._converted[value])
