@@ -63,6 +63,7 @@ identity
     Copy(x)
 control (attributes are graphs, which take all captures or values as inputs)
     If(pred, captures...; then_branch, else_branch) -> n results   While(values...; cond, body) -> n results
+    Scan(length?, values...; body, carried, axes, reversed, result_axes, result_reversed) -> n results
 pooling
     MaxPool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, return_indices)
     AveragePool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, count_include_pad)
@@ -101,6 +102,7 @@ from onnxtfl.ir.ops.padding import *
 from onnxtfl.ir.ops.pooling import *
 from onnxtfl.ir.ops.quantization import *
 from onnxtfl.ir.ops.randomness import *
+from onnxtfl.ir.ops.recurrence import *
 from onnxtfl.ir.ops.reduce_window import *
 from onnxtfl.ir.ops.reductions import *
 from onnxtfl.ir.ops.reshape import *

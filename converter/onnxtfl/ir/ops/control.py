@@ -97,6 +97,123 @@ class Loop(Op):
         return tuple(values)
 
 
+class Scan(Op):
+    """`body` applied once per round, to the carried values, to one slice of each scanned value, and to the captures.
+
+    `values`: `carried` values, then as many scanned ones as `axes` has entries, then captures. There are `length`
+    rounds (absent: as many as the scanned axes have indices, which agree); round i takes index i of a scanned value
+    along its axis (a `reversed` one: from the end), without that axis. `body` returns the next carried values, then one
+    element of each collected result. Results: the final carried values, and the elements, joined along `result_axes`
+    in order of rounds (`result_reversed`: backwards). Without rounds: the carried values, and empty results.
+    Source: ONNX Scan-9 (added; `length` as the trip count of its Loop).
+    """
+
+    core = True
+    operands = (Operand("length", INDICES, optional=True), Operand("values", variadic=True))
+    results = (Operand("outputs", variadic=True),)
+    defaults = {
+        "body": REQUIRED,
+        "carried": REQUIRED,
+        "axes": (),
+        "reversed": (),
+        "result_axes": (),
+        "result_reversed": (),
+    }
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        parts = ScanParts.of(node)
+        given = [*(v.type for v in parts.carried), *parts.slice_types(), *(v.type for v in parts.captures)]
+        body = _region(node, "body", [Value(t) for t in given])
+        if len(body.outputs) != parts.count + len(parts.result_axes):
+            raise ValueError(f"the body has {len(body.outputs)} outputs")
+        finals = [joined(a.type, b.type) for a, b in zip(parts.carried, body.outputs, strict=False)]
+        return [*finals, *parts.collected_types(body.outputs[parts.count :])]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> tuple[Array, ...]:
+        length, *values = operands
+        count, axes = attributes["carried"], attributes["axes"]
+        arrays = [np.asarray(v) for v in values]
+        carried, scanned, captures = arrays[:count], arrays[count : count + len(axes)], arrays[count + len(axes) :]
+        rounds = scanned[0].shape[axes[0]] if length is None else int(np.asarray(length).reshape(-1)[0])
+        elements: list[list[Array]] = []
+        for i in range(rounds):
+            indices = [-1 - i if back else i for back in attributes["reversed"]]
+            slices = [np.take(x, j, axis) for x, j, axis in zip(scanned, indices, axes, strict=True)]
+            outputs = run(attributes["body"], [*carried, *slices, *captures])
+            carried = outputs[:count]
+            elements.append(outputs[count:])
+        return (*carried, *_collected(attributes, elements))
+
+
+def _collected(attributes: Attributes, elements: Sequence[Sequence[Array]]) -> list[Array]:
+    """The elements of all rounds, joined for each collected result."""
+    results = []
+    outputs = attributes["body"].outputs[attributes["carried"] :]
+    for i, (axis, back) in enumerate(zip(attributes["result_axes"], attributes["result_reversed"], strict=True)):
+        rounds = [element[i] for element in elements]
+        if rounds:
+            results.append(np.stack(rounds[::-1] if back else rounds, axis))
+        else:
+            shape = [d if isinstance(d, int) else 0 for d in outputs[i].shape]
+            shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
+            results.append(np.zeros(shape, outputs[i].dtype.numpy))
+    return results
+
+
+class ScanParts:
+    """The operands and attributes of a Scan by role; `count`: the number of carried values."""
+
+    def __init__(self, length: Value | None, values: Sequence[Value], attributes: Attributes) -> None:
+        self.length, self.count = length, int(attributes["carried"])
+        self.axes, self.reversed = tuple(attributes["axes"]), tuple(attributes["reversed"])
+        self.result_axes = tuple(attributes["result_axes"])
+        end = self.count + len(self.axes)
+        self.carried, self.scanned, self.captures = values[: self.count], values[self.count : end], values[end:]
+        if len(self.reversed) != len(self.axes) or len(attributes["result_reversed"]) != len(self.result_axes):
+            raise ValueError("an axis without a direction")
+        if len(self.scanned) != len(self.axes) or len(self.carried) != self.count:
+            raise ValueError(f"{len(values)} values for {self.count} carried and {len(self.axes)} scanned ones")
+        if length is None and not self.axes:
+            raise ValueError("neither a length nor a scanned value")
+
+    @classmethod
+    def of(cls, node: Node) -> ScanParts:
+        """The parts of `node`."""
+        return cls(node.operands[0], [v for v in node.operands[1:] if v is not None], attributes_of(node))
+
+    @property
+    def rounds(self) -> Dim:
+        """How many rounds there are; a fresh symbol where that is not known before run time."""
+        if self.length is None:
+            sizes = [v.shape[normalize_axis(a, v.rank)] for v, a in zip(self.scanned, self.axes, strict=True)]
+            return next((d for d in sizes if isinstance(d, int)), sizes[0])
+        known = known_dims(self.length)
+        return fresh() if known is None else known[0]
+
+    def slice_types(self) -> list[TensorType]:
+        """The types of one slice of each scanned value."""
+        found = []
+        for value, axis in zip(self.scanned, self.axes, strict=True):
+            shape = value.tensor_type.shape
+            place = None if shape is None else normalize_axis(axis, len(shape))
+            sliced = None if shape is None else tuple(d for i, d in enumerate(shape) if i != place)
+            found.append(value.tensor_type.with_shape(sliced))
+        return found
+
+    def collected_types(self, elements: Sequence[Value]) -> list[TensorType]:
+        """The types of the collected results."""
+        rounds, found = self.rounds, []
+        for value, axis in zip(elements, self.result_axes, strict=True):
+            shape = value.tensor_type.shape
+            if shape is not None:
+                place = normalize_axis(axis, len(shape) + 1)
+                shape = (*shape[:place], rounds, *shape[place:])
+            found.append(value.tensor_type.with_shape(shape))
+        return found
+
+
 def _region(node: Node, name: str, given: Sequence[Any]) -> Graph:
     """The graph that is attribute `name`; ValueError where it does not take what is `given`."""
     region = node.attr(name)

@@ -1,0 +1,323 @@
+"""Recurrent layers over a sequence, each defined by one Scan: Lstm Gru Rnn.
+
+One direction each; a bidirectional layer is two ops, whose outputs the mapping joins. Time is the first axis. The
+products of the input with its weights are taken for all steps at once; each step is one product with the state.
+
+Names of dimensions: T steps, N batch, I input, H cells, K hidden state (H, or fewer under a projection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxtfl.ir.define import *
+from onnxtfl.ir.ops.arithmetic import Add
+from onnxtfl.ir.ops.broadcasting import BroadcastTo
+from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.control import Scan
+from onnxtfl.ir.ops.creation import Range
+from onnxtfl.ir.ops.reshape import Reshape
+from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.ops.splitting import Split
+
+LAYER_NORM_EPSILON = 1e-8
+"""What TFLite's kernels add to the variance of a gate. Source: tensor_utils, MeanStddevNormalization."""
+
+ACTIVATIONS: dict[str, Callable[[Term, float, float], Term]] = {
+    "affine": lambda x, a, b: x * a + b,
+    "elu": lambda x, a, b: x.apply("Elu", alpha=a),
+    "hard_sigmoid": lambda x, a, b: x.apply("HardSigmoid", alpha=a, beta=b),
+    "leaky_relu": lambda x, a, b: x.apply("LeakyRelu", alpha=a),
+    "none": lambda x, a, b: x,
+    "relu": lambda x, a, b: x.relu(),
+    "relu6": lambda x, a, b: x.clamp(0.0, 6.0),
+    "relu_n1_to_1": lambda x, a, b: x.clamp(-1.0, 1.0),
+    "scaled_tanh": lambda x, a, b: (x * b).tanh() * a,
+    "sigmoid": lambda x, a, b: x.sigmoid(),
+    "sign": lambda x, a, b: x.sign(),
+    "softplus": lambda x, a, b: x.apply("Softplus"),
+    "softsign": lambda x, a, b: x / (x.abs() + 1.0),
+    "tanh": lambda x, a, b: x.tanh(),
+    "thresholded_relu": lambda x, a, b: x.apply("ThresholdedRelu", alpha=a),
+}
+"""Activations by name, as functions of a term, alpha and beta."""
+
+
+class Recurrent(Derived, register=False):
+    """A recurrent layer in one direction, whose cell is `step`.
+
+    Every kind has these operands: input [T, N, I]; weights [gates * H, I] and recurrent [gates * H, K], gates one after
+    the other; lengths [N], the steps of each sequence (absent: T): the outputs of later steps are 0, the last state is
+    that after the last valid step; hidden [N, K], the state before the first step (absent: 0). Results: output
+    [T, N, K], the last hidden state [N, K].
+
+    `reverse`: from the last valid step to the first; the output of a step stays at its index. `activations`, `alphas`,
+    `betas`: of each kind of gate. `clip`: bound of the arguments of activations, 0 for none.
+    """
+
+    results: ClassVar[tuple[Operand, ...]] = (Operand("output"), Operand("last_hidden"))
+    shared = {"reverse": False, "alphas": (), "betas": (), "clip": 0.0}
+
+    @staticmethod
+    def shape(*operands: Any, **attributes: Any) -> list[Dims | None]:
+        x, recurrent = operands[0], operands[2]
+        if x.rank != 3:
+            raise ValueError(f"an input of rank {x.rank}, not [steps, batch, features]")
+        steps, batch, _ = x.shape
+        return [(steps, batch, recurrent.shape[1]), (batch, recurrent.shape[1])]
+
+    @classmethod
+    def sequence(cls, operands: Mapping[str, Value | None]) -> tuple[Value | None, list[Value | None]]:
+        """The sum of the biases of the input's product, and the initial states (None: 0), of a layer's operands."""
+        return operands["bias"], [operands["hidden"]]
+
+    @classmethod
+    def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
+        """The states after a step; `x`: the input's product [N, gates * H]; `given`: the operands inside the body."""
+        raise NotImplementedError
+
+    @classmethod
+    def expand(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
+        """The layer as a Scan."""
+        given = {o.name: v for o, v in zip(cls.operands, operands, strict=True)}
+        x, weights, lengths = given.pop("input"), given.pop("weights"), given.pop("lengths")
+        assert x is not None and weights is not None
+        bias, initial = cls.sequence(given)
+        states = [
+            v if v is not None else _zeros(b, x, width) for v, width in zip(initial, cls.widths(given), strict=True)
+        ]
+        product = _matmul(Term(b, x), Term(b, weights)).value
+        product = product if bias is None else b(Add, product, bias)
+        captures = {name: v for name, v in given.items() if v is not None and v is not bias and v not in initial}
+        body = _Body([s.type for s in states], product, lengths, captures)
+        body.finish(cls, attributes)
+        steps = [] if lengths is None else [_counts(b, x)]
+        back = bool(attributes["reverse"])
+        scanned = [product, *steps]
+        rest = [*captures.values(), *([] if lengths is None else [lengths])]
+        finals = b.many(
+            Scan,
+            None,
+            *states,
+            *scanned,
+            *rest,
+            body=body.graph,
+            carried=len(states),
+            axes=(0,) * len(scanned),
+            reversed=(back,) * len(scanned),
+            result_axes=(0,),
+            result_reversed=(back,),
+        )
+        return [finals[-1], *finals[:-1]]
+
+    @classmethod
+    def widths(cls, given: Mapping[str, Value | None]) -> list[Dim]:
+        """The number of elements of each state of one sequence."""
+        recurrent = given["recurrent"]
+        assert recurrent is not None
+        return [recurrent.shape[1]]
+
+
+class _Body:
+    """The body of a layer's Scan: states, the input's product of a step, its number under lengths, captures."""
+
+    def __init__(
+        self, states: Sequence[Type | None], product: Value, lengths: Value | None, captures: Mapping[str, Value]
+    ) -> None:
+        self.graph = Graph("step")
+        self.b = Builder(self.graph)
+        self.states = [self._input(t) for t in states]
+        self.product = self._input(TensorType(product.dtype, product.shape[1:]))
+        self.number = None if lengths is None else self._input(TensorType(DType.INT64, ()))
+        self.captures = {name: self._input(v.type) for name, v in captures.items()}
+        self.lengths = None if lengths is None else self._input(lengths.type)
+
+    def _input(self, type_: Type | None) -> Term:
+        return Term(self.b, self.graph.add_input(type_))
+
+    def finish(self, layer: type[Recurrent], attributes: Attributes) -> None:
+        """Compute the step of `layer`."""
+        states = layer.step(self.product, self.states, self.captures, attributes)
+        output = states[0]
+        if self.number is not None and self.lengths is not None:
+            valid = (self.number.to(self.lengths.dtype) < self.lengths).apply("Reshape", np.asarray([-1, 1]))
+            output = valid.choose(output, 0.0)
+            states = [valid.choose(new, old) for new, old in zip(states, self.states, strict=True)]
+        self.graph.outputs = [*(s.value for s in states), output.value]
+
+
+def _zeros(b: Builder, x: Value, width: Dim) -> Value:
+    """Zeros [N, `width`] for the input [T, N, I]."""
+    batch = b(Shape, x, axes=(1,))
+    return b(BroadcastTo, b.scalar(0.0, x), b(Concatenate, batch, dim_array([width]), axis=0))
+
+
+def _counts(b: Builder, x: Value) -> Value:
+    """The numbers of the steps, int64 [T]."""
+    length = b(Reshape, b(Shape, x, axes=(0,)), [])
+    return b(Range, np.asarray(0, np.int64), length, np.asarray(1, np.int64))
+
+
+def _matmul(x: Term, weights: Term) -> Term:
+    """The product of `x` [..., I] and `weights` [M, I]: [..., M]."""
+    last = (x.rank - 1,)
+    return x.apply("DotGeneral", weights, lhs_contracting_dimensions=last, rhs_contracting_dimensions=(1,))
+
+
+def _parts(x: Term, count: int) -> list[Term]:
+    """`x` in `count` equal parts along the last axis."""
+    return [Term(x.b, v) for v in x.b.many(Split, x.value, None, axis=x.rank - 1, count=count)]
+
+
+def activation(x: Term, place: int, attributes: Attributes) -> Term:
+    """Activation number `place` of a layer with `attributes`; its argument is bounded by `clip`."""
+    alpha, beta = (float(v[place]) if place < len(v) else 0.0 for v in (attributes["alphas"], attributes["betas"]))
+    return ACTIVATIONS[attributes["activations"][place]](clipped(x, attributes["clip"]), alpha, beta)
+
+
+def clipped(x: Term, bound: float) -> Term:
+    """`x` within -bound and bound; 0: no bound."""
+    return x.clamp(-float(bound), float(bound)) if bound > 0 else x
+
+
+_LAYER = (Operand("input", FLOATS), Operand("weights", FLOATS), Operand("recurrent", FLOATS))
+_LENGTHS = Operand("lengths", INDICES, optional=True)
+
+
+def _optional(*names: str) -> tuple[Operand, ...]:
+    return tuple(Operand(name, FLOATS, optional=True) for name in names)
+
+
+class Rnn(Recurrent):
+    """hidden = f(input W^T + hidden R^T + bias), f = activations[0]. bias [H].
+
+    Source: ONNX RNN, TFLite RNN, UNIDIRECTIONAL_SEQUENCE_RNN (added).
+    """
+
+    operands = (*_LAYER, *_optional("bias"), _LENGTHS, *_optional("hidden"))
+    defaults = {**Recurrent.shared, "activations": ("tanh",)}
+
+    @classmethod
+    def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
+        return [activation(x + _matmul(states[0], given["recurrent"]), 0, attributes)]
+
+
+class Gru(Recurrent):
+    """Gates update z, reset r, candidate n: hidden = (1 - z) n + z hidden.
+
+    z, r = f(input W^T + hidden R^T + bias) and n = g(input W^T + (r hidden) R^T + bias); with `linear_before_reset`
+    n = g(input W^T + r (hidden R^T + bias)).
+
+    bias, recurrent_bias [3 H]; activations: of z and r, of n. Source: ONNX GRU (added).
+    """
+
+    operands = (*_LAYER, *_optional("bias", "recurrent_bias"), _LENGTHS, *_optional("hidden"))
+    defaults = {**Recurrent.shared, "activations": ("sigmoid", "tanh"), "linear_before_reset": False}
+
+    @classmethod
+    def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
+        hidden, recurrent, bias = states[0], given["recurrent"], given.get("recurrent_bias")
+        if attributes["linear_before_reset"]:
+            product = _matmul(hidden, recurrent)
+            of_update, of_reset, of_candidate = _parts(product if bias is None else product + bias, 3)
+        else:
+            of_update, of_reset = _parts(_with_bias(_matmul(hidden, _rows(recurrent, 0, 2)), bias, 0, 2), 2)
+        update, reset, candidate = _parts(x, 3)
+        z = activation(update + of_update, 0, attributes)
+        r = activation(reset + of_reset, 0, attributes)
+        if attributes["linear_before_reset"]:
+            inner = r * of_candidate
+        else:
+            inner = _with_bias(_matmul(r * hidden, _rows(recurrent, 2, 3)), bias, 2, 3)
+        n = activation(candidate + inner, 1, attributes)
+        return [n + z * (hidden - n)]
+
+
+def _with_bias(x: Term, bias: Term | None, start: int, end: int) -> Term:
+    return x if bias is None else x + _rows(bias, start, end)
+
+
+def _rows(weights: Term, start: int, end: int) -> Term:
+    """Gates `start` to `end` of the 3 of `weights`, along the first axis."""
+    gates = [Term(weights.b, v) for v in weights.b.many(Split, weights.value, None, axis=0, count=3)][start:end]
+    return gates[0] if len(gates) == 1 else gates[0].apply("Concatenate", *gates[1:], axis=0)
+
+
+class Lstm(Recurrent):
+    """Gates input i, output o, forget f, candidate g: cell = f cell + i g, hidden = o h(cell).
+
+    i, o, f and g are activations of input W^T + hidden R^T + peephole * cell + bias, each bounded by `clip`: of the
+    first kind for i, o and f, of the second for g; h is the third. bias [4 H]; cell [N, H], the state before the first
+    step; peepholes [3 H] of i, o (which sees the new cell) and f; projection [K, H] and projection_bias [K], of the
+    hidden state; norm [4 H]: the sum without bias is normalized over the H cells, times norm. `coupled`: f = 1 - i;
+    `cell_clip`, `projection_clip`: bounds of the states, 0 for none. Results also: the last cell [N, H].
+    Source: ONNX LSTM, TFLite LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, lstm_eval.cc (added).
+    """
+
+    operands = (
+        *_LAYER,
+        *_optional("bias"),
+        _LENGTHS,
+        *_optional("hidden", "cell", "peepholes", "projection", "projection_bias", "norm"),
+    )
+    results = (*Recurrent.results, Operand("last_cell"))
+    defaults = {
+        **Recurrent.shared,
+        "activations": ("sigmoid", "tanh", "tanh"),
+        "coupled": False,
+        "cell_clip": 0.0,
+        "projection_clip": 0.0,
+    }
+
+    @staticmethod
+    def shape(*operands: Any, **attributes: Any) -> list[Dims | None]:
+        shapes = Recurrent.shape(*operands, **attributes)
+        return [*shapes, (operands[0].shape[1], operands[1].shape[0] // 4)]
+
+    @classmethod
+    def widths(cls, given: Mapping[str, Value | None]) -> list[Dim]:
+        recurrent = given["recurrent"]
+        assert recurrent is not None
+        return [recurrent.shape[1], recurrent.shape[0] // 4]
+
+    @classmethod
+    def sequence(cls, operands: Mapping[str, Value | None]) -> tuple[Value | None, list[Value | None]]:
+        states = [operands["hidden"], operands["cell"]]
+        return (None if operands["norm"] is not None else operands["bias"]), states
+
+    @classmethod
+    def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
+        hidden, cell = states
+        sums = _parts(x + _matmul(hidden, given["recurrent"]), 4)
+        look = _parts(given["peepholes"], 3) if "peepholes" in given else [None] * 3
+
+        def gate(place: int, kind: int, seen: Term) -> Term:
+            total, weights = sums[place], look[place] if place < 3 else None
+            total = total if weights is None else total + weights * seen
+            return activation(_normalized(total, place, given), kind, attributes)
+
+        i = gate(0, 0, cell)
+        f = 1.0 - i if attributes["coupled"] else gate(2, 0, cell)
+        new = clipped(f * cell + i * gate(3, 1, cell), attributes["cell_clip"])
+        output = gate(1, 0, new) * activation(new, 2, {**attributes, "clip": 0.0})
+        return [_projected(output, given, attributes), new]
+
+
+def _normalized(total: Term, place: int, given: Mapping[str, Term]) -> Term:
+    """Layer normalization of gate `place`, with the bias, where the layer has it."""
+    if "norm" not in given:
+        return total
+    centered = total - total.mean([-1])
+    deviation = ((centered * centered).mean([-1]) + LAYER_NORM_EPSILON).rsqrt()
+    scaled = centered * deviation * _parts(given["norm"], 4)[place]
+    return scaled + _parts(given["bias"], 4)[place] if "bias" in given else scaled
+
+
+def _projected(output: Term, given: Mapping[str, Term], attributes: Attributes) -> Term:
+    if "projection" in given:
+        output = _matmul(output, given["projection"])
+        output = output + given["projection_bias"] if "projection_bias" in given else output
+    return clipped(output, attributes["projection_clip"])
