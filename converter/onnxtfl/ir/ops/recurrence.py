@@ -22,6 +22,7 @@ from onnxtfl.ir.ops.creation import Range
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.splitting import Split
+from onnxtfl.ir.reshape import dim_vector, reshape
 
 LAYER_NORM_EPSILON = 1e-8
 """What TFLite's kernels add to the variance of a gate. Source: tensor_utils, MeanStddevNormalization."""
@@ -29,7 +30,7 @@ LAYER_NORM_EPSILON = 1e-8
 ACTIVATIONS: dict[str, Callable[[Term, float, float], Term]] = {
     "affine": lambda x, a, b: x * a + b,
     "elu": lambda x, a, b: x.apply("Elu", alpha=a),
-    "hard_sigmoid": lambda x, a, b: x.apply("HardSigmoid", alpha=a, beta=b),
+    "hard_sigmoid": lambda x, a, b: x.apply("HardSigmoid", slope=a, offset=b),
     "leaky_relu": lambda x, a, b: x.apply("LeakyRelu", alpha=a),
     "none": lambda x, a, b: x,
     "relu": lambda x, a, b: x.relu(),
@@ -82,30 +83,22 @@ class Recurrent(Derived, register=False):
     @classmethod
     def expand(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
         """The layer as a Scan."""
-        given = {o.name: v for o, v in zip(cls.operands, operands, strict=True)}
-        x, weights, lengths = given.pop("input"), given.pop("weights"), given.pop("lengths")
-        assert x is not None and weights is not None
-        bias, initial = cls.sequence(given)
-        states = [
-            v if v is not None else _zeros(b, x, width) for v, width in zip(initial, cls.widths(given), strict=True)
-        ]
-        product = _matmul(Term(b, x), Term(b, weights)).value
-        product = product if bias is None else b(Add, product, bias)
-        captures = {name: v for name, v in given.items() if v is not None and v is not bias and v not in initial}
-        body = _Body([s.type for s in states], product, lengths, captures)
+        layer = _Layer(cls, b, operands)
+        x, product, lengths = layer.input, layer.product, layer.lengths
+        body = _Body([s.type for s in layer.states], product, lengths, layer.captures)
         body.finish(cls, attributes)
         steps = [] if lengths is None else [_counts(b, x)]
         back = bool(attributes["reverse"])
         scanned = [product, *steps]
-        rest = [*captures.values(), *([] if lengths is None else [lengths])]
+        rest = [*layer.captures.values(), *([] if lengths is None else [lengths])]
         finals = b.many(
             Scan,
             None,
-            *states,
+            *layer.states,
             *scanned,
             *rest,
             body=body.graph,
-            carried=len(states),
+            carried=len(layer.states),
             axes=(0,) * len(scanned),
             reversed=(back,) * len(scanned),
             result_axes=(0,),
@@ -114,11 +107,50 @@ class Recurrent(Derived, register=False):
         return [finals[-1], *finals[:-1]]
 
     @classmethod
+    def unrolled(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
+        """The layer written out step by step; the number of steps is known, and not 0."""
+        layer = _Layer(cls, b, operands)
+        count, batch, _ = layer.input.shape
+        captures = {name: Term(b, v) for name, v in layer.captures.items()}
+        states = [Term(b, v) for v in layer.states]
+        inputs = _steps(b, layer.product, count)
+        outputs: list[Term | None] = [None] * count
+        for i in reversed(range(count)) if attributes["reverse"] else range(count):
+            new = cls.step(inputs[i], states, captures, attributes)
+            number = Term(b, b.scalar(i, layer.lengths)) if layer.lengths is not None else None
+            outputs[i], states = _valid(number, layer.lengths, new, states)
+        whole = b(Concatenate, *(o.value for o in outputs if o is not None), axis=0)
+        return [reshape(b, whole, (count, batch, states[0].value.shape[1]), layer.input), *(s.value for s in states)]
+
+    @classmethod
     def widths(cls, given: Mapping[str, Value | None]) -> list[Dim]:
         """The number of elements of each state of one sequence."""
         recurrent = given["recurrent"]
         assert recurrent is not None
         return [recurrent.shape[1]]
+
+
+class _Layer:
+    """The parts of a layer of kind `kind`, made of its `operands`.
+
+    `input` [T, N, I]; `product` [T, N, gates * H]: the input's products with the weights, with the bias; `lengths`;
+    `states` before the first step; `captures`: the other operands by name, which each step takes.
+    """
+
+    def __init__(self, kind: type[Recurrent], b: Builder, operands: Sequence[Value | None]) -> None:
+        given = {o.name: v for o, v in zip(kind.operands, operands, strict=True)}
+        x, weights, self.lengths = given.pop("input"), given.pop("weights"), given.pop("lengths")
+        assert x is not None and weights is not None
+        bias, initial = kind.sequence(given)
+        self.input = x
+        self.states = [
+            v if v is not None else _zeros(b, (x.shape[1], width), x, *(v for v in operands if v is not None))
+            for v, width in zip(initial, kind.widths(given), strict=True)
+        ]
+        product = _matmul(Term(b, x), Term(b, weights)).value
+        self.product = product if bias is None else b(Add, product, bias)
+        states = {id(v) for v in (bias, *initial)}
+        self.captures = {name: v for name, v in given.items() if v is not None and id(v) not in states}
 
 
 class _Body:
@@ -140,19 +172,33 @@ class _Body:
 
     def finish(self, layer: type[Recurrent], attributes: Attributes) -> None:
         """Compute the step of `layer`."""
-        states = layer.step(self.product, self.states, self.captures, attributes)
-        output = states[0]
-        if self.number is not None and self.lengths is not None:
-            valid = (self.number.to(self.lengths.dtype) < self.lengths).apply("Reshape", np.asarray([-1, 1]))
-            output = valid.choose(output, 0.0)
-            states = [valid.choose(new, old) for new, old in zip(states, self.states, strict=True)]
+        new = layer.step(self.product, self.states, self.captures, attributes)
+        lengths = None if self.lengths is None else self.lengths.value
+        output, states = _valid(self.number, lengths, new, self.states)
         self.graph.outputs = [*(s.value for s in states), output.value]
 
 
-def _zeros(b: Builder, x: Value, width: Dim) -> Value:
-    """Zeros [N, `width`] for the input [T, N, I]."""
-    batch = b(Shape, x, axes=(1,))
-    return b(BroadcastTo, b.scalar(0.0, x), b(Concatenate, batch, dim_array([width]), axis=0))
+def _valid(
+    number: Term | None, lengths: Value | None, new: Sequence[Term], old: Sequence[Term]
+) -> tuple[Term, list[Term]]:
+    """Output and states of step `number`, of sequences of `lengths`, from the states after and before it."""
+    if number is None or lengths is None:
+        return new[0], list(new)
+    valid = (number.to(lengths.dtype) < Term(number.b, lengths)).apply("Reshape", np.asarray([-1, 1]))
+    return valid.choose(new[0], 0.0), [valid.choose(after, before) for after, before in zip(new, old, strict=True)]
+
+
+def _steps(b: Builder, x: Value, count: int) -> list[Term]:
+    """The `count` parts [N, M] of `x` [T, N, M]."""
+    _, batch, width = x.shape
+    flat = reshape(b, x, (count * batch, width), x)
+    parts = [flat] if count == 1 else b.many(Split, flat, None, axis=0, count=count)
+    return [Term(b, reshape(b, part, (batch, width), x)) for part in parts]
+
+
+def _zeros(b: Builder, dims: Sequence[Dim], x: Value, *sources: Value) -> Value:
+    """Zeros of shape `dims`, with the element type of `x`; unknown sizes are those of `x` and `sources`."""
+    return b(BroadcastTo, b.scalar(0.0, x), dim_vector(b, dims, x, *sources))
 
 
 def _counts(b: Builder, x: Value) -> Value:

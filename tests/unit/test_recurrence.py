@@ -1,0 +1,195 @@
+"""Recurrent layers: from ONNX to neutral ops and to TFLite, compared with ONNX Runtime."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import onnxtfl
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.interpret import run
+from onnxtfl.pipeline import Options, inspect
+from tests.harness.litert import Array, run_onnx, run_tflite
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+STEPS, BATCH, FEATURES, CELLS = 5, 3, 4, 6
+FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu")
+FUNCTIONS += ("ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus")
+COUNTS = {"LSTM": 3, "GRU": 2, "RNN": 1}
+
+
+def layer(
+    kind: str,
+    *absent: str,
+    opset: int = 22,
+    steps: int = STEPS,
+    batch: int = BATCH,
+    inputs: str = "",
+    given: str = "B",
+    **attributes: Any,
+) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """A model of one layer and its inputs; `given`: the optional operands (B sequence_lens initial_h initial_c P) that
+    it has, `inputs`: those operands that are inputs, not constants; `absent`: results that it does not have.
+    """
+    rng = np.random.default_rng(0)
+    gates, directions = GATES[kind], 2 if attributes.get("direction") == "bidirectional" else 1
+    state = (batch, directions, CELLS) if attributes.get("layout") else (directions, batch, CELLS)
+    shapes = {
+        "W": (directions, gates * CELLS, FEATURES),
+        "R": (directions, gates * CELLS, CELLS),
+        "B": (directions, 2 * gates * CELLS),
+    }
+    shapes |= {"sequence_lens": (batch,), "initial_h": state, "initial_c": state, "P": (directions, 3 * CELLS)}
+    x = rng.standard_normal((batch, steps, FEATURES) if attributes.get("layout") else (steps, batch, FEATURES))
+    arrays = {n: (rng.standard_normal(s) * 0.5).astype(np.float32) for n, s in shapes.items()}
+    arrays["sequence_lens"] = np.asarray([steps, 1, 3][:batch], np.int32)
+    used = ["W", "R", *given.split()]
+    names = ["X", *(n if n in used else "" for n in list(shapes)[: 7 if kind == "LSTM" else 5])]
+    results = [n if n not in absent else "" for n in ("Y", "Y_h", "Y_c")[: 3 if kind == "LSTM" else 2]]
+    feeds = {"X": x.astype(np.float32), **{n: arrays[n] for n in used if n in inputs.split()}}
+    node = helper.make_node(kind, names, results, hidden_size=CELLS, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()],
+        [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in results if n],
+        [numpy_helper.from_array(arrays[n], n) for n in used if n not in feeds],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), feeds
+
+
+def interpreted(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array]:
+    return run(inspect(model.SerializeToString(), "lifted", Options()), list(feeds.values()))
+
+
+def in_tflite(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array]:
+    data = onnxtfl.onnx_to_tflite(model, check=False).data
+    assert data is not None
+    return [array for _, array in run_tflite(data, feeds)]
+
+
+def check(wanted: list[Array], found: list[Array], message: object, tolerance: float = 2e-5) -> None:
+    for a, b in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(
+            b, a, rtol=0, atol=tolerance * max(1.0, float(np.abs(a).max())), err_msg=str(message)
+        )
+
+
+ALL = "B sequence_lens initial_h initial_c"
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {"given": ""},
+    {"given": "B sequence_lens"},
+    {"given": "B initial_h initial_c"},
+    {"given": ALL, "clip": 0.3},
+    {"given": ALL, "inputs": f"W R {ALL}"},
+    {"steps": 1, "batch": 1, "opset": 8},
+)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("kind", GATES)
+def test_operands(kind: str, direction: str) -> None:
+    """Every operand may be absent, constant or an input, in each direction."""
+    for variant in VARIANTS:
+        model, feeds = layer(kind, direction=direction, **variant)
+        wanted = list(run_onnx(model.SerializeToString(), feeds).values())
+        check(wanted, interpreted(model, feeds), variant)
+        check(wanted, in_tflite(model, feeds), variant)
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_batch_major_layers(kind: str) -> None:
+    """ONNX Runtime has no kernels for layout 1: the same as layout 0 on transposed inputs."""
+    for direction in ("forward", "bidirectional"):
+        model, feeds = layer(kind, given=ALL, direction=direction, inputs="initial_h initial_c")
+        y, *states = run_onnx(model.SerializeToString(), feeds).values()
+        swapped, _ = layer(kind, given=ALL, direction=direction, inputs="initial_h initial_c", layout=1)
+        feeds = {n: a.swapaxes(0, 1) for n, a in feeds.items()}
+        check([y.transpose(2, 0, 1, 3), *(s.swapaxes(0, 1) for s in states)], in_tflite(swapped, feeds), direction)
+
+
+ATTRIBUTES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("LSTM", {"given": "B P sequence_lens"}),
+    ("LSTM", {"given": "B P", "direction": "bidirectional"}),
+    ("LSTM", {"input_forget": 1}),
+    ("GRU", {"linear_before_reset": 1}),
+    ("GRU", {"linear_before_reset": 1, "given": ALL, "direction": "bidirectional", "clip": 0.2}),
+    ("GRU", {"linear_before_reset": 1, "given": ""}),
+)
+
+
+def test_attributes() -> None:
+    for kind, attributes in ATTRIBUTES:
+        model, feeds = layer(kind, **attributes)
+        wanted = list(run_onnx(model.SerializeToString(), feeds).values())
+        check(wanted, interpreted(model, feeds), (kind, attributes))
+        check(wanted, in_tflite(model, feeds), (kind, attributes))
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_activations(kind: str) -> None:
+    """Every function in every place, with ONNX Runtime's defaults of alpha and beta, and with given ones."""
+    for shift in range(len(FUNCTIONS)):
+        names = [FUNCTIONS[(shift + 4 * i) % len(FUNCTIONS)] for i in range(COUNTS[kind])]
+        for parameters in ({}, {"activation_alpha": [0.7, 0.3, 0.9], "activation_beta": [0.4, 0.2, 0.6]}):
+            count = {n: v[: COUNTS[kind]] for n, v in parameters.items()}
+            model, feeds = layer(kind, activations=names, **count)
+            check(list(run_onnx(model.SerializeToString(), feeds).values()), interpreted(model, feeds), (names, count))
+
+
+def test_activations_of_each_direction() -> None:
+    names = ["Sigmoid", "Tanh", "Relu", "HardSigmoid", "Softsign", "Tanh"]
+    model, feeds = layer("LSTM", direction="bidirectional", activations=names, activation_alpha=[0.3])
+    check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), names)
+
+
+@pytest.mark.parametrize(("kind", "opset"), [("LSTM", 1), ("RNN", 1), ("GRU", 1), ("GRU", 3)])
+def test_first_versions(kind: str, opset: int) -> None:
+    """Without public cases and without kernels in ONNX Runtime: the same as version 7."""
+    model, feeds = layer(kind, given=ALL, opset=7)
+    wanted = list(run_onnx(model.SerializeToString(), feeds).values())
+    old, _ = layer(kind, given=ALL, opset=opset, output_sequence=1)
+    check(wanted, in_tflite(old, feeds), opset)
+
+
+def test_absent_results() -> None:
+    """A layer may have any of its results."""
+    model, feeds = layer("LSTM", "Y")
+    check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), "Y")
+    model, feeds = layer("LSTM", "Y_h", "Y_c", direction="bidirectional")
+    check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), "Y_h Y_c")
+
+
+def test_unknown_activation() -> None:
+    model, _ = layer("RNN", activations=["Gelu"])
+    with pytest.raises(UnsupportedError, match="the activation Gelu"):
+        onnxtfl.onnx_to_tflite(model, check=False)
+
+
+@pytest.mark.parametrize("by_gate", [False, True])
+def test_dynamically_quantized_weights(by_gate: bool) -> None:
+    """The weights are dequantized; ONNX Runtime also quantizes the input of each product."""
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(0.004, 0.01, (1, 4 * CELLS) if by_gate else (1,)).astype(np.float32)
+    zero = np.full(scale.shape, 0 if by_gate else 3, np.int8)  # ONNX Runtime has no other with several scales
+    constants = {
+        "W": rng.integers(-127, 127, (1, FEATURES, 4 * CELLS)).astype(np.int8),
+        "R": rng.integers(-127, 127, (1, CELLS, 4 * CELLS)).astype(np.int8),
+        "B": rng.standard_normal((1, 8 * CELLS)).astype(np.float32),
+    } | {"ws": scale, "wz": zero, "rs": scale, "rz": zero}
+    operands = ["X", "W", "R", "B", "", "", "", "", "ws", "wz", "rs", "rz"]
+    node = helper.make_node("DynamicQuantizeLSTM", operands, ["Y"], domain="com.microsoft", hidden_size=CELLS)
+    value = functools.partial(helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT)
+    initializers = [numpy_helper.from_array(a, n) for n, a in constants.items()]
+    graph = helper.make_graph(
+        [node], "g", [value("X", shape=[STEPS, BATCH, FEATURES])], [value("Y", shape=None)], initializers
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    feeds = {"X": rng.standard_normal((STEPS, BATCH, FEATURES)).astype(np.float32)}
+    check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), by_gate, 2e-2)
