@@ -15,18 +15,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats import files
-from onnxtfl.formats.onnx import functions
+from onnxtfl.formats.onnx import functions, state_metadata
 from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import writer as onnx_writer
+from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.formats.tflite import reader as tflite_reader
+from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite import writer as tflite_writer
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.interpret import run as evaluate_graph
 from onnxtfl.ir.model import Model
+from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.types import TensorType
@@ -56,6 +61,7 @@ from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.states import ExposedState, StateMode, expose_states
 from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.rewriting.legalize import legalize, write_formulas
 from onnxtfl.rewriting.lift import lift, lift_where_possible, op_name
@@ -98,6 +104,8 @@ class Options:
     quantized_io: QuantizedIo = "source"
     quantized: Quantized = "qdq"
     dynamic_quant: Literal["exact", "hybrid"] = "exact"
+    state: StateMode = "io"
+    signature: str | None = None
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
@@ -107,7 +115,8 @@ class Report:
 
     `ops_before`, `ops_after`: number of nodes by op. `passes`: time and
     node count of each pass. `record`: the target tensor of each source tensor, and the origin of each target op.
-    `quantization`: which ops compute on integers and which do not, and why; None if nothing is quantized.
+    `quantization`: which ops compute on integers and which do not, and why; None if nothing is quantized. `states`:
+    those that became inputs and outputs. `other_signatures`: the entry points of the file that were not converted.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -117,6 +126,8 @@ class Report:
     passes: list[PassTiming] = field(default_factory=list)
     record: Record = field(default_factory=Record)
     quantization: QuantizationSummary | None = None
+    states: list[StateEntry] = field(default_factory=list)
+    other_signatures: list[str] = field(default_factory=list)
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -139,10 +150,30 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
     with _Conversion.of(options, _onnx_target(options)) as conversion:
         source = tflite_reader.read(model)
+        conversion.enter(source)
         refuse_unknown_versions(source.main)
         graph = conversion.run(source)
-        names = onnx_writer.write(Model(graph), out, opset=options.opset, external=external)
+        properties: dict[str, Any] = {}
+        if conversion.states:
+            conversion.report.states = [_entry(state, graph) for state in conversion.states]
+            properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
+        names = onnx_writer.write(Model(graph, properties=properties), out, opset=options.opset, external=external)
         return conversion.finish(graph, names)
+
+
+def _entry(state: ExposedState, graph: Graph) -> StateEntry:
+    """The names of the input and output of a state, and its initial value in the type and axis order of the input."""
+    value = None if state.input is None else graph.inputs[state.input]
+    output = None if state.output is None else graph.output_names[state.output]
+    if value is None:
+        return StateEntry(None, output, None)
+    initial = None if state.initial is None else state.initial.numpy()
+    if initial is not None and state.quantization is not None and not value.is_quantized:
+        initial = dequantize(initial, state.quantization)
+    permutation = value.origin.permutation if value.origin is not None else None
+    if initial is not None and initial.ndim and permutation is not None:
+        initial = initial.transpose(permutation)
+    return StateEntry(value.name, output, initial)
 
 
 def passes_for(target: Target, options: Options) -> list[Pass | Group]:
@@ -158,8 +189,9 @@ def _onnx_target(options: Options) -> OnnxTarget:
 
 
 def lifted_where_possible(model: Model) -> Graph:
-    """The main graph of `model`, functions inlined; ops that cannot be lifted stay as they are in the file."""
+    """The main graph of `model`, functions inlined, states explicit; ops that cannot be lifted stay as they are."""
     inline_functions(model)
+    explicit_states(model)
     lift_where_possible(model.main, body)
     return model.main
 
@@ -170,6 +202,18 @@ def body(node: Node) -> Graph | None:
         return functions.body(node)
     decomposition = node.attributes.get("decomposition_subgraph_index")
     return decomposition if isinstance(decomposition, Graph) else None
+
+
+def explicit_states(model: Model) -> None:
+    """Make the states of a TFLite model's main graph explicit."""
+    if model.format == "tflite":
+        tflite_states.explicit_states(model, _evaluated)
+
+
+def _evaluated(graph: Graph) -> list[Array]:
+    """The outputs of a graph without inputs."""
+    lift(graph, body)
+    return evaluate_graph(graph, [])
 
 
 _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
@@ -249,6 +293,7 @@ class _Conversion:
     def __init__(self, options: Options, target: Target) -> None:
         self.options, self.target = options, target
         self.report = Report()
+        self.states: list[ExposedState] = []
         self.step = ""
 
     @classmethod
@@ -281,12 +326,21 @@ class _Conversion:
         if self.options.on_progress is not None:
             self.options.on_progress(step)
 
+    def enter(self, source: Model) -> None:
+        """Make the entry point that is asked for the main graph."""
+        if self.options.signature is not None:
+            source.enter(self.options.signature)
+        self.report.other_signatures = [s.key for s in source.signatures if s.graph is not source.main]
+
     def run(self, source: Model, until: str | None = None) -> Graph:
         """The main graph of `source` after all passes, or after the one called `until`."""
         inline_functions(source)
+        explicit_states(source)
         graph = source.main
         self.report.ops_before = count_ops(graph)
         self._select_part(graph)
+        if self.target.name == "onnx":
+            self.states = expose_states(graph, self.options.state)
         passes = passes_for(self.target, self.options)
         manager = PassManager(passes, observe=self.observe, check=self.options.debug)
         manager.run(graph, until)

@@ -1,6 +1,7 @@
 """The corpus' small .tflite models of one op each: converted to ONNX, run in ONNX Runtime, compared.
 
 tflite-ops.zip of the corpus has CASE/model.tflite, CASE/io.npz (in_K, out_K in LiteRT's order), CASE/case.json.
+Models with state run several times, on other inputs each time: LiteRT keeps the state, for ONNX it is fed back.
 """
 
 from __future__ import annotations
@@ -9,18 +10,27 @@ import io
 import json
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from onnxtfl.formats.onnx.state_metadata import decode
 from tests.conformance.run_case import Result, conversion_failure, generalized
 from tests.harness.child import stage
 from tests.harness.compare import largest_error
-from tests.harness.litert import Array, run_onnx
+from tests.harness.litert import Array, run_onnx, run_tflite_steps
 from tests.models.corpus import CORPUS
 
 ARCHIVE = CORPUS / "tflite-ops.zip"
+RUNS = 3
+"""How often a model with state runs."""
+STATEFUL = frozenset(
+    {
+        *("VAR_HANDLE", "CALL_ONCE", "HASHTABLE", "SVDF", "RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"),
+        *("BIDIRECTIONAL_SEQUENCE_RNN", "LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM"),
+    }
+)
 _QUANTIZED_SHARE = 0.99
 """Of the elements of a quantized output that may differ by at most one unit."""
 
@@ -29,7 +39,8 @@ _QUANTIZED_SHARE = 0.99
 class TfliteCase:
     """One model. ``quantization``: "none", or how it is quantized. ``random``: only dtypes and shapes can be compared.
 
-    ``quantized_outputs``: for each output whether it is quantized (its elements may differ by one unit).
+    ``quantized_outputs``: for each output whether it is quantized (its elements may differ by one unit). ``kernels``:
+    those whose outputs the case has.
     """
 
     name: str
@@ -40,6 +51,7 @@ class TfliteCase:
     quantization: str
     random: bool
     quantized_outputs: tuple[bool, ...]
+    kernels: str = "reference"
     types: frozenset[int] = frozenset()
 
 
@@ -59,7 +71,9 @@ def _read(archive: zipfile.ZipFile, name: str) -> TfliteCase:
     model = archive.read(f"{name}/model.tflite")
     quantized = tuple(output["quant"] is not None for output in facts["outputs"])
     ops = (facts["op"], *facts["ops"])
-    return TfliteCase(name, ops, model, tuple(inputs), tuple(outputs), facts["quant"], facts["random"], quantized)
+    kernels = "reference" if facts["resolver"] == "BUILTIN_REF" else "builtin"
+    arrays = tuple(inputs), tuple(outputs)
+    return TfliteCase(name, ops, model, *arrays, facts["quant"], facts["random"], quantized, kernels)
 
 
 def _count(arrays: Any, side: str) -> int:
@@ -75,11 +89,16 @@ def attempt_to_onnx(job: tuple[TfliteCase, str]) -> Result:
     except Exception as error:
         return conversion_failure(error)
     stage("run")
+    steps = [case.inputs]
+    if STATEFUL & set(case.ops):
+        steps += [tuple(np.roll(x.reshape(-1), k).reshape(x.shape) for x in case.inputs) for k in range(1, RUNS)]
     try:
-        actual = _run(model, case.inputs)
+        actual = run_steps(model, steps)
+        wanted = [case.outputs, *run_tflite_steps(case.model, steps, case.kernels)[1:]] if steps[1:] else [case.outputs]
     except Exception as error:
         return Result("run: refused: " + generalized(str(error).splitlines()[0]), str(error))
-    return _compared(case, actual)
+    results = (_compared(replace(case, outputs=tuple(w)), a) for w, a in zip(wanted, actual, strict=True))
+    return next((result for result in results if not result.passed), Result())
 
 
 def _convert(model: bytes) -> bytes:
@@ -93,11 +112,22 @@ def _convert(model: bytes) -> bytes:
     return data
 
 
-def _run(model: bytes, inputs: Sequence[Array]) -> list[Array]:
+def run_steps(model: bytes, steps: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """The outputs of each run without those that are states, which are fed to the next run."""
     import onnx
 
-    names = [value.name for value in onnx.load_from_string(model).graph.input]
-    return list(run_onnx(model, dict(zip(names, inputs, strict=True))).values())
+    proto = onnx.load_from_string(model)
+    types = {v.name: onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type) for v in proto.graph.input}
+    states = decode({p.key: p.value for p in proto.metadata_props}, types)
+    shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in proto.graph.input}
+    given = {s.input: np.broadcast_to(s.initial, shapes[s.input]) for s in states if s.input and s.initial is not None}
+    names = [name for name in types if name not in given]
+    found = []
+    for inputs in steps:
+        outputs = run_onnx(model, {**dict(zip(names, inputs, strict=True)), **given})
+        given |= {s.input: outputs[s.output] for s in states if s.input and s.output}
+        found.append([value for name, value in outputs.items() if name not in {s.output for s in states}])
+    return found
 
 
 def _compared(case: TfliteCase, actual: Sequence[Array]) -> Result:

@@ -36,6 +36,28 @@ def run_tflite(
     return list(zip(names_of(interpreter, details, "outputs"), (_fetch(interpreter, d) for d in details), strict=True))
 
 
+def run_tflite_steps(model: bytes, steps: Sequence[Sequence[Array]], kernels: str) -> list[list[Array]]:
+    """The outputs of each of several runs of one interpreter, which keeps the model's state."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    resolver = (
+        OpResolverType.BUILTIN_REF if kernels == "reference" else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    )
+    interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+    for detail, array in zip(interpreter.get_input_details(), steps[0], strict=True):
+        if tuple(detail["shape"]) != array.shape:
+            interpreter.resize_tensor_input(detail["index"], list(array.shape))
+    interpreter.allocate_tensors()
+    found = []
+    for arrays in steps:
+        for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+            if array.size:
+                interpreter.set_tensor(detail["index"], array)
+        interpreter.invoke()
+        found.append([_fetch(interpreter, detail) for detail in interpreter.get_output_details()])
+    return found
+
+
 def run_onnx(model: bytes, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Return the outputs by name, in the model's order. Exceptions of ONNX Runtime propagate."""
     import onnxruntime

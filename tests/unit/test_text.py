@@ -31,6 +31,9 @@ TEXTS = {
         "  %y = onnx.Add@14(%h, %x) : tensor<2xfloat32>\n"
         "}\n"
     ),
+    "without results": (
+        "graph main(%x: tensor<2xfloat32>) -> (%x) {\n  tfl.A@1(%x) {a = 1}\n  tfl.B@1()\n  %y = tfl.C@1() : ?\n}\n"
+    ),
     "strings": 'graph main() -> (%s) {\n  %s = constant tensor<2xstring> ["a", "\\u00e9"]\n}\n',
 }
 

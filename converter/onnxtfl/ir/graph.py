@@ -315,7 +315,11 @@ def attributes_of(node: Node) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class State:
-    """State that persists between runs: read as `input`, written from `output`, with the initial value `initial`."""
+    """State that persists between runs: read as `input`, written from `output`.
+
+    `initial`: the value before the first run; one element of rank 0 stands for all. None: unknown, and for a variable
+    tensor of a TFLite file as it was read.
+    """
 
     input: Value
     output: Value

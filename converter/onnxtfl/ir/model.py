@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from onnxtfl.errors import UsageError
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import DType
@@ -85,6 +86,25 @@ class Model:
     opsets: dict[str, int] = field(default_factory=dict)
     producer: Producer = Producer()
     dim_names: dict[str, str] = field(default_factory=dict)
+
+    def enter(self, key: str) -> None:
+        """Make the graph of the signature `key` the main graph, with the names that the signature gives.
+
+        UsageError if there is none.
+        """
+        signature = next((s for s in self.signatures if s.key == key), None)
+        if signature is None:
+            known = ", ".join(s.key for s in self.signatures) or "none"
+            raise UsageError(f"the model has no signature {key!r}", hint=f"its signatures are: {known}")
+        graph = signature.graph
+        for name, i in signature.inputs:
+            graph.inputs[i].name = name
+        graph.output_names = list(graph.output_names)
+        for name, i in signature.outputs:
+            graph.output_names[i] = name
+        if graph is not self.main:
+            self.subgraphs = [self.main, *(g for g in self.subgraphs if g is not graph)]
+            self.main = graph
 
     def graphs(self) -> Iterator[Graph]:
         """The main graph and the other subgraphs, without regions."""

@@ -7,9 +7,9 @@
       %y = Reshape(%0, %x) {mode = "a", axis = 1} : tensor<1x[n]xfloat32>
     }
 
-An absent operand is ``_``. Ops of a file's dialect have a version: ``onnx.Conv@11``. Constants of a quantized type are
-printed as stored integers; those with more than `limit` elements are printed as ``...`` and cannot be parsed.
-Result types of neutral ops may be omitted; they are inferred then.
+An absent operand is ``_``; an op without results begins the line. Ops of a file's dialect have a version:
+``onnx.Conv@11``. Constants of a quantized type are printed as stored integers; those with more than `limit` elements
+are printed as ``...`` and cannot be parsed. Result types of neutral ops may be omitted; they are inferred then.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class _Printer:
         types = ", ".join(str(v.type) if v.type is not None else "?" for v in node.results)
         op = node.op.name if node.op.dialect == "neutral" else f"{_word(node.op.name)}@{node.op.version}"
         op += f"@{_word(node.op.domain)}" if node.op.domain else ""
-        text = f"{results} = {op}({operands}){f' {{{attributes}}}' if attributes else ''} : {types}"
-        yield from text.split("\n")
+        text = f"{op}({operands}){f' {{{attributes}}}' if attributes else ''}"
+        yield from (f"{results} = {text} : {types}" if node.results else text).split("\n")
 
     def name(self, value: Value) -> str:
         if value not in self.names:
@@ -238,16 +238,18 @@ class _Parser:
         return value, output, self.data() if self.accept("=") else None
 
     def _statement(self, graph: Graph, values: dict[str, Value]) -> None:
-        names = [self.value_name()]
-        while self.accept(","):
+        names = []
+        while self.peek().startswith("%"):
             names.append(self.value_name())
-        self.take("=")
-        if self.accept("constant"):
+            if not self.accept(","):
+                self.take("=")
+                break
+        if names and self.accept("constant"):
             whole = self.type()
             values[names[0]] = constant(self.data(whole), name=_own(names[0]), type_=whole)
             return
         node = self._node(values)
-        types = self._types(node, len(names))
+        types = self._types(node, len(names)) if names else []
         known = propagate(node, types)
         for name, type_, contents in zip(names, types, known, strict=True):
             values[name] = node.add_result(type_, _own(name))

@@ -27,8 +27,9 @@ def read(source: PathLike | Content) -> Model:
     options table with the format's defaults: enums by name, vectors as tuples (None where absent), Graphs for indices
     of subgraphs; and the operator's `custom_options` (bytes), `mutating_variable_inputs` (bools) and `intermediates`
     (a TensorType or None each), where the file has them. Absent operands are None. A tensor with scales is a float32
-    tensor with quantization. Variables are states whose input and output are the same value: the ops that have it as
-    an operand write it. A subgraph with two uses is two graphs.
+    tensor with quantization. Variables are states whose input and output are the same value, unless an op has the
+    variable as its result: ops that have it as an operand may update it (:mod:`onnxtfl.formats.tflite.states`). A
+    subgraph with two uses is two graphs.
 
     Inputs and outputs have their names of the signature where the file has one. `Model.subgraphs` are those that no op
     refers to, entry points of signatures first. Weights are left in the file, which must not change until the model is

@@ -117,6 +117,18 @@ def options_union(name: str) -> tuple[str, int]:
 
 
 @functools.cache
+def state_operands(op: str, count: int) -> tuple[int, ...]:
+    """The operands of a builtin op, of which it has `count`, that its kernel updates in place."""
+    found = _states()
+    return found.get(f"{op}:{count}") or found.get(op, ())
+
+
+@functools.cache
+def _states() -> dict[str, tuple[int, ...]]:
+    return {op: tuple(map(int, indices)) for op, *indices in _lines("states")}
+
+
+@functools.cache
 def defaults(of: Table) -> dict[str, Any]:
     """The values of an empty table, enums by name."""
     return {f.name: f.enum[f.default] if f.enum and f.kind == "scalar" else f.default for f in of.fields}

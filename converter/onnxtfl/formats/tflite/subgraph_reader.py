@@ -160,14 +160,17 @@ class SubgraphReader:
         self.result.insert(node)
 
     def _add_result(self, node: Node, number: int) -> None:
+        state = None
         if number in self._values:
-            name = self._choose(number, "")
-            raise InvalidModelError(
-                "a tensor is written twice, or read before it is written", node=name, op=node.op.name
-            )
+            state = next((s for s in self.result.states if s.output is self._values[number]), None)
+            if state is None:
+                name, message = self._choose(number, ""), "a tensor is written twice, or read before it is written"
+                raise InvalidModelError(message, node=name, op=node.op.name)
         named = self._named(number, self._type(number))
-        value = self._values[number] = node.add_result(named.type, named.name)
+        value = self._values[number] = node.add_result(named.type, named.name if state is None else None)
         value.origin = named.origin
+        if state is not None:
+            state.output = value
 
     def _attributes(self, name: str, operator: Mapping[str, Any]) -> dict[str, Any]:
         table = schema.options_table(name)

@@ -1,0 +1,92 @@
+"""The states of a graph as inputs and outputs, for a format without state.
+
+::
+
+    (%x) state %h = 0, next %h1 -> (%y)     ->     (%x, %h) -> (%y, %h1 as "h_next")         "io"
+                                            ->     (%x) -> (%y), where %h is the constant 0  "reset"
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.data import ArrayData, TensorData
+from onnxtfl.ir.graph import Graph, State, Value, constant
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import TensorType
+
+StateMode = Literal["io", "reset"]
+NEXT = "_next"
+"""What the name of an output appends to that of its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExposedState:
+    """A state that is an input and an output: their indices (None: there is none), and the initial value.
+
+    Without an input the model only writes the state, without an output it only reads it; both is possible where several
+    entry points share the state. `initial`: as stored, one element of rank 0 stands for all; None if it is unknown.
+    `quantization`: how it is stored.
+    """
+
+    name: str
+    input: int | None
+    output: int | None
+    initial: TensorData | None
+    quantization: Quantization | None
+
+
+def expose_states(graph: Graph, mode: StateMode) -> list[ExposedState]:
+    """Replace the states by inputs and outputs, or ("reset") by their initial values; returns those exposed.
+
+    `graph.output_names` is extended. UnsupportedError for "reset" where the initial value or its shape is unknown.
+    """
+    states, graph.states = graph.states, []
+    if mode == "reset":
+        for state in states:
+            graph.substitute(state.input, _initial(state), retyped=True)
+        return []
+    taken = {v.name for v in graph.inputs} | set(graph.output_names)
+    return [_exposed(graph, state, taken) for state in states]
+
+
+def _exposed(graph: Graph, state: State, taken: set[str | None]) -> ExposedState:
+    name = state.input.name = _unique(state.input.name or "state", taken)
+    reads = bool(state.input.uses) or state.output is state.input or state.input in graph.outputs
+    writes = state.output is not state.input
+    if reads:
+        graph.inputs.append(state.input)
+    if writes:
+        graph.outputs.append(state.output)
+        graph.output_names.append(_unique(name + NEXT, taken))
+    inputs, outputs = len(graph.inputs) - 1 if reads else None, len(graph.outputs) - 1 if writes else None
+    quantization = state.input.type.quantization if isinstance(state.input.type, TensorType) else None
+    return ExposedState(name, inputs, outputs, state.initial, quantization)
+
+
+def _unique(name: str, taken: set[str | None]) -> str:
+    found, number = name, 1
+    while found in taken:
+        found, number = f"{name}_{number}", number + 1
+    taken.add(found)
+    return found
+
+
+def _initial(state: State) -> Value:
+    """The initial value of a state as a constant."""
+    type_ = state.input.type
+    if state.initial is None or not isinstance(type_, TensorType):
+        raise UnsupportedError("the file has no initial value of a variable", node=state.input.name, hint=_HINT)
+    if type_.shape != state.initial.shape and not type_.is_static:
+        raise UnsupportedError("the shape of a variable is not static", node=state.input.name, type_=type_, hint=_HINT)
+    shape = tuple(int(d) for d in type_.shape or () if isinstance(d, int)) if type_.is_static else state.initial.shape
+    array = np.broadcast_to(state.initial.numpy(), shape)
+    data = ArrayData(np.ascontiguousarray(array), state.initial.dtype)
+    return constant(data, type_=type_.with_shape(data.shape))
+
+
+_HINT = "use --state io"
