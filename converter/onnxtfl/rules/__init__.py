@@ -34,9 +34,11 @@ from onnxtfl.ir.reshape import (
     unsqueezed,
     with_unit_axis,
 )
+from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType, tensor
+from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.regions import bind_captures, condition_value, copied
 from onnxtfl.rewriting.registry import (
     ANY_VERSION,
@@ -58,7 +60,7 @@ from onnxtfl.rewriting.registry import (
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.dtypes import dtype_from, number_of
-from onnxtfl.rules.hybrid import is_hybrid, on_int8_grid
+from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.operands import (
     align_by_axis,

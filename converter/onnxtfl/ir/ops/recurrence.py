@@ -23,6 +23,7 @@ from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.splitting import Split
 from onnxtfl.ir.reshape import dim_vector, reshape
+from onnxtfl.ir.row_quantization import on_int8_grid
 
 LAYER_NORM_EPSILON = 1e-8
 """What TFLite's kernels add to the variance of a gate. Source: tensor_utils, MeanStddevNormalization."""
@@ -56,11 +57,12 @@ class Recurrent(Derived, register=False):
     [T, N, K], the last hidden state [N, K].
 
     `reverse`: from the last valid step to the first; the output of a step stays at its index. `activations`, `alphas`,
-    `betas`: of each kind of gate. `clip`: bound of the arguments of activations, 0 for none.
+    `betas`: of each kind of gate. `clip`: bound of the arguments of activations, 0 for none. `rows`: how the rows of
+    the operands of products are rounded to int8 steps of their own range: "" for not, "symmetric", "asymmetric".
     """
 
     results: ClassVar[tuple[Operand, ...]] = (Operand("output"), Operand("last_hidden"))
-    shared = {"reverse": False, "alphas": (), "betas": (), "clip": 0.0}
+    shared = {"reverse": False, "alphas": (), "betas": (), "clip": 0.0, "rows": ""}
 
     @staticmethod
     def shape(*operands: Any, **attributes: Any) -> list[Dims | None]:
@@ -83,7 +85,7 @@ class Recurrent(Derived, register=False):
     @classmethod
     def expand(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
         """The layer as a Scan."""
-        layer = _Layer(cls, b, operands)
+        layer = _Layer(cls, b, operands, attributes)
         x, product, lengths = layer.input, layer.product, layer.lengths
         body = _Body([s.type for s in layer.states], product, lengths, layer.captures)
         body.finish(cls, attributes)
@@ -109,7 +111,7 @@ class Recurrent(Derived, register=False):
     @classmethod
     def unrolled(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
         """The layer written out step by step; the number of steps is known, and not 0."""
-        layer = _Layer(cls, b, operands)
+        layer = _Layer(cls, b, operands, attributes)
         count, batch, _ = layer.input.shape
         captures = {name: Term(b, v) for name, v in layer.captures.items()}
         states = [Term(b, v) for v in layer.states]
@@ -137,7 +139,9 @@ class _Layer:
     `states` before the first step; `captures`: the other operands by name, which each step takes.
     """
 
-    def __init__(self, kind: type[Recurrent], b: Builder, operands: Sequence[Value | None]) -> None:
+    def __init__(
+        self, kind: type[Recurrent], b: Builder, operands: Sequence[Value | None], attributes: Attributes
+    ) -> None:
         given = {o.name: v for o, v in zip(kind.operands, operands, strict=True)}
         x, weights, self.lengths = given.pop("input"), given.pop("weights"), given.pop("lengths")
         assert x is not None and weights is not None
@@ -147,7 +151,7 @@ class _Layer:
             v if v is not None else _zeros(b, (x.shape[1], width), x, *(v for v in operands if v is not None))
             for v, width in zip(initial, kind.widths(given), strict=True)
         ]
-        product = _matmul(Term(b, x), Term(b, weights)).value
+        product = _matmul(Term(b, x), Term(b, weights), attributes).value
         self.product = product if bias is None else b(Add, product, bias)
         states = {id(v) for v in (bias, *initial)}
         self.captures = {name: v for name, v in given.items() if v is not None and id(v) not in states}
@@ -207,9 +211,11 @@ def _counts(b: Builder, x: Value) -> Value:
     return b(Range, np.asarray(0, np.int64), length, np.asarray(1, np.int64))
 
 
-def _matmul(x: Term, weights: Term) -> Term:
+def _matmul(x: Term, weights: Term, attributes: Attributes) -> Term:
     """The product of `x` [..., I] and `weights` [M, I]: [..., M]."""
     last = (x.rank - 1,)
+    if rows := attributes["rows"]:
+        x = Term(x.b, on_int8_grid(x.b, x.value, last, asymmetric=rows == "asymmetric"))
     return x.apply("DotGeneral", weights, lhs_contracting_dimensions=last, rhs_contracting_dimensions=(1,))
 
 
@@ -248,7 +254,7 @@ class Rnn(Recurrent):
 
     @classmethod
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
-        return [activation(x + _matmul(states[0], given["recurrent"]), 0, attributes)]
+        return [activation(x + _matmul(states[0], given["recurrent"], attributes), 0, attributes)]
 
 
 class Gru(Recurrent):
@@ -267,17 +273,17 @@ class Gru(Recurrent):
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
         hidden, recurrent, bias = states[0], given["recurrent"], given.get("recurrent_bias")
         if attributes["linear_before_reset"]:
-            product = _matmul(hidden, recurrent)
+            product = _matmul(hidden, recurrent, attributes)
             of_update, of_reset, of_candidate = _parts(product if bias is None else product + bias, 3)
         else:
-            of_update, of_reset = _parts(_with_bias(_matmul(hidden, _rows(recurrent, 0, 2)), bias, 0, 2), 2)
+            of_update, of_reset = _parts(_with_bias(_matmul(hidden, _rows(recurrent, 0, 2), attributes), bias, 0, 2), 2)
         update, reset, candidate = _parts(x, 3)
         z = activation(update + of_update, 0, attributes)
         r = activation(reset + of_reset, 0, attributes)
         if attributes["linear_before_reset"]:
             inner = r * of_candidate
         else:
-            inner = _with_bias(_matmul(r * hidden, _rows(recurrent, 2, 3)), bias, 2, 3)
+            inner = _with_bias(_matmul(r * hidden, _rows(recurrent, 2, 3), attributes), bias, 2, 3)
         n = activation(candidate + inner, 1, attributes)
         return [n + z * (hidden - n)]
 
@@ -299,7 +305,8 @@ class Lstm(Recurrent):
     first kind for i, o and f, of the second for g; h is the third. bias [4 H]; cell [N, H], the state before the first
     step; peepholes [3 H] of i, o (which sees the new cell) and f; projection [K, H] and projection_bias [K], of the
     hidden state; norm [4 H]: the sum without bias is normalized over the H cells, times norm. `coupled`: f = 1 - i;
-    `cell_clip`, `projection_clip`: bounds of the states, 0 for none. Results also: the last cell [N, H].
+    `cell_clip`, `projection_clip`: bounds of the states, 0 for none. `grids`: the numbers that hidden, cell and the
+    projection's operand are rounded to, None for any. Results also: the last cell [N, H].
     Source: ONNX LSTM, TFLite LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, lstm_eval.cc (added).
     """
 
@@ -316,6 +323,7 @@ class Lstm(Recurrent):
         "coupled": False,
         "cell_clip": 0.0,
         "projection_clip": 0.0,
+        "grids": (None, None, None),
     }
 
     @staticmethod
@@ -337,7 +345,7 @@ class Lstm(Recurrent):
     @classmethod
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
         hidden, cell = states
-        sums = _parts(x + _matmul(hidden, given["recurrent"]), 4)
+        sums = _parts(x + _matmul(hidden, given["recurrent"], attributes), 4)
         look = _parts(given["peepholes"], 3) if "peepholes" in given else [None] * 3
 
         def gate(place: int, kind: int, seen: Term) -> Term:
@@ -347,9 +355,11 @@ class Lstm(Recurrent):
 
         i = gate(0, 0, cell)
         f = 1.0 - i if attributes["coupled"] else gate(2, 0, cell)
-        new = clipped(f * cell + i * gate(3, 1, cell), attributes["cell_clip"])
+        of_hidden, of_cell, of_operand = attributes["grids"]
+        new = on_grid(clipped(f * cell + i * gate(3, 1, cell), attributes["cell_clip"]), of_cell)
         output = gate(1, 0, new) * activation(new, 2, {**attributes, "clip": 0.0})
-        return [_projected(output, given, attributes), new]
+        output = _projected(on_grid(output, of_operand), given, attributes) if "projection" in given else output
+        return [on_grid(clipped(output, attributes["projection_clip"]), of_hidden), new]
 
 
 def _normalized(total: Term, place: int, given: Mapping[str, Term]) -> Term:
@@ -363,7 +373,19 @@ def _normalized(total: Term, place: int, given: Mapping[str, Term]) -> Term:
 
 
 def _projected(output: Term, given: Mapping[str, Term], attributes: Attributes) -> Term:
-    if "projection" in given:
-        output = _matmul(output, given["projection"])
-        output = output + given["projection_bias"] if "projection_bias" in given else output
-    return clipped(output, attributes["projection_clip"])
+    output = _matmul(output, given["projection"], attributes)
+    return output + given["projection_bias"] if "projection_bias" in given else output
+
+
+Grid = tuple[float, int, int]
+"""Scale, zero point and bits of a signed integer."""
+
+
+def on_grid(x: Term, grid: Grid | None) -> Term:
+    """`x` rounded to numbers that integers of a quantized tensor are; None: any number."""
+    if grid is None:
+        return x
+    scale, zero, bits = grid
+    half = 1 << (bits - 1)
+    steps = (x / scale).apply("RoundNearestEven").clamp(float(-half - zero), float(half - 1 - zero))
+    return steps * scale
