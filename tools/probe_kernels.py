@@ -4,6 +4,7 @@ python tools/probe_kernels.py                        all ops with a probe
 python tools/probe_kernels.py ADD SELECT_V2          these ops; other tables are kept
 python tools/probe_kernels.py ADD --verbose --dry    print every case that is not correct, write nothing
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
+python tools/probe_kernels.py --steps                write the errors of quantized forms only
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
 Uses the LiteRT (ai-edge-litert) of this Python, and the tflite-runtime 2.14 of --runtime-python (default: environment
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.probe import measure
 from tools.probe.costs.measure import costs
+from tools.probe.exactness import inexact
 from tools.probe.registry import cases_of, probes
 from tools.probe.runtime import Runtime
 from tools.probe.summary import summarize
@@ -42,18 +44,22 @@ def main() -> int:
     wanted = options.ops or sorted(probes())
     runtimes = {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
     measurer = measure.Measurer(runtimes, options.verbose)
-    tables = {}
+    tables, errors = {}, {}
     for op in wanted:
         started = time.monotonic()
-        file = FINDINGS / f"{op}.jsonl"
+        file = FINDINGS / f"{op}{'.steps' if options.steps else ''}.jsonl"
         if not options.again or not file.exists():
-            findings = measurer.measure(cases_of(op))
-            measure.save(findings, file)
-        tables[op] = summarize(measure.load(file))
+            cases = (case for case in cases_of(op) if case.quantizations or not options.steps)
+            measure.save(measurer.measure(cases), file)
+        found = measure.load(file)
+        errors[op] = inexact(found)
+        if not options.steps:
+            tables[op] = summarize(found)
         if not options.again or options.dry:
-            print(f"[{op}]  # {time.monotonic() - started:.1f} s\n{tables[op]}", flush=True)
+            print(f"[{op}]  # {time.monotonic() - started:.1f} s\n{tables.get(op, '')}{errors[op]}", flush=True)
     if not options.dry:
         rewrite(TABLE, tables)
+        rewrite(TABLE, errors, "inexact")
     for runtime in runtimes.values():
         runtime.close()
     return 0
@@ -74,6 +80,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("ops", nargs="*", metavar="OP")
     parser.add_argument("--runtime-python", default=os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON", "python3.11"))
     parser.add_argument("--costs", action="store_true", help="measure the times of ops")
+    parser.add_argument("--steps", action="store_true", help="measure the errors of quantized forms only")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")
     parser.add_argument("--dry", action="store_true", help="do not write the table")
     parser.add_argument("--verbose", action="store_true", help="print each case that is not correct")

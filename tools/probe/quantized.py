@@ -25,6 +25,7 @@ DATA_MOVEMENT = frozenset(op for line in _DATA_MOVEMENT for op in line.split())
 _AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": 0}
 """The axis of the filter that per-axis quantization refers to."""
 _CASES_PER_CELL = 3
+_VARIATIONS = 2
 
 
 def quantized(cases: Iterable[Case]) -> Iterator[Case]:
@@ -34,8 +35,25 @@ def quantized(cases: Iterable[Case]) -> Iterator[Case]:
         cell = case.group, case.mode, case.rank
         counts[cell] += 1
         if counts[cell] <= _CASES_PER_CELL and (case.evaluate or case.op in DATA_MOVEMENT):
-            for storage in STORAGES:
-                yield from _stored(case, storage)
+            for varied in (case, *_varied(case)):
+                for storage in STORAGES:
+                    yield from _stored(varied, storage)
+
+
+def _varied(case: Case) -> Iterator[Case]:
+    """Likewise with other elements, so that there are many roundings and many scales."""
+    for seed in range(_VARIATIONS if case.evaluate is not None else 0):
+        rng = np.random.default_rng(seed)
+        operands = [_scaled(a, rng) for a in case.operands]
+        assert case.evaluate is not None
+        yield replace(case, operands=operands, expected=case.evaluate(*operands))
+
+
+def _scaled(array: Array | None, rng: np.random.Generator) -> Array | None:
+    """Each element nearer to 0, which keeps it in the domain of the op."""
+    if array is None or array.dtype != np.float32:
+        return array
+    return (array * rng.uniform(0.2, 1.0, array.shape)).astype(np.float32)
 
 
 def _stored(case: Case, storage: str) -> Iterator[Case]:
@@ -117,6 +135,7 @@ def _case(
         types={v: _type(case, v, chosen) or t for v, t in {**case.types, **types}.items()},
         operands=stored,
         expected=results,
+        real=expected,
         extra={**case.extra, **extra},
         quantizations=chosen,
         options={**case.options, **({"pot_scale_int16": False} if case.op in ("ADD", "SUB") else {})},

@@ -16,7 +16,7 @@ def rewrite(file: Path, tables: Mapping[str, str], kind: str = "kernels") -> Non
     written = []
     for i, part in enumerate(kept):
         written.append(part)
-        if ops[i] in tables and ops[i] not in ops[i + 1 :]:
+        if tables.get(ops[i]) and ops[i] not in ops[i + 1 :]:
             written.append(f"[{ops[i]}.{kind}]\n{tables[ops[i]]}\n")
     file.write_text("".join(written).rstrip() + "\n", encoding="utf-8")
 

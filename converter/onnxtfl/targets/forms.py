@@ -84,6 +84,10 @@ class KernelForm:
         found = [*self._options(op), *self._types(op), *self._quantization(op), *self._ranks(op)]
         return sorted(found, key=lambda v: -v.distance)
 
+    def has_types_of(self, op: OpInstance) -> bool:
+        """Whether the form has the element types of `op`, whatever else it violates."""
+        return not any(self._types(op))
+
     def _types(self, op: OpInstance) -> Iterator[Violation]:
         for variable, allowed in self.types.items():
             for element in sorted(op.elements.get(variable, _NOTHING) - allowed)[:1]:

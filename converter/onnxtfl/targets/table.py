@@ -64,6 +64,7 @@ class OpEntry:
     operands in whose memory the result may be written. `same_memory`: whether the result is the first operand's memory
     read in another way. `saturated_bits`: how many bits the integers may have that are saturated to the type of a
     quantized result (None: any). `scales`: the conditions on scales. `kernels`: forms by runtime ("2.14" and "litert").
+    `inexact`: the quantized forms whose results are not the nearest steps.
     """
 
     name: str
@@ -84,6 +85,7 @@ class OpEntry:
     same_memory: bool = False
     hybrid: tuple[Mapping[str, Any], ...] = ()
     saturated_bits: int | None = None
+    inexact: tuple[Mapping[str, Any], ...] = ()
 
 
 MEASURED = ("2.14", "litert")
@@ -123,6 +125,7 @@ def entry(op: str) -> OpEntry:
         same_memory=table.get("same_memory", False),
         hybrid=tuple(table.get("hybrid", ())),
         saturated_bits=table.get("saturated_bits"),
+        inexact=tuple(_parse(f"{op}.inexact").get("rows", ())),
     )
 
 

@@ -16,7 +16,7 @@ from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance
-from onnxtfl.targets.table import CostRow, OpEntry, Release, entry, op_names, parse_release
+from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, entry, op_names, parse_release
 from onnxtfl.targets.target import Target, operands_of
 
 LITERT_RELEASES: Mapping[str, Release] = {
@@ -97,6 +97,10 @@ class TfliteTarget(Target):
             return Refusal("op", f"no form of {op} computes correct values in {' and '.join(self.runtimes)}")
         return _explain(instance, violations)
 
+    def steps_off(self, form: Form, results: Sequence[Value]) -> int:
+        instance = self.bound(form, results)
+        return 0 if instance is None else steps_off(instance, self.runtimes)
+
     def op_version(self, form: Form, results: Sequence[Value]) -> int:
         return _version(OpInstance(entry(form.op), operands_of(form), results, form.attributes))
 
@@ -168,6 +172,24 @@ def refuse_unknown_versions(graph: Graph) -> None:
             place = node.name or next((r.name for r in node.results), None)
             message = f"this version of the op is not supported (supported: 1 to {versions[-1].number})"
             raise UnsupportedError(message, node=place, op=name, version=node.op.version)
+
+
+def steps_off(instance: OpInstance, runtimes: Sequence[str] = MEASURED) -> int:
+    """How many steps the quantized results of an op may be off the nearest ones; 0 where kernels are exact."""
+    rows = _inexact_forms(instance.entry.name, tuple(runtimes))
+    return max((steps for form, steps in rows if form.has_types_of(instance)), default=0)
+
+
+@functools.cache
+def _inexact_forms(op: str, runtimes: tuple[str, ...]) -> tuple[tuple[KernelForm, int], ...]:
+    """The forms that a kernel set of `runtimes` is not exact for, and their errors in steps."""
+    found = []
+    for row in entry(op).inexact:
+        kernels = row.get("kernels", runtimes)
+        if any(k.split()[0] in runtimes for k in ([kernels] if isinstance(kernels, str) else kernels)):
+            form = read_form({key: value for key, value in row.items() if key not in ("kernels", "steps")})
+            found.append((form, int(row["steps"])))
+    return tuple(found)
 
 
 def fused_activation_of(op: str) -> str | None:
