@@ -50,8 +50,9 @@ def test_the_file_is_toml_whose_sections_are_ops() -> None:
 @pytest.mark.parametrize("name", table.op_names())
 def test_versions_rise_and_forms_are_about_what_the_signature_names(name: str) -> None:
     entry = table.entry(name)
-    numbers = [version.number for version in entry.versions]
-    assert numbers == sorted(set(numbers))
+    numbers = list(dict.fromkeys(version.number for version in entry.versions))
+    assert numbers == sorted(numbers)
+    assert len({(v.number, v.since) for v in entry.versions}) == len(entry.versions)
     assert [v.since for v in entry.versions] == sorted(v.since for v in entry.versions)
     variables = {p.variable for p in (*entry.operands, *entry.results)}
     names = {p.name for p in (*entry.operands, *entry.results)}

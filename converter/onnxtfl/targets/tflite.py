@@ -16,7 +16,7 @@ from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance
-from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, entry, op_names, parse_release
+from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, op_names, parse_release
 from onnxtfl.targets.target import Target, operands_of
 
 LITERT_RELEASES: Mapping[str, Release] = {
@@ -107,8 +107,7 @@ class TfliteTarget(Target):
     def _too_new(self, known: OpEntry, instance: OpInstance) -> Refusal | None:
         if all(version.since[:2] <= self.release for version in known.versions):
             return None
-        number = _version(instance)
-        since = next(version.since for version in known.versions if version.number == number)
+        number, since = _version(instance), max(version.since for version in _needed(instance))
         if since[:2] <= self.release:
             return None
         release = ".".join(map(str, since))
@@ -127,11 +126,13 @@ def _release(min_runtime: str) -> Release:
 
 
 def _version(instance: OpInstance) -> int:
-    if not instance.entry.versions:
-        return 1
-    first, *later = instance.entry.versions
-    needed = (v.number for v in later if any(all(holds(t, instance) for t in c) for c in v.conditions))
-    return max(needed, default=first.number)
+    return max((version.number for version in _needed(instance)), default=1)
+
+
+def _needed(instance: OpInstance) -> list[Version]:
+    """The first version, and those whose conditions hold; none for an op without versions."""
+    first, later = instance.entry.versions[:1], instance.entry.versions[1:]
+    return [*first, *(v for v in later if any(all(holds(t, instance) for t in c) for c in v.conditions))]
 
 
 @functools.cache
