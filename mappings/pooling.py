@@ -312,6 +312,8 @@ def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
         return _as_2d(b, node)
     if window.auto_pad != "NOTSET":
         return None
+    if node.operand(0).is_quantized:
+        return _weighted_sum(b, node, window)
     if any(window.padding) or window.ceil:
         return _sum_over_count(b, node, window, sizes)
     pairwise = _pairwise(b, node, window)
@@ -319,6 +321,23 @@ def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
         return pairwise
     total = _by_slices(b, node, window, "sum")
     return None if total is None else b(ops.Mul, total, b.scalar(1.0 / float(np.prod(window.shape)), x))
+
+
+def _weighted_sum(b: Builder, node: Node, window: Window) -> Value | None:
+    """On quantized values: a convolution of each feature by itself, with the same weights of 8 bits everywhere.
+
+    So that results in smaller steps than the operand's are rounded once; the pool's kernel has one quantization.
+    """
+    x = node.operand(0)
+    all_count = node.attr("count_include_pad") or not any(window.padding)
+    features = x.shape[1]
+    if window.ceil or not all_count or node.attr("dims") != tuple(range(2, x.rank)) or not isinstance(features, int):
+        return None
+    shape = (features, 1, *window.shape)
+    quantization = Quantization("int8", (float(np.float32(1 / (127 * math.prod(window.shape)))),), (0,))
+    kernel = constant(np.full(shape, 127, np.int8), type_=TensorType(DType.FLOAT32, shape, quantization))
+    spatial = first(window.rank)
+    return b(ops.Conv, x, kernel, None, **spatial, **window_attributes(window), feature_group_count=features)
 
 
 def _pairwise(b: Builder, node: Node, window: Window) -> Value | None:

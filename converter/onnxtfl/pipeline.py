@@ -51,6 +51,7 @@ from onnxtfl.passes.quantize import (
     summary,
     surround_moves,
     use_hybrid_weights,
+    use_integer_constants,
 )
 from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
@@ -217,7 +218,8 @@ def _quantized(target: Target, options: Options) -> list[Pass | Group]:
     hybrid = [Pass("hybrid", use_hybrid_weights, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []
     if target.name == "onnx":
         return [fuse, *([] if target.has_integer_ops else [uint8]), edges, SIMPLIFY]
-    return [fuse, int8, edges, *hybrid, SIMPLIFY]
+    constants = Pass("integer constants", use_integer_constants, needs=_NEUTRAL)
+    return [constants, fuse, int8, edges, *hybrid, SIMPLIFY]
 
 
 def _saturating(target: Target) -> list[Pass | Group]:

@@ -18,7 +18,7 @@ from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
 from onnxtfl.ir.packed import ByteData, FieldData
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.quantization import limits, product_quantization, quantize
+from onnxtfl.ir.quantization import Quantization, limits, product_quantization, quantize
 from onnxtfl.ir.quantized import quantization_of, real_of_stored_zero
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
 from onnxtfl.ir.resampling import Sampling

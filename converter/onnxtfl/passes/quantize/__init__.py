@@ -3,6 +3,7 @@
 :func:`summary` says what became of it in a converted model.
 """
 
+from onnxtfl.passes.quantize.constants import use_integer_constants
 from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.edges import QuantizedIo, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
@@ -28,4 +29,5 @@ __all__ = [
     "summary",
     "surround_moves",
     "use_hybrid_weights",
+    "use_integer_constants",
 ]

@@ -38,13 +38,18 @@ _SMALL = 1 << 20
 
 def fuse_quantized(graph: Graph) -> None:
     """Let each op that reads dequantized values, and whose results are only read quantized, work on quantized types."""
-    PATTERNS.apply(graph)
+    quantize_early(graph)
     for node in list(graph.nodes):
         if node.graph is graph and not _moved(graph, node):
             _fused(graph, node)
-    PATTERNS.apply(graph)
+    quantize_early(graph)
     for node in list(graph.nodes):
         _dequantize_small_constant(graph, node)
+
+
+def quantize_early(graph: Graph) -> None:
+    """Quantize before clamps and ops that move elements, so that the op before them can be computed on integers."""
+    PATTERNS.apply(graph)
 
 
 def _dequantize_small_constant(graph: Graph, node: Node) -> None:
