@@ -38,6 +38,7 @@ from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.quantize import (
+    STORED_CLAMPS,
     TOLERANCE,
     QuantizedIo,
     dequantize_all,
@@ -219,7 +220,8 @@ def _quantized(target: Target, options: Options) -> list[Pass | Group]:
     if target.name == "onnx":
         return [fuse, *([] if target.has_integer_ops else [uint8]), edges, SIMPLIFY]
     constants = Pass("integer constants", use_integer_constants, needs=_NEUTRAL)
-    return [constants, fuse, int8, edges, *hybrid, SIMPLIFY]
+    clamps = Pass("stored clamps", STORED_CLAMPS.apply, needs=_NEUTRAL)
+    return [constants, fuse, clamps, int8, edges, *hybrid, SIMPLIFY]
 
 
 def _saturating(target: Target) -> list[Pass | Group]:

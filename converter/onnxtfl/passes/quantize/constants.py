@@ -24,10 +24,12 @@ from onnxtfl.ir.matching import SMALL, real_constant
 from onnxtfl.ir.quantization import Quantization, dequantize, quantize
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.quantize.fuse import quantize_early
+from onnxtfl.passes.quantize.fuse import clamp_bounds, quantize_early
 from onnxtfl.rewriting.patterns import Patterns
 
 INTEGER_CONSTANTS = Patterns()
+STORED_CLAMPS = Patterns()
+"""Applied after ops that move elements move stored ones, and clamps quantize themselves where they can."""
 _MOST = 127
 """The largest magnitude of weights: kernels take no -128."""
 _LARGEST_BIAS = 1 << 30
@@ -122,6 +124,28 @@ def quantized_slopes(b: Builder, node: Node) -> Value | None:
         return None
     small = constant(ArrayData(stored, quantization.dtype), type_=slope.tensor_type.stored_as(quantization))
     return b(ops.PRelu, x, b(ops.Convert, small, dtype=x.dtype))
+
+
+@STORED_CLAMPS.on(ops.Relu, ops.Relu6, ops.Clamp)
+def clamp_stored(b: Builder, node: Node) -> Value | None:
+    """Clamp stored integers instead of what they are dequantized to, if each bound is stored or beyond all that is.
+
+    ::
+
+        Clamp(Convert(%q: int8 0.0625:-8) : float32, 0, 1)    ->    Convert(Clamp(%q, 0, 1) : int8 0.0625:-8)
+    """
+    x, bounds = node.operand(0), clamp_bounds(node)
+    quantization = _dequantized_from(x)
+    if bounds is None or quantization is None or x.producer is None:
+        return None
+    low, high = quantization.bounds
+    beyond = (bounds[0] <= low, bounds[1] >= high)
+    if not all(outside or quantization.stores(v) for v, outside in zip(bounds, beyond, strict=True)):
+        return None
+    source = x.producer.operand(0)
+    clamped = b(node.op, source, *node.operands[1:], **node.attributes)
+    clamped.type = source.type
+    return b(ops.Convert, clamped, dtype=x.dtype)
 
 
 def _dequantized_from(value: Value) -> Quantization | None:

@@ -249,6 +249,8 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
             operands.append(source)
         elif i == bias:
             operands.append(_bias(value, operands, wanted))
+        elif value.data is not None and _is_parameter(node, i):
+            operands.append(value)
         elif value.data is not None and value.data.size == 1:
             operands.append(_scalar(value, node, i))
         else:
@@ -256,6 +258,12 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
         if i == bias and value is not None and operands[-1] is None:
             return None
     return operands
+
+
+def _is_parameter(node: Node, index: int) -> bool:
+    """Whether operand `index` has element types of its own, like the factors of Resize: it is never quantized."""
+    formals = node.op.operands
+    return index < len(formals) and formals[index].dtypes != formals[0].dtypes
 
 
 def _unquantized(graph: Graph, node: Node, results: Sequence[Value]) -> Remark:
