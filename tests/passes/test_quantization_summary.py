@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from onnxtfl.ir.summary import QuantizationSummary
@@ -27,11 +30,10 @@ def report(body: str, target: Target | None = None, shape: str = "4x3") -> Quant
       %xf = Convert(%x) {{dtype = !float32}} : tensor<{shape}xfloat32>
       {body}
     }}"""
-    target = target or TfliteTarget()
-    graph, passes = parse_graph(text), passes_for(target, Options())
+    graph, passes = parse_graph(text), passes_for(target or TfliteTarget(), Options())
     start = 1 + [step.name for step in passes].index("remove dead")
     PassManager(passes[start:], given=frozenset({"neutral"})).run(graph)
-    found = summary(graph, {v: v.name or "" for node in graph.nodes for v in node.results}, target)
+    found = summary(graph, {v: v.name or "" for node in graph.nodes for v in node.results})
     assert found is not None
     return found
 
@@ -98,13 +100,30 @@ def test_in_onnx_a_formula_is_an_island() -> None:
 
 
 def test_a_model_without_quantized_tensors_has_no_summary() -> None:
-    graph = parse_graph("graph main(%x: tensor<2xfloat32>) -> (%y) {\n%y = Abs(%x)\n}")
-    assert summary(graph, {}, TfliteTarget()) is None
+    assert summary(parse_graph("graph main(%x: tensor<2xfloat32>) -> (%y) {\n%y = Abs(%x)\n}"), {}) is None
 
 
-def test_kernels_that_are_several_steps_off_are_named() -> None:
+def test_the_summary_is_json() -> None:
+    found = report(f"%a = Sin(%xf)\n{quantized('%a')}")
+    (op,) = json.loads(json.dumps(asdict(found)))["float_ops"]
+    assert (op["op"], op["island"], op["reason"]) == ("SIN", True, "SIN has no quantized kernel")
+
+
+def test_no_kernel_reads_integers_and_makes_floats() -> None:
+    found = report("%y = Tanh(%xf)")
+    assert [(op.op, op.reason) for op in found.float_ops] == [("TANH", "its result is read in float")]
+
+
+def test_a_pool_selects_integers_for_all_that_read_it() -> None:
+    window = "kernel_shape = [2, 2], dilations = [1, 1], strides = [1, 1], padding = [0, 0, 0, 0]"
+    pool = f"%p = MaxPool(%xf) {{dims = [2, 3], {window}}}"
+    found = report(f"{pool}\n%a = Add(%p, %p)\n%b = Tanh(%p)\n%c = Mul(%a, %b)\n%y = Add(%c, %p)", shape="1x2x4x4")
+    assert found.integer_ops == {"MAX_POOL_2D": 1}
+
+
+def test_an_op_whose_kernel_is_several_steps_off_is_an_island() -> None:
     wide = "quant<int16 0.25:0>"
     found = report(f"""%s = Convert(%xf) {{dtype = !float32}} : tensor<4x3xfloat32, {wide}>
       %a = Exp(%s) : tensor<4x3xfloat32, {wide}>
       %y = Convert(%a) {{dtype = !float32}} : tensor<4x3xfloat32>""")
-    assert found.coarse_ops.keys() == {"EXP"} and found.coarse_ops["EXP"] > 1
+    assert [(op.op, op.reason) for op in found.islands] == [("EXP", "EXP is up to 3 steps off on such types")]

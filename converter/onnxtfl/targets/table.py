@@ -63,8 +63,9 @@ class OpEntry:
     point 0. `fixed_results`: scale and zero point that a quantized result has to have, by its type. `in_place`: the
     operands in whose memory the result may be written. `same_memory`: whether the result is the first operand's memory
     read in another way. `saturated_bits`: how many bits the integers may have that are saturated to the type of a
-    quantized result (None: any). `scales`: the conditions on scales. `kernels`: forms by runtime ("2.14" and "litert").
-    `inexact`: the quantized forms whose results are not the nearest steps.
+    quantized result (None: any). `factor_bits`: how many bits after the point the factor from one scale to another has
+    (None: as many as results need). `scales`: the conditions on scales. `kernels`: forms by runtime ("2.14" and
+    "litert"). `inexact`: the quantized forms whose results are not the nearest steps.
     """
 
     name: str
@@ -86,6 +87,7 @@ class OpEntry:
     hybrid: tuple[Mapping[str, Any], ...] = ()
     saturated_bits: int | None = None
     inexact: tuple[Mapping[str, Any], ...] = ()
+    factor_bits: int | None = None
 
 
 MEASURED = ("2.14", "litert")
@@ -126,6 +128,7 @@ def entry(op: str) -> OpEntry:
         hybrid=tuple(table.get("hybrid", ())),
         saturated_bits=table.get("saturated_bits"),
         inexact=tuple(_parse(f"{op}.inexact").get("rows", ())),
+        factor_bits=table.get("factor_bits"),
     )
 
 

@@ -73,6 +73,10 @@ class TfliteTarget(Target):
         bits = entry("QUANTIZE").saturated_bits
         return None if bits is None else 2.0 ** (bits - 1)
 
+    @functools.cached_property
+    def factor_bits(self) -> int | None:
+        return entry("QUANTIZE").factor_bits
+
     def bound(self, form: Form, results: Sequence[Value]) -> OpInstance | None:
         known = form.op in op_names()
         return OpInstance(entry(form.op), operands_of(form), results, form.attributes) if known else None
@@ -87,6 +91,9 @@ class TfliteTarget(Target):
         known = instance.entry
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
+        steps = steps_off(instance, self.runtimes) if any(r.is_quantized for r in results) else 0
+        if steps > 1:
+            return Refusal("quantization", f"{op} is up to {steps} steps off on such types")
         violations = []
         hybrid = _hybrid_forms(op) if self.hybrid else ()
         for kernel in (*_forms(op, self.runtimes), *hybrid):

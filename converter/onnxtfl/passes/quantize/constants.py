@@ -21,8 +21,9 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, real_constant
-from onnxtfl.ir.quantization import Quantization, dequantize, quantize
+from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize, quantize
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import reshape, with_unit_axis
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.quantize.fuse import clamp_bounds, quantize_early
 from onnxtfl.rewriting.patterns import Patterns
@@ -34,7 +35,7 @@ _MOST = 127
 """The largest magnitude of weights: kernels take no -128."""
 _LARGEST_BIAS = 1 << 30
 _BITS = 8
-"""The widest activations for which there are PRELU kernels."""
+"""The widest activations for which there are kernels of PRELU, MINIMUM and RELU_0_TO_1."""
 _ROUNDING = 0.45
 """How far rounded slopes may move results, in steps of these."""
 
@@ -49,12 +50,14 @@ def use_integer_constants(graph: Graph) -> None:
 def normalization_as_conv(b: Builder, node: Node) -> Value | None:
     """A factor and an offset for each feature as a depthwise convolution with windows of one element.
 
-    The operand has rank 3 or 4; the new kernel [features, 1, 1...]. Source: LiteRT kernels/depthwise_conv.cc.
+    The operand has rank 2 (then with a unit axis), 3 or 4; the new kernel [features, 1, 1...]. Source: LiteRT
+    kernels/depthwise_conv.cc.
     """
     x, axis = node.operand(0), node.attr("feature_index")
     before, wanted = _dequantized_from(x), _quantized_to(b.graph, node.result)
     vectors = [real_constant(v) for v in node.operands[1:] if v is not None]
-    if before is None or wanted is None or x.tensor_type.rank not in (3, 4) or not all(v.is_constant for v in vectors):
+    rank = x.tensor_type.rank
+    if before is None or wanted is None or rank not in (2, 3, 4) or not all(v.is_constant for v in vectors):
         return None
     scale, bias, mean, variance = (v.numpy().astype(np.float64) for v in vectors)
     factor = scale / np.sqrt(variance + node.attr("epsilon"))
@@ -62,9 +65,12 @@ def normalization_as_conv(b: Builder, node: Node) -> Value | None:
     weights = _weights(factor, before)
     if weights is None or np.any(np.abs(offset) > _LARGEST_BIAS * before.scales[0] * np.asarray(weights[1].scales)):
         return None
+    if rank == 2:
+        x = with_unit_axis(b, x, 2)
     kernel = _shaped(weights, (len(factor), 1, *(1,) * (x.rank - 2)))
     weight = b(ops.Convert, kernel, dtype=x.dtype)
-    return b(ops.Conv, x, weight, offset.astype(np.float32), **_of_one_element(x.rank, axis, len(factor)))
+    made = b(ops.Conv, x, weight, offset.astype(np.float32), **_of_one_element(x.rank, axis, len(factor)))
+    return reshape(b, made, node.result.shape) if rank == 2 else made
 
 
 def _weights(factor: Array, x: Quantization) -> tuple[Array, Quantization] | None:
@@ -116,7 +122,8 @@ def quantized_slopes(b: Builder, node: Node) -> Value | None:
     real = slope.numpy()
     if real.size > SMALL or not np.all(np.isfinite(real)) or not np.any(real):
         return None
-    quantization = Quantization("int8", (float(np.float32(np.abs(real).max() / _MOST)),), (0,))
+    zero = UINT8_OFFSET if before.storage == "uint8" else 0
+    quantization = Quantization(before.storage, (float(np.float32(np.abs(real).max() / _MOST)),), (zero,))
     stored = quantize(real, quantization)
     with np.errstate(divide="ignore"):
         lowest = np.minimum(-before.bounds[0], max(np.abs(wanted.bounds)) / np.abs(real))
@@ -136,7 +143,7 @@ def clamp_stored(b: Builder, node: Node) -> Value | None:
     """
     x, bounds = node.operand(0), clamp_bounds(node)
     quantization = _dequantized_from(x)
-    if bounds is None or quantization is None or x.producer is None:
+    if bounds is None or quantization is None or quantization.dtype.bits > _BITS or x.producer is None:
         return None
     low, high = quantization.bounds
     beyond = (bounds[0] <= low, bounds[1] >= high)
