@@ -1,8 +1,8 @@
 """The integers in which kernels add up products of int16 activations and int8 weights.
 
 LiteRT and tflite-runtime have fast kernels that add up in int32, for an int32 bias, and plain loops that add up in
-int64, for an int64 bias, and round once more. An int32 sum wraps: it is written only where the constant weights show that no sum can.
-Source: LiteRT kernels/conv.cc (EvalQuantizedPerChannel16x8), fully_connected.cc (EvalQuantized).
+int64, for an int64 bias, and round once more. An int32 sum wraps: it is written only where the constant weights show
+that no sum can. Source: LiteRT kernels/conv.cc (EvalQuantizedPerChannel16x8), fully_connected.cc (EvalQuantized).
 """
 
 from __future__ import annotations
