@@ -58,7 +58,7 @@ def test_versions_rise_and_forms_are_about_what_the_signature_names(name: str) -
     names = {p.name for p in (*entry.operands, *entry.results)}
     fields = set(schema.table(entry.options).by_name) if entry.options else set()
     for runtime in table.MEASURED:
-        for form in map(read_form, entry.kernels[runtime]):
+        for form in map(read_form, (*entry.kernels[runtime], *entry.hybrid[runtime])):
             assert set(form.types) <= variables
             assert set(form.ranks) <= variables | {"T"}
             assert set(form.constant) <= names

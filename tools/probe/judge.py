@@ -15,6 +15,7 @@ Verdict = Literal["correct", "wrong", "refused", "absent", "abort"]
 _ABSENT = "Didn't find op for builtin opcode"
 _STEPS = {1: 1, 2: 16}
 """Largest error of a quantized result, in steps, by the bytes of an element: kernels round several times."""
+_FLOAT32 = 1e-5
 _HALF = 0.51
 """The largest error in steps of a rounded element; more than half, as float arithmetic is not exact either."""
 _COARSE = {"float16": 4e-3, "bfloat16": 2e-2}
@@ -49,7 +50,17 @@ def _steps_off(actual: Array, real: Array, quantization: Quantization) -> int:
 def _all_close(case: Case, outputs: Sequence[Array]) -> bool:
     if len(outputs) != len(case.expected):
         return False
+    if case.bounds:
+        return all(_within(*each) for each in zip(outputs, case.expected, case.bounds, strict=True))
     return all(_close(case, *pair) for pair in zip(outputs, case.expected, strict=True))
+
+
+def _within(actual: Array, expected: Array, bound: Array) -> bool:
+    """Whether the error of each element is in its bound, as far as float32 arithmetic goes."""
+    if actual.shape != expected.shape:
+        return False
+    rounding = _FLOAT32 * float(np.max(np.abs(expected), initial=0))
+    return bool(np.all(np.abs(actual.astype(np.float64) - expected) <= bound + rounding))
 
 
 def _close(case: Case, actual: Array, expected: Array) -> bool:

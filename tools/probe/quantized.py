@@ -12,7 +12,8 @@ import numpy as np
 from tools.probe.case import Array, Case, Position
 
 from onnxtfl.formats.tflite.schema import options_table
-from onnxtfl.ir.quantization import Quantization, dequantize, quantize
+from onnxtfl.ir.quantization import Quantization, dequantize, limits, quantize
+from onnxtfl.ir.types import DType
 from onnxtfl.targets.table import entry
 
 STORAGES = ("int8", "uint8", "int16")
@@ -23,7 +24,7 @@ _DATA_MOVEMENT = (
 )
 DATA_MOVEMENT = frozenset(op for line in _DATA_MOVEMENT for op in line.split())
 """Ops that copy elements without arithmetic."""
-_AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": 0}
+AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": 0}
 """The axis of the filter that per-axis quantization refers to."""
 _BIAS_TYPE = "quantized_bias_type"
 _CASES_PER_CELL = 3
@@ -60,8 +61,8 @@ def _scaled(array: Array | None, rng: np.random.Generator) -> Array | None:
 
 def _stored(case: Case, storage: str) -> Iterator[Case]:
     fixed = entry(case.op).fixed_results.get(f"q{storage}")
-    if case.op in _AXES:
-        for axis in (None,) if storage == "uint8" else (None, _AXES[case.op]):
+    if case.op in AXES:
+        for axis in (None,) if storage == "uint8" else (None, AXES[case.op]):
             yield _weighted(case, storage, axis)
             if storage == "int16" and _BIAS_TYPE in _options_of(case.op):
                 yield _weighted(case, storage, axis, "int32")
@@ -186,5 +187,5 @@ def symmetric(array: Array, storage: str, axis: int | None) -> Quantization:
     """Scales for the largest absolute values, one for each index of `axis`; zero points are 0."""
     over = None if axis is None else tuple(i for i in range(array.ndim) if i != axis)
     largest = np.atleast_1d(np.max(np.abs(array), axis=over, initial=1e-3))
-    scales = tuple(float(np.float32(m / np.iinfo(storage).max)) for m in largest)
+    scales = tuple(float(np.float32(m / limits(DType(storage))[1])) for m in largest)
     return Quantization(storage, scales, (0,) * len(scales), axis)

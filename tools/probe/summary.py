@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,8 +55,8 @@ class Form:
         )
 
 
-def summarize(findings: Sequence[Finding]) -> str:
-    """The text of a kernel table."""
+def summarize(findings: Sequence[Finding], noted: Collection[str] | None = None) -> str:
+    """The text of a kernel table; `noted`: the constraints that its notes tell apart (None: all)."""
     domains = _domains(findings)
     lines = {runtime: _form_lines(findings, runtime, domains) for runtime in RUNTIMES}
     if lines["2.14"] == lines["litert"]:
@@ -68,8 +68,9 @@ def summarize(findings: Sequence[Finding]) -> str:
     for mode in _SPECIAL:
         if special := [finding for finding in findings if finding.mode == mode]:
             text += f"{mode} = {str(all(is_correct(f, r) for f in special for r in RUNTIMES)).lower()}\n"
+    known = [replace(f, extra={k: v for k, v in f.extra.items() if noted is None or k in noted}) for f in findings]
     for verdict in _BAD:
-        if notes := _notes(findings, verdict):
+        if notes := _notes(known, verdict):
             text += list_text(verdict, [f'"{note}"' for note in notes])
     return text
 
@@ -133,6 +134,11 @@ def is_correct(finding: Finding, runtime: str) -> bool:
     """Whether all kernel sets of the runtime are correct; only the reference set may lack the op."""
     verdicts = [finding.verdicts[f"{runtime} {kernels}"] for kernels in KERNELS]
     return verdicts in (["correct"] * 3, ["correct", "correct", "absent"])
+
+
+def is_accepted(finding: Finding) -> bool:
+    """Whether any runtime is correct."""
+    return any(is_correct(finding, runtime) for runtime in RUNTIMES)
 
 
 def _longest(ranks: Mapping[int, bool]) -> tuple[int, int] | None:

@@ -65,8 +65,8 @@ class KernelForm:
     the operands' shapes differ (None: nothing broadcasts); `scalar`: where only single elements differ. `constant`:
     operands that have to be constant. `options`: values that these options may have. `scales`: "same" where all
     quantized tensors of the main type have to share scale and zero point, "fixed" where the result's are given.
-    `per_axis`: variables whose tensors may have a scale for each index of an axis. `required`: optional operands that
-    have to be present.
+    `per_axis`: variables whose tensors have a scale for each index of an axis (those of one at least). `required`:
+    optional operands that have to be present.
     """
 
     types: Mapping[str, frozenset[str]]
@@ -102,6 +102,8 @@ class KernelForm:
                 yield _wants("one element type", variable, "tensors of", " and ".join(sorted(elements)))
         for variable in sorted(op.per_axis_variables - self.per_axis):
             yield _wants("one scale", variable, f"{op.names_of(variable)} with", "one for each index of an axis")
+        if self.per_axis and not self.per_axis & op.per_axis_variables:
+            yield _wants("one scale for each index of an axis", min(self.per_axis), "tensors with", "one for all")
         if any(q.block is not None for found in op.quantizations.values() for q in found):
             yield _wants("one scale for each index of an axis", "", "tensors with", "one for each block")
         for condition in op.bad_scales():
@@ -178,6 +180,8 @@ def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
     everything = (0, _HIGHEST)
     ranks = {v: _overlap(a.ranks.get(v, everything), b.ranks.get(v, everything)) for v in {**a.ranks, **b.ranks}}
     if not all(types.values()) or not all(options.values()) or any(low > high for low, high in ranks.values()):
+        return None
+    if bool(a.per_axis) != bool(b.per_axis):
         return None
     broadcast, scalar = _lower(a.broadcast, b.broadcast), _lower(a.scalar or a.broadcast, b.scalar or b.broadcast)
     return KernelForm(

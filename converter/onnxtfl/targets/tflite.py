@@ -95,8 +95,7 @@ class TfliteTarget(Target):
         if steps > 1:
             return Refusal("quantization", f"{op} is up to {steps} steps off on such types")
         violations = []
-        hybrid = _hybrid_forms(op) if self.hybrid else ()
-        for kernel in (*_forms(op, self.runtimes), *hybrid):
+        for kernel in (*_forms(op, self.runtimes), *(_forms(op, self.runtimes, hybrid=True) if self.hybrid else ())):
             if not (found := kernel.violations(instance)):
                 return self._too_new(known, instance)
             violations.append(found)
@@ -143,18 +142,13 @@ def _needed(instance: OpInstance) -> list[Version]:
 
 
 @functools.cache
-def _forms(op: str, runtimes: tuple[str, ...]) -> tuple[KernelForm, ...]:
-    kernels = entry(op).kernels
+def _forms(op: str, runtimes: tuple[str, ...], *, hybrid: bool = False) -> tuple[KernelForm, ...]:
+    kernels = entry(op).hybrid if hybrid else entry(op).kernels
     first, *others = ([read_form(table) for table in kernels[runtime]] for runtime in runtimes)
     for other in others:
         if other != first:
             first = [form for a in first for b in other if (form := intersect(a, b)) is not None]
     return tuple(first)
-
-
-@functools.cache
-def _hybrid_forms(op: str) -> tuple[KernelForm, ...]:
-    return tuple(map(read_form, entry(op).hybrid))
 
 
 def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) -> Refusal:
