@@ -314,7 +314,7 @@ class _Conversion:
         self.report.inputs = [_describe(v) for v in graph.inputs]
         self.report.outputs = [_describe(v) for v in graph.outputs]
         self.report.record = record_of(graph, names)
-        found = summary(graph, names)
+        found = summary(graph, names, self.target)
         if found is not None and found.hybrid_ops and self.options.dynamic_quant == "hybrid":
             found = replace(found, tolerance=TOLERANCE)
         self.report.quantization = found

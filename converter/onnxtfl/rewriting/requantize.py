@@ -23,7 +23,6 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, limits, shifted_to_int8, shifted_to_uint8
 from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.types import TensorType, Type
-from onnxtfl.rewriting.registry import Form
 from onnxtfl.rewriting.target import Target
 
 _COARSEST = 2.1
@@ -79,7 +78,7 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     sources, wanted = ({q for q in found if q is not None} for found in (operands, results))
     for form in target.forms(node):
         fixed = target.fixed_quantization(form, storage)
-        if fixed is not None and _is_fine(fixed, wanted, _steps_off(node, form, fixed, target)):
+        if fixed is not None and _is_fine(fixed, wanted):
             yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
     single = next(iter(sources)) if len(sources) == 1 else None
     if single is not None and (_selects(node, single) or (_averages(node) and _is_fine(single, wanted))):
@@ -101,15 +100,9 @@ def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantiza
             yield Variant(*sides)
 
 
-def _is_fine(rounded: Quantization, wanted: set[Quantization], steps: int = 0) -> bool:
-    """Whether rounding to `rounded` first, `steps` off, changes results in the quantizations `wanted` by a step at
-    most.
-    """
-    return all(rounded.scales[0] * (1 + 2 * steps) <= _COARSEST * q.scales[0] for q in wanted)
-
-
-def _steps_off(node: Node, form: Form, fixed: Quantization, target: Target) -> int:
-    return target.steps_off(form, [Value(r.tensor_type.stored_as(fixed)) for r in node.results])
+def _is_fine(rounded: Quantization, wanted: set[Quantization]) -> bool:
+    """Whether rounding to `rounded` first changes results in the quantizations `wanted` by a step at most."""
+    return all(rounded.scales[0] <= _COARSEST * q.scales[0] for q in wanted)
 
 
 def _selects(node: Node, quantization: Quantization) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form
@@ -68,10 +68,6 @@ class Target(ABC):
     def factor_bits(self) -> int | None:
         """How many bits after the point the factor has by which values are requantized; None: enough."""
         return None
-
-    def steps_off(self, form: Form, results: Sequence[Value]) -> int:
-        """How many steps quantized results of an accepted `form` may be off the nearest ones; 0 where it is exact."""
-        return 0
 
     def fixed_quantization(self, form: Form, storage: str) -> Quantization | None:
         """The only quantization of the results of `form` that its kernels write; None if they write any."""

@@ -66,7 +66,7 @@ class OpEntry:
     quantized result (None: any). `factor_bits`: how many bits after the point the factor from one scale to another has
     (None: as many as results need). `scales`: the conditions on scales. `kernels`: forms by runtime ("2.14" and
     "litert"). `hybrid`: likewise, of quantized weights and float activations. `inexact`: the quantized forms whose
-    results are not the nearest steps.
+    results are not the nearest steps. `interpolated`: types of quantized results that are computed in float instead.
     """
 
     name: str
@@ -89,6 +89,7 @@ class OpEntry:
     saturated_bits: int | None = None
     inexact: tuple[Mapping[str, Any], ...] = ()
     factor_bits: int | None = None
+    interpolated: frozenset[str] = frozenset()
 
 
 MEASURED = ("2.14", "litert")
@@ -129,6 +130,7 @@ def entry(op: str) -> OpEntry:
         saturated_bits=table.get("saturated_bits"),
         inexact=tuple(_parse(f"{op}.inexact").get("rows", ())),
         factor_bits=table.get("factor_bits"),
+        interpolated=frozenset(table.get("interpolated", "").split()),
     )
 
 

@@ -54,6 +54,10 @@ class Target(engine.Target):
     def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
         """`form` with its operands and results bound to the op's signature; None where the target has no such op."""
 
+    def steps_off(self, form: Form, results: Sequence[Value]) -> int:
+        """How many steps quantized results of an accepted `form` may be off the nearest ones; 0 where it is exact."""
+        return 0
+
     @abstractmethod
     def costs(self, form: Form) -> Sequence[CostRow]:
         """The costs measured for the op of `form`."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
@@ -91,9 +92,8 @@ class TfliteTarget(Target):
         known = instance.entry
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
-        steps = steps_off(instance, self.runtimes) if any(r.is_quantized for r in results) else 0
-        if steps > 1:
-            return Refusal("quantization", f"{op} is up to {steps} steps off on such types")
+        if coarse := {f"q{q.storage}" for r in results if (q := quantization_of(r)) is not None} & known.interpolated:
+            return Refusal("quantization", f"{op} of {min(coarse)} interpolates, several steps off")
         violations = []
         for kernel in (*_forms(op, self.runtimes), *(_forms(op, self.runtimes, hybrid=True) if self.hybrid else ())):
             if not (found := kernel.violations(instance)):
