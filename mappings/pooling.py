@@ -181,6 +181,33 @@ def _max_pool_2d(node: Node) -> Form | None:
     return None if node.attr("return_indices") else _pool_2d(node, "MAX_POOL_2D")
 
 
+@lower_tfl(ops.MaxPool, rank=-1)
+def _largest_of_blocks(node: Node) -> Form | None:
+    """Adjacent windows [k, l] of int16: the largest along axes 1 and 3 of [n h/k, k, w/l, l, c].
+
+    Before MAX_POOL_2D, whose int16 kernel has no vector code: REDUCE_MAX is ten times faster (LiteRT 2.3).
+    """
+    x, window = node.operand(0), ops.pool_window(attributes_of(node))
+    quantization = quantization_of(x)
+    if quantization is None or quantization.storage != "int16" or not x.tensor_type.is_static:
+        return None
+    if _max_pool_2d(node) is None or tuple(node.attr("dims")) != (1, 2) or window.strides != window.shape:
+        return None
+    (n, h, w, c), (size_h, size_w) = x.shape, window.shape
+    if h % size_h or w % size_w or node.result.shape != (n, h // size_h, w // size_w, c):
+        return None
+    blocks = (n * h // size_h, size_h, w // size_w, size_w, c)
+    rows = replace(x.tensor_type, shape=blocks)
+    largest = replace(node.result.tensor_type, shape=(n * h // size_h, w // size_w, c))
+    return Form(
+        "REDUCE_MAX",
+        (Computed(rows, lambda b: reshape(b, x, blocks)), np.asarray([1, 3], np.int32)),
+        {"keep_dims": False},
+        types=(largest,),
+        finish=lambda b, found: [reshape(b, found[0], node.result.shape)],
+    )
+
+
 @lower_tfl(ops.AveragePool)
 def _average_pool_2d(node: Node) -> Form | None:
     """TFLite leaves padding out of the count."""
