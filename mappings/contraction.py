@@ -152,7 +152,10 @@ def _filter_order(node: Node) -> tuple[int, ...] | None:
 @lower_tfl(ops.DotGeneral)
 @lower_tfl(ops.DotGeneralBias)
 def _fully_connected(node: Node) -> Form | None:
-    """A constant is brought into the order of the kernel."""
+    """A constant is brought into the order of the kernel.
+
+    Products of int16 get a bias: without one, LiteRT adds them up in int32, which may overflow (fully_connected.cc).
+    """
     lhs, rhs, order = node.operand(0), node.operand(1), _filter_order(node)
     if order is None:
         return None
@@ -160,6 +163,8 @@ def _fully_connected(node: Node) -> Form | None:
     if rhs.data is not None and rhs.tensor_type.quantization is None and order != (0, 1):
         ordered = rhs.data.transpose(order)
         weights = ordered.reshape((ordered.shape[0], math.prod(ordered.shape[1:])))
+    elif rhs.data is not None and is_hybrid(lhs, rhs) and order == (1, 0):
+        weights = constant(rhs.data.transpose(order), type_=rhs.tensor_type.permuted(order))
     elif order != (0, 1):
         return None
     options = {
@@ -168,7 +173,22 @@ def _fully_connected(node: Node) -> Form | None:
         "keep_num_dims": rhs.rank == 2 and lhs.rank > 2,
         "asymmetric_quantize_inputs": rhs.is_quantized and not lhs.is_quantized,
     }
-    return Form("FULLY_CONNECTED", (lhs, weights, node.optional(2)), options)
+    bias = node.optional(2)
+    if (
+        bias is None
+        and (q := quantization_of(lhs)) is not None
+        and q.storage == "int16"
+        and isinstance(rhs.shape[0], int)
+    ):
+        bias = zero_bias(lhs, rhs, rhs.shape[0])
+    return Form("FULLY_CONNECTED", (lhs, weights, bias), options)
+
+
+@lower_tfl(ops.DotGeneral, rank=-1)
+@lower_tfl(ops.DotGeneralBias, rank=-1)
+def _fully_connected_in_int32(node: Node) -> Form | None:
+    """Before the form that adds up in int64: its kernel is ten times faster."""
+    return in_int32(_fully_connected(node), axis=0)
 
 
 def _batched_order(node: Node) -> tuple[int, ...] | None:

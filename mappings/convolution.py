@@ -58,17 +58,11 @@ def _conv_integer(b: Builder, node: Node) -> Value:
 
 def bias_operand(node: Node) -> Operand:
     """The bias; integer kernels and older delegates need one, so an absent one of float32 becomes zeros."""
-    bias, (x, kernel) = node.optional(2), (node.operand(i).tensor_type for i in (0, 1))
-    features = node.operand(1).shape[node.attr("kernel_output_feature_dimension")]
+    bias, x, kernel = node.optional(2), node.operand(0), node.operand(1)
+    features = kernel.shape[node.attr("kernel_output_feature_dimension")]
     if bias is not None or x.dtype is not DType.FLOAT32 or not isinstance(features, int):
         return bias
-    if x.quantization is None:
-        return np.zeros(features, np.float32)
-    if kernel.quantization is None:
-        return None
-    quantization = product_quantization(x.quantization, kernel.quantization)
-    zeros = np.zeros(features, quantization.dtype.numpy)
-    return constant(zeros, type_=TensorType(DType.FLOAT32, (features,), quantization))
+    return zero_bias(x, kernel, features) if x.is_quantized else np.zeros(features, np.float32)
 
 
 @lower_tfl(ops.Conv)
@@ -90,6 +84,13 @@ def _conv_2d(node: Node) -> Form | None:
             "DEPTHWISE_CONV_2D", operands, {**options, "depth_multiplier": features // node.attr("feature_group_count")}
         )
     return Form("CONV_2D", operands, options)
+
+
+@lower_tfl(ops.Conv, rank=-1)
+def _conv_2d_in_int32(node: Node) -> Form | None:
+    """Before the form that adds up in int64: its kernel is ten times faster."""
+    form = _conv_2d(node)
+    return in_int32(form, axis=node.attr("kernel_output_feature_dimension")) if form and form.op == "CONV_2D" else None
 
 
 _NUMBERS = {

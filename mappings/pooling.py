@@ -181,6 +181,33 @@ def _max_pool_2d(node: Node) -> Form | None:
     return None if node.attr("return_indices") else _pool_2d(node, "MAX_POOL_2D")
 
 
+@lower_tfl(ops.MaxPool, rank=-1)
+def _largest_of_blocks(node: Node) -> Form | None:
+    """Adjacent windows [k, l] of int16: the largest along axes 1 and 3 of [n h/k, k, w/l, l, c].
+
+    Before MAX_POOL_2D, whose int16 kernel has no vector code: REDUCE_MAX is ten times faster (LiteRT 2.3).
+    """
+    x, window = node.operand(0), ops.pool_window(attributes_of(node))
+    quantization = quantization_of(x)
+    if quantization is None or quantization.storage != "int16" or not x.tensor_type.is_static:
+        return None
+    if _max_pool_2d(node) is None or tuple(node.attr("dims")) != (1, 2) or window.strides != window.shape:
+        return None
+    (n, h, w, c), (size_h, size_w) = x.shape, window.shape
+    if h % size_h or w % size_w or node.result.shape != (n, h // size_h, w // size_w, c):
+        return None
+    blocks = (n * h // size_h, size_h, w // size_w, size_w, c)
+    rows = replace(x.tensor_type, shape=blocks)
+    largest = replace(node.result.tensor_type, shape=(n * h // size_h, w // size_w, c))
+    return Form(
+        "REDUCE_MAX",
+        (Computed(rows, lambda b: reshape(b, x, blocks)), np.asarray([1, 3], np.int32)),
+        {"keep_dims": False},
+        types=(largest,),
+        finish=lambda b, found: [reshape(b, found[0], node.result.shape)],
+    )
+
+
 @lower_tfl(ops.AveragePool)
 def _average_pool_2d(node: Node) -> Form | None:
     """TFLite leaves padding out of the count."""
@@ -312,6 +339,8 @@ def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
         return _as_2d(b, node)
     if window.auto_pad != "NOTSET":
         return None
+    if node.operand(0).is_quantized:
+        return _weighted_sum(b, node, window)
     if any(window.padding) or window.ceil:
         return _sum_over_count(b, node, window, sizes)
     pairwise = _pairwise(b, node, window)
@@ -319,6 +348,23 @@ def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
         return pairwise
     total = _by_slices(b, node, window, "sum")
     return None if total is None else b(ops.Mul, total, b.scalar(1.0 / float(np.prod(window.shape)), x))
+
+
+def _weighted_sum(b: Builder, node: Node, window: Window) -> Value | None:
+    """On quantized values: a convolution of each feature by itself, with the same weights of 8 bits everywhere.
+
+    So that results in smaller steps than the operand's are rounded once; the pool's kernel has one quantization.
+    """
+    x = node.operand(0)
+    all_count = node.attr("count_include_pad") or not any(window.padding)
+    features = x.shape[1]
+    if window.ceil or not all_count or node.attr("dims") != tuple(range(2, x.rank)) or not isinstance(features, int):
+        return None
+    shape = (features, 1, *window.shape)
+    quantization = Quantization("int8", (float(np.float32(1 / (127 * math.prod(window.shape)))),), (0,))
+    kernel = constant(np.full(shape, 127, np.int8), type_=TensorType(DType.FLOAT32, shape, quantization))
+    spatial = first(window.rank)
+    return b(ops.Conv, x, kernel, None, **spatial, **window_attributes(window), feature_group_count=features)
 
 
 def _pairwise(b: Builder, node: Node, window: Window) -> Value | None:

@@ -4,6 +4,7 @@ python tools/probe_kernels.py                        all ops with a probe
 python tools/probe_kernels.py ADD SELECT_V2          these ops; other tables are kept
 python tools/probe_kernels.py ADD --verbose --dry    print every case that is not correct, write nothing
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
+python tools/probe_kernels.py --only inexact         write the errors of quantized forms only ("hybrid": hybrid forms)
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
 Uses the LiteRT (ai-edge-litert) of this Python, and the tflite-runtime 2.14 of --runtime-python (default: environment
@@ -16,15 +17,18 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.probe import measure
+from tools.probe.case import Case
 from tools.probe.costs.measure import costs
-from tools.probe.registry import cases_of, probes
+from tools.probe.exactness import inexact
+from tools.probe.registry import cases_of, hybrid_cases_of, probes
 from tools.probe.runtime import Runtime
-from tools.probe.summary import summarize
+from tools.probe.summary import is_accepted, summarize
 from tools.probe.tables import rewrite, rows_text
 
 from onnxtfl.targets.tflite import TfliteTarget
@@ -42,21 +46,38 @@ def main() -> int:
     wanted = options.ops or sorted(probes())
     runtimes = {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
     measurer = measure.Measurer(runtimes, options.verbose)
-    tables = {}
     for op in wanted:
         started = time.monotonic()
-        file = FINDINGS / f"{op}.jsonl"
-        if not options.again or not file.exists():
-            findings = measurer.measure(cases_of(op))
-            measure.save(findings, file)
-        tables[op] = summarize(measure.load(file))
+        tables = _tables(op, measurer, options)
         if not options.again or options.dry:
-            print(f"[{op}]  # {time.monotonic() - started:.1f} s\n{tables[op]}", flush=True)
-    if not options.dry:
-        rewrite(TABLE, tables)
+            print(f"# {op}: {time.monotonic() - started:.1f} s")
+            print("".join(f"[{op}.{kind}]\n{text}" for kind, text in tables.items() if text), flush=True)
+        for kind, text in tables.items() if not options.dry else ():
+            rewrite(TABLE, {op: text}, kind)
     for runtime in runtimes.values():
         runtime.close()
     return 0
+
+
+def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) -> dict[str, str]:
+    """The tables of an op by kind, "" for those that it does not need."""
+    if options.only == "inexact":
+        quantized = (case for case in cases_of(op) if case.quantizations)
+        return {"inexact": inexact(_findings(f"{op}.quantized", quantized, measurer, options.again))}
+    found = _findings(f"{op}.hybrid", hybrid_cases_of(op), measurer, options.again)
+    tables = {"hybrid": summarize(found, {"per_axis"}) if any(map(is_accepted, found)) else ""}
+    if options.only is None:
+        found = _findings(op, cases_of(op), measurer, options.again)
+        tables |= {"kernels": summarize(found), "inexact": inexact(found)}
+    return tables
+
+
+def _findings(name: str, cases: Iterable[Case], measurer: measure.Measurer, again: bool) -> list[measure.Finding]:
+    """The findings on `cases`: saved ones `again`."""
+    file = FINDINGS / f"{name}.jsonl"
+    if not again or not file.exists():
+        measure.save(measurer.measure(cases), file)
+    return measure.load(file)
 
 
 def _costs(options: argparse.Namespace) -> int:
@@ -74,6 +95,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("ops", nargs="*", metavar="OP")
     parser.add_argument("--runtime-python", default=os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON", "python3.11"))
     parser.add_argument("--costs", action="store_true", help="measure the times of ops")
+    parser.add_argument("--only", choices=["inexact", "hybrid"], help="write these tables only")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")
     parser.add_argument("--dry", action="store_true", help="do not write the table")
     parser.add_argument("--verbose", action="store_true", help="print each case that is not correct")

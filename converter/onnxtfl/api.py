@@ -253,6 +253,7 @@ def _convert(job: _Job) -> Conversion:
         conversion = _finish(job, kept, report, compared, result.record)
         if failed:
             hint = f"the result is kept in {conversion.path}" if conversion.path else None
+            hint = hint or (job.quantizing.advice if job.quantizing and result.quantization else None)
             raise CheckFailedError(f"the check of the converted model {compared}", conversion=conversion, hint=hint)
         return conversion
 

@@ -43,6 +43,7 @@ from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.quantize import (
+    STORED_CLAMPS,
     TOLERANCE,
     QuantizedIo,
     dequantize_all,
@@ -56,6 +57,7 @@ from onnxtfl.passes.quantize import (
     summary,
     surround_moves,
     use_hybrid_weights,
+    use_integer_constants,
 )
 from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
@@ -261,7 +263,9 @@ def _quantized(target: Target, options: Options) -> list[Pass | Group]:
     hybrid = [Pass("hybrid", use_hybrid_weights, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []
     if target.name == "onnx":
         return [fuse, *([] if target.has_integer_ops else [uint8]), edges, SIMPLIFY]
-    return [fuse, int8, edges, *hybrid, SIMPLIFY]
+    constants = Pass("integer constants", use_integer_constants, needs=_NEUTRAL)
+    clamps = Pass("stored clamps", STORED_CLAMPS.apply, needs=_NEUTRAL)
+    return [constants, fuse, clamps, int8, edges, *hybrid, SIMPLIFY]
 
 
 def _saturating(target: Target) -> list[Pass | Group]:
@@ -364,7 +368,7 @@ class _Conversion:
         self.report.inputs = [_describe(v) for v in graph.inputs]
         self.report.outputs = [_describe(v) for v in graph.outputs]
         self.report.record = record_of(graph, names)
-        found = summary(graph, names)
+        found = summary(graph, names, self.target)
         if found is not None and found.hybrid_ops and self.options.dynamic_quant == "hybrid":
             found = replace(found, tolerance=TOLERANCE)
         self.report.quantization = found

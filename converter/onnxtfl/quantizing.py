@@ -17,11 +17,12 @@ from onnxtfl.checking.facts import analyze
 from onnxtfl.checking.inputs import make_input, numpy_type, open_shapes
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir import ops
+from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 from onnxtfl.pipeline import Description, Report, count_ops, lifted_where_possible
-from onnxtfl.runtimes.quantizer import CALIBRATED, Mode, quantize, version
+from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
 from onnxtfl.targets.tflite import has_quantized_kernel
 
 Sample = Mapping[str, Any]
@@ -73,7 +74,9 @@ class Quantizing:
         every = samples if first is None else chain([first], samples)
         storage = STORAGE.get(self.mode)
         kept = [] if storage is None else [name for name in before if not has_quantized_kernel(name, storage)]
-        quantize(model, self.mode, [info.name for info in infos], every, float_io=self.float_io, float_ops=kept)
+        names, graph = [info.name for info in infos], lifted_where_possible(files.read(model))
+        sensitive = Sensitive(divisors(graph), exponents(graph))
+        quantize(model, self.mode, names, every, float_io=self.float_io, float_ops=kept, sensitive=sensitive)
         read = files.read(model)
         made = describe(model, read)
         report.ops_after = count_ops(read.main)
@@ -92,6 +95,12 @@ class Quantizing:
         """See `WITHIN`."""
         return WITHIN
 
+    @property
+    def advice(self) -> str | None:
+        """What to do where the quantized model differs too much from the float one."""
+        finer = {"int8": "int16x8 or dynamic", "int16x8": "dynamic", "dynamic": "float16"}.get(self.mode)
+        return finer and f"{finer} is more precise, and so may be other calibration data"
+
     def _samples(self, model: Path, infos: Sequence[TensorInfo], seed: int) -> Iterator[Sample]:
         data = self.calibration
         if data is None:
@@ -99,6 +108,43 @@ class Quantizing:
         if data == RANDOM:
             return random_samples(model, infos, seed)
         return read_samples(data, infos) if isinstance(data, str | os.PathLike) else _checked(data, infos)
+
+
+def divisors(graph: Graph) -> list[Divisor]:
+    """What is divided by: by the root of a variance in the decomposition of a layer normalization, for one."""
+    places = {ops.Div: 1, ops.Rsqrt: 0}
+    values = [node.optional(places[node.op]) for node in graph.walk() if node.op in places]
+    return [_divisor(v) for v in values if v is not None and not v.is_constant and v.dtype.is_float]
+
+
+def _divisor(value: Value) -> Divisor:
+    """`value`, and what it is the root of, the sum with a constant, or the mean of squares."""
+    checked, node = [value.name or ""], value.producer
+    while node is not None and (node.op in (ops.Sqrt, ops.Add, ops.Reduce) or node.op.moves):
+        sources = [v for v in node.operands[:2] if v is not None and not v.is_constant]
+        if len(sources) != 1:
+            break
+        source = sources[0]
+        if node.op is ops.Reduce:
+            squared = source.producer.operands if source.producer is not None else []
+            names = [source.name or "", *(v.name or "" for v in squared if v is not None)]
+            return {"checked": checked, "others": list(dict.fromkeys(names))}
+        checked.append(source.name or "")
+        node = source.producer
+    return {"checked": checked, "others": []}
+
+
+def exponents(graph: Graph) -> list[list[str]]:
+    """The names of each operand of a Softmax, with those that it is moved from."""
+    found = []
+    for node in graph.walk():
+        if node.op in (ops.Softmax, ops.LogSoftmax):
+            names, value = [node.operand(0).name or ""], node.operand(0)
+            while value.producer is not None and value.producer.op.moves == slice(0, 1):
+                value = value.producer.operand(0)
+                names.append(value.name or "")
+            found.append(names)
+    return found
 
 
 def random_samples(model: Path, infos: Sequence[TensorInfo], seed: int) -> Iterator[Sample]:

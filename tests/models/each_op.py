@@ -56,11 +56,14 @@ def compare_each(source: bytes, inputs: Mapping[str, Array], kernels: str = "bui
     graph = reader.read(conversion.data).main
     wanted = dict(_stored(graph, conversion.record, tensors))
     parts = _cut(graph, wanted)
+    units = {v.name: _unit(wanted[v.name], _before(v)) for v in graph.outputs}
     out = io.BytesIO()
     writer.write(Model(graph), out)
     operands = {v.name: wanted[v.name.removesuffix(_FED)] for v in graph.inputs}
     results = run_tflite(out.getvalue(), operands, kernels=kernels)
-    return [_difference(name, parts[name], array, wanted[name]) for name, array in results if name in parts]
+    return [
+        _difference(name, parts[name], array, wanted[name], units[name]) for name, array in results if name in parts
+    ]
 
 
 def source_tensors(source: bytes, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -141,10 +144,18 @@ def _before(value: Any) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
-def _difference(name: str, ops: Sequence[str], got: Array, want: Array) -> Difference:
-    """The difference; floats are compared with 1/1000 of the largest element as a step."""
+def _unit(want: Array, nodes: Sequence[Any]) -> float:
+    """What counts as a step: the largest one of what the part dequantizes, at least 1/1000 of the largest float."""
+    if want.dtype.kind != "f":
+        return 1.0
+    made = [v.tensor_type.quantization for node in nodes for v in node.results if v.is_quantized]
+    steps = [max(quantization.scales) for quantization in made if quantization is not None]
+    return max([float(np.abs(want).max(initial=0)) / 1000, *steps]) or 1.0
+
+
+def _difference(name: str, ops: Sequence[str], got: Array, want: Array, unit: float) -> Difference:
+    """The difference in units."""
     if got.shape != want.shape:
         return Difference(name, tuple(ops), float("inf"), 1.0)
-    unit = float(np.abs(want).max(initial=0)) / 1000 or 1.0 if want.dtype.kind == "f" else 1.0
     steps = np.abs(got.astype(np.float64) - want.astype(np.float64)) / unit
     return Difference(name, tuple(ops), float(steps.max(initial=0)), float((steps > 1).mean()) if steps.size else 0.0)

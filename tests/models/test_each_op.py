@@ -35,6 +35,4 @@ def test_each_op_is_within_one_step(worker: Worker, name: str, kernels: str) -> 
     assert outcome.kind == "done", f"{outcome.kind} in {outcome.stage}: {outcome.message}\n{outcome.detail}"
     assert outcome.value
     for found in outcome.value:
-        # XNNPACK requantizes with a multiplier of 8 bits: from the fixed scale 1/256, a step is twice the result's
-        allowed = 2 if kernels == "default" and found.ops == ("QUANTIZE", "LOGISTIC") else 1
-        assert found.steps <= allowed, found
+        assert found.steps <= 1, found

@@ -30,10 +30,11 @@ def report(body: str, target: Target | None = None, shape: str = "4x3") -> Quant
       %xf = Convert(%x) {{dtype = !float32}} : tensor<{shape}xfloat32>
       {body}
     }}"""
-    graph, passes = parse_graph(text), passes_for(target or TfliteTarget(), Options())
+    target = target or TfliteTarget()
+    graph, passes = parse_graph(text), passes_for(target, Options())
     start = 1 + [step.name for step in passes].index("remove dead")
     PassManager(passes[start:], given=frozenset({"neutral"})).run(graph)
-    found = summary(graph, {v: v.name or "" for node in graph.nodes for v in node.results})
+    found = summary(graph, {v: v.name or "" for node in graph.nodes for v in node.results}, target)
     assert found is not None
     return found
 
@@ -100,7 +101,8 @@ def test_in_onnx_a_formula_is_an_island() -> None:
 
 
 def test_a_model_without_quantized_tensors_has_no_summary() -> None:
-    assert summary(parse_graph("graph main(%x: tensor<2xfloat32>) -> (%y) {\n%y = Abs(%x)\n}"), {}) is None
+    graph = parse_graph("graph main(%x: tensor<2xfloat32>) -> (%y) {\n%y = Abs(%x)\n}")
+    assert summary(graph, {}, TfliteTarget()) is None
 
 
 def test_the_summary_is_json() -> None:
@@ -119,3 +121,19 @@ def test_a_pool_selects_integers_for_all_that_read_it() -> None:
     pool = f"%p = MaxPool(%xf) {{dims = [2, 3], {window}}}"
     found = report(f"{pool}\n%a = Add(%p, %p)\n%b = Tanh(%p)\n%c = Mul(%a, %b)\n%y = Add(%c, %p)", shape="1x2x4x4")
     assert found.integer_ops == {"MAX_POOL_2D": 1}
+
+
+def _int16(op: str, scale: str) -> QuantizationSummary:
+    return report(f"""%s = Convert(%xf) {{dtype = !float32}} : tensor<4x3xfloat32, quant<int16 0.25:0>>
+      %a = {op} : tensor<4x3xfloat32, quant<int16 {scale}:0>>
+      %y = Convert(%a) {{dtype = !float32}} : tensor<4x3xfloat32>""")
+
+
+def test_kernels_that_are_several_steps_off_are_named() -> None:
+    found = _int16("Softmax(%s) {axis = 1}", "0.000030517578125")
+    assert found.coarse_ops.keys() == {"SOFTMAX"} and found.coarse_ops["SOFTMAX"] > 1
+
+
+def test_an_op_whose_kernel_interpolates_is_an_island() -> None:
+    found = _int16("Tanh(%s)", "0.000030517578125")
+    assert [(op.op, op.reason) for op in found.islands] == [("TANH", "TANH of qint16 interpolates, several steps off")]

@@ -75,6 +75,22 @@ def test_convolutions() -> None:
     assert np.abs(y - wanted).max() <= hybrid.report.quantization.tolerance * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize(("groups", "op"), [(64, "DEPTHWISE_CONV_2D"), (2, None)])
+def test_convolutions_of_groups(groups: int, op: str | None) -> None:
+    """Of one feature each: hybrid. Others have no hybrid kernel in tflite-runtime 2.14 where all scales are equal."""
+    scale = np.asarray(np.float32(0.01))
+    x = RNG.standard_normal((2, 64, 9, 9)).astype(np.float32)
+    nodes = integer_product("ConvInteger", scale)
+    nodes[1].attribute.append(helper.make_attribute("group", groups))
+    data = model(nodes, x, [2, 128, 7, 7], weights((128, 64 // groups, 3, 3), scale))
+    wanted = run_onnx(data, {"x": x})["y"]
+    hybrid = onnxtfl.onnx_to_tflite(data, check=False, dynamic_quant="hybrid")
+    assert hybrid.report.quantization is not None and hybrid.report.quantization.hybrid_ops == ({op: 1} if op else {})
+    for kernels in ("default", "builtin"):
+        y = run_tflite(hybrid.data or b"", [x], kernels=kernels)[0][1]
+        assert np.abs(y - wanted).max() <= 0.05 * np.abs(wanted).max()
+
+
 def test_grouped_convolutions_with_more_terms_than_float32_adds_up_exactly() -> None:
     """Groups of 64 features under 3x3 taps: each group is computed separately, 57 features at a time."""
     scale = np.asarray(np.float32(0.01))

@@ -28,7 +28,7 @@ _ALLOWED = {
     "mappings": {"rules"},
     "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
     "op_tables": {"formats", "rewriting", "targets"},
-    "checking": {"ir", "formats", "passes", "runtimes", "pipeline"},
+    "checking": {"ir", "formats", "passes", "runtimes", "pipeline", "targets"},
     "quantizing": {"ir", "formats", "pipeline", "runtimes", "checking", "targets"},
     "output": set(),
     "api": {"ir", "formats", "pipeline", "op_tables", "checking", "quantizing", "output"},

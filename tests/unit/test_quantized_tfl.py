@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -291,3 +292,25 @@ def test_int16_ops_are_islands_between_quantize_and_dequantize() -> None:
     }"""
     found = ops_of(to_onnx(tflite(text), quantized="qoperator"))
     assert found == {"DequantizeLinear": 1, "Mul": 1, "QuantizeLinear": 1}
+
+
+_COPIES = {
+    "RESHAPE": ("%y = tfl.RESHAPE@1(%x, %v) {{new_shape = [4, 6]}}", "[4, 6]", "4x6"),
+    "REVERSE_V2": ("%y = tfl.REVERSE_V2@3(%x, %v) {{}}", "[1]", "2x12"),
+    "PAD": ("%y = tfl.PAD@2(%x, %v) {{}}", "[[0, 1], [2, 0]]", "3x14"),
+    "TILE": ("%y = tfl.TILE@3(%x, %v) {{}}", "[1, 2]", "2x24"),
+}
+
+
+@pytest.mark.parametrize("storage", ["int8", "uint8"])
+@pytest.mark.parametrize("op", _COPIES)
+def test_kernels_that_move_elements_copy_integers_whatever_the_scale_of_the_result(op: str, storage: str) -> None:
+    call, vector, shape = _COPIES[op]
+    sizes = "x".join(map(str, np.shape(json.loads(vector))))
+    text = f"""
+    graph main(%x: tensor<2x12xfloat32, quant<{storage} 0.02:3>>) -> (%y) {{
+      %v = constant tensor<{sizes}xint32> {vector}
+      {call.format()} : tensor<{shape}xfloat32, quant<{storage} 0.05:7>>
+    }}"""
+    wanted, found = both(text, _stored(2, 12, dtype=storage))
+    np.testing.assert_array_equal(found, wanted)

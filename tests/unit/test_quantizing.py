@@ -14,10 +14,11 @@ import onnxtfl
 from onnxtfl import quantizing
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError, UsageError
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.quantizing import Quantizing, random_samples, read_samples
-from onnxtfl.runtimes import quantizer
+from onnxtfl.runtimes import quantizer, quantizer_script
 from onnxtfl.targets.tflite import has_quantized_kernel
-from tests.unit.tiny_models import saved
+from tests.unit.tiny_models import onnx_model, saved
 
 INSTALLED = importlib.util.find_spec("litert_quantizer") is not None
 needs_library = pytest.mark.skipif(not INSTALLED, reason="litert-quantizer is not installed (onnxtfl[quantize])")
@@ -61,6 +62,82 @@ def test_integer_models(mode: Any, io: Any, dtype: str) -> None:
     assert [spec.dtype for spec in (*made.report.inputs, *made.report.outputs)] == [dtype, dtype]
     found = made.report.quantization
     assert found is not None and found.integer_ops["FULLY_CONNECTED"] == 2 and not found.float_ops
+
+
+def attention(mask: float) -> ModelProto:
+    """y = Softmax(x w xT + where(m, 0, mask)) x: attention with an additive mask."""
+    random = np.random.default_rng(0)
+    constants = {"w": (random.normal(size=(16, 16)) / 2).astype(np.float32), "none": np.float32(0)}
+    constants["far"] = np.float32(mask)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["a", "t"], ["s"]),
+        helper.make_node("Cast", ["mask"], ["c"], to=TensorProto.BOOL),
+        helper.make_node("Where", ["c", "none", "far"], ["m"]),
+        helper.make_node("Add", ["s", "m"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "x"], ["y"]),
+    ]
+    inputs = [("x", TensorProto.FLOAT, [1, 8, 16]), ("mask", TensorProto.INT64, [1, 1, 8])]
+    return onnx_model(nodes, inputs, [("y", TensorProto.FLOAT, [1, 8, 16])], constants)
+
+
+@needs_library
+@pytest.mark.parametrize("mask", [-np.inf, np.finfo(np.float32).min, -1e6])
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+def test_masks_stay_float(mode: Any, mask: float) -> None:
+    """A mask would make a scale that leaves nothing of the scores, or with which kernels abort."""
+    made = onnxtfl.onnx_to_tflite(attention(mask), quantize=mode, calibration="random")
+    assert made.check is not None and made.check.ok
+    found = made.report.quantization
+    assert found is not None and found.integer_ops["BATCH_MATMUL"] == 2
+    assert {op.op for op in found.float_ops} >= {"ADD", "SOFTMAX"}
+
+
+def extremes(low: float, high: float) -> dict[str, Any]:
+    return {"min": np.full((1,), low, np.float32), "max": np.full((1,), high, np.float32)}
+
+
+def test_ranges_that_are_too_wide() -> None:
+    found = {"scores": extremes(-4, 4), "mask": extremes(-np.inf, 0), "masked": extremes(-3e38, 4)}
+    assert quantizer_script.wide(found) == {"mask", "masked"}
+
+
+def test_exponents_that_would_be_coarse() -> None:
+    """With a mask of -10000, a step is 39 in 8 bits, and 0.15 in 16."""
+    text = """graph main(%x: tensor<4x8xfloat32>, %mask: tensor<8xfloat32>) -> (%y) {
+      %sum = Add(%x, %mask)
+      %moved = Transpose(%sum) {permutation = [1, 0]}
+      %y = Softmax(%moved) {axis = 0}
+    }"""
+    names = quantizing.exponents(parse_graph(text))
+    assert names == [["moved", "sum"]]
+    for levels, left in ((255, {"moved", "sum"}), (65535, set())):
+        assert quantizer_script.coarse(names, {"sum": extremes(-1e4, 4)}, levels) == left
+
+
+def test_divisors_that_would_be_zero() -> None:
+    """The root of a variance, of which the least elements are less than a step."""
+    text = """graph main(%x: tensor<4x8xfloat32>) -> (%y) {
+      %axes = constant tensor<1xint64> [1]
+      %tiny = constant tensor<float32> [1e-05]
+      %squares = Mul(%x, %x)
+      %variance = Reduce(%squares, %axes) {kind = "mean", keepdims = true}
+      %sum = Add(%variance, %tiny)
+      %root = Sqrt(%sum)
+      %y = Div(%x, %root)
+    }"""
+    divided = quantizing.divisors(parse_graph(text))
+    assert divided == [{"checked": ["root", "sum", "variance"], "others": ["squares", "x"]}]
+    for least, names in ((0.001, {"root", "sum", "variance", "squares", "x"}), (0.1, set())):
+        assert quantizer_script.small(divided, {"variance": extremes(least, 2)}, 255) == names
+
+
+def test_extremes_have_the_rank_of_their_tensor() -> None:
+    op = quantizer_script.Op(["x"], ["y"], {"x": 3, "y": 1}, "y;")
+    found = quantizer_script.of_tensor_ranks({"x": extremes(-1, 1)}, [op])
+    assert found["x"]["min"].shape == (1, 1, 1)
 
 
 @needs_library

@@ -41,8 +41,8 @@ def test_the_file_is_toml_whose_sections_are_ops() -> None:
     whole = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     assert tuple(whole) == table.op_names()
     known = {"code", "signature", "options", "versions", "micro", "fuses_as", "matrix_rank", "fixed_results", "kernels"}
-    known |= {"symmetric"}
-    known |= {"in_place", "same_memory", "hybrid", "saturated_bits", "scales", "costs"}
+    known |= {"symmetric", "interpolated"}
+    known |= {"in_place", "same_memory", "hybrid", "saturated_bits", "scales", "costs", "inexact", "factor_bits"}
     for name, section in whole.items():
         assert section.keys() <= known, name
 
@@ -50,14 +50,15 @@ def test_the_file_is_toml_whose_sections_are_ops() -> None:
 @pytest.mark.parametrize("name", table.op_names())
 def test_versions_rise_and_forms_are_about_what_the_signature_names(name: str) -> None:
     entry = table.entry(name)
-    numbers = [version.number for version in entry.versions]
-    assert numbers == sorted(set(numbers))
+    numbers = list(dict.fromkeys(version.number for version in entry.versions))
+    assert numbers == sorted(numbers)
+    assert len({(v.number, v.since) for v in entry.versions}) == len(entry.versions)
     assert [v.since for v in entry.versions] == sorted(v.since for v in entry.versions)
     variables = {p.variable for p in (*entry.operands, *entry.results)}
     names = {p.name for p in (*entry.operands, *entry.results)}
     fields = set(schema.table(entry.options).by_name) if entry.options else set()
     for runtime in table.MEASURED:
-        for form in map(read_form, entry.kernels[runtime]):
+        for form in map(read_form, (*entry.kernels[runtime], *entry.hybrid[runtime])):
             assert set(form.types) <= variables
             assert set(form.ranks) <= variables | {"T"}
             assert set(form.constant) <= names

@@ -39,7 +39,9 @@ class Case:
     "broadcast", "empty", "nan", or the fused activation. `extra`: constraints of the form beyond the types (options,
     ``constant``, ranks of other variables). `constants`: indices of the constant operands; `states`: of those that are
     variables, initially zero. `dynamic`: the shapes of the results are unknown before the run. `quantizations`: of
-    operands and results that are stored as integers. `evaluate`: the op in NumPy, from which quantized cases are made.
+    operands and results that are stored as integers; `real`: the results before rounding. `bounds`: the
+    allowed absolute errors of the results (none: `tolerance`). `evaluate`: the op in NumPy, from which quantized cases
+    are made.
     """
 
     op: str
@@ -53,6 +55,8 @@ class Case:
     states: frozenset[int] = frozenset()
     dynamic: bool = False
     quantizations: Mapping[Position, Quantization] = field(default_factory=dict)
+    real: Sequence[Array] = ()
+    bounds: Sequence[Array] = ()
     tolerance: float = 1e-4
     evaluate: Evaluate | None = None
 

@@ -8,11 +8,16 @@ from typing import Any, Literal
 import numpy as np
 from tools.probe.case import Case
 
+from onnxtfl.ir.quantization import Quantization
+
 Array = np.ndarray[Any, Any]
 Verdict = Literal["correct", "wrong", "refused", "absent", "abort"]
 _ABSENT = "Didn't find op for builtin opcode"
 _STEPS = {1: 1, 2: 16}
 """Largest error of a quantized result, in steps, by the bytes of an element: kernels round several times."""
+_FLOAT32 = 1e-5
+_HALF = 0.51
+"""The largest error in steps of a rounded element; more than half, as float arithmetic is not exact either."""
 _COARSE = {"float16": 4e-3, "bfloat16": 2e-2}
 
 
@@ -25,10 +30,37 @@ def judge(case: Case, status: str, answer: Any) -> Verdict:
     return "abort"
 
 
+def steps_off(case: Case, outputs: Sequence[Array]) -> int:
+    """The largest error of quantized results in steps, rounded up; 0 (exact) where each is nearest to the real value.
+
+    Between two equally near steps, either is exact.
+    """
+    quantizations = (case.quantizations.get(("results", i)) for i in range(len(outputs)))
+    found = zip(outputs, case.real, quantizations, strict=False)
+    return max((_steps_off(*each) for each in found if each[2] is not None), default=0)
+
+
+def _steps_off(actual: Array, real: Array, quantization: Quantization) -> int:
+    bounds = np.iinfo(quantization.storage)
+    positions = real.astype(np.float64) / quantization.scales[0] + quantization.zero_points[0]
+    error = np.abs(actual - np.clip(positions, bounds.min, bounds.max))
+    return max(0, int(np.ceil(np.max(error[np.isfinite(error)], initial=0) - _HALF)))
+
+
 def _all_close(case: Case, outputs: Sequence[Array]) -> bool:
     if len(outputs) != len(case.expected):
         return False
+    if case.bounds:
+        return all(_within(*each) for each in zip(outputs, case.expected, case.bounds, strict=True))
     return all(_close(case, *pair) for pair in zip(outputs, case.expected, strict=True))
+
+
+def _within(actual: Array, expected: Array, bound: Array) -> bool:
+    """Whether the error of each element is in its bound, as far as float32 arithmetic goes."""
+    if actual.shape != expected.shape:
+        return False
+    rounding = _FLOAT32 * float(np.max(np.abs(expected), initial=0))
+    return bool(np.all(np.abs(actual.astype(np.float64) - expected) <= bound + rounding))
 
 
 def _close(case: Case, actual: Array, expected: Array) -> bool:

@@ -6,12 +6,12 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tools.probe.case import Case
-from tools.probe.judge import judge
+from tools.probe.judge import judge, steps_off
 from tools.probe.runtime import KERNELS, Runtime
 
 _SKIP_AFTER = 2
@@ -21,13 +21,17 @@ Cell = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdicts on one case: "litert xnnpack" -> correct, wrong, refused, absent or abort."""
+    """The verdicts on one case: "litert xnnpack" -> correct, wrong, refused, absent or abort.
+
+    `steps`: the largest error of quantized results in steps, of the kernel sets that are not exact.
+    """
 
     types: Mapping[str, str]
     extra: Mapping[str, Any]
     rank: int
     mode: str
     verdicts: Mapping[str, str]
+    steps: Mapping[str, int] = field(default_factory=dict)
 
 
 class Measurer:
@@ -48,7 +52,7 @@ class Measurer:
 
     def _one(self, case: Case, history: _History) -> Finding:
         model = functools.cache(case.model)
-        verdicts = {}
+        verdicts, steps = {}, {}
         for name, runtime in self.runtimes.items():
             for kernels in KERNELS:
                 kernel_set = f"{name} {kernels}"
@@ -57,10 +61,12 @@ class Measurer:
                     status, answer = runtime.run(kernels, model(), case.inputs())
                     verdict = judge(case, status, answer)
                     history.add(case, kernel_set, verdict)
+                    if verdict == "correct" and (off := steps_off(case, answer)):
+                        steps[kernel_set] = off
                     if self.verbose and verdict != "correct":
                         self._print(case, kernel_set, verdict, answer)
                 verdicts[kernel_set] = verdict
-        return Finding(dict(case.types), dict(case.extra), case.rank, case.mode, verdicts)
+        return Finding(dict(case.types), dict(case.extra), case.rank, case.mode, verdicts, steps)
 
     def _print(self, case: Case, kernel_set: str, verdict: str, answer: Any) -> None:
         shapes = ", ".join("-" if a is None else f"{a.dtype}{list(a.shape)}" for a in case.operands)

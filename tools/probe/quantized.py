@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from tools.probe.case import Array, Case, Position
 
-from onnxtfl.ir.quantization import Quantization, dequantize, quantize
+from onnxtfl.formats.tflite.schema import options_table
+from onnxtfl.ir.quantization import Quantization, dequantize, limits, quantize
+from onnxtfl.ir.types import DType
 from onnxtfl.targets.table import entry
 
 STORAGES = ("int8", "uint8", "int16")
@@ -22,9 +24,11 @@ _DATA_MOVEMENT = (
 )
 DATA_MOVEMENT = frozenset(op for line in _DATA_MOVEMENT for op in line.split())
 """Ops that copy elements without arithmetic."""
-_AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": 0}
+AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": 0}
 """The axis of the filter that per-axis quantization refers to."""
+_BIAS_TYPE = "quantized_bias_type"
 _CASES_PER_CELL = 3
+_VARIATIONS = 2
 
 
 def quantized(cases: Iterable[Case]) -> Iterator[Case]:
@@ -34,16 +38,34 @@ def quantized(cases: Iterable[Case]) -> Iterator[Case]:
         cell = case.group, case.mode, case.rank
         counts[cell] += 1
         if counts[cell] <= _CASES_PER_CELL and (case.evaluate or case.op in DATA_MOVEMENT):
-            for storage in STORAGES:
-                yield from _stored(case, storage)
+            for varied in (case, *_varied(case)):
+                for storage in STORAGES:
+                    yield from _stored(varied, storage)
+
+
+def _varied(case: Case) -> Iterator[Case]:
+    """Likewise with other elements, so that there are many roundings and many scales."""
+    for seed in range(_VARIATIONS if case.evaluate is not None else 0):
+        rng = np.random.default_rng(seed)
+        operands = [_scaled(a, rng) for a in case.operands]
+        assert case.evaluate is not None
+        yield replace(case, operands=operands, expected=case.evaluate(*operands))
+
+
+def _scaled(array: Array | None, rng: np.random.Generator) -> Array | None:
+    """Each element nearer to 0, which keeps it in the domain of the op."""
+    if array is None or array.dtype != np.float32:
+        return array
+    return (array * rng.uniform(0.2, 1.0, array.shape)).astype(np.float32)
 
 
 def _stored(case: Case, storage: str) -> Iterator[Case]:
     fixed = entry(case.op).fixed_results.get(f"q{storage}")
-    if case.op in _AXES:
-        yield _weighted(case, storage, None)
-        if storage != "uint8":
-            yield _weighted(case, storage, _AXES[case.op])
+    if case.op in AXES:
+        for axis in (None,) if storage == "uint8" else (None, AXES[case.op]):
+            yield _weighted(case, storage, axis)
+            if storage == "int16" and _BIAS_TYPE in _options_of(case.op):
+                yield _weighted(case, storage, axis, "int32")
         return
     if fixed is not None:
         result = {("results", 0): Quantization(storage, (fixed[0],), (int(fixed[1]),))}
@@ -85,19 +107,31 @@ def _same(case: Case, storage: str) -> dict[Position, Quantization]:
     return {position: one for position, _ in _activations(case)}
 
 
-def _weighted(case: Case, storage: str, axis: int | None) -> Case:
-    """A convolution or dense layer: 8-bit filter (symmetric unless uint8), the bias' scale is the product of scales."""
+def _options_of(op: str) -> Collection[str]:
+    """The names of the options of `op`."""
+    table = options_table(op)
+    return table.by_name if table is not None else ()
+
+
+def _weighted(case: Case, storage: str, axis: int | None, bias_type: str = "") -> Case:
+    """A convolution or dense layer: 8-bit filter (symmetric unless uint8), the bias' scale is the product of scales.
+
+    `bias_type`: another than the default (int64 for int16, else int32), which kernels then add up in.
+    """
     x = 2 if case.op == "TRANSPOSE_CONV" else 0
     kernel, bias = case.operands[1], len(case.operands) - 1
     assert kernel is not None
     found = {p: q for p, q in _different(case, storage).items() if p[1] == x or p[0] == "results"}
     weights = parameters(kernel, "uint8") if storage == "uint8" else symmetric(kernel, "int8", axis)
     found["operands", 1] = weights
-    wide = "int64" if storage == "int16" else "int32"
+    wide = bias_type or ("int64" if storage == "int16" else "int32")
+    if bias_type:
+        case = replace(case, options={**case.options, _BIAS_TYPE: bias_type.upper()})
     if case.operands[bias] is not None:
         scales = tuple(found["operands", x].scales[0] * s for s in weights.scales)
         found["operands", bias] = Quantization(wide, scales, (0,) * len(scales), None if axis is None else 0)
-    return _case(case, found, {"B": f"q{wide}"}, **({} if axis is None else {"per_axis": "W B"}))
+    declared = {_BIAS_TYPE: bias_type.upper()} if bias_type else {}
+    return _case(case, found, {"B": f"q{wide}"}, **({} if axis is None else {"per_axis": "W B"}), **declared)
 
 
 def _case(
@@ -117,6 +151,7 @@ def _case(
         types={v: _type(case, v, chosen) or t for v, t in {**case.types, **types}.items()},
         operands=stored,
         expected=results,
+        real=expected,
         extra={**case.extra, **extra},
         quantizations=chosen,
         options={**case.options, **({"pot_scale_int16": False} if case.op in ("ADD", "SUB") else {})},
@@ -152,5 +187,5 @@ def symmetric(array: Array, storage: str, axis: int | None) -> Quantization:
     """Scales for the largest absolute values, one for each index of `axis`; zero points are 0."""
     over = None if axis is None else tuple(i for i in range(array.ndim) if i != axis)
     largest = np.atleast_1d(np.max(np.abs(array), axis=over, initial=1e-3))
-    scales = tuple(float(np.float32(m / np.iinfo(storage).max)) for m in largest)
+    scales = tuple(float(np.float32(m / limits(DType(storage))[1])) for m in largest)
     return Quantization(storage, scales, (0,) * len(scales), axis)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 from tools.probe.case import Array, Case
+from tools.probe.hybrid import hybrid
 from tools.probe.quantized import quantized
 
 ACTIVATION = "fused_activation_function"
@@ -45,13 +46,23 @@ def cases_of(op: str) -> Iterator[Case]:
         for case in function(op):
             if not any(array.dtype == object and array.ndim == 0 for array in case.inputs()):
                 yield case
-            if case.types.get("T") == "float32" and set(case.types.values()) <= {"float32", "int32", "bool"}:
+            if _is_float32(case):
                 floats.append(case)
         yield from _special(floats)
         yield from _with_activations(
             [c for c in floats if c.mode == "equal" and c.rank <= 5 and c.options.get(ACTIVATION) == "NONE"]
         )
         yield from quantized(floats)
+
+
+def hybrid_cases_of(op: str) -> Iterator[Case]:
+    """The cases of an op with quantized weights and float activations."""
+    for function in probes()[op]:
+        yield from hybrid(case for case in function(op) if _is_float32(case))
+
+
+def _is_float32(case: Case) -> bool:
+    return case.types.get("T") == "float32" and set(case.types.values()) <= {"float32", "int32", "bool"}
 
 
 def _special(cases: Sequence[Case]) -> Iterator[Case]:

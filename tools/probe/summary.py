@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from tools.probe.runtime import KERNELS
 
 Key = tuple[tuple[str, frozenset[Any]], ...]
 RUNTIMES = ("2.14", "litert")
+KERNEL_SETS = tuple(f"{runtime} {kernels}" for runtime in RUNTIMES for kernels in KERNELS)
 _LISTED = 12
 """Most combinations of types in a note."""
 _NARROWING = ("constant", "required")
@@ -54,29 +55,30 @@ class Form:
         )
 
 
-def summarize(findings: Sequence[Finding]) -> str:
-    """The text of a kernel table."""
+def summarize(findings: Sequence[Finding], noted: Collection[str] | None = None) -> str:
+    """The text of a kernel table; `noted`: the constraints that its notes tell apart (None: all)."""
     domains = _domains(findings)
     lines = {runtime: _form_lines(findings, runtime, domains) for runtime in RUNTIMES}
     if lines["2.14"] == lines["litert"]:
-        text = _list("both", lines["litert"])
+        text = list_text("both", lines["litert"])
     else:
-        text = "".join(_list(f'"{runtime}"' if "." in runtime else runtime, rows) for runtime, rows in lines.items())
+        text = "".join(list_text(f'"{name}"' if "." in name else name, rows) for name, rows in lines.items())
     if any(finding.mode in BOUNDS for finding in findings):
         text += f'activations = "{" ".join(_activations(findings))}"\n'
     for mode in _SPECIAL:
         if special := [finding for finding in findings if finding.mode == mode]:
-            text += f"{mode} = {str(all(_is_correct(f, r) for f in special for r in RUNTIMES)).lower()}\n"
+            text += f"{mode} = {str(all(is_correct(f, r) for f in special for r in RUNTIMES)).lower()}\n"
+    known = [replace(f, extra={k: v for k, v in f.extra.items() if noted is None or k in noted}) for f in findings]
     for verdict in _BAD:
-        if notes := _notes(findings, verdict):
-            text += _list(verdict, [f'"{note}"' for note in notes])
+        if notes := _notes(known, verdict):
+            text += list_text(verdict, [f'"{note}"' for note in notes])
     return text
 
 
 def _activations(findings: Sequence[Finding]) -> list[str]:
     """The fused activations that every runtime computes correctly."""
     tried = {mode: [f for f in findings if f.mode == mode] for mode in BOUNDS}
-    return [mode for mode, group in tried.items() if all(_is_correct(f, r) for f in group for r in RUNTIMES)]
+    return [mode for mode, group in tried.items() if all(is_correct(f, r) for f in group for r in RUNTIMES)]
 
 
 def _domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
@@ -94,7 +96,7 @@ def _form_lines(findings: Sequence[Finding], runtime: str, domains: Mapping[str,
     forms = [form for key, group in groups.items() if (form := _form(dict(key), group, runtime)) is not None]
     tested = [f.rank for f in findings if f.mode == "equal"]
     lowest = min(tested, default=0)
-    return [_text(form, domains, lowest) for form in _merged(forms)]
+    return [_text(form, domains, lowest) for form in merged(forms)]
 
 
 def _groups(findings: Sequence[Finding]) -> dict[Key, list[Finding]]:
@@ -121,16 +123,22 @@ def _key(sets: Mapping[str, Any]) -> Key:
 def _form(sets: Mapping[str, frozenset[Any]], group: Iterable[Finding], runtime: str) -> Form | None:
     cells: defaultdict[tuple[str, int], bool] = defaultdict(lambda: True)
     for finding in group:
-        cells[finding.mode, finding.rank] &= _is_correct(finding, runtime)
+        cells[finding.mode, finding.rank] &= is_correct(finding, runtime)
     equal = _longest({rank: correct for (mode, rank), correct in cells.items() if mode == "equal"})
     if equal is None or equal == (0, 0):  # a kernel that is correct for scalars only is so by chance
         return None
     return Form(sets, *equal, _highest(cells, "broadcast"), _highest(cells, "scalar"))
 
 
-def _is_correct(finding: Finding, runtime: str) -> bool:
+def is_correct(finding: Finding, runtime: str) -> bool:
+    """Whether all kernel sets of the runtime are correct; only the reference set may lack the op."""
     verdicts = [finding.verdicts[f"{runtime} {kernels}"] for kernels in KERNELS]
     return verdicts in (["correct"] * 3, ["correct", "correct", "absent"])
+
+
+def is_accepted(finding: Finding) -> bool:
+    """Whether any runtime is correct."""
+    return any(is_correct(finding, runtime) for runtime in RUNTIMES)
 
 
 def _longest(ranks: Mapping[int, bool]) -> tuple[int, int] | None:
@@ -158,7 +166,7 @@ def _highest(cells: Mapping[tuple[str, int], bool], mode: str) -> int | None:
     return highest
 
 
-def _merged(forms: list[Form]) -> list[Form]:
+def merged(forms: list[Form]) -> list[Form]:
     """Merge forms that differ in one set only, and drop those that another covers, to a fixed point."""
     done = False
     while not done:
@@ -193,13 +201,18 @@ def _join(a: Form, b: Form) -> Form | None:
 
 
 def _text(form: Form, domains: Mapping[str, frozenset[Any]], lowest: int) -> str:
-    parts = [_set_text(k, values) for k, values in form.sets.items() if k.isupper() or values != domains.get(k)]
+    parts = set_texts(form, domains)
     parts.append(f"rank = {form.high}" if form.low <= lowest <= 1 else f'rank = "{form.low}-{form.high}"')
     if form.broadcast is not None:
         parts.append(f"broadcast = {form.broadcast}")
         if form.scalar is not None and form.scalar > form.broadcast:
             parts.append(f"scalar = {form.scalar}")
     return "{ " + ", ".join(parts) + " }"
+
+
+def set_texts(form: Form, domains: Mapping[str, frozenset[Any]]) -> list[str]:
+    """The element types and the options that are not free, in TOML."""
+    return [_set_text(k, values) for k, values in form.sets.items() if k.isupper() or values != domains.get(k)]
 
 
 def _set_text(key: str, values: frozenset[Any]) -> str:
@@ -248,7 +261,7 @@ def _kernel_sets(findings: Sequence[Finding], verdict: str) -> dict[tuple[Any, .
         for kernel_set, found in f.verdicts.items():
             cell = tuple(f.types.values()), f.mode, f.rank, kernel_set
             tried[cell].add(extra)
-            if found == verdict and (verdict != "absent" or _is_correct(f, kernel_set.split()[0])):
+            if found == verdict and (verdict != "absent" or is_correct(f, kernel_set.split()[0])):
                 bad[cell].add(extra)
     kernel_sets: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     for cell, extras in bad.items():
@@ -272,7 +285,8 @@ def _note(sets: Sequence[str], mode: str, extra: Sequence[str], ranks: Sequence[
     return f"{names}: {listed}, {shown}{what}" + "".join(f", {e}" for e in extra)
 
 
-def _list(key: str, rows: Sequence[str]) -> str:
+def list_text(key: str, rows: Sequence[str]) -> str:
+    """A list of rows in TOML, each on a line of its own."""
     if len(rows) == 1:
         return f"{key} = [{rows[0]}]\n"
     return f"{key} = [\n" + "".join(f"  {row},\n" for row in rows) + "]\n" if rows else f"{key} = []\n"

@@ -9,16 +9,18 @@ from typing import Any
 
 
 def rewrite(file: Path, tables: Mapping[str, str], kind: str = "kernels") -> None:
-    """Replace each op's table of a kind, or add it after the op's other tables."""
+    """Replace each op's table of a kind in its place, or add it after the op's other tables."""
     parts = re.split(r"^(?=\[)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    kept = [part for part in parts if not (_name(part).endswith(f".{kind}") and _op(part) in tables)]
-    ops = [_op(part) for part in kept]
-    written = []
-    for i, part in enumerate(kept):
-        written.append(part)
-        if ops[i] in tables and ops[i] not in ops[i + 1 :]:
-            written.append(f"[{ops[i]}.{kind}]\n{tables[ops[i]]}\n")
-    file.write_text("".join(written).rstrip() + "\n", encoding="utf-8")
+    ops = [_op(part) for part in parts]
+    last = {op: i for i, op in enumerate(ops)}
+    placed = {_op(part): i for i, part in enumerate(parts) if _name(part).endswith(f".{kind}")}
+    for op, text in tables.items():
+        made = f"[{op}.{kind}]\n{text}\n" if text else ""
+        if op in placed:
+            parts[placed[op]] = made
+        elif op in last:
+            parts[last[op]] += made if parts[last[op]].endswith("\n\n") else "\n" + made
+    file.write_text("".join(parts).rstrip() + "\n", encoding="utf-8")
 
 
 def _name(part: str) -> str:

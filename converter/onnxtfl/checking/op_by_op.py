@@ -33,6 +33,10 @@ from onnxtfl.ir.record import TensorEntry
 from onnxtfl.passes.cleanup import remove_unreached
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.runtimes import RunOptions, Worker
+from onnxtfl.targets.target import as_form
+from onnxtfl.targets.tflite import TfliteTarget
+
+_MEASURED = TfliteTarget()
 
 
 @dataclass(frozen=True)
@@ -181,11 +185,13 @@ def _isolate(model: Model, values: Mapping[Value, Array]) -> list[Array]:
 
 
 def _expectation(value: Value, values: Mapping[Value, Array], expect: Expectation) -> Expectation:
-    """How close `value` has to be: one step of its own, and one of what it is requantized from, also rounded here."""
+    """How close `value` has to be: one step of its own (more where its kernel was measured to be coarser), and one of
+    what it is requantized from, also rounded here.
+    """
     quantization, node = quantization_of(value), value.producer
     source = node.operands[0] if node is not None and len(node.operands) == 1 else None
     inner = None if source in values else quantization_of(source)
-    roundings = 1.0
+    roundings = max(1.0, 0.0 if node is None else _MEASURED.steps_off(as_form(node), node.results))
     if quantization is not None and inner is not None and quantization.per_tensor and inner.per_tensor:
         roundings += inner.scales[0] / quantization.scales[0]
     return Expectation(expect.rtol, expect.atol, None, False, quantization, quantization, roundings)

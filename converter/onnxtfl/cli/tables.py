@@ -61,6 +61,8 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
         lines += [f"{len(entries)} {what}: {_some(shown, verbose)}"] if entries else []
     if summary.tolerance:
         lines.append(f"hybrid kernels round activations: tolerance {summary.tolerance:g} of the largest element")
+    if summary.coarse_ops:
+        lines.append("kernels round coarsely: " + ", ".join(f"{op} {n} steps" for op, n in summary.coarse_ops.items()))
     return _titled("quantized", lines) + _island_rows(summary, verbose)
 
 

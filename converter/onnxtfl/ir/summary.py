@@ -29,6 +29,7 @@ class QuantizationSummary:
     of each bias with another scale than in the source. `requantized`: (tensor, what changed) of each tensor that is
     read in another quantization than the source's. `tolerance`: how far results may be off, relative to an output's
     largest element, since hybrid kernels quantize activations that the source quantizes otherwise, or not at all.
+    `coarse_ops`: the integer ops whose kernels may be several steps off the nearest one, by name, and how many.
     """
 
     integer_ops: Mapping[str, int] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class QuantizationSummary:
     rescaled_biases: tuple[tuple[str, str], ...] = ()
     requantized: tuple[tuple[str, str], ...] = ()
     tolerance: float = 0.0
+    coarse_ops: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def islands(self) -> tuple[FloatOp, ...]:

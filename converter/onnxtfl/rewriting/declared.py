@@ -5,7 +5,8 @@ from __future__ import annotations
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.quantized import may_declare
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import may_declare, quantization_of
 from onnxtfl.ir.types import TensorType, Type
 
 
@@ -50,3 +51,18 @@ def _may_declare(b: Builder, value: Value, type_: TensorType) -> bool:
     if node is None or node not in b.created or value.uses or b.graph.is_output(value):
         return False
     return type_.quantization is None and may_declare(node, type_)
+
+
+def reinterpreted(b: Builder, value: Value, quantization: Quantization) -> Value:
+    """The stored integers of `value` (per-tensor parameters) as those of a tensor with `quantization`.
+
+    With scale s and zero point z, stored q is s (q - z); the new parameters t and y make it x t / s + t (z - y).
+    """
+    given = quantization_of(value)
+    if given is None:
+        raise ValueError(f"{value} is not quantized")
+    scale, new = given.scales[0], quantization.scales[0]
+    real = b(ops.Convert, value, dtype=value.dtype)
+    scaled = b(ops.Mul, real, b.scalar(new / scale, real))
+    moved = b(ops.Add, scaled, b.scalar(new * (given.zero_points[0] - quantization.zero_points[0]), real))
+    return as_declared(b, moved, value.tensor_type.stored_as(quantization))

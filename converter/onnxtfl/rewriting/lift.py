@@ -9,8 +9,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
-from onnxtfl.ir.quantized import is_real, touches_quantized
-from onnxtfl.rewriting.declared import as_declared
+from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
+from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import prepare
 from onnxtfl.rewriting.registry import ANY_VERSION, LiftRule, rule_name, rules
 
@@ -96,9 +96,9 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
         return
     for region in regions:
         lift(region, expand)
-    builder = Builder(graph, node, maker=rule_name(rule))
-    lifted = rule(builder, node)
-    values = [lifted] if isinstance(lifted, Value) else lifted
+    builder, values = _applied(graph, node, rule)
+    if node.op.dialect == "tfl" and touches_quantized(node) and _reinterpret(graph, node, values, builder.created):
+        builder, values = _applied(graph, node, rule)
     if touches_quantized(node):
         values = [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=False)]
         _remark_parts(node, builder.created)
@@ -106,6 +106,44 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
     for made in builder.created:
         if made.op.dialect != "neutral":
             lift_node(graph, made, expand)
+
+
+def _applied(graph: Graph, node: Node, rule: LiftRule) -> tuple[Builder, Sequence[Value]]:
+    builder = Builder(graph, node, maker=rule_name(rule))
+    lifted = rule(builder, node)
+    return builder, [lifted] if isinstance(lifted, Value) else lifted
+
+
+def _reinterpret(graph: Graph, node: Node, values: Sequence[Value], created: Sequence[Node]) -> bool:
+    """Read the integers that `node` copies as its result declares them; returns whether it declares another scale.
+
+    TFLite's kernels that move or select elements copy integers, whatever the scales of operand and result are
+    (measured on LiteRT 2.3, all kernel sets). CONCATENATION, which has several operands, rescales some.
+    """
+    copied = _copied(values[0], created)
+    if copied is None or copied not in node.operands:
+        return False
+    wanted, given = quantization_of(node.results[0]), quantization_of(copied)
+    if wanted is None or given is None or wanted == given or not (wanted.per_tensor and given.per_tensor):
+        return False
+    if wanted.dtype is not given.dtype:
+        return False
+    for made in reversed(created):
+        graph.remove(made)
+    builder = Builder(graph, node)
+    node.set_operand(node.operands.index(copied), reinterpreted(builder, copied, wanted))
+    return True
+
+
+def _copied(value: Value, created: Sequence[Node]) -> Value | None:
+    """The only value whose elements `value` has, through ops among `created`; None if an op computes them."""
+    while (node := value.producer) is not None and node in created:
+        chosen = node.op.moves or node.op.selects
+        sources = [v for v in node.operands[chosen] if v is not None] if chosen is not None else []
+        if len(sources) != 1:
+            return None
+        (value,) = sources
+    return value
 
 
 def _remark_parts(node: Node, created: Sequence[Node]) -> None:

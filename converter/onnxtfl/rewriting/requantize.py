@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.quantization import Quantization, limits, shifted_to_int8, shifted_to_uint8
 from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.rewriting.target import Target
@@ -40,7 +42,7 @@ def requantized(b: Builder, node: Node, target: Target) -> list[Value] | None:
     """The results of `node` computed with other quantizations that the target accepts; None if there are none."""
     for variant in _variants(node, target):
         if _accepts(node, variant, target):
-            return _made(b, node, variant)
+            return _made(b, node, variant, target)
     return None
 
 
@@ -146,7 +148,7 @@ def _retyped(value: Value | None, quantization: Quantization) -> Value | None:
     return None if value is None else Value(value.tensor_type.stored_as(quantization))
 
 
-def _made(b: Builder, node: Node, variant: Variant) -> list[Value]:
+def _made(b: Builder, node: Node, variant: Variant, target: Target) -> list[Value]:
     operands = [
         v if v is None or q is None else converted(b, v, v.tensor_type.stored_as(q))
         for v, q in zip(node.operands, variant.operands, strict=True)
@@ -155,4 +157,27 @@ def _made(b: Builder, node: Node, variant: Variant) -> list[Value]:
     for new, old, quantization in zip(results, node.results, variant.results, strict=True):
         kept = old.tensor_type.quantization if quantization is None else quantization
         new.type = new.tensor_type.stored_as(kept)
-    return [converted(b, new, old.type) for new, old in zip(results, node.results, strict=True)]
+    return [_rounded_again(b, new, old.tensor_type, target) for new, old in zip(results, node.results, strict=True)]
+
+
+def _rounded_again(b: Builder, value: Value, wanted: TensorType, target: Target) -> Value:
+    """`value`, which is rounded already, in the quantization of `wanted`; by a product with 1 where that is closer."""
+    before, after = value.tensor_type.quantization, wanted.quantization
+    if before is None or after is None or not _is_off(before, after, target.factor_bits):
+        return converted(b, value, wanted)
+    one = Quantization(before.storage, (1.0,), (0,))
+    stored = constant(np.ones((), one.dtype.numpy), type_=TensorType(value.dtype, (), one))
+    made = b(ops.Mul, value, stored)
+    made.type = wanted
+    return made
+
+
+def _is_off(before: Quantization, after: Quantization, bits: int | None) -> bool:
+    """Whether a factor of `bits` bits makes the sum of all rounding errors more than a step of `after`."""
+    if bits is None or before.storage != after.storage or before.dtype.bits != 8:
+        return False
+    ratio = before.scales[0] / after.scales[0]
+    low, high = limits(before.dtype)
+    farthest = max(before.zero_points[0] - low, high - before.zero_points[0])
+    error = abs(round(ratio * (1 << bits)) / (1 << bits) - ratio)
+    return ratio / 2 + farthest * error > 1.0

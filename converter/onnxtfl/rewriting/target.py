@@ -64,6 +64,11 @@ class Target(ABC):
         """How many steps from 0 real values are saturated when they are quantized; NaN is not. None: all, and NaN."""
         return None
 
+    @property
+    def factor_bits(self) -> int | None:
+        """How many bits after the point the factor has by which values are requantized; None: enough."""
+        return None
+
     def fixed_quantization(self, form: Form, storage: str) -> Quantization | None:
         """The only quantization of the results of `form` that its kernels write; None if they write any."""
         return None

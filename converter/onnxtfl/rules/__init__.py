@@ -18,7 +18,7 @@ from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
 from onnxtfl.ir.packed import ByteData, FieldData
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.quantization import limits, product_quantization, quantize
+from onnxtfl.ir.quantization import Quantization, limits, product_quantization, quantize
 from onnxtfl.ir.quantized import quantization_of, real_of_stored_zero
 from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
 from onnxtfl.ir.resampling import Sampling
@@ -57,6 +57,7 @@ from onnxtfl.rewriting.registry import (
     regions_of,
     upgrade,
 )
+from onnxtfl.rules.accumulators import in_int32, zero_bias
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.dtypes import dtype_from, number_of

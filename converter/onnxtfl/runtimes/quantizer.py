@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +19,22 @@ from onnxtfl.runtimes import quantizer_script as script
 
 Mode = Literal["dynamic", "int8", "int16x8", "float16"]
 DISTRIBUTION = "litert-quantizer"
+Divisor = dict[Literal["checked", "others"], list[str]]
+"""The names of a tensor that is divided by and of those that it is computed from: such as may be 0, and others."""
 CALIBRATED = ("int8", "int16x8")
 """The modes that need samples of the inputs."""
+
+
+@dataclass(frozen=True)
+class Sensitive:
+    """Tensors around which ops stay float, depending on the calibration data.
+
+    `divisors`: those of which elements would be 0 once quantized. `exponents`: groups of what is exponentiated, if one
+    has large steps.
+    """
+
+    divisors: list[Divisor] = field(default_factory=list)
+    exponents: list[list[str]] = field(default_factory=list)
 
 
 def version() -> str:
@@ -39,13 +54,14 @@ def quantize(
     *,
     float_io: bool = True,
     float_ops: Sequence[str] = (),
+    sensitive: Sensitive | None = None,
     time_limit: float | None = None,
 ) -> None:
     """Quantize the .tflite file `model` in place.
 
     `inputs`: the names of its inputs. `samples`: arrays by input name, for the modes of `CALIBRATED`. `float_io`: keep
-    the type of inputs and outputs. `float_ops`: ops that are not quantized. Raises `RuntimeUnavailableError` and, where
-    the library fails, `UnsupportedError`.
+    the type of inputs and outputs. `float_ops`: ops that are not quantized. `sensitive`: see there. Raises
+    `RuntimeUnavailableError` and, where the library fails, `UnsupportedError`.
     """
     known, out = version(), model.with_name(model.name + ".quantized")
     paths = []
@@ -54,7 +70,7 @@ def quantize(
             paths.append(model.with_name(f"{model.name}.sample{k}.npz"))
             np.savez(paths[-1], **{f"i{i}": sample[name] for i, name in enumerate(inputs)})
         request = {"model": os.fspath(model), "out": os.fspath(out), "mode": mode, "float_io": float_io}
-        request |= {"float_ops": list(float_ops)}
+        request |= {"float_ops": list(float_ops), **asdict(sensitive or Sensitive())}
         _run(request | {"inputs": list(inputs), "samples": list(map(os.fspath, paths))}, known, time_limit)
         os.replace(out, model)
     finally:

@@ -1,16 +1,19 @@
 """Quantizes one .tflite file with litert-quantizer: a plain script, run in a child process.
 
 It imports nothing of onnxtfl. Request on stdin, one JSON object: ``{"model", "out", "mode", "inputs", "samples": [npz],
-"float_io", "float_ops"}``; the answer on stdout: ``{}`` or ``{"error"}``. A sample has the values of the inputs, whose
-names are in ``"inputs"``, by position: ``i0``, ``i1``, ...
+"float_io", "float_ops", "divisors", "exponents"}``; the answer on stdout: ``{}`` or ``{"error"}``. A sample has the
+values of the inputs, whose names are in ``"inputs"``, by position: ``i0``, ``i1``, ...
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 # "onnxtfl/runtimes" must not be on the path of the script, or its modules would hide others of the same name.
@@ -20,6 +23,12 @@ if __name__ == "__main__" and sys.path and os.path.abspath(sys.path[0]) == os.pa
 import numpy as np
 
 SIGNATURE = "serving_default"
+LEVELS = {"int8": 255, "int16x8": 65535}
+"""The number of steps of activations."""
+FINE = 0.5
+"""The largest step of what is exponentiated: a factor of 1.3 after rounding."""
+LARGEST = 1e30
+"""The widest range that is quantized: kernels multiply scales, and abort where a product is not finite."""
 
 
 def quantize(request: dict[str, Any]) -> None:
@@ -32,7 +41,11 @@ def quantize(request: dict[str, Any]) -> None:
     found = None
     if made.need_calibration:
         mode = calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED
-        found = made.calibrate({SIGNATURE: samples(request)}, mode=mode)
+        ops = ops_of(request["model"])
+        found = of_tensor_ranks(made.calibrate({SIGNATURE: samples(request)}, mode=mode), ops)
+        levels = LEVELS[request["mode"]]
+        inexact = coarse(request["exponents"], found, levels) | small(request["divisors"], found, levels)
+        keep_float_around(made, ops, wide(found) | inexact)
     result = made.quantize(found, enable_progress_bar=False, enable_progress_report=False).quantized_model
     with open(request["out"], "wb") as out:
         out.write(result)
@@ -59,6 +72,86 @@ def keep_float(made: Any, names: list[str]) -> None:
         if name in qtyping.TFLOperationName.__members__:
             op, nothing = qtyping.TFLOperationName[name], algorithm_manager.AlgorithmName.NO_QUANTIZE
             made.update_quantization_recipe(".*", op, algorithm_key=nothing)
+
+
+@dataclass(frozen=True)
+class Op:
+    """An op of the model: the names of its operands and results, the ranks of both, and how recipes name it."""
+
+    operands: list[str]
+    results: list[str]
+    ranks: dict[str, int]
+    scope: str
+
+
+def ops_of(path: str) -> list[Op]:
+    """Return the ops of all subgraphs, in order."""
+    from litert_quantizer.utils import tfl_flatbuffer_utils as utils
+
+    found = []
+    for subgraph in utils.read_model(path).subgraphs:
+        tensors = [(utils.get_tensor_name(t), 0 if t.shape is None else len(t.shape)) for t in subgraph.tensors]
+        for op in subgraph.operators:
+            sides = [[tensors[i] for i in side if i >= 0] for side in (op.inputs, op.outputs)]
+            operands, results = ([name for name, _ in side] for side in sides)
+            found.append(Op(operands, results, dict(chain(*sides)), utils.get_op_scope(op, subgraph.tensors)))
+    return found
+
+
+def of_tensor_ranks(found: dict[str, Any], ops: list[Op]) -> dict[str, Any]:
+    """Return the extremes of each tensor with its rank, which the library compares where it quantizes constants."""
+    ranks = {name: rank for op in ops for name, rank in op.ranks.items()}
+    return {
+        name: {
+            key: np.reshape(value, (1,) * ranks[name]) if name in ranks and np.size(value) == 1 else value
+            for key, value in extremes.items()
+        }
+        for name, extremes in found.items()
+    }
+
+
+def wide(found: dict[str, Any]) -> set[str]:
+    """Return the tensors whose range is not finite or too large for kernels, as with masks of -infinity."""
+    return {name for name, extremes in found.items() if not span(extremes) <= LARGEST}
+
+
+def coarse(groups: list[list[str]], found: dict[str, Any], levels: int) -> set[str]:
+    """Return the tensors of the `groups` of exponents in which a step is large, as of scores with a mask of -10000."""
+    names = (group for group in groups if any(span(found[n]) > FINE * levels for n in group if n in found))
+    return set(chain.from_iterable(names))
+
+
+def small(divisors: list[dict[str, list[str]]], found: dict[str, Any], levels: int) -> set[str]:
+    """Return the tensors of the `divisors` in which elements are less than a step, so that they may become 0."""
+    names = set[str]()
+    for divisor in divisors:
+        known = [found[name] for name in divisor["checked"] if name in found]
+        if any(least(extremes) < span(extremes) / levels for extremes in known):
+            names.update(divisor["checked"], divisor["others"])
+    return names
+
+
+def least(extremes: dict[str, Any]) -> float:
+    """Return the least magnitude between the extremes."""
+    low, high = (float(np.ravel(extremes[key])[0]) for key in ("min", "max"))
+    return max(low, -high, 0.0)
+
+
+def span(extremes: dict[str, Any]) -> float:
+    """Return the largest minus the least value, 0 included; NaN for unknown ones."""
+    low, high = (np.asarray(extremes.get(key, np.nan), np.float64) for key in ("min", "max"))
+    with np.errstate(invalid="ignore"):
+        return float(np.max(np.maximum(high, 0) - np.minimum(low, 0), initial=0.0))
+
+
+def keep_float_around(made: Any, ops: list[Op], names: set[str]) -> None:
+    """Leave the ops that read or compute one of `names` as they are."""
+    from litert_quantizer import algorithm_manager, qtyping
+
+    scopes = [re.escape(op.scope) for op in ops if names.intersection([*op.operands, *op.results])]
+    every, nothing = qtyping.TFLOperationName.ALL_SUPPORTED, algorithm_manager.AlgorithmName.NO_QUANTIZE
+    if scopes:
+        made.update_quantization_recipe(f"^(?:{'|'.join(scopes)})$", every, algorithm_key=nothing)
 
 
 def samples(request: dict[str, Any]) -> list[dict[str, Any]]:

@@ -65,8 +65,8 @@ class KernelForm:
     the operands' shapes differ (None: nothing broadcasts); `scalar`: where only single elements differ. `constant`:
     operands that have to be constant. `options`: values that these options may have. `scales`: "same" where all
     quantized tensors of the main type have to share scale and zero point, "fixed" where the result's are given.
-    `per_axis`: variables whose tensors may have a scale for each index of an axis. `required`: optional operands that
-    have to be present.
+    `per_axis`: variables whose tensors have a scale for each index of an axis (those of one at least). `required`:
+    optional operands that have to be present.
     """
 
     types: Mapping[str, frozenset[str]]
@@ -84,6 +84,10 @@ class KernelForm:
         found = [*self._options(op), *self._types(op), *self._quantization(op), *self._ranks(op)]
         return sorted(found, key=lambda v: -v.distance)
 
+    def has_types_of(self, op: OpInstance) -> bool:
+        """Whether the form has the element types of `op`, whatever else it violates."""
+        return not any(self._types(op))
+
     def _types(self, op: OpInstance) -> Iterator[Violation]:
         for variable, allowed in self.types.items():
             for element in sorted(op.elements.get(variable, _NOTHING) - allowed)[:1]:
@@ -98,6 +102,8 @@ class KernelForm:
                 yield _wants("one element type", variable, "tensors of", " and ".join(sorted(elements)))
         for variable in sorted(op.per_axis_variables - self.per_axis):
             yield _wants("one scale", variable, f"{op.names_of(variable)} with", "one for each index of an axis")
+        if self.per_axis and not self.per_axis & op.per_axis_variables:
+            yield _wants("one scale for each index of an axis", min(self.per_axis), "tensors with", "one for all")
         if any(q.block is not None for found in op.quantizations.values() for q in found):
             yield _wants("one scale for each index of an axis", "", "tensors with", "one for each block")
         for condition in op.bad_scales():
@@ -174,6 +180,8 @@ def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
     everything = (0, _HIGHEST)
     ranks = {v: _overlap(a.ranks.get(v, everything), b.ranks.get(v, everything)) for v in {**a.ranks, **b.ranks}}
     if not all(types.values()) or not all(options.values()) or any(low > high for low, high in ranks.values()):
+        return None
+    if bool(a.per_axis) != bool(b.per_axis):
         return None
     broadcast, scalar = _lower(a.broadcast, b.broadcast), _lower(a.scalar or a.broadcast, b.scalar or b.broadcast)
     return KernelForm(

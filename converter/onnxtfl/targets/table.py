@@ -7,7 +7,7 @@ import importlib.resources
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Release = tuple[int, ...]
@@ -63,7 +63,10 @@ class OpEntry:
     point 0. `fixed_results`: scale and zero point that a quantized result has to have, by its type. `in_place`: the
     operands in whose memory the result may be written. `same_memory`: whether the result is the first operand's memory
     read in another way. `saturated_bits`: how many bits the integers may have that are saturated to the type of a
-    quantized result (None: any). `scales`: the conditions on scales. `kernels`: forms by runtime ("2.14" and "litert").
+    quantized result (None: any). `factor_bits`: how many bits after the point the factor from one scale to another has
+    (None: as many as results need). `scales`: the conditions on scales. `kernels`: forms by runtime ("2.14" and
+    "litert"). `hybrid`: likewise, of quantized weights and float activations. `inexact`: the quantized forms whose
+    results are not the nearest steps. `interpolated`: types of quantized results that are computed in float instead.
     """
 
     name: str
@@ -82,8 +85,11 @@ class OpEntry:
     costs: tuple[CostRow, ...] = ()
     in_place: tuple[int, ...] = ()
     same_memory: bool = False
-    hybrid: tuple[Mapping[str, Any], ...] = ()
+    hybrid: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     saturated_bits: int | None = None
+    inexact: tuple[Mapping[str, Any], ...] = ()
+    factor_bits: int | None = None
+    interpolated: frozenset[str] = frozenset()
 
 
 MEASURED = ("2.14", "litert")
@@ -103,7 +109,6 @@ def entry(op: str) -> OpEntry:
     operands, results = parse_signature(table["signature"])
     versions = tuple(_version(text) for text in table.get("versions", ()))
     kernels, costs = _parse(f"{op}.kernels"), _parse(f"{op}.costs")
-    forms = {runtime: tuple(kernels.get("both", kernels.get(runtime, ()))) for runtime in MEASURED}
     return OpEntry(
         name=op,
         code=table["code"],
@@ -117,13 +122,20 @@ def entry(op: str) -> OpEntry:
         symmetric=table.get("symmetric", ""),
         scales=tuple(table.get("scales", ())),
         fixed_results={kind: (float(scale), zero) for kind, (scale, zero) in table.get("fixed_results", {}).items()},
-        kernels=forms,
+        kernels=_by_runtime(kernels),
         costs=tuple(map(CostRow.of, costs.get("rows", ()))),
         in_place=tuple(table.get("in_place", ())),
         same_memory=table.get("same_memory", False),
-        hybrid=tuple(table.get("hybrid", ())),
+        hybrid=_by_runtime(_parse(f"{op}.hybrid")),
         saturated_bits=table.get("saturated_bits"),
+        inexact=tuple(_parse(f"{op}.inexact").get("rows", ())),
+        factor_bits=table.get("factor_bits"),
+        interpolated=frozenset(table.get("interpolated", "").split()),
     )
+
+
+def _by_runtime(table: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    return {runtime: tuple(table.get("both", table.get(runtime, ()))) for runtime in MEASURED}
 
 
 def parse_signature(text: str) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]]:

@@ -54,6 +54,10 @@ class Target(engine.Target):
     def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
         """`form` with its operands and results bound to the op's signature; None where the target has no such op."""
 
+    def steps_off(self, form: Form, results: Sequence[Value]) -> int:
+        """How many steps quantized results of an accepted `form` may be off the nearest ones; 0 where it is exact."""
+        return 0
+
     @abstractmethod
     def costs(self, form: Form) -> Sequence[CostRow]:
         """The costs measured for the op of `form`."""
@@ -61,16 +65,19 @@ class Target(engine.Target):
     def accepted(self, node: Node) -> Form | None:
         """The form of `node` that is written; None if the target accepts none.
 
-        Of several it is the cheapest; of equally cheap ones, and where costs are not known, the first as the rules
-        order them.
+        Of several it is the cheapest; of equally cheap ones, and where costs are not known, the one whose quantized
+        results are the most exact, and the first as the rules order them.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
         if len(forms) < 2:
             return forms[0] if forms else None
         costs = [cost for form in forms if (cost := self.cost(node, form)) is not None]
-        if len(costs) < len(forms):
+        if len(costs) == len(forms):
+            limit = min(costs) * EQUAL + SOME
+            forms = [form for form, cost in zip(forms, costs, strict=True) if cost <= limit]
+        if len(forms) < 2 or not any(result.is_quantized for result in node.results):
             return forms[0]
-        return next(form for form, cost in zip(forms, costs, strict=True) if cost <= min(costs) * EQUAL + SOME)
+        return min(forms, key=lambda form: self.steps_off(form, results_of(node, form)))
 
     def cost(self, node: Node, form: Form) -> float | None:
         """The run time of `form` of `node` in nanoseconds; None if it was not measured."""
@@ -119,11 +126,15 @@ class Target(engine.Target):
         for node in graph.walk():
             if node.op.dialect != self.name:
                 raise VerifyError(f"is not an op of {self.title}", node=node.name, op=node.op.name)
-            name = node.op.name.partition(".")[2]
-            form = Form(name, tuple(node.operands), node.attributes, domain=node.op.domain)
+            form = as_form(node)
             refusal = self.refusal(form, node.results)
             if refusal is not None:
-                raise VerifyError(f"{self.title} does not accept it: {refusal.message}", node=node.name, op=name)
+                raise VerifyError(f"{self.title} does not accept it: {refusal.message}", node=node.name, op=form.op)
+
+
+def as_form(node: Node) -> Form:
+    """The form that an op of a target's format is."""
+    return Form(node.op.name.partition(".")[2], tuple(node.operands), node.attributes, domain=node.op.domain)
 
 
 def _key(node: Node, form: Form) -> Hashable:

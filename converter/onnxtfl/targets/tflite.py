@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance
-from onnxtfl.targets.table import CostRow, OpEntry, Release, entry, op_names, parse_release
+from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, op_names, parse_release
 from onnxtfl.targets.target import Target, operands_of
 
 LITERT_RELEASES: Mapping[str, Release] = {
@@ -73,6 +74,10 @@ class TfliteTarget(Target):
         bits = entry("QUANTIZE").saturated_bits
         return None if bits is None else 2.0 ** (bits - 1)
 
+    @functools.cached_property
+    def factor_bits(self) -> int | None:
+        return entry("QUANTIZE").factor_bits
+
     def bound(self, form: Form, results: Sequence[Value]) -> OpInstance | None:
         known = form.op in op_names()
         return OpInstance(entry(form.op), operands_of(form), results, form.attributes) if known else None
@@ -87,9 +92,10 @@ class TfliteTarget(Target):
         known = instance.entry
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
+        if coarse := {f"q{q.storage}" for r in results if (q := quantization_of(r)) is not None} & known.interpolated:
+            return Refusal("quantization", f"{op} of {min(coarse)} interpolates, several steps off")
         violations = []
-        hybrid = _hybrid_forms(op) if self.hybrid else ()
-        for kernel in (*_forms(op, self.runtimes), *hybrid):
+        for kernel in (*_forms(op, self.runtimes), *(_forms(op, self.runtimes, hybrid=True) if self.hybrid else ())):
             if not (found := kernel.violations(instance)):
                 return self._too_new(known, instance)
             violations.append(found)
@@ -97,14 +103,17 @@ class TfliteTarget(Target):
             return Refusal("op", f"no form of {op} computes correct values in {' and '.join(self.runtimes)}")
         return _explain(instance, violations)
 
+    def steps_off(self, form: Form, results: Sequence[Value]) -> int:
+        instance = self.bound(form, results)
+        return 0 if instance is None else steps_off(instance, self.runtimes)
+
     def op_version(self, form: Form, results: Sequence[Value]) -> int:
         return _version(OpInstance(entry(form.op), operands_of(form), results, form.attributes))
 
     def _too_new(self, known: OpEntry, instance: OpInstance) -> Refusal | None:
         if all(version.since[:2] <= self.release for version in known.versions):
             return None
-        number = _version(instance)
-        since = next(version.since for version in known.versions if version.number == number)
+        number, since = _version(instance), max(version.since for version in _needed(instance))
         if since[:2] <= self.release:
             return None
         release = ".".join(map(str, since))
@@ -123,26 +132,23 @@ def _release(min_runtime: str) -> Release:
 
 
 def _version(instance: OpInstance) -> int:
-    if not instance.entry.versions:
-        return 1
-    first, *later = instance.entry.versions
-    needed = (v.number for v in later if any(all(holds(t, instance) for t in c) for c in v.conditions))
-    return max(needed, default=first.number)
+    return max((version.number for version in _needed(instance)), default=1)
+
+
+def _needed(instance: OpInstance) -> list[Version]:
+    """The first version, and those whose conditions hold; none for an op without versions."""
+    first, later = instance.entry.versions[:1], instance.entry.versions[1:]
+    return [*first, *(v for v in later if any(all(holds(t, instance) for t in c) for c in v.conditions))]
 
 
 @functools.cache
-def _forms(op: str, runtimes: tuple[str, ...]) -> tuple[KernelForm, ...]:
-    kernels = entry(op).kernels
+def _forms(op: str, runtimes: tuple[str, ...], *, hybrid: bool = False) -> tuple[KernelForm, ...]:
+    kernels = entry(op).hybrid if hybrid else entry(op).kernels
     first, *others = ([read_form(table) for table in kernels[runtime]] for runtime in runtimes)
     for other in others:
         if other != first:
             first = [form for a in first for b in other if (form := intersect(a, b)) is not None]
     return tuple(first)
-
-
-@functools.cache
-def _hybrid_forms(op: str) -> tuple[KernelForm, ...]:
-    return tuple(map(read_form, entry(op).hybrid))
 
 
 def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) -> Refusal:
@@ -168,6 +174,24 @@ def refuse_unknown_versions(graph: Graph) -> None:
             place = node.name or next((r.name for r in node.results), None)
             message = f"this version of the op is not supported (supported: 1 to {versions[-1].number})"
             raise UnsupportedError(message, node=place, op=name, version=node.op.version)
+
+
+def steps_off(instance: OpInstance, runtimes: Sequence[str] = MEASURED) -> int:
+    """How many steps the quantized results of an op may be off the nearest ones; 0 where kernels are exact."""
+    rows = _inexact_forms(instance.entry.name, tuple(runtimes))
+    return max((steps for form, steps in rows if form.has_types_of(instance)), default=0)
+
+
+@functools.cache
+def _inexact_forms(op: str, runtimes: tuple[str, ...]) -> tuple[tuple[KernelForm, int], ...]:
+    """The forms that a kernel set of `runtimes` is not exact for, and their errors in steps."""
+    found = []
+    for row in entry(op).inexact:
+        kernels = row.get("kernels", runtimes)
+        if any(k.split()[0] in runtimes for k in ([kernels] if isinstance(kernels, str) else kernels)):
+            form = read_form({key: value for key, value in row.items() if key not in ("kernels", "steps")})
+            found.append((form, int(row["steps"])))
+    return tuple(found)
 
 
 def fused_activation_of(op: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from tools.probe.case import ALL, FLOATS, NUMBERS, Array, Case, draw, draw_small, int32, sizes
+from tools.probe.case import ALL, FLOATS, NUMBERS, Array, Case, draw, draw_small, evaluated, int32, sizes
 from tools.probe.registry import probe
 
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -209,11 +209,15 @@ def embedding_lookup(op: str) -> Iterator[Case]:
     """Rows of a constant table."""
     for element in ALL[:-1]:
         for rank in RANKS[1:]:
-            table = draw(element, sizes(rank))
-            y = table[[1, 0, 1]]
+            operands = [int32([1, 0, 1]), draw(element, sizes(rank))]
             types = {"I": "int32", "W": element, "T": element}
-            yield Case(op, types, [int32([1, 0, 1]), table], [y], constants=frozenset({1}), extra={"constant": "value"})
-            yield Case(op, types, [int32([1, 0, 1]), table], [y])
+            fixed: dict[str, Any] = {"constants": frozenset({1}), "extra": {"constant": "value"}}
+            yield evaluated(op, types, operands, _rows_of, **fixed)
+            yield evaluated(op, types, operands, _rows_of)
+
+
+def _rows_of(indices: Array, table: Array) -> list[Array]:
+    return [table[indices]]
 
 
 @probe("SPARSE_TO_DENSE")

@@ -3,6 +3,7 @@
 :func:`summary` says what became of it in a converted model.
 """
 
+from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constants
 from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.edges import QuantizedIo, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
@@ -15,6 +16,7 @@ from onnxtfl.passes.quantize.types import read_quantized_types
 from onnxtfl.passes.quantize.unsigned import store_as_uint8
 
 __all__ = [
+    "STORED_CLAMPS",
     "TOLERANCE",
     "QuantizedIo",
     "dequantize_all",
@@ -28,4 +30,5 @@ __all__ = [
     "summary",
     "surround_moves",
     "use_hybrid_weights",
+    "use_integer_constants",
 ]

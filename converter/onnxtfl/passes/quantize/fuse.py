@@ -38,13 +38,18 @@ _SMALL = 1 << 20
 
 def fuse_quantized(graph: Graph) -> None:
     """Let each op that reads dequantized values, and whose results are only read quantized, work on quantized types."""
-    PATTERNS.apply(graph)
+    quantize_early(graph)
     for node in list(graph.nodes):
         if node.graph is graph and not _moved(graph, node):
             _fused(graph, node)
-    PATTERNS.apply(graph)
+    quantize_early(graph)
     for node in list(graph.nodes):
         _dequantize_small_constant(graph, node)
+
+
+def quantize_early(graph: Graph) -> None:
+    """Quantize before clamps and ops that move elements, so that the op before them can be computed on integers."""
+    PATTERNS.apply(graph)
 
 
 def _dequantize_small_constant(graph: Graph, node: Node) -> None:
@@ -244,6 +249,8 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
             operands.append(source)
         elif i == bias:
             operands.append(_bias(value, operands, wanted))
+        elif value.data is not None and _is_parameter(node, i):
+            operands.append(value)
         elif value.data is not None and value.data.size == 1:
             operands.append(_scalar(value, node, i))
         else:
@@ -251,6 +258,12 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
         if i == bias and value is not None and operands[-1] is None:
             return None
     return operands
+
+
+def _is_parameter(node: Node, index: int) -> bool:
+    """Whether operand `index` has element types of its own, like the factors of Resize: it is never quantized."""
+    formals = node.op.operands
+    return index < len(formals) and formals[index].dtypes != formals[0].dtypes
 
 
 def _unquantized(graph: Graph, node: Node, results: Sequence[Value]) -> Remark:

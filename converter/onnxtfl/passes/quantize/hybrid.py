@@ -17,6 +17,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import extent
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import Quantization
@@ -70,7 +71,10 @@ def _product_of_reals(b: Builder, product: Value, factors: Value) -> Value | Non
 
 
 def _shifted(value: Value) -> tuple[Value, Value | None] | None:
-    """Stored integers and their zero point, of which `value` is the difference in int32."""
+    """Stored integers and their zero point, of which `value` is the difference in int32; folded, if constant."""
+    if value.data is not None:
+        low, high = extent(value.data)
+        return (constant(value.data.cast(DType.INT8)), None) if low >= -128 and high <= 127 else None
     minus = made_by(value, ops.Sub)
     stored = made_by(value if minus is None else minus.operand(0), ops.Convert)
     if stored is None:
@@ -126,10 +130,38 @@ def _read_stored(graph: Graph, node: Node) -> None:
     if weights is None or weights.tensor_type.quantization is None:
         return
     quantization = weights.tensor_type.quantization
-    if quantization.per_tensor or (node.op is ops.Conv and quantization.axis == _output_axis(node)):
+    if node.op is ops.Conv:
+        _read_filter(node, weights, quantization)
+    elif quantization.per_tensor:
         node.set_operand(1, weights)
-    elif node.op is not ops.Conv and quantization.axis == _output_axis(node):
+    elif quantization.axis == _output_axis(node):
         _scale_afterwards(graph, node, weights, quantization)
+
+
+def _read_filter(node: Node, weights: Value, quantization: Quantization) -> None:
+    """Read weights with a scale for each output feature, as kernels of groups want them.
+
+    Not by groups of several features with equal scales, for which kernels take the way of a single scale.
+    Source: LiteRT kernels/conv.cc (is_hybrid_per_channel).
+    """
+    axis = _output_axis(node)
+    in_group = weights.shape[int(node.attr("kernel_input_feature_dimension"))]
+    if len(set(quantization.scales)) == 1 and node.attr("feature_group_count") != 1 and in_group != 1:
+        return
+    if quantization.per_tensor:
+        node.set_operand(1, _by_feature(weights, quantization, axis))
+    elif quantization.axis == axis:
+        node.set_operand(1, weights)
+
+
+def _by_feature(weights: Value, quantization: Quantization, axis: int | None) -> Value:
+    """The same weights with the one scale written for each output feature, if it is constant."""
+    data = weights.data
+    if data is None or axis is None:
+        return weights
+    count = int(data.shape[axis])
+    repeated = Quantization(quantization.storage, quantization.scales * count, quantization.zero_points * count, axis)
+    return constant(data, type_=weights.tensor_type.stored_as(repeated))
 
 
 def _scale_afterwards(graph: Graph, node: Node, weights: Value, quantization: Quantization) -> None:

@@ -9,7 +9,7 @@ where they are quantized in the source only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from onnxtfl.errors import short
@@ -19,15 +19,16 @@ from onnxtfl.ir.history import Remark
 from onnxtfl.ir.quantized import is_real, quantization_of
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 from onnxtfl.ir.types import TensorType
+from onnxtfl.targets.target import Target, as_form
 
 Kind = Literal["integer", "hybrid", "float"]
 CLAMPS = (ops.Relu, ops.Relu6, ops.Clamp)
 
 
-def summary(graph: Graph, names: Mapping[Value, str]) -> QuantizationSummary | None:
+def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> QuantizationSummary | None:
     """What became of quantization in a converted `graph`; None if none of its tensors is quantized.
 
-    `names`: the written name of each value.
+    `names`: the written name of each value; `target`: whose ops the graph has.
     """
     nodes = list(graph.walk())
     if not any(quantization_of(v) for node in nodes for v in (*node.operands, *node.results)):
@@ -43,7 +44,18 @@ def summary(graph: Graph, names: Mapping[Value, str]) -> QuantizationSummary | N
     biases = {(_where(node, names), r.text): None for node in nodes for r in node.remarks if r.kind == "bias"}
     changed = {entry: None for node in nodes if (entry := _requantized(node, names)) is not None}
     integer, hybrid = (dict(counts[kind].most_common()) for kind in ("integer", "hybrid"))
-    return QuantizationSummary(integer, hybrid, tuple(floats), tuple(biases), tuple(changed))
+    coarse = _coarse(nodes, target)
+    return QuantizationSummary(integer, hybrid, tuple(floats), tuple(biases), tuple(changed), coarse_ops=coarse)
+
+
+def _coarse(nodes: Sequence[Node], target: Target) -> dict[str, int]:
+    """The ops that may be more than a step off, and how many steps."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        steps = target.steps_off(as_form(node), node.results) if any(r.is_quantized for r in node.results) else 0
+        if steps > 1:
+            found[_op_name(node)] = max(steps, found.get(_op_name(node), 0))
+    return found
 
 
 def _kind(node: Node) -> Kind | None:

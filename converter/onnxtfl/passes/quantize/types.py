@@ -12,6 +12,8 @@ selects elements (Reshape, Concatenate, MaxPool) is moved before it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from onnxtfl.ir import ops
@@ -27,6 +29,8 @@ from onnxtfl.targets import Target
 
 INTEGER_KINDS = frozenset({DType.INT4, DType.UINT4, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32})
 HOIST = Patterns()
+_WITHIN = ("nearest", "linear")
+"""Interpolations whose results are between elements of the operand, so that all of them can be stored."""
 MOST_SCALES = 1 << 18
 """The most scales that a type has: those of a large language model's blocks stay operands, which are read lazily."""
 
@@ -122,6 +126,34 @@ def before_move(b: Builder, node: Node) -> Value | None:
         stored = np.zeros((), np.int64) if value is None else value.stored()
         operands[2:] = [constant(dequantize(stored, quantization).reshape(()))]
     return b.many(maker.op, *operands, **maker.attributes)[node.operand(0).index]
+
+
+@HOIST.on(ops.DequantizeLinear)
+def before_resize(b: Builder, node: Node) -> Value | None:
+    """Dequantize before an interpolation of stored integers, which is rounded to the same steps afterwards.
+
+    ::
+
+        DequantizeLinear(Resize(%q))    ->    DequantizeLinear(QuantizeLinear(Resize(DequantizeLinear(%q))))
+
+    Whether integers are rounded or truncated is not defined: results differ by less than a step. Source: ONNX
+    Resize-19, ONNX Runtime's upsample.cc.
+    """
+    maker, quantization = made_by(node.operand(0), ops.Resize), quantization_of(node)
+    if maker is None or quantization is None or not quantization.per_tensor or quantization.dtype.bits > 16:
+        return None
+    if maker.attr("mode") not in _WITHIN or maker.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
+        return None
+    real = b(ops.DequantizeLinear, maker.operand(0), *node.operands[1:], **node.attributes)
+    resized = b(ops.Resize, real, *maker.operands[1:], **maker.attributes)
+    stored = b(ops.QuantizeLinear, resized, *node.operands[1:], **_to_stored(node))
+    stored.origins = node.operand(0).origins
+    return b(ops.DequantizeLinear, stored, *node.operands[1:], **node.attributes)
+
+
+def _to_stored(node: Node) -> dict[str, Any]:
+    """The attributes of the QuantizeLinear that is the opposite of a DequantizeLinear."""
+    return {"axis": node.attr("axis"), "dtype": node.operand(0).dtype}
 
 
 def quantization_of(node: Node) -> Quantization | None:

@@ -1,0 +1,173 @@
+"""Writes ops between dequantized operands and a quantized result, with real constants, as integer kernels take them.
+
+::
+
+    BatchNormInference(%x, vectors)    ->    Conv(%x, weights : int8, bias)     a group for each feature, one element
+    PRelu(%x, slope)                   ->    PRelu(%x, slope : int8)
+
+The weights 127 and -127 with a scale for each feature are the factors of the normalization without rounding, and the
+bias is rounded to 1/127 of a factor's step. Slopes are rounded to 8 bits where this moves results by less than half a
+step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array, ArrayData
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.matching import SMALL, real_constant
+from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize, quantize
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import reshape, with_unit_axis
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.quantize.fuse import clamp_bounds, quantize_early
+from onnxtfl.rewriting.patterns import Patterns
+
+INTEGER_CONSTANTS = Patterns()
+STORED_CLAMPS = Patterns()
+"""Applied after ops that move elements move stored ones, and clamps quantize themselves where they can."""
+_MOST = 127
+"""The largest magnitude of weights: kernels take no -128."""
+_LARGEST_BIAS = 1 << 30
+_BITS = 8
+"""The widest activations for which there are kernels of PRELU, MINIMUM and RELU_0_TO_1."""
+_ROUNDING = 0.45
+"""How far rounded slopes may move results, in steps of these."""
+
+
+def use_integer_constants(graph: Graph) -> None:
+    """Replace real constants of ops between dequantized operands and quantized results, clamped or moved in between."""
+    quantize_early(graph)
+    INTEGER_CONSTANTS.apply(graph)
+
+
+@INTEGER_CONSTANTS.on(ops.BatchNormInference)
+def normalization_as_conv(b: Builder, node: Node) -> Value | None:
+    """A factor and an offset for each feature as a depthwise convolution with windows of one element.
+
+    The operand has rank 2 (then with a unit axis), 3 or 4; the new kernel [features, 1, 1...]. Source: LiteRT
+    kernels/depthwise_conv.cc.
+    """
+    x, axis = node.operand(0), node.attr("feature_index")
+    before, wanted = _dequantized_from(x), _quantized_to(b.graph, node.result)
+    vectors = [real_constant(v) for v in node.operands[1:] if v is not None]
+    rank = x.tensor_type.rank
+    if before is None or wanted is None or rank not in (2, 3, 4) or not all(v.is_constant for v in vectors):
+        return None
+    scale, bias, mean, variance = (v.numpy().astype(np.float64) for v in vectors)
+    factor = scale / np.sqrt(variance + node.attr("epsilon"))
+    offset = bias - mean * factor
+    weights = _weights(factor, before)
+    if weights is None or np.any(np.abs(offset) > _LARGEST_BIAS * before.scales[0] * np.asarray(weights[1].scales)):
+        return None
+    if rank == 2:
+        x = with_unit_axis(b, x, 2)
+    kernel = _shaped(weights, (len(factor), 1, *(1,) * (x.rank - 2)))
+    weight = b(ops.Convert, kernel, dtype=x.dtype)
+    made = b(ops.Conv, x, weight, offset.astype(np.float32), **_of_one_element(x.rank, axis, len(factor)))
+    return reshape(b, made, node.result.shape) if rank == 2 else made
+
+
+def _weights(factor: Array, x: Quantization) -> tuple[Array, Quantization] | None:
+    """Weights of 8 bits that are `factor`, a vector along the first axis; None if a scale is not a normal number."""
+    scales = np.where(factor == 0, 1.0, np.abs(factor) / _MOST).astype(np.float32)
+    steps = scales * np.float32(x.scales[0])
+    if not (np.all(np.isfinite(steps)) and np.all(steps >= np.finfo(np.float32).tiny)):
+        return None
+    stored = (np.sign(factor) * _MOST).astype(np.int8)
+    return stored, Quantization("int8", tuple(map(float, scales)), (0,) * scales.size, 0)
+
+
+def _shaped(weights: tuple[Array, Quantization], shape: tuple[int, ...]) -> Value:
+    """A constant of `shape` with the stored integers and the quantization `weights`."""
+    stored, quantization = weights
+    return constant(
+        ArrayData(stored.reshape(shape), quantization.dtype), type_=TensorType(DType.FLOAT32, shape, quantization)
+    )
+
+
+def _of_one_element(rank: int, axis: int, features: int) -> dict[str, Any]:
+    """The attributes of a Conv in which each feature of a tensor of `rank`, along `axis`, has a window of its own."""
+    spatial = tuple(i for i in range(1, rank) if i != axis)
+    ones = (1,) * len(spatial)
+    return {
+        "feature_group_count": features,
+        "input_feature_dimension": axis,
+        "output_feature_dimension": axis,
+        "input_spatial_dimensions": spatial,
+        "output_spatial_dimensions": spatial,
+        "kernel_spatial_dimensions": tuple(range(2, rank)),
+        "window_strides": ones,
+        "rhs_dilation": ones,
+        "padding": (0,) * (2 * len(ones)),
+    }
+
+
+@INTEGER_CONSTANTS.on(ops.PRelu)
+def quantized_slopes(b: Builder, node: Node) -> Value | None:
+    """Real slopes rounded to 8 bits with one scale.
+
+    Results move by less than half a step: by an element below 0 times the difference of its slope, where the result
+    is not below all that is stored. Source: LiteRT kernels/activations.cc (PreluPrepare).
+    """
+    x, slope = node.operand(0), node.operand(1)
+    before, wanted = _dequantized_from(x), _quantized_to(b.graph, node.result)
+    if before is None or wanted is None or slope.data is None or slope.is_quantized or before.dtype.bits > _BITS:
+        return None
+    real = slope.numpy()
+    if real.size > SMALL or not np.all(np.isfinite(real)) or not np.any(real):
+        return None
+    zero = UINT8_OFFSET if before.storage == "uint8" else 0
+    quantization = Quantization(before.storage, (float(np.float32(np.abs(real).max() / _MOST)),), (zero,))
+    stored = quantize(real, quantization)
+    with np.errstate(divide="ignore"):
+        lowest = np.minimum(-before.bounds[0], max(np.abs(wanted.bounds)) / np.abs(real))
+    if np.max(np.abs(dequantize(stored, quantization) - real) * lowest) > _ROUNDING * wanted.scales[0]:
+        return None
+    small = constant(ArrayData(stored, quantization.dtype), type_=slope.tensor_type.stored_as(quantization))
+    return b(ops.PRelu, x, b(ops.Convert, small, dtype=x.dtype))
+
+
+@STORED_CLAMPS.on(ops.Relu, ops.Relu6, ops.Clamp)
+def clamp_stored(b: Builder, node: Node) -> Value | None:
+    """Clamp stored integers instead of what they are dequantized to, if each bound is stored or beyond all that is.
+
+    ::
+
+        Clamp(Convert(%q: int8 0.0625:-8) : float32, 0, 1)    ->    Convert(Clamp(%q, 0, 1) : int8 0.0625:-8)
+    """
+    x, bounds = node.operand(0), clamp_bounds(node)
+    quantization = _dequantized_from(x)
+    if bounds is None or quantization is None or quantization.dtype.bits > _BITS or x.producer is None:
+        return None
+    low, high = quantization.bounds
+    beyond = (bounds[0] <= low, bounds[1] >= high)
+    if not all(outside or quantization.stores(v) for v, outside in zip(bounds, beyond, strict=True)):
+        return None
+    source = x.producer.operand(0)
+    clamped = b(node.op, source, *node.operands[1:], **node.attributes)
+    clamped.type = source.type
+    return b(ops.Convert, clamped, dtype=x.dtype)
+
+
+def _dequantized_from(value: Value) -> Quantization | None:
+    """The parameters of what `value` is dequantized from; None without any, or with several scales."""
+    node = value.producer
+    if node is None or node.op is not ops.Convert or value.is_quantized:
+        return None
+    quantization = quantization_of(node.operand(0))
+    return quantization if quantization is not None and quantization.per_tensor else None
+
+
+def _quantized_to(graph: Graph, value: Value) -> Quantization | None:
+    """The parameters with which all users quantize `value`; None if it is read otherwise."""
+    if graph.is_output(value) or not all(user.op is ops.Convert for user in value.users()):
+        return None
+    found = {quantization_of(user.result) for user in value.users()}
+    quantization = found.pop() if len(found) == 1 else None
+    return quantization if quantization is not None and quantization.per_tensor else None

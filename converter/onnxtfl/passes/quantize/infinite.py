@@ -1,0 +1,142 @@
+"""Quantization by an infinite scale, as calibration with masks of -infinity makes it, said as a choice of constants.
+
+::
+
+    QuantizeLinear(x, inf, z)     ->  Select(IsFinite(x), z, lowest)      x / inf is 0, or NaN for infinite x
+    DequantizeLinear(q, inf, z)   ->  NaN where q = z, -inf where q < z, inf where q > z
+    f(Select(c, 0, -inf))         ->  Select(c, f(0), f(-inf))            f: DequantizeLinear and tests
+    IsFinite(Add(x, m))           ->  false, if no element of m is finite
+    IsNaN(Convert(q))             ->  false                               q: quantized
+
+Kernels that compute this as arithmetic differ: those of LiteRT without XNNPACK clamp infinite sums and products to the
+largest finite values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import made_by, scalar
+from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.patterns import Patterns
+
+INFINITE = Patterns()
+_TESTS = ops.IsFinite, ops.IsInf, ops.IsNaN
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@INFINITE.on(ops.QuantizeLinear)
+def quantize_by_infinity(b: Builder, node: Node) -> Value | None:
+    """Quantize finite values to the zero point, and others to the lowest integer."""
+    x, dtype, zero = node.operand(0), node.attr("dtype"), _zero_point(node)
+    if zero is None or not x.dtype.is_float or not dtype.is_integer:
+        return None
+    stored = (constant(np.asarray(v, dtype.numpy), dtype) for v in (zero, limits(dtype)[0]))
+    return b(ops.Select, b(ops.IsFinite, x), *stored)
+
+
+@INFINITE.on(ops.DequantizeLinear)
+def dequantize_by_infinity(b: Builder, node: Node) -> Value | None:
+    """Dequantize to infinities of the sign of the difference from the zero point; a zero difference to NaN."""
+    x, zero = node.operand(0), _zero_point(node)
+    if zero is None or not x.dtype.is_integer or x.is_constant or _chosen(x) is not None:
+        return None
+    of = constant(np.asarray(zero, x.dtype.numpy), x.dtype)
+    nan, low, high = (b.scalar(v, node.result.dtype) for v in (np.nan, -np.inf, np.inf))
+    infinite = b(ops.Select, b(ops.Compare, x, of, comparison_direction="LT"), low, high)
+    return b(ops.Select, b(ops.Compare, x, of, comparison_direction="EQ"), nan, infinite)
+
+
+@INFINITE.on(ops.DequantizeLinear, *_TESTS)
+def of_chosen(b: Builder, node: Node) -> Value | None:
+    """Compute with both constants instead of the chosen one."""
+    chosen = _chosen(node.operand(0))
+    if chosen is None or (node.op is ops.DequantizeLinear and _zero_point(node) is None):
+        return None
+    sides = (b(node.op, v, *node.operands[1:], **node.attributes) for v in chosen.operands[1:])
+    return b(ops.Select, chosen.operand(0), *sides)
+
+
+@INFINITE.on(ops.Select)
+def choice_of_bools(b: Builder, node: Node) -> Value | None:
+    """Replace Select(c, true, false) by c and Select(c, false, true) by its negation."""
+    condition, sides = node.operand(0), (scalar(node.operand(1)), scalar(node.operand(2)))
+    if node.operand(1).dtype is not DType.BOOL or condition.type != node.result.type or sides not in ((1, 0), (0, 1)):
+        return None
+    return condition if sides[0] else b(ops.Not, condition)
+
+
+@INFINITE.on(ops.IsFinite)
+def never_finite(b: Builder, node: Node) -> Value | None:
+    """Replace a test of values that are all infinite or NaN."""
+    return _everywhere(b, node, False) if _never_finite(node.operand(0)) else None
+
+
+@INFINITE.on(*_TESTS)
+def of_dequantized(b: Builder, node: Node) -> Value | None:
+    """Replace a test of dequantized values, which are all finite."""
+    source = made_by(node.operand(0), ops.Convert, quantized=True)
+    quantization = quantization_of(source.operand(0)) if source is not None else None
+    if quantization is None or max(quantization.scales) * 2.0 ** (quantization.dtype.bits + 1) > _LARGEST:
+        return None
+    return _everywhere(b, node, node.op is ops.IsFinite)
+
+
+@INFINITE.on(ops.Select)
+def of_uniform_choice(b: Builder, node: Node) -> Value | None:
+    """Replace a choice by one truth value everywhere by what is chosen, spread if it is a single element."""
+    spread = made_by(node.operand(0), ops.BroadcastTo)
+    condition = scalar(spread.operand(0)) if spread is not None else None
+    if spread is None or condition is None:
+        return None
+    chosen = node.operand(1 if condition else 2)
+    if chosen.type == node.result.type:
+        return chosen
+    return b(ops.BroadcastTo, chosen, spread.operand(1)) if all(v.is_single for v in node.operands[1:] if v) else None
+
+
+def _everywhere(b: Builder, node: Node, value: bool) -> Value:
+    """`value` in the shape of the first operand."""
+    return b(ops.BroadcastTo, constant(np.asarray(value)), b(ops.Shape, node.operand(0)))
+
+
+def _zero_point(node: Node) -> int | None:
+    """The zero point of a node with one scale, which is infinite; None for others."""
+    scale, zero = scalar(node.operand(1)), node.optional(2)
+    if scale is None or not np.isposinf(scale) or not node.operand(1).is_single or node.attr("block_size"):
+        return None
+    value = 0 if zero is None else scalar(zero)
+    return None if value is None else int(value)
+
+
+def _chosen(value: Value) -> Node | None:
+    """The Select of two constants of one element that makes `value`."""
+    node = made_by(value, ops.Select)
+    return node if node is not None and all(_number(v) is not None for v in node.operands[1:]) else None
+
+
+def _number(value: Value | None) -> float | None:
+    """The only element, which may be NaN, of a constant that is not quantized."""
+    if value is None or value.data is None or not value.is_single or value.is_quantized:
+        return None
+    return float(value.numpy().reshape(()))
+
+
+def _never_finite(value: Value | None, depth: int = 8) -> bool:
+    """Whether no element of `value` is finite."""
+    if value is None or not depth or value.is_quantized or not value.dtype.is_float:
+        return False
+    number, node = _number(value), value.producer
+    if number is not None or node is None:
+        return number is not None and not np.isfinite(number)
+    parts = [_never_finite(v, depth - 1) for v in node.operands]
+    if node.op in (ops.Add, ops.Sub):
+        return any(parts)
+    if node.op is ops.Select:
+        return all(parts[1:])
+    return node.op in (ops.Reshape, ops.Transpose, ops.BroadcastTo) and parts[0]

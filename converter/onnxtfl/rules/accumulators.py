@@ -1,0 +1,78 @@
+"""The integers in which kernels add up products of int16 activations and int8 weights.
+
+LiteRT and tflite-runtime have fast kernels that add up in int32, for an int32 bias, and plain loops that add up in
+int64, for an int64 bias, and round once more. An int32 sum wraps: it is written only where the constant weights show
+that no sum can. Source: LiteRT kernels/conv.cc (EvalQuantizedPerChannel16x8), fully_connected.cc (EvalQuantized).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dtypes import DType
+from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.quantization import limits, product_quantization
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.registry import Form
+
+_KEEP_SIGN = frozenset({ops.MaxPool, ops.AveragePool, ops.Reshape, ops.Transpose, ops.Slice, ops.Convert})
+"""Ops whose results are nonnegative if their first operand is, on quantized types as well."""
+_NONNEGATIVE = frozenset({ops.Relu, ops.Relu6, ops.Softmax, ops.Sigmoid})
+
+
+def zero_bias(x: Value, weights: Value, features: int) -> Value | None:
+    """A bias of zeros for [features] sums of quantized products; None if an operand is not quantized."""
+    a, w = quantization_of(x), quantization_of(weights)
+    if a is None or w is None:
+        return None
+    quantization = product_quantization(a, w)
+    zeros = np.zeros(features, quantization.dtype.numpy)
+    return constant(zeros, type_=TensorType(DType.FLOAT32, (features,), quantization))
+
+
+def in_int32(form: Form | None, axis: int) -> Form | None:
+    """`form`, of operands (int16 activations, int8 weights, int64 bias), with an int32 bias.
+
+    `axis`: that of the weights' output features. None where a sum may overflow int32, and for other forms.
+    """
+    if form is None or len(form.operands) < 3:
+        return None
+    x, weights, bias = form.operands[:3]
+    if not isinstance(x, Value) or not isinstance(weights, Value) or not isinstance(bias, Value):
+        return None
+    a, w, b = (quantization_of(v) for v in (x, weights, bias))
+    if a is None or w is None or b is None or (a.storage, w.storage, b.storage) != ("int16", "int8", "int64"):
+        return None
+    if weights.data is None or bias.data is None or any((*a.zero_points, *w.zero_points)):
+        return None
+    if not _adds_up(weights.stored(), bias.stored(), axis, 0 if _is_nonnegative(x) else limits(a.dtype)[0]):
+        return None
+    type_ = bias.tensor_type.stored_as(replace(b, storage="int32"))
+    narrow = constant(bias.data.cast(DType.INT32), type_=type_)
+    options = {**form.attributes, "quantized_bias_type": "INT32"}
+    return replace(form, operands=(x, weights, narrow, *form.operands[3:]), attributes=options)
+
+
+def _adds_up(weights: Array, bias: Array, axis: int, low: int) -> bool:
+    """Whether sum(w * x) + bias is in int32 for all x in [low, 32767], whatever the order of the terms."""
+    others = tuple(i for i in range(weights.ndim) if i != axis)
+    above = np.maximum(weights, 0).sum(others, dtype=np.int64)
+    below = np.minimum(weights, 0).sum(others, dtype=np.int64)
+    least, greatest = limits(DType.INT32)
+    top = limits(DType.INT16)[1]
+    highest = above * top + below * low + np.maximum(bias, 0)
+    lowest = below * top + above * low + np.minimum(bias, 0)
+    return bool((highest <= greatest).all() and (lowest >= least).all())
+
+
+def _is_nonnegative(x: Value) -> bool:
+    """Whether the real values are nonnegative: then so are the integers, since the zero point is 0."""
+    node = x.producer
+    while node is not None and node.op in _KEEP_SIGN:
+        node = node.operand(0).producer
+    return node is not None and node.op in _NONNEGATIVE

@@ -1,0 +1,68 @@
+"""Quantization by infinite scales, and tests for infinities and NaN of quantized values."""
+
+import numpy as np
+import pytest
+
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.text import parse_graph
+from tests.passes.helpers import op_counts, simplify, transformed
+
+PARAMETERS = """
+  %s = constant tensor<float32> [inf]
+  %z = constant tensor<int8> [0]"""
+HEAD = f"""graph main(%x: tensor<2x3xfloat32>, %c: tensor<2x3xbool>) -> (%y) {{{PARAMETERS}
+  %none = constant tensor<float32> [0.0]
+  %mask = constant tensor<float32> [-inf]
+  %m = Select(%c, %none, %mask) : tensor<2x3xfloat32>
+"""
+Q = "QuantizeLinear(%v, %s, %z) {dtype = !int8, axis = 0}"
+DQ = "DequantizeLinear(%q, %s, %z) {axis = 0}"
+
+
+def test_quantized_by_infinity() -> None:
+    """Finite values become the zero point, infinite ones and NaN the lowest integer, as in ONNX Runtime."""
+    text = f"graph main(%v: tensor<4xfloat32>) -> (%q, %y) {{{PARAMETERS}\n %q = {Q}\n %y = {DQ}\n}}"
+    graph = parse_graph(text)
+    simplify(graph)
+    assert set(op_counts(graph)) == {"IsFinite", "Select"}
+    q, y = run(graph, [np.array([1.5, -np.inf, np.inf, np.nan], np.float32)])
+    assert q.tolist() == [0, -128, -128, -128]
+    np.testing.assert_array_equal(y, np.float32([np.nan, -np.inf, -np.inf, -np.inf]))
+
+
+def test_dequantized_by_infinity() -> None:
+    graph = parse_graph(f"graph main(%q: tensor<3xint8>) -> (%y) {{{PARAMETERS}\n %y = {DQ}\n}}")
+    simplify(graph)
+    assert op_counts(graph) == {"Compare": 2, "Select": 2}
+    (y,) = run(graph, [np.array([0, -3, 7], np.int8)])
+    np.testing.assert_array_equal(y, np.float32([np.nan, -np.inf, np.inf]))
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        # A mask of -infinity, quantized by infinity and dequantized, is a choice by the same condition.
+        (f"%q = {Q}\n %y = {DQ}", {"Select": 1}),
+        # No sum with it is finite: what is computed from its quantized values is constant.
+        (f"%q = {Q}\n %n = {DQ}\n %a = Add(%x, %n)\n %y = IsFinite(%a)", {}),
+        # The same sum with a mask that is partly finite is tested.
+        ("%a = Add(%x, %m)\n %y = IsFinite(%a)", {"Select": 1, "Add": 1, "IsFinite": 1}),
+        ("%y = IsFinite(%m)", {}),
+        ("%y = IsInf(%m)", {"Not": 1}),
+    ],
+)
+def test_masks(body: str, left: dict[str, int]) -> None:
+    graph = parse_graph(f"{HEAD} {body.replace('%v', '%m')}\n}}")
+    simplify(graph)
+    assert op_counts(graph) == left
+
+
+def test_quantized_values_are_finite() -> None:
+    """What PyTorch's attention does about rows without any key is needless after quantization."""
+    text = """graph main(%q: tensor<2x3xfloat32, quant<int8 0.5:3>>) -> (%y) {
+      %none = constant tensor<float32> [0.0]
+      %x = Convert(%q) {dtype = !float32} : tensor<2x3xfloat32>
+      %t = IsNaN(%x)
+      %y = Select(%t, %none, %x)
+    }"""
+    assert op_counts(transformed(text, simplify)) == {"Convert": 1}

@@ -1,0 +1,117 @@
+"""Ops with real constants between dequantized operands and quantized results, as integer kernels take them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.text import parse_graph
+from onnxtfl.passes.quantize import STORED_CLAMPS, fuse_quantized, read_quantized_types, use_integer_constants
+from onnxtfl.rewriting.legalize import legalize
+from onnxtfl.targets.tflite import TfliteTarget
+from tests.passes.helpers import op_counts, simplify
+
+CONVERT = "{dtype = !float32}"
+
+
+def _fused(text: str) -> Graph:
+    graph = parse_graph(text)
+    use_integer_constants(graph)
+    fuse_quantized(graph)
+    STORED_CLAMPS.apply(graph)
+    simplify(graph)
+    return graph
+
+
+def _every_integer(*shape: int) -> np.ndarray:
+    return np.resize(np.arange(-128, 128), shape).astype(np.int8)
+
+
+def _steps(got: Graph, want: Graph, *inputs: np.ndarray) -> float:
+    """The largest difference of the outputs."""
+    ((a,), (b,)) = (run(graph, list(inputs)) for graph in (got, want))
+    return float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max())
+
+
+@pytest.mark.parametrize("shape", ["1x2x8x16", "1x2x128", "128x2"])
+@pytest.mark.parametrize("clamp", ["", "%r = Relu(%n)"])
+def test_a_batch_normalization_is_a_convolution_of_each_feature(shape: str, clamp: str) -> None:
+    text = f"""graph main(%q: tensor<{shape}xfloat32, quant<int8 0.5:3>>) -> (%y) {{
+      %x = Convert(%q) {CONVERT}
+      %scale = constant tensor<2xfloat32> [0.3, -2.0]
+      %bias = constant tensor<2xfloat32> [10.0, -0.01]
+      %mean = constant tensor<2xfloat32> [1.0, 0.5]
+      %variance = constant tensor<2xfloat32> [4.0, 0.25]
+      %n = BatchNormInference(%x, %scale, %bias, %mean, %variance) {{feature_index = 1}}
+      {clamp}
+      %y = Convert(%{"r" if clamp else "n"}) {CONVERT} : tensor<{shape}xfloat32, quant<int8 0.75:-128>>
+    }}"""
+    graph, x = _fused(text), _every_integer(*map(int, shape.split("x")))
+    assert op_counts(graph) - Counter({"Reshape": 2}) == {"Conv": 1}
+    assert _steps(graph, parse_graph(text), x) <= 1
+
+
+@pytest.mark.parametrize(("step", "wanted"), [(0.05, {"PRelu": 1}), (0.001, {"Convert": 2, "PRelu": 1})])
+def test_slopes_are_rounded_to_8_bits_where_the_result_is_coarse_enough(step: float, wanted: dict[str, int]) -> None:
+    text = f"""graph main(%q: tensor<1x2x128xfloat32, quant<int8 0.05:3>>) -> (%y) {{
+      %x = Convert(%q) {CONVERT}
+      %slope = constant tensor<2x1xfloat32> [0.251, 0.013]
+      %p = PRelu(%x, %slope)
+      %y = Convert(%p) {CONVERT} : tensor<1x2x128xfloat32, quant<int8 {step}:-100>>
+    }}"""
+    graph = _fused(text)
+    assert op_counts(graph) == wanted
+    assert _steps(graph, parse_graph(text), _every_integer(1, 2, 128)) <= 1
+
+
+@pytest.mark.parametrize(("high", "wanted"), [(1.0, ["Clamp", "Convert"]), (0.3, ["Convert", "Clamp"])])
+def test_stored_integers_are_clamped_where_the_bounds_are_stored(high: float, wanted: list[str]) -> None:
+    """1.0 is more than all that is stored, 0.3 is between two stored numbers."""
+    text = f"""graph main(%q: tensor<256xfloat32, quant<int8 0.0078125:10>>) -> (%y) {{
+      %low = constant tensor<float32> [0.0]
+      %high = constant tensor<float32> [{high}]
+      %x = Convert(%q) {CONVERT}
+      %y = Clamp(%x, %low, %high)
+    }}"""
+    graph = _fused(text)
+    assert [node.op.name for node in graph.nodes] == wanted
+    assert _steps(graph, parse_graph(text), _every_integer(256)) == 0
+
+
+@pytest.mark.parametrize("padding", ["padding = [1, 1, 1, 1], count_include_pad = true", "padding = [0, 0, 0, 0]"])
+def test_an_average_in_finer_steps_is_a_convolution(padding: str) -> None:
+    sides = 'kernel_shape = [3, 3], strides = [1, 1], dilations = [1, 1], dims = [2, 3], auto_pad = "NOTSET"'
+    size = 8 if "true" in padding else 6
+    text = f"""graph main(%q: tensor<1x4x8x8xfloat32, quant<int8 0.5:3>>) -> (%y) {{
+      %y = AveragePool(%q) {{{sides}, {padding}, ceil_mode = false}}
+        : tensor<1x4x{size}x{size}xfloat32, quant<int8 0.1:0>>
+    }}"""
+    graph = parse_graph(text)
+    legalize(graph, TfliteTarget())
+    assert "Conv" in op_counts(graph) and "Convert" not in op_counts(graph)
+    assert _steps(graph, parse_graph(text), _every_integer(1, 4, 8, 8)) <= 1
+
+
+def test_an_interpolation_of_stored_integers_is_one_of_what_they_represent() -> None:
+    """Rounded to the same steps afterwards."""
+    text = """graph main(%x: tensor<1x2x4x4xfloat32>) -> (%y) {
+      %s = constant tensor<float32> [0.5]
+      %z = constant tensor<uint8> [128]
+      %q = QuantizeLinear(%x, %s, %z) {dtype = !uint8, axis = 0}
+      %sizes = constant tensor<2xint64> [8, 8]
+      %r = Resize(%q, %sizes, _, _) {dims = [2, 3], mode = "linear", coordinate_transformation_mode = "half_pixel"}
+      %y = DequantizeLinear(%r, %s, %z) {axis = 0}
+    }"""
+    graph = parse_graph(text)
+    read_quantized_types(graph, TfliteTarget())
+    fuse_quantized(graph)
+    simplify(graph)
+    (resize,) = (node for node in graph.nodes if node.op is ops.Resize)
+    assert resize.operand(0).is_quantized and resize.result.is_quantized
+    x = np.random.default_rng(0).normal(scale=20, size=(1, 2, 4, 4)).astype(np.float32)
+    assert _steps(graph, parse_graph(text), x) <= 0.5
