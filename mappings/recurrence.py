@@ -192,6 +192,14 @@ MOST_UNROLLED = 64
 """Steps of the longest sequence that is written out."""
 
 
+@decompose(ops.Rnn, "onnx")
+@decompose(ops.Gru, "onnx")
+@decompose(ops.Lstm, "onnx")
+def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
+    """One step is no loop."""
+    return _unrolled(b, node) if node.operand(0).shape[0] == 1 else None
+
+
 @decompose(ops.Rnn, "tfl")
 @decompose(ops.Gru, "tfl")
 @decompose(ops.Lstm, "tfl")

@@ -46,6 +46,7 @@ from onnxtfl.passes.quantize import (
     STORED_CLAMPS,
     TOLERANCE,
     QuantizedIo,
+    count_steps_of_outputs,
     dequantize_all,
     fuse_quantized,
     multiply_real,
@@ -262,7 +263,8 @@ def _quantized(target: Target, options: Options) -> list[Pass | Group]:
     uint8 = Pass("uint8 storage", store_as_uint8, needs=_NEUTRAL)
     hybrid = [Pass("hybrid", use_hybrid_weights, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []
     if target.name == "onnx":
-        return [fuse, *([] if target.has_integer_ops else [uint8]), edges, SIMPLIFY]
+        counted = Pass("int32 outputs", count_steps_of_outputs, Pass.idle, needs=_NEUTRAL)
+        return [fuse, *([] if target.has_integer_ops else [uint8]), edges, counted, SIMPLIFY]
     constants = Pass("integer constants", use_integer_constants, needs=_NEUTRAL)
     clamps = Pass("stored clamps", STORED_CLAMPS.apply, needs=_NEUTRAL)
     return [constants, fuse, clamps, int8, edges, *hybrid, SIMPLIFY]

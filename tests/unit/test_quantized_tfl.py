@@ -314,3 +314,15 @@ def test_kernels_that_move_elements_copy_integers_whatever_the_scale_of_the_resu
     }}"""
     wanted, found = both(text, _stored(2, 12, dtype=storage))
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_output_quantized_as_int32_is_a_number_of_steps() -> None:
+    """ONNX's QuantizeLinear has no int32."""
+    text = """
+    graph main(%x: tensor<2x8xfloat32, quant<int8 0.02:-3>>) -> (%y) {
+      %y = tfl.QUANTIZE@2(%x) : tensor<2x8xfloat32, quant<int32 0.005:7>>
+    }"""
+    x = _stored(2, 8)
+    found = run_onnx(to_onnx(tflite(text)), {"x": x})["y"]
+    np.testing.assert_array_equal(found, np.round((x.astype(np.float64) + 3) * 4) + 7)
+    assert found.dtype == np.int32

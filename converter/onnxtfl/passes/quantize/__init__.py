@@ -5,7 +5,7 @@
 
 from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constants
 from onnxtfl.passes.quantize.dequantize import dequantize_all
-from onnxtfl.passes.quantize.edges import QuantizedIo, set_quantized_io
+from onnxtfl.passes.quantize.edges import QuantizedIo, count_steps_of_outputs, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
 from onnxtfl.passes.quantize.hybrid import TOLERANCE, multiply_real, use_hybrid_weights
 from onnxtfl.passes.quantize.saturate import saturate_quantized
@@ -19,6 +19,7 @@ __all__ = [
     "STORED_CLAMPS",
     "TOLERANCE",
     "QuantizedIo",
+    "count_steps_of_outputs",
     "dequantize_all",
     "fuse_quantized",
     "multiply_real",

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import DType, TensorType
 
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
 
@@ -32,6 +35,30 @@ def set_quantized_io(graph: Graph, kind: QuantizedIo) -> None:
     for i, value in enumerate(graph.outputs):
         if isinstance(value.type, TensorType) and value not in graph.inputs:
             graph.outputs[i] = _output(graph, value, kind)
+
+
+def count_steps_of_outputs(graph: Graph) -> None:
+    """Outputs that are quantized as int32, which ONNX's QuantizeLinear cannot write, become int32 numbers of steps.
+
+    ::
+
+        (%y: float32, int32 0.5:3)    ->    %y = Convert(Clamp(RoundNearestEven(%x / 0.5) + 3)) : int32
+    """
+    for i, value in enumerate(graph.outputs):
+        if not isinstance(value.type, TensorType) or value in graph.inputs:
+            continue
+        quantization = value.type.quantization
+        if quantization is None or quantization.storage != "int32" or not quantization.per_tensor:
+            continue
+        b = Builder(graph, None, cause=value.producer, maker="quantized inputs and outputs")
+        if value.uses:
+            value = _converted(b, value, None)
+        value.type = value.tensor_type.stored_as(None)  # its node rounds no more: the steps do
+        steps = Term(b, value) / quantization.scales[0]
+        whole = steps.apply(ops.RoundNearestEven) + float(quantization.zero_points[0])
+        counted = whole.clamp(-(2.0**31), float(np.nextafter(np.float32(2**31), np.float32(0)))).to(DType.INT32).value
+        counted.name, value.name, counted.origins = value.name, None, value.origins
+        graph.outputs[i] = counted
 
 
 def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
