@@ -107,3 +107,16 @@ def test_an_entry_point_keeps_the_variables_that_others_share() -> None:
 def test_what_cannot_be_threaded_is_named(text: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         explicit(text)
+
+
+def test_a_constant_that_is_dequantized_into_a_variable_is_its_initial_value() -> None:
+    """The kernel of DEQUANTIZE computes a constant once, so that later runs do not reset the state."""
+    text = texts.RNN.replace(
+        "state %h: tensor<2x4xfloat32> -> %h",
+        f"%half = constant tensor<2x4xfloat16> [{', '.join(['0.5'] * 8)}]\n"
+        " %h = tfl.DEQUANTIZE@3(%half) : tensor<2x4xfloat32>",
+    )
+    graph = explicit(text)
+    (state,) = graph.states
+    assert state.initial is not None and state.initial.numpy() == 0.5
+    assert state.output is graph.last.results[1]

@@ -187,6 +187,8 @@ class _Threader:
 
     def run_main(self) -> None:
         """Rewrite the main graph and add the variables to its states."""
+        for node in list(self.graph.nodes):
+            self._initialize_once(node)
         self.run()
         self._set_initial()
         names = UniqueNames()
@@ -203,10 +205,22 @@ class _Threader:
             before.name = names.fresh(name)
             self.graph.states.append(State(before, final, initial))
 
+    def _initialize_once(self, node: Node) -> None:
+        """A state that DEQUANTIZE of a constant writes: the kernel does so in the first run only (dequantize.cc)."""
+        if node.op.name != "tfl.DEQUANTIZE" or node.operand(0).data is None or not _is_updated(node.result):
+            return
+        state = Value(node.result.type, node.result.name)
+        state.origins = node.result.origins
+        initial = node.operand(0).numpy().astype(node.result.dtype.numpy)
+        uniform = initial.size > 0 and bool(np.all(initial == initial.reshape(-1)[0]))
+        data = ArrayData(initial.reshape(-1)[0:1].reshape(()) if uniform else initial, node.result.dtype)
+        self.graph.states.append(State(state, state, data))
+        self.graph.replace(node, [state], retyped=True)
+
     def _set_initial(self) -> None:
         """Set the initial values of the graph's states; those that no op updates become constants."""
         for state in list(self.graph.states):
-            state.initial = _after_reset(state.input.tensor_type)
+            state.initial = state.initial or _after_reset(state.input.tensor_type)
             if state.output is state.input and state.input.tensor_type.is_static:
                 zeros = np.broadcast_to(state.initial.numpy(), state.input.shape)
                 self.graph.states.remove(state)
@@ -253,9 +267,7 @@ class _Threader:
 
     def _update_operands(self, node: Node) -> None:
         """Add a result for each operand that the node updates in place."""
-        mutated = [i for i, yes in enumerate(node.attributes.get("mutating_variable_inputs") or ()) if yes]
-        indices = {*schema.state_operands(node.op.name.removeprefix("tfl."), len(node.operands)), *mutated}
-        for i in sorted(indices):
+        for i in _updated_operands(node):
             value = node.optional(i)
             if value is not None:
                 self.updated[value] = node.add_result(value.type)
@@ -351,6 +363,17 @@ class _Threader:
         """The variables that a region of `node` reads or writes."""
         handles = {inside: self.handles[v] for inside, v in _bound(node, region) if v in self.handles}
         return ((name, kind) for name, kind, _ in _accesses(region, handles) if kind is not _INITIALIZE)
+
+
+def _updated_operands(node: Node) -> list[int]:
+    """The operands that `node` updates in place, in order."""
+    mutated = [i for i, yes in enumerate(node.attributes.get("mutating_variable_inputs") or ()) if yes]
+    return sorted({*schema.state_operands(node.op.name.removeprefix("tfl."), len(node.operands)), *mutated})
+
+
+def _is_updated(value: Value) -> bool:
+    """Whether an op updates `value` in place."""
+    return any(index in _updated_operands(node) for node, index in value.uses)
 
 
 def _same(node: Node, names: set[str | None]) -> str | None:

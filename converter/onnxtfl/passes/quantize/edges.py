@@ -51,10 +51,9 @@ def count_steps_of_outputs(graph: Graph) -> None:
         if quantization is None or quantization.storage != "int32" or not quantization.per_tensor:
             continue
         b = Builder(graph, None, cause=value.producer, maker="quantized inputs and outputs")
-        if value.uses:
-            value = _converted(b, value, None)
-        value.type = value.tensor_type.stored_as(None)  # its node rounds no more: the steps do
-        steps = Term(b, value) / quantization.scales[0]
+        real = _converted(b, value, None) if value.uses else value
+        real.type = real.tensor_type.stored_as(None)  # its node rounds no more: the steps do
+        steps = Term(b, real) / quantization.scales[0]
         whole = steps.apply(ops.RoundNearestEven) + float(quantization.zero_points[0])
         counted = whole.clamp(-(2.0**31), float(np.nextafter(np.float32(2**31), np.float32(0)))).to(DType.INT32).value
         counted.name, value.name, counted.origins = value.name, None, value.origins
