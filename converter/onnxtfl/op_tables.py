@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from onnx import defs
 
 from onnxtfl.formats.onnx.functions import defined
+from onnxtfl.formats.tflite.states import REPLACED
 from onnxtfl.rewriting.registry import ANY_VERSION, Rules, rules
 from onnxtfl.targets.table import entry, op_names
 
@@ -17,7 +18,8 @@ Generated from the mapping rules by `onnxtfl ops`; a test fails when it is stale
 - **ONNX to TFLite** — *rule*: a mapping rule; *upgrade*: rewritten to a newer version first; *definition*: expanded to
   the function by which ONNX defines it; *no*: an UnsupportedError. A rule may still refuse a form that no TFLite kernel
   computes correctly; the error names it.
-- **TFLite to ONNX** — *rule* or *no*, then the runtimes with a kernel that was measured to compute at least one form
+- **TFLite to ONNX** — *rule*, *no*, or *state*: variables, and tables with constant contents, become values (see
+  [state](state.md)); then the runtimes with a kernel that was measured to compute at least one form
   correctly: onnx2tfl writes the op for these.
 """
 
@@ -57,5 +59,5 @@ def _way(known: Rules, domain: str, name: str, version: int) -> str:
 
 def _tfl_row(name: str, known: Rules) -> str:
     runtimes = [runtime for runtime, forms in entry(name).kernels.items() if forms]
-    read = "rule" if name in known.lift_tfl else "**no**"
+    read = "rule" if name in known.lift_tfl else "state" if name in REPLACED else "**no**"
     return f"| {name} | {read} | {', '.join(runtimes) or 'none'} |"

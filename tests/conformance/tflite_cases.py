@@ -124,7 +124,7 @@ def run_steps(model: bytes, steps: Sequence[Sequence[Array]]) -> list[list[Array
     names = [name for name in types if name not in given]
     found = []
     for inputs in steps:
-        outputs = run_onnx(model, {**dict(zip(names, inputs, strict=True)), **given})
+        outputs = run_onnx(model, {**dict(zip(names, map(_text, inputs), strict=True)), **given})
         given |= {s.input: outputs[s.output] for s in states if s.input and s.output}
         found.append([value for name, value in outputs.items() if name not in {s.output for s in states}])
     return found
@@ -135,7 +135,7 @@ def _compared(case: TfliteCase, actual: Sequence[Array]) -> Result:
         return Result()
     if len(actual) != len(case.outputs):
         return Result("run: wrong count", f"{len(actual)} outputs instead of {len(case.outputs)}")
-    for i, (got, want) in enumerate(zip(actual, case.outputs, strict=True)):
+    for i, (got, want) in enumerate(zip(map(_text, actual), map(_text, case.outputs), strict=True)):
         if (got.dtype, got.shape) != (want.dtype, want.shape):
             message = f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)} (output {i})"
             return Result("run: wrong dtype or shape", message)
@@ -145,6 +145,14 @@ def _compared(case: TfliteCase, actual: Sequence[Array]) -> Result:
         if not error <= 1:
             return Result("run: wrong values", f"{error:.3g} times the tolerance (output {i})")
     return Result()
+
+
+def _text(array: Array) -> Array:
+    """Strings as objects of type str; other arrays as they are."""
+    if array.dtype.kind not in "SO":
+        return array
+    texts = [x.decode() if isinstance(x, bytes) else str(x) for x in array.reshape(-1).tolist()]
+    return np.asarray(texts, object).reshape(array.shape)
 
 
 def _near(got: Array, want: Array) -> bool:

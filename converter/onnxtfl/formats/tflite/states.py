@@ -44,6 +44,10 @@ from onnxtfl.ir.types import DType, TensorType, Type
 
 Evaluate = Callable[[Graph], Sequence[Array]]
 """The outputs of a graph of `tfl` ops without inputs."""
+REPLACED = frozenset(
+    {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE", "HASHTABLE", "HASHTABLE_IMPORT", "HASHTABLE_SIZE"}
+)
+"""The ops that are not in a graph with explicit states."""
 _LOOP, _CONDITION = "tfl.WHILE", "cond_subgraph_index"
 _BRANCH, _ONCE = "tfl.IF", "tfl.CALL_ONCE"
 
@@ -294,7 +298,8 @@ class _Threader:
         builder = Builder(self.graph, node)
         if node.op.name == "tfl.HASHTABLE_SIZE":
             assert keys.data is not None
-            self.graph.replace(node, [constant(np.asarray([keys.data.size], np.int64))], retyped=True)
+            count = len(set(keys.data.numpy().reshape(-1).tolist()))
+            self.graph.replace(node, [constant(np.asarray([count], np.int64))], retyped=True)
         else:
             types = [r.type for r in node.results]
             found = builder.foreign("tfl", "HASHTABLE_FIND", [keys, values, *node.operands[1:]], types)

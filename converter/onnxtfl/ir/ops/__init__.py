@@ -107,6 +107,7 @@ from onnxtfl.ir.ops.reduce_window import *
 from onnxtfl.ir.ops.reductions import *
 from onnxtfl.ir.ops.reshape import *
 from onnxtfl.ir.ops.resizing import *
+from onnxtfl.ir.ops.resources import *
 from onnxtfl.ir.ops.reversal import *
 from onnxtfl.ir.ops.sampling import *
 from onnxtfl.ir.ops.scattering import *

@@ -1,0 +1,87 @@
+"""Tables. Variables and the handles of tables are gone before lifting (:mod:`onnxtfl.formats.tflite.states`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.rules import *
+
+_ML = "ai.onnx.ml"
+_LISTS = {DType.INT64: "int64s", DType.STRING: "strings", DType.FLOAT32: "floats"}
+_SINGLE = {DType.INT64: "int64", DType.STRING: "string", DType.FLOAT32: "float"}
+_DEFAULTS = {DType.INT64: -1, DType.STRING: "_Unused", DType.FLOAT32: -0.0}
+
+
+@lift_tfl("HASHTABLE_FIND")
+def _find(b: Builder, node: Node) -> Value:
+    """The kernel takes the first element of the default. Operands: keys, values, query, default."""
+    if len(node.operands) != 4:
+        raise UnsupportedError("the table has no constant contents")
+    keys, values, query, default = (node.operand(i) for i in range(4))
+    keys, values = (reshape(b, v, (product(v.shape),)) for v in (keys, values))
+    if keys.shape == (0,):
+        return b(ops.BroadcastTo, default, b(ops.Shape, query))
+    first = b(ops.Gather, reshape(b, default, (product(default.shape),)), np.asarray(0), axis=0)
+    return b(ops.Lookup, query, keys, values, first)
+
+
+@lift_tfl("HASHTABLE_LOOKUP")
+def _lookup(b: Builder, node: Node) -> Sequence[Value]:
+    """Rows of `values`, bytes of 0 for a missing key; and whether there is the key. The kernel wants sorted keys."""
+    query, keys, values = (node.operand(i) for i in range(3))
+    (count,) = keys.shape
+    if not isinstance(count, int):
+        raise UnsupportedError("a table of unknown size", type_=keys.type)
+    places = b(ops.Lookup, query, keys, np.arange(count, dtype=np.int64), np.asarray(count))
+    missing = "" if values.dtype is DType.STRING else real_of_stored_zero(values)
+    zeros = b(ops.BroadcastTo, constant(np.asarray(missing), values.dtype), [1, *values.shape[1:]])
+    rows = b(ops.Concatenate, values, zeros, axis=0)
+    found = b(ops.Compare, places, np.asarray(count), comparison_direction="LT")
+    return b(ops.Gather, rows, places, axis=0), b(ops.Convert, found, dtype=node.results[1].dtype)
+
+
+@lift_onnx("LabelEncoder", since=(2, 4), domain=_ML)
+def _from_label_encoder(b: Builder, node: Node) -> Value:
+    """Of equal keys the last one counts."""
+    found = {side: [d for d in _LISTS if f"{side}_{_LISTS[d]}" in node.attributes] for side in ("keys", "values")}
+    if not found["keys"] or not found["values"] or found["keys"] == [DType.FLOAT32]:
+        raise UnsupportedError("a table whose contents are no lists of integers or strings, or with keys of floats")
+    (of_keys,), (of_values,) = found["keys"], found["values"]
+    keys, values = node.attr(f"keys_{_LISTS[of_keys]}"), node.attr(f"values_{_LISTS[of_values]}")
+    default = node.attr(f"default_{_SINGLE[of_values]}", _DEFAULTS[of_values])
+    contents = (constant(_array(items, d), d) for items, d in ((keys[::-1], of_keys), (values[::-1], of_values)))
+    return b(ops.Lookup, node.operand(0), *contents, constant(_array(default, of_values), of_values))
+
+
+def _array(items: Any, dtype: DType) -> Array:
+    return np.asarray(items, object if dtype is DType.STRING else dtype.numpy)
+
+
+@lower_onnx(ops.Lookup)
+def _label_encoder(node: Node, opset: int) -> Form | None:
+    """LabelEncoder, whose table is attributes. Of equal keys it takes the last one."""
+    query, keys, values, default = (node.operand(i) for i in range(4))
+    if not (keys.is_constant and values.is_constant and default.is_constant) or values.rank != 1:
+        return None
+    if keys.dtype not in (DType.INT64, DType.STRING) or values.dtype not in _LISTS:
+        return None
+    table: dict[Any, Any] = dict(zip(keys.numpy().tolist()[::-1], values.numpy().tolist()[::-1], strict=True))
+    attributes = {f"keys_{_LISTS[keys.dtype]}": tuple(table), f"values_{_LISTS[values.dtype]}": tuple(table.values())}
+    attributes[f"default_{_SINGLE[values.dtype]}"] = default.numpy().reshape(-1).tolist()[0]
+    return Form("LabelEncoder", (query,), attributes, domain=_ML)
+
+
+@decompose(ops.Lookup, "onnx", order="operands")
+def _by_position(b: Builder, node: Node) -> Value | None:
+    """Look up the position in the constant keys, then the row of the values that are not attributes."""
+    query, keys, values, default = (node.operand(i) for i in range(4))
+    (count,) = keys.shape
+    if not keys.is_constant or not isinstance(count, int) or (values.rank == 1 and values.dtype is DType.INT64):
+        return None
+    if keys.dtype is DType.INT32:
+        query, keys = (b(ops.Convert, v, dtype=DType.INT64) for v in (query, keys))
+    places = b(ops.Lookup, query, keys, np.arange(count, dtype=np.int64), np.asarray(count))
+    return b(ops.Gather, b(ops.Concatenate, values, b(ops.Unsqueeze, default, [0]), axis=0), places, axis=0)
