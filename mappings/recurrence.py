@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from onnxtfl.rules import *
 
 
@@ -190,6 +192,20 @@ def _summed(b: Builder, bias: Value | None) -> Value | None:
 
 MOST_UNROLLED = 64
 """Steps of the longest sequence that is written out."""
+MOST_PACKED = 8 << 20
+"""Bytes of the recurrent weights of all steps that are written out.
+
+XNNPACK packs them for each step. Up to about this size they stay in the processor's cache: 25 steps of a GRU of 256
+cells (20 MB) take 1.6 times as long as the same loop, those of an LSTM of 128 cells (6.5 MB) 0.9 times.
+"""
+
+
+def _is_unrolled(node: Node) -> bool:
+    """Whether the layer is written out step by step."""
+    steps, recurrent = node.operand(0).shape[0], node.operand(2)
+    if not isinstance(steps, int) or not 0 < steps <= MOST_UNROLLED:
+        return False
+    return recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
 
 
 @decompose(ops.Rnn, "onnx")
@@ -205,8 +221,138 @@ def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
 @decompose(ops.Lstm, "tfl")
 def _unrolled(b: Builder, node: Node) -> list[Value] | None:
     """Step by step, for a short sequence whose length is known."""
-    steps = node.operand(0).shape[0]
-    if not isinstance(steps, int) or not 0 < steps <= MOST_UNROLLED:
+    if not _is_unrolled(node):
         return None
     assert issubclass(node.op, ops.Recurrent)
     return node.op.unrolled(b, *node.op.padded(node.operands), **attributes_of(node))
+
+
+_FUSED = {"none": "NONE", "relu": "RELU", "relu_n1_to_1": "RELU_N1_TO_1", "relu6": "RELU6", "tanh": "TANH"}
+"""The activations that the kernels of whole layers have."""
+
+
+def _operands_of(node: Node) -> dict[str, Value | None]:
+    return {o.name: v for o, v in zip(node.op.operands, node.op.padded(node.operands), strict=True)}
+
+
+def _is_fused(node: Node) -> bool:
+    """Whether one kernel computes the layer, once its operands are brought to the form that it takes.
+
+    Not a sequence that is written out, nor a known short one with large weights: the kernels, without a packed product,
+    take 2 to 4 times as long as a loop. The batch has to be known: the memory planner allocates states of another size
+    than the file says only where no tensor before them has a size that is computed (ArenaPlanner, persistent tensors).
+    """
+    given, (steps, batch, _) = _operands_of(node), node.operand(0).shape
+    if not isinstance(batch, int) or (isinstance(steps, int) and steps <= MOST_UNROLLED):
+        return False
+    if node.attr("clip") or node.attr("rows") or node.operand(0).dtype is not DType.FLOAT32:
+        return False
+    constants = (given[n] for n in ("weights", "recurrent", "bias", "peepholes") if n in given)
+    if not all(v is None or v.is_constant for v in constants):
+        return False
+    kinds = node.attr("activations")
+    if node.op is ops.Rnn:
+        return kinds[0] in _FUSED
+    gates, candidate, output = kinds
+    others = [given[n] for n in ("projection", "projection_bias", "norm")]
+    plain = all(v is None for v in others) and node.attr("grids") == (None, None, None)
+    return plain and gates == "sigmoid" and candidate == output and candidate in _FUSED
+
+
+@decompose(ops.Rnn, "tfl", order="operands")
+@decompose(ops.Lstm, "tfl", order="operands")
+def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
+    """Kernels compute forward, over all steps, from given states, with a bias.
+
+    The last hidden state is the last output.
+    """
+    given, outside = _operands_of(node), b.graph.output_set()
+    x, lengths, reverse = node.operand(0), given["lengths"], node.attr("reverse")
+    used = any(r.uses or r in outside for r in node.results[1:])
+    if not _is_fused(node) or (lengths is not None and used) or _takes_kernel_form(node):
+        return None
+    zeros = constant(np.zeros(node.results[1].shape, np.float32))
+    bias = given["bias"]
+    if bias is None:
+        bias = constant(np.zeros(node.operand(1).shape[0], np.float32))
+    given |= {"input": _backwards(b, x, lengths) if reverse else x, "lengths": None, "bias": bias}
+    given |= {n: zeros if given[n] is None else given[n] for n in ("hidden", "cell") if n in given}
+    output, _, *cell = b.many(node.op, *given.values(), **{**node.attributes, "reverse": False})
+    last = reshape(b, sliced(b, output, {0: slice(-1, None)}), node.results[1].shape, x)
+    output = _backwards(b, output, lengths) if reverse else output
+    return [output if lengths is None else _masked(b, output, lengths), last, *cell]
+
+
+def _backwards(b: Builder, x: Value, lengths: Value | None) -> Value:
+    """The first steps of each sequence, all of them without `lengths`, in reverse order."""
+    if lengths is None:
+        return b(ops.Reverse, x, dimensions=(0,))
+    return b(ops.ReverseSequence, x, lengths, seq_axis=0, batch_axis=1)
+
+
+def _masked(b: Builder, x: Value, lengths: Value) -> Value:
+    """`x` [T, N, K], 0 from step `lengths` [N] on."""
+    numbers = positions(b, as_int32(b, dim_value(b, x.shape[0], x)))
+    valid = Term(b, unsqueezed(b, numbers, [1])) < Term(b, unsqueezed(b, as_int32(b, lengths), [0]))
+    return b(ops.Select, unsqueezed(b, valid.value, [2]), x, b.scalar(0, x))
+
+
+def _takes_kernel_form(node: Node) -> bool:
+    given = _operands_of(node)
+    states = [given[n] for n in ("bias", "hidden", "cell") if n in given]
+    return not node.attr("reverse") and given["lengths"] is None and all(v is not None for v in states)
+
+
+@lower_tfl(ops.Rnn)
+def _rnn_kernel(node: Node) -> Form | None:
+    if not (_is_fused(node) and _takes_kernel_form(node)):
+        return None
+    x, weights, recurrent, bias, _, hidden = node.op.padded(node.operands)
+    options = {
+        "fused_activation_function": _FUSED[node.attr("activations")[0]],
+        "time_major": True,
+        "asymmetric_quantize_inputs": False,
+    }
+    return Form("UNIDIRECTIONAL_SEQUENCE_RNN", (x, weights, recurrent, bias, hidden), options)
+
+
+@lower_tfl(ops.Lstm)
+def _lstm_kernel(node: Node) -> Form | None:
+    """Gates in the order input, forget, cell, output.
+
+    A coupled kernel has no weights of input = 1 - forget, a coupled Lstm none of forget = 1 - input, which is the same
+    for negated weights.
+    """
+    if not (_is_fused(node) and _takes_kernel_form(node)):
+        return None
+    given, coupled = _operands_of(node), node.attr("coupled")
+
+    def gates(name: str, order: Sequence[int | None], count: int = 4) -> list[TensorData | None]:
+        value = given[name]
+        if value is None or value.data is None:
+            return [None] * len(order)
+        parts = [None if i is None else _rows(value.data, i, count) for i in order]
+        shared = parts[1]
+        if coupled and shared is not None:
+            parts[1] = shared.scale(np.full(shared.shape[0], -1, np.float32), 0)
+        return parts
+
+    order = (None, 0, 3, 1) if coupled else (0, 2, 3, 1)
+    peepholes = gates("peepholes", (None, 0, 1) if coupled else (0, 2, 1), 3)
+    matrices = [*gates("weights", order), *gates("recurrent", order), *peepholes, *gates("bias", order)]
+    operands = (given["input"], *matrices, None, None, given["hidden"], given["cell"], *[None] * 4)
+    options = {
+        "fused_activation_function": _FUSED[node.attr("activations")[1]],
+        "cell_clip": float(node.attr("cell_clip")),
+        "proj_clip": 0.0,
+        "time_major": True,
+        "asymmetric_quantize_inputs": False,
+        "diagonal_recurrent_tensors": False,
+    }
+    return Form("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, options)
+
+
+def _rows(data: TensorData, index: int, count: int) -> TensorData:
+    """Part `index` of `count` equal parts of `data` along the first axis."""
+    size = data.shape[0] // count
+    return RowsData(data, index * size, (index + 1) * size)

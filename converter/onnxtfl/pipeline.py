@@ -26,6 +26,7 @@ from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite import writer as tflite_writer
+from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -64,6 +65,7 @@ from onnxtfl.passes.recognize import RECOGNIZE
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.state_tensors import own_state_tensors
 from onnxtfl.passes.states import ExposedState, StateMode, expose_states
 from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.rewriting.legalize import legalize, write_formulas
@@ -289,6 +291,7 @@ def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
     """Passes over tfl ops."""
     return [
         Pass("fuse activations", partial(fuse_activations, target=target), needs=_LOWERED),
+        Pass("state tensors", partial(own_state_tensors, target=target, operands=state_operands), needs=_LOWERED),
         Pass("memory", partial(copy_overwritten, target=target), needs=_LOWERED),
     ]
 

@@ -14,7 +14,9 @@ import onnxtfl
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.interpret import run
 from onnxtfl.pipeline import Options, inspect
+from onnxtfl.runtimes import TFLITE_RUNTIME
 from tests.harness.litert import Array, run_onnx, run_tflite
+from tests.harness.repeated import run_again
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 STEPS, BATCH, FEATURES, CELLS = 5, 3, 4, 6
@@ -163,6 +165,45 @@ def test_absent_results() -> None:
     check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), "Y")
     model, feeds = layer("LSTM", "Y_h", "Y_c", direction="bidirectional")
     check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), "Y_h Y_c")
+
+
+FUSED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("LSTM", {}),
+    ("LSTM", {"direction": "bidirectional", "given": "B initial_h initial_c", "inputs": "initial_h initial_c"}),
+    ("LSTM", {"given": "B P initial_h initial_c"}),
+    ("LSTM", {"given": "", "input_forget": 1, "activations": ["Sigmoid", "Relu", "Relu"]}),
+    ("RNN", {"direction": "reverse", "given": "B initial_h", "inputs": "initial_h"}),
+    ("RNN", {"given": "B", "activations": ["Relu"]}),
+)
+
+
+@pytest.mark.parametrize("runtime", ["litert", "litert:builtin", "litert:reference", "tflite-runtime"])
+def test_layers_in_one_kernel(runtime: str) -> None:
+    """A long or unknown number of steps: one kernel, which begins every run from the same state."""
+    if runtime == "tflite-runtime" and not TFLITE_RUNTIME.available():
+        pytest.skip("tflite-runtime is not installed")
+    for kind, variant in FUSED:
+        for steps in (80, None):
+            model, feeds = layer(kind, steps=steps or STEPS, **variant)
+            if steps is None:
+                model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "steps"
+            data = onnxtfl.onnx_to_tflite(model, check=False).data
+            assert data is not None
+            wanted, runs = [], []
+            for seed in range(3):
+                shape = (steps or 3 + 2 * seed, BATCH, FEATURES)
+                x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+                runs.append({**feeds, "X": x})
+                wanted.append(list(run_onnx(model.SerializeToString(), runs[-1]).values()))
+            for a, b in zip(wanted, run_again(runtime, data, runs), strict=True):
+                check(a, b, (kind, variant, steps))
+
+
+def test_lengths_of_layers_in_one_kernel() -> None:
+    for direction in ("forward", "reverse"):
+        model, feeds = layer("LSTM", "Y_h", "Y_c", steps=80, given="B sequence_lens", direction=direction)
+        check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), direction)
+        assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in onnxtfl.onnx_to_tflite(model, check=False).report.ops_after
 
 
 def test_unknown_activation() -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "CastData",
     "FileData",
     "ReshapedData",
+    "RowsData",
     "ScaledData",
     "SourceBytes",
     "SourceFile",
@@ -293,6 +294,24 @@ class ReshapedData(TensorData):
 
     def chunks(self) -> Iterator[Array]:
         return self.base.chunks()
+
+
+class RowsData(TensorData):
+    """The elements of `base` with `start <= index < stop` along its first axis."""
+
+    def __init__(self, base: TensorData, start: int, stop: int) -> None:
+        self.base, self.start, self.dtype = base, start, base.dtype
+        self.shape = (stop - start, *base.shape[1:])
+
+    @property
+    def key(self) -> Hashable:
+        return ("rows", self.base.key, self.base.shape, self.start, self.shape)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        if axis == 0:
+            return self.base.slab(0, self.start + start, self.start + stop)
+        part: Array = self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
+        return part
 
 
 class CastData(TensorData):

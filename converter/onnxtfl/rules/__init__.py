@@ -8,7 +8,7 @@ activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.data import Array, ArrayData, TensorData
+from onnxtfl.ir.data import Array, ArrayData, RowsData, TensorData
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
