@@ -2,6 +2,7 @@
 
 =====================  ==========================================================================================
 ONNX                   LSTM, RNN 1 7 14 22, GRU 1 3 7 14 22, com.microsoft DynamicQuantizeLSTM
+TFLite                 UNIDIRECTIONAL_SEQUENCE_LSTM, UNIDIRECTIONAL_SEQUENCE_RNN (read in `stateful_layers`)
 =====================  ==========================================================================================
 """
 
@@ -188,6 +189,128 @@ def _summed(b: Builder, bias: Value | None) -> Value | None:
     return None if first is None or second is None else b(ops.Add, first, second)
 
 
+# --- to ONNX ----------------------------------------------------------------------------------------------------------
+
+_NAMES = {
+    "affine": "Affine",
+    "elu": "Elu",
+    "hard_sigmoid": "HardSigmoid",
+    "leaky_relu": "LeakyRelu",
+    "none": "Affine",
+    "relu": "Relu",
+    "scaled_tanh": "ScaledTanh",
+    "sigmoid": "Sigmoid",
+    "softplus": "Softplus",
+    "softsign": "Softsign",
+    "tanh": "Tanh",
+    "thresholded_relu": "ThresholdedRelu",
+}
+"""Our names of activations -> ONNX's; "none" is Affine with factor 1."""
+
+
+@lower_onnx(ops.Rnn)
+@lower_onnx(ops.Gru)
+@lower_onnx(ops.Lstm)
+def _layer_onnx(node: Node, opset: int) -> Form | None:
+    """One direction; its results get an axis of directions."""
+    name = next(name for name, layer in _LAYERS.items() if layer.op is node.op)
+    given, activations = _operands_of(node), _functions_onnx(node)
+    if activations is None or not _has_onnx_form(node):
+        return None
+    x, lengths = node.operand(0), given["lengths"]
+    bias = None
+    if given["bias"] is not None or given.get("recurrent_bias") is not None:
+        width = node.operand(1).shape[0]
+        bias = Computed(TensorType(x.dtype, (1, 2 * width)), lambda b: _both_biases(b, given, width, x.dtype))
+    operands = [x, *(_with_direction(given[n]) for n in ("weights", "recurrent")), bias]
+    operands.append(_as_int32(lengths))
+    operands += [_with_direction(given[n]) for n in ("hidden", "cell", "peepholes") if n in given]
+    attributes: dict[str, Any] = {"hidden_size": _cells(node), **activations}
+    attributes["direction"] = "reverse" if node.attr("reverse") else "forward"
+    if node.attr("clip"):
+        attributes["clip"] = float(node.attr("clip"))
+    flags = {"linear_before_reset": "linear_before_reset", "coupled": "input_forget"}
+    attributes |= {theirs: 1 for ours, theirs in flags.items() if node.attr(ours)}
+    while operands[-1] is None:
+        operands.pop()
+    types = [_unsqueezed_type(r, 1 if i == 0 else 0) for i, r in enumerate(node.results)]
+
+    def finish(b: Builder, made: Sequence[Value]) -> list[Value]:
+        return [reshape(b, v, r.shape, v, x) for v, r in zip(made, node.results, strict=True)]
+
+    return Form(name, tuple(operands), attributes, types=tuple(types), finish=finish)
+
+
+def _cells(node: Node) -> Any:
+    return node.results[-1].shape[-1]
+
+
+def _has_onnx_form(node: Node) -> bool:
+    """Whether ONNX's op computes the layer."""
+    given = _operands_of(node)
+    if node.attr("rows") or not isinstance(_cells(node), int) or not isinstance(node.operand(1).shape[0], int):
+        return False
+    if node.op is not ops.Lstm:
+        return True
+    plain = all(given[n] is None for n in ("projection", "projection_bias", "norm"))
+    return plain and not node.attr("cell_clip") and not node.attr("projection_clip") and not any(node.attr("grids"))
+
+
+def _functions_onnx(node: Node) -> dict[str, Any] | None:
+    """The attributes for the activations, none where they are the default; None if ONNX does not have one.
+
+    alphas and betas have entries only for functions with that parameter.
+    """
+    kinds = node.attr("activations")
+    if not all(kind in _NAMES for kind in kinds):
+        return None
+    names = [_NAMES[kind] for kind in kinds]
+    alphas, betas = (_padded(node.attr(n), len(kinds)) for n in ("alphas", "betas"))
+    alphas = [1.0 if kind == "none" else alpha for kind, alpha in zip(kinds, alphas, strict=True)]
+    parameters = [_ACTIVATIONS[name.lower()] for name in names]
+    kept = {
+        "activation_alpha": [a for a, (_, alpha, _) in zip(alphas, parameters, strict=True) if alpha is not None],
+        "activation_beta": [v for v, (_, _, beta) in zip(betas, parameters, strict=True) if beta is not None],
+    }
+    layer = next(layer for layer in _LAYERS.values() if layer.op is node.op)
+    functions = {} if tuple(names) == layer.activations else {"activations": names}
+    return functions | {name: values for name, values in kept.items() if values}
+
+
+def _padded(values: Sequence[float], count: int) -> list[float]:
+    return [*map(float, values), *[0.0] * (count - len(values))]
+
+
+def _with_direction(x: Value | None) -> Computed | None:
+    """`x` with a first axis of size 1."""
+    return None if x is None else Computed(_unsqueezed_type(x, 0), lambda b: unsqueezed(b, x, [0]))
+
+
+def _unsqueezed_type(x: Value, axis: int) -> TensorType:
+    return x.tensor_type.with_shape((*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+def _as_int32(x: Value | None) -> Value | Computed | None:
+    if x is None or x.dtype is DType.INT32:
+        return x
+    return Computed(x.tensor_type.with_dtype(DType.INT32), lambda b: b(ops.Convert, x, dtype=DType.INT32))
+
+
+def _both_biases(b: Builder, given: Mapping[str, Value | None], width: int, dtype: DType) -> Value:
+    """The biases of the input's and of the recurrent product: [1, 2 * gates * cells]."""
+    zeros = constant(np.zeros(width), dtype)
+    parts = [zeros if v is None else v for v in (given["bias"], given.get("recurrent_bias"))]
+    return unsqueezed(b, b(ops.Concatenate, *parts, axis=0), [0])
+
+
+@decompose(ops.Rnn, "onnx")
+@decompose(ops.Gru, "onnx")
+@decompose(ops.Lstm, "onnx")
+def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
+    """One step is no loop."""
+    return _written_out(b, node) if node.operand(0).shape[0] == 1 else None
+
+
 # --- to TFLite --------------------------------------------------------------------------------------------------------
 
 MOST_UNROLLED = 64
@@ -208,21 +331,15 @@ def _is_unrolled(node: Node) -> bool:
     return recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
 
 
-@decompose(ops.Rnn, "onnx")
-@decompose(ops.Gru, "onnx")
-@decompose(ops.Lstm, "onnx")
-def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
-    """One step is no loop."""
-    return _unrolled(b, node) if node.operand(0).shape[0] == 1 else None
-
-
 @decompose(ops.Rnn, "tfl")
 @decompose(ops.Gru, "tfl")
 @decompose(ops.Lstm, "tfl")
 def _unrolled(b: Builder, node: Node) -> list[Value] | None:
     """Step by step, for a short sequence whose length is known."""
-    if not _is_unrolled(node):
-        return None
+    return _written_out(b, node) if _is_unrolled(node) else None
+
+
+def _written_out(b: Builder, node: Node) -> list[Value]:
     assert issubclass(node.op, ops.Recurrent)
     return node.op.unrolled(b, *node.op.padded(node.operands), **attributes_of(node))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,13 @@ from onnx import helper, numpy_helper
 
 import onnxtfl
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.formats.onnx import writer
 from onnxtfl.ir.interpret import run
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.ir.model import Model
+from onnxtfl.pipeline import Options, inspect, passes_for
+from onnxtfl.rewriting.pass_manager import PassManager
 from onnxtfl.runtimes import TFLITE_RUNTIME
+from onnxtfl.targets.onnx import OnnxTarget
 from tests.harness.litert import Array, run_onnx, run_tflite
 from tests.harness.repeated import run_again
 
@@ -204,6 +209,39 @@ def test_lengths_of_layers_in_one_kernel() -> None:
         model, feeds = layer("LSTM", "Y_h", "Y_c", steps=80, given="B sequence_lens", direction=direction)
         check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), direction)
         assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in onnxtfl.onnx_to_tflite(model, check=False).report.ops_after
+
+
+def in_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model lifted and written as ONNX again."""
+    graph = inspect(model.SerializeToString(), "lifted", Options())
+    target = OnnxTarget(21)
+    PassManager(passes_for(target, Options())[2:], given=frozenset({"neutral"}), check=True).run(graph)
+    file = io.BytesIO()
+    writer.write(Model(graph), file, opset=21)
+    return onnx.load_from_string(file.getvalue())
+
+
+def test_layers_are_written_to_onnx() -> None:
+    """As one op for each direction, with the attributes that are not the default."""
+    variants = [
+        (kind, {**variant, "direction": d}) for kind in GATES for variant in VARIANTS for d in ("forward", "reverse")
+    ]
+    for kind, variant in [*variants, *ATTRIBUTES, ("LSTM", {"activations": ["HardSigmoid", "Affine", "Softsign"]})]:
+        model, feeds = layer(kind, **variant)
+        written = in_onnx(model)
+        assert kind in {node.op_type for node in written.graph.node}
+        assert not {"Scan", "Loop"} & {node.op_type for node in written.graph.node}
+        wanted, found = (list(run_onnx(m.SerializeToString(), feeds).values()) for m in (model, written))
+        check(wanted, found, (kind, variant))
+
+
+def test_layers_come_back_from_tflite() -> None:
+    for kind in ("LSTM", "RNN"):
+        model, feeds = layer(kind, steps=80)
+        data = onnxtfl.tflite_to_onnx(onnxtfl.onnx_to_tflite(model, check=False).data, check=False).data
+        assert data is not None
+        assert kind in {node.op_type for node in onnx.load_from_string(data).graph.node}
+        check(list(run_onnx(model.SerializeToString(), feeds).values()), list(run_onnx(data, feeds).values()), kind)
 
 
 def test_unknown_activation() -> None:
