@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 import pytest
 
+import onnxtfl
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.model import Model
@@ -314,3 +315,21 @@ def test_kernels_that_move_elements_copy_integers_whatever_the_scale_of_the_resu
     }}"""
     wanted, found = both(text, _stored(2, 12, dtype=storage))
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("storage", ["int8", "int16"])
+@pytest.mark.parametrize("adjoint", ["false", "true"])
+def test_products_of_matrices_with_a_scale_for_each_column_are_zeros(storage: str, adjoint: str) -> None:
+    """LiteRT's kernel reads one scale; the report says so."""
+    text = f"""
+    graph main(%x: tensor<2x3xfloat32, quant<{storage} 0.02:0>>) -> (%y) {{
+      %w = constant tensor<3x3xfloat32, quant<int8 axis=1 0.5:0 0.25:0 0.125:0>> [1, 2, 3, 4, 5, 6, 7, 8, 9]
+      %y = tfl.BATCH_MATMUL@3(%x, %w) {{adj_x = false, adj_y = {adjoint}, asymmetric_quantize_inputs = false}} :
+        tensor<2x3xfloat32, quant<{storage} 0.04:0>>
+    }}""".replace(" :\n       ", " :")
+    wanted, found = both(text, _stored(2, 3, dtype=storage))
+    assert not wanted.any() and not found.any()
+    report = onnxtfl.tflite_to_onnx(tflite(text), check=False).report.quantization
+    assert report is not None and [said for _, said in report.kernels] == [
+        "BATCH_MATMUL: LiteRT computes zeros, since the second operand has a scale for each column"
+    ]

@@ -12,6 +12,7 @@ from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of

@@ -41,11 +41,14 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
             counts[kind][_op_name(node)] += 1
         if kind == "float":
             floats.append(_float_op(node, names))
-    biases = {(_where(node, names), r.text): None for node in nodes for r in node.remarks if r.kind == "bias"}
+    said = [(r, node) for node in nodes for r in node.remarks]
+    biases = {(_where(node, names), r.text): None for r, node in said if r.kind == "bias"}
+    kernels = {(r, node.sources): (_where(node, names), f"{r.op}: {r.text}") for r, node in said if r.kind == "kernel"}
     changed = {entry: None for node in nodes if (entry := _requantized(node, names)) is not None}
     integer, hybrid = (dict(counts[kind].most_common()) for kind in ("integer", "hybrid"))
     coarse = _coarse(nodes, target)
-    return QuantizationSummary(integer, hybrid, tuple(floats), tuple(biases), tuple(changed), coarse_ops=coarse)
+    found = (tuple(floats), tuple(biases), tuple(changed))
+    return QuantizationSummary(integer, hybrid, *found, coarse_ops=coarse, kernels=tuple(kernels.values()))
 
 
 def _coarse(nodes: Sequence[Node], target: Target) -> dict[str, int]:
