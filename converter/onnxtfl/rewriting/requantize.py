@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,13 +22,14 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, limits, shifted_to_int8, shifted_to_uint8
-from onnxtfl.ir.quantized import selected
+from onnxtfl.ir.quantized import picked, selected
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.rewriting.target import Target
 
 _COARSEST = 2.1
 """The largest scale of results that are rounded to another quantization first, over the scale of that."""
-_SELECTING = ((ops.Resize, "nearest"), (ops.Reduce, "max"), (ops.Reduce, "min"))
+_STORED = (0.0, math.inf, -math.inf)
+"""Bounds that all quantized types store, or saturate to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
         if fixed is not None and _is_fine(fixed, wanted):
             yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
     single = next(iter(sources)) if len(sources) == 1 else None
-    if single is not None and (_selects(node, single) or (_averages(node) and _is_fine(single, wanted))):
+    if single is not None and (_selects(node, single) or (picked(node) == "mean" and _is_fine(single, wanted))):
         yield Variant(nothing, tuple(single if q is not None else None for q in results))
     if len(wanted) == 1 and (_selects(node, *wanted) or _is_monotonic(node)):
         (common,) = wanted
@@ -109,21 +111,13 @@ def _selects(node: Node, quantization: Quantization) -> bool:
     """Whether results in `quantization` are elements of operands that have it: then nothing is rounded by the op."""
     if node.op.inserts:
         return node.op.kept(node, quantization, node.results[0].tensor_type.shape) is not None
-    return selected(node) is not None or node.op is ops.Relu or (node.op, _mode(node)) in _SELECTING
-
-
-def _averages(node: Node) -> bool:
-    """Whether results are weighted means of elements of the first operand, so that they are in its range."""
-    return node.op is ops.AveragePool or (node.op, _mode(node)) in ((ops.Resize, "linear"), (ops.Reduce, "mean"))
-
-
-def _mode(node: Node) -> object:
-    return node.attr("kind" if node.op is ops.Reduce else "mode")
+    clamps = node.op.clamps is not None and all(bound in _STORED for bound in node.op.clamps)
+    return selected(node) is not None or clamps or picked(node) == "element"
 
 
 def _is_monotonic(node: Node) -> bool:
     """Whether the op commutes with rounding, constants of it being rounded alike."""
-    return node.op in (ops.Pad, ops.Clamp, ops.Relu6)
+    return node.op.inserts or node.op.clamps is not None
 
 
 def _per_tensor(value: Value | None) -> Quantization | None:

@@ -12,6 +12,7 @@ compute becomes float arithmetic again when the graph is legalized.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -144,13 +145,12 @@ def clamp_of_real(b: Builder, node: Node) -> Value | None:
 
 def clamp_bounds(node: Node) -> tuple[float, float] | None:
     """What `node` clamps to; None for other ops."""
-    if node.op is ops.Relu:
-        return 0.0, np.inf
-    if node.op is ops.Relu6:
-        return 0.0, 6.0
-    if node.op is not ops.Clamp:
+    if node.op.clamps is None:
         return None
-    low, high = (scalar(v) if (v := node.optional(i)) is not None else end for i, end in ((1, -np.inf), (2, np.inf)))
+    low, high = node.op.clamps
+    if low is None and high is None:
+        ends = ((1, -math.inf), (2, math.inf))
+        low, high = (scalar(v) if (v := node.optional(i)) is not None else end for i, end in ends)
     return None if low is None or high is None else (low, high)
 
 

@@ -22,7 +22,6 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.target import Target, as_form
 
 Kind = Literal["integer", "hybrid", "float"]
-CLAMPS = (ops.Relu, ops.Relu6, ops.Clamp)
 
 
 def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> QuantizationSummary | None:
@@ -98,7 +97,8 @@ def _is_quantized_next(value: Value) -> bool:
 
 def _is_fused_clamp(node: Node) -> bool:
     """Whether `node` clamps what only QuantizeLinear ops of ONNX read."""
-    return node.op.dialect == "onnx" and node.lowered_from in CLAMPS and _is_quantized_next(node.results[0])
+    clamps = node.lowered_from is not None and node.lowered_from.clamps is not None
+    return node.op.dialect == "onnx" and clamps and _is_quantized_next(node.results[0])
 
 
 def _quantizes(node: Node) -> bool:
