@@ -94,24 +94,9 @@ def _fused_matmul(b: Builder, node: Node) -> Value:
 
 @lift_tfl("BATCH_MATMUL")
 def _tfl_batch_matmul(b: Builder, node: Node) -> Value:
-    lhs, rhs, adjoint = node.operand(0), _with_one_scale(node), bool(node.attr("adj_x"))
+    lhs, rhs, adjoint = node.operand(0), with_one_scale(node), bool(node.attr("adj_x"))
     lhs = _rounded_rows(b, node, lhs, rhs, lhs.rank - 2 if adjoint else lhs.rank - 1)
     return batched(b, lhs, rhs, adjoint, bool(node.attr("adj_y")))
-
-
-def _with_one_scale(node: Node) -> Value:
-    """rhs as the integer kernel reads it: of a tensor with several scales, it takes 0 for the scale.
-
-    Source: LiteRT core/subgraph.cc (GetLegacyQuantization); the probe finds zeros with all kernel sets.
-    """
-    lhs, rhs = node.operand(0), node.operand(1)
-    found = quantization_of(rhs)
-    if found is None or found.per_tensor or not lhs.is_quantized or not rhs.tensor_type.is_static:
-        return rhs
-    text = "LiteRT computes zeros, since the second operand has a scale for each column"
-    node.remarks += (Remark("kernel", "BATCH_MATMUL", text),)
-    type_ = rhs.tensor_type.stored_as(Quantization(found.storage, (1.0,), (0,)))
-    return constant(np.zeros(rhs.shape, found.dtype.numpy), type_=type_)
 
 
 def _rounded_rows(b: Builder, node: Node, x: Value, weights: Value, axis: int) -> Value:

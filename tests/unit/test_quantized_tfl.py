@@ -181,6 +181,18 @@ def test_int16_tables(name: str) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("name", ["LOGISTIC", "TANH"])
+@pytest.mark.parametrize("scale", [2.0**-13, 2.0**-12, 2.0**-11, 2.0**-11 * 1.0005, 0.0001, 0.0077])
+def test_int16_sigmoids(name: str, scale: float) -> None:
+    """Each element: some powers of two, nearly, have kernels of their own."""
+    text = f"""
+    graph main(%x: tensor<256x256xfloat32, quant<int16 {scale}:0>>) -> (%y) {{
+      %y = tfl.{name}@3(%x) : tensor<256x256xfloat32, quant<int16 {2.0**-15}:0>>
+    }}"""
+    wanted, found = both(text, np.arange(-(2**15), 2**15).astype(np.int16).reshape(256, 256))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_scatter_fills_with_a_stored_0() -> None:
     """Also, stored elements with the same index are added as they are stored."""
     text = """

@@ -12,7 +12,6 @@ from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
@@ -56,7 +55,7 @@ from onnxtfl.rewriting.registry import (
     regions_of,
     upgrade,
 )
-from onnxtfl.rules.accumulators import in_int32, zero_bias
+from onnxtfl.rules.accumulators import in_int32, with_one_scale, zero_bias
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.dtypes import dtype_from, number_of
@@ -87,6 +86,7 @@ from onnxtfl.rules.qlinear import (
 from onnxtfl.rules.qoperator import bias_in_steps, linear_domain, parameters, qoperator, quantized_operand
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
+from onnxtfl.rules.sigmoid_tables import sigmoid_table, tanh_table
 from onnxtfl.rules.sizes import (
     HUGE,
     INT32_MAX,

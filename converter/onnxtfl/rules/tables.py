@@ -17,12 +17,12 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 
 Function = Callable[[Array], Array]
-Table = Callable[[Quantization, Quantization], Array]
+Table = Callable[[Quantization, Quantization], Array | None]
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 
 
 def by_table(b: Builder, node: Node, table: Table) -> Value | None:
-    """The elements of an int16 table at the stored elements of the operand; None if they are not int16.
+    """The elements of an int16 table at the stored elements of the operand; None if they are not int16, or without one.
 
     ::
 
@@ -31,10 +31,13 @@ def by_table(b: Builder, node: Node, table: Table) -> Value | None:
     x, y = quantization_of(node.operand(0)), quantization_of(node.result)
     if x is None or y is None or {x.storage, y.storage} != {"int16"} or not (x.per_tensor and y.per_tensor):
         return None
+    results = table(x, y)
+    if results is None:
+        return None
     real = b(ops.Convert, node.operand(0), dtype=DType.FLOAT32)
     stored = b(ops.QuantizeLinear, real, *_parameters(x), dtype=DType.INT16, axis=0)
     index = b(ops.Add, b(ops.Convert, stored, dtype=DType.INT32), np.asarray(-_LEAST, np.int32))
-    return b(ops.DequantizeLinear, b(ops.Gather, table(x, y), index, axis=0), *_parameters(y), axis=0)
+    return b(ops.DequantizeLinear, b(ops.Gather, results, index, axis=0), *_parameters(y), axis=0)
 
 
 def _parameters(quantization: Quantization) -> tuple[Array, Array]:
