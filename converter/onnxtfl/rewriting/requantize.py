@@ -20,10 +20,11 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, limits, shifted_to_int8, shifted_to_uint8
-from onnxtfl.ir.quantized import picked, selected
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.quantized import picked, quantization_of, selected
+from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Target
 
 _COARSEST = 2.1
@@ -50,22 +51,9 @@ def requantized(b: Builder, node: Node, target: Target) -> list[Value] | None:
 
 def in_float(b: Builder, node: Node) -> list[Value]:
     """The results of `node` computed on dequantized operands, and quantized."""
-    operands = [_dequantized(b, v) if v is not None and v.is_quantized else v for v in node.operands]
+    operands = [v if v is None else converted(b, v, None) for v in node.operands]
     results = b.many(node.op, *operands, **node.attributes)
-    return [converted(b, new, old.type) for new, old in zip(results, node.results, strict=True)]
-
-
-def converted(b: Builder, value: Value, wanted: Type | None) -> Value:
-    """`value` in the quantization of the type `wanted`."""
-    if not isinstance(wanted, TensorType) or value.tensor_type.quantization == wanted.quantization:
-        return value
-    made = b(ops.Convert, value, dtype=value.dtype)
-    made.type = made.tensor_type.stored_as(wanted.quantization)
-    return made
-
-
-def _dequantized(b: Builder, value: Value) -> Value:
-    return b(ops.Convert, value, dtype=value.dtype)
+    return [converted(b, new, quantization_of(old)) for new, old in zip(results, node.results, strict=True)]
 
 
 def _variants(node: Node, target: Target) -> Iterator[Variant]:
@@ -144,7 +132,7 @@ def _retyped(value: Value | None, quantization: Quantization) -> Value | None:
 
 def _made(b: Builder, node: Node, variant: Variant, target: Target) -> list[Value]:
     operands = [
-        v if v is None or q is None else converted(b, v, v.tensor_type.stored_as(q))
+        v if v is None or q is None else converted(b, v, q)
         for v, q in zip(node.operands, variant.operands, strict=True)
     ]
     results = b.many(node.op, *operands, **node.attributes)
@@ -158,7 +146,7 @@ def _rounded_again(b: Builder, value: Value, wanted: TensorType, target: Target)
     """`value`, which is rounded already, in the quantization of `wanted`; by a product with 1 where that is closer."""
     before, after = value.tensor_type.quantization, wanted.quantization
     if before is None or after is None or not _is_off(before, after, target.factor_bits):
-        return converted(b, value, wanted)
+        return converted(b, value, after)
     one = Quantization(before.storage, (1.0,), (0,))
     stored = constant(np.ones((), one.dtype.numpy), type_=TensorType(value.dtype, (), one))
     made = b(ops.Mul, value, stored)

@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted, output_instead
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantization import Quantization
@@ -47,7 +48,7 @@ def _real(graph: Graph, node: Node, value: Value) -> Value:
     if value.data is not None:
         data = _real_data(value.data, value.tensor_type)
         return constant(value.numpy(), value.dtype) if data is None else constant(data)
-    return Builder(graph, node, maker=_MAKER)(ops.Convert, value, dtype=value.dtype)
+    return converted(Builder(graph, node, maker=_MAKER), value, None)
 
 
 def _real_data(data: TensorData, type_: TensorType) -> TensorData | None:
@@ -75,13 +76,11 @@ def _make_real(graph: Graph, node: Node, result: Value, before: _Before, keep: b
     real, stored = _saturated(b, node, result, type_.quantization, inside), None
     before[real] = type_.quantization
     if keep or any(user.regions for user, _ in uses):
-        stored = b(ops.Convert, real, dtype=result.dtype)
-        stored.type = type_
+        stored = converted(b, real, type_.quantization)
     for user, index in uses:
         user.set_operand(index, stored if user.regions else real)
     if keep and stored is not None:
-        stored.name, stored.origins, result.name = result.name, result.origins, None
-        graph.outputs = [stored if v is result else v for v in graph.outputs]
+        output_instead(graph, result, stored)
 
 
 def _saturated(b: Builder, node: Node, real: Value, quantization: Quantization | None, inside: bool) -> Value:

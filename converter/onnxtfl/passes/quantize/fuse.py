@@ -20,6 +20,7 @@ import numpy as np
 from onnxtfl.errors import short
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
@@ -98,14 +99,12 @@ def before_move(b: Builder, node: Node) -> Value | None:
         return None
     if _source(move.operand(0)) is not None or move.operand(0).producer is None:
         return None
-    x = b(ops.Convert, move.operand(0), dtype=node.result.dtype)
-    x.type = x.tensor_type.stored_as(quantization)
+    x = converted(b, move.operand(0), quantization)
     return b(move.op, x, *move.operands[1:], **move.attributes)
 
 
 def _clamped(b: Builder, clamp: Node, quantization: Quantization, bounds: tuple[float, float]) -> Value:
-    x = b(ops.Convert, clamp.operand(0), dtype=clamp.result.dtype)
-    x.type = x.tensor_type.stored_as(quantization)
+    x = converted(b, clamp.operand(0), quantization)
     if tuple(quantize(np.asarray(bounds, np.float32), quantization).tolist()) == limits(quantization.dtype):
         return x
     made = b(clamp.op, x, *clamp.operands[1:], **clamp.attributes)
@@ -124,9 +123,7 @@ def requantization(b: Builder, node: Node) -> Value | None:
     source = _source(node.operand(0))
     if source is None or not node.result.is_quantized or source.dtype is not node.result.dtype:
         return None
-    made = b(ops.Convert, source, dtype=source.dtype)
-    made.type = node.result.type
-    return made
+    return converted(b, source, quantization_of(node.result))
 
 
 @PATTERNS.on(ops.Relu, ops.Relu6, ops.Clamp, quantized=True)
