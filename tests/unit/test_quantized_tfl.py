@@ -193,6 +193,19 @@ def test_int16_sigmoids(name: str, scale: float) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("shape", [(64, 20), (2, 4, 8, 3), (4, 1000), (3, 1)])
+@pytest.mark.parametrize(("scale", "beta"), [(1e-5, 1.0), (0.0003, 1.0), (0.002, 0.5), (0.1, 1.0)])
+def test_int16_softmax(shape: tuple[int, ...], scale: float, beta: float) -> None:
+    """On integers, as the kernel: it is up to 37 steps off the function."""
+    dims = "x".join(map(str, shape))
+    text = f"""
+    graph main(%x: tensor<{dims}xfloat32, quant<int16 {scale}:0>>) -> (%y) {{
+      %y = tfl.SOFTMAX@3(%x) {{beta = {beta}}} : tensor<{dims}xfloat32, quant<int16 {2.0**-15}:0>>
+    }}"""
+    wanted, found = both(text, _stored(*shape, dtype="int16"))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_scatter_fills_with_a_stored_0() -> None:
     """Also, stored elements with the same index are added as they are stored."""
     text = """

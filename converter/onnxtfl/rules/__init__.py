@@ -61,6 +61,7 @@ from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, l
 from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.hybrid import is_hybrid, on_int8_grid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
+from onnxtfl.rules.int16_softmax import int16_softmax
 from onnxtfl.rules.operands import (
     align_by_axis,
     formula,
