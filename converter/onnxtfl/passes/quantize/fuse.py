@@ -78,7 +78,7 @@ def before_clamp(b: Builder, node: Node) -> Value | None:
         return None
     if _source(clamp.operand(0)) is not None:
         return None  # the clamp itself quantizes
-    inside = [_is_stored(bound, quantization) for bound in bounds]
+    inside = [is_stored(bound, quantization) for bound in bounds]
     if not all(inside):
         return None
     return _clamped(b, clamp, quantization, bounds)
@@ -137,7 +137,7 @@ def clamp_of_real(b: Builder, node: Node) -> Value | None:
     quantization, bounds = node.result.tensor_type.quantization, clamp_bounds(node)
     if quantization is None or bounds is None or not quantization.per_tensor or node.operand(0).is_quantized:
         return None
-    return _clamped(b, node, quantization, bounds) if all(_is_stored(v, quantization) for v in bounds) else None
+    return _clamped(b, node, quantization, bounds) if all(is_stored(v, quantization) for v in bounds) else None
 
 
 def clamp_bounds(node: Node) -> tuple[float, float] | None:
@@ -151,7 +151,7 @@ def clamp_bounds(node: Node) -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
 
 
-def _is_stored(bound: float, quantization: Quantization) -> bool:
+def is_stored(bound: float, quantization: Quantization) -> bool:
     """Whether quantizing keeps `bound`, or it is stored as the least or the greatest integer, as what is beyond it."""
     stored = int(quantize(np.asarray(bound, np.float32), quantization))
     return stored in limits(quantization.dtype) or quantization.stores(bound)
@@ -246,6 +246,8 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
             operands.append(source)
         elif i == bias:
             operands.append(_bias(value, operands, wanted))
+        elif _is_moved(node, i) and (stored := _stored_as(value, wanted)) is not None:
+            operands.append(stored)
         elif value.data is not None and _is_parameter(node, i):
             operands.append(value)
         elif value.data is not None and value.data.size == 1:
@@ -255,6 +257,19 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
         if i == bias and value is not None and operands[-1] is None:
             return None
     return operands
+
+
+def _is_moved(node: Node, index: int) -> bool:
+    """Whether results are elements of operand `index`, among those of others."""
+    return node.op.moves is not None and not node.op.inserts and index in range(len(node.operands))[node.op.moves]
+
+
+def _stored_as(value: Value, wanted: Quantization | None) -> Value | None:
+    """A small real constant in the quantization `wanted` in which it is read; None for other values."""
+    if value.data is None or value.data.size > _SMALL or wanted is None or not wanted.per_tensor:
+        return None
+    stored = quantize(value.numpy().astype(np.float32), wanted)
+    return constant(ArrayData(stored, wanted.dtype), type_=value.tensor_type.stored_as(wanted))
 
 
 def _is_parameter(node: Node, index: int) -> bool:
