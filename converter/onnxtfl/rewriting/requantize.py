@@ -21,8 +21,10 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
+from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.quantization import Quantization, limits, shifted_to_int8, shifted_to_uint8
+from onnxtfl.ir.matching import SMALL
+from onnxtfl.ir.quantization import Quantization, limits, quantize, shifted_to_int8, shifted_to_uint8
 from onnxtfl.ir.quantized import picked, quantization_of, selected
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Target
@@ -54,6 +56,14 @@ def in_float(b: Builder, node: Node) -> list[Value]:
     operands = [v if v is None else converted(b, v, None) for v in node.operands]
     results = b.many(node.op, *operands, **node.attributes)
     return [converted(b, new, quantization_of(old)) for new, old in zip(results, node.results, strict=True)]
+
+
+def _constant_in(value: Value, quantization: Quantization) -> Value | None:
+    """A small constant in another quantization; None for other values."""
+    if value.data is None or value.data.size > SMALL:
+        return None
+    stored = ArrayData(quantize(value.numpy().astype(np.float32), quantization), quantization.dtype)
+    return constant(stored, type_=value.tensor_type.stored_as(quantization))
 
 
 def _variants(node: Node, target: Target) -> Iterator[Variant]:
@@ -127,12 +137,14 @@ def _accepts(node: Node, variant: Variant, target: Target) -> bool:
 
 
 def _retyped(value: Value | None, quantization: Quantization) -> Value | None:
-    return None if value is None else Value(value.tensor_type.stored_as(quantization))
+    if value is None:
+        return None
+    return _constant_in(value, quantization) or Value(value.tensor_type.stored_as(quantization))
 
 
 def _made(b: Builder, node: Node, variant: Variant, target: Target) -> list[Value]:
     operands = [
-        v if v is None or q is None else converted(b, v, q)
+        v if v is None or q is None else _constant_in(v, q) or converted(b, v, q)
         for v, q in zip(node.operands, variant.operands, strict=True)
     ]
     results = b.many(node.op, *operands, **node.attributes)
