@@ -358,3 +358,17 @@ def test_products_of_matrices_with_a_scale_for_each_column_are_zeros(storage: st
     assert report is not None and [said for _, said in report.kernels] == [
         "BATCH_MATMUL: LiteRT computes zeros, since the second operand has a scale for each column"
     ]
+
+
+@pytest.mark.parametrize(("option", "remarks"), [("", 1), (', quantized_bias_type = "INT32"', 0)])
+def test_an_int32_bias_of_int16_activations_without_its_option(option: str, remarks: int) -> None:
+    """LiteRT reads it as int64; the report says so."""
+    text = f"""
+    graph main(%x: tensor<1x2x2x2xfloat32, quant<int16 0.02:0>>) -> (%y) {{
+      %w = constant tensor<1x1x1x2xfloat32, quant<int8 0.5:0>> [1, 2]
+      %b = constant tensor<1xfloat32, quant<int32 0.01:0>> [7]
+      %y = tfl.CONV_2D@4(%x, %w, %b) {{dilation_h_factor = 1, dilation_w_factor = 1, fused_activation_function = "NONE",
+        padding = "VALID", stride_h = 1, stride_w = 1{option}}} : tensor<1x2x2x1xfloat32, quant<int16 0.04:0>>
+    }}""".replace(",\n       ", ",")
+    report = onnxtfl.tflite_to_onnx(tflite(text), check=False).report.quantization
+    assert report is not None and len(report.kernels) == remarks

@@ -51,6 +51,17 @@ def with_one_scale(node: Node) -> Value:
     return constant(np.zeros(rhs.shape, found.dtype.numpy), type_=type_)
 
 
+def remark_narrow_bias(node: Node) -> None:
+    """Remark that LiteRT reads the int32 bias of int16 activations, whose type the file does not declare, as int64.
+
+    tflite-runtime 2.14 reads it as int32, which is what is converted.
+    """
+    x, bias = quantization_of(node.operand(0)), quantization_of(node.optional(2))
+    if x is not None and bias is not None and (x.storage, bias.storage) == ("int16", "int32"):
+        text = "LiteRT computes undefined values, since the file lacks quantized_bias_type for its int32 bias"
+        node.remarks += (Remark("kernel", node.op.name.partition(".")[2], text),)
+
+
 def in_int32(form: Form | None, axis: int) -> Form | None:
     """`form`, of operands (int16 activations, int8 weights, int64 bias), with an int32 bias.
 
