@@ -9,7 +9,8 @@ from onnxtfl.rules import *
 _MICROSOFT = "com.microsoft"
 
 row(ops.Relu, onnx="Relu", since=(1, 6, 13, 14), tfl="RELU")
-row(ops.Sigmoid, onnx="Sigmoid", since=(1, 6, 13), tfl="LOGISTIC")
+row(ops.Sigmoid, onnx="Sigmoid", since=(1, 6, 13))
+row(ops.Sigmoid, tfl="LOGISTIC", lifts=False)
 row(ops.Elu, onnx="Elu", since=(1, 6, 22), attributes="alpha")
 row(ops.Elu, tfl="ELU", fixed={"alpha": 1.0})
 row(ops.LeakyRelu, onnx="LeakyRelu", since=(1, 6, 16), tfl="LEAKY_RELU", attributes="alpha")
@@ -32,6 +33,12 @@ row(ops.ThresholdedRelu, onnx="ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22),
 
 
 # --- ops that are formulas of neutral ops -----------------------------------------------------------------------------
+
+
+@lift_tfl("LOGISTIC")
+def _logistic(b: Builder, node: Node) -> Value:
+    """What the int16 kernel returns differs from the function by several steps: a table of that."""
+    return by_table(b, node, sigmoid_table) or b(ops.Sigmoid, node.operand(0))
 
 
 @upgrade("Selu", since=(1,))

@@ -10,6 +10,8 @@ import numpy as np
 
 from onnxtfl.rules import *
 
+_SMALL = 1 << 16
+
 
 @lift_onnx("Affine", since=tuple(range(1, 10)))
 @on_terms
@@ -36,7 +38,18 @@ row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB", when=lambda node: not _an
 row(ops.Add, tfl="ADD", lifts=False, fixed_tfl={"pot_scale_int16": False}, when=_any_scales)
 row(ops.Sub, tfl="SUB", lifts=False, fixed_tfl={"pot_scale_int16": False}, when=_any_scales)
 row(ops.Mul, onnx="Mul", since=(7, 13, 14), tfl="MUL")
-row(ops.Div, onnx="Div", since=(7, 13, 14), tfl="DIV")
+
+
+def _never_divides_by_zero(node: Node) -> bool:
+    """Whether no stored divisor is the zero point, which ends a run. Source: LiteRT kernels/div.cc (EvalQuantized)."""
+    divisor = node.operand(1)
+    if not (divisor.is_quantized or node.result.is_quantized):
+        return True
+    return divisor.data is not None and divisor.data.size <= _SMALL and bool(np.all(divisor.numpy()))
+
+
+row(ops.Div, onnx="Div", since=(7, 13, 14))
+row(ops.Div, tfl="DIV", when=_never_divides_by_zero)
 row(ops.Clamp, onnx="Clip", since=(11, 12, 13), lowers=False)
 row(ops.FloorDiv, tfl="FLOOR_DIV")
 row(ops.FloorMod, tfl="FLOOR_MOD")

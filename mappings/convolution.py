@@ -109,6 +109,8 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
     if not isinstance(groups, int):  # with more groups than one, a runtime would refuse the result
         groups = kernel.shape[3] // int(node.attr("depth_multiplier")) if name == "DEPTHWISE_CONV_2D" else 1
     attributes = {**numbers, **window_attributes(window), "feature_group_count": groups}
+    if name == "CONV_2D" and node.attr("quantized_bias_type", "FLOAT32") == "FLOAT32":
+        remark_narrow_bias(node)
     if is_hybrid(x, kernel):
         x = on_int8_grid(b, x, range(1, x.rank), asymmetric=name != "CONV_2D" or not _has_one_scale(kernel))
     return activated(b, b(ops.Conv, x, kernel, node.optional(2), **attributes), node)

@@ -21,11 +21,11 @@ _BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
     (ops.Sqrt, "Sqrt", (1, 6, 13), "SQRT"),
     (ops.Sin, "Sin", (7, 22), "SIN"),
     (ops.Cos, "Cos", (7, 22), "COS"),
-    (ops.Tanh, "Tanh", (1, 6, 13), "TANH"),
 )
 _ONNX_ONLY: tuple[tuple[type[Op], str, tuple[int, ...]], ...] = (
     (ops.Exp, "Exp", (1, 6, 13)),
     (ops.Log, "Log", (1, 6, 13)),
+    (ops.Tanh, "Tanh", (1, 6, 13)),
     (ops.Tan, "Tan", (7, 22)),
     (ops.Asin, "Asin", (7, 22)),
     (ops.Acos, "Acos", (7, 22)),
@@ -43,7 +43,7 @@ for _op, _onnx, _since, _tfl in _BOTH:
 for _op, _onnx, _since in _ONNX_ONLY:
     row(_op, onnx=_onnx, since=_since)
 row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
-for _op, _tfl in ((ops.Exp, "EXP"), (ops.Log, "LOG"), (ops.Rsqrt, "RSQRT")):
+for _op, _tfl in ((ops.Exp, "EXP"), (ops.Log, "LOG"), (ops.Rsqrt, "RSQRT"), (ops.Tanh, "TANH")):
     row(_op, tfl=_tfl, lifts=False)
 row(ops.Abs, tfl="COMPLEX_ABS", when=lambda node: node.operand(0).dtype.is_complex, lifts=False)
 lift_onnx("Reciprocal", since=(1, 6, 13))(on_terms(lambda x: 1 / x))
@@ -63,6 +63,7 @@ _TABLES = {
     "EXP": (ops.Exp, interpolated(np.exp)),
     "LOG": (ops.Log, interpolated(np.log)),
     "RSQRT": (ops.Rsqrt, interpolated(lambda x: 1 / np.sqrt(x), elsewhere="most")),
+    "TANH": (ops.Tanh, tanh_table),
 }
 
 

@@ -41,9 +41,10 @@ def _lift(b: Builder, node: Node) -> Value:
 
 
 @lift_tfl("SOFTMAX")
-@on_terms
-def _softmax_tfl(x: Term, *, beta: float = 0.0) -> Term:
-    return (x * float(beta)).apply(ops.Softmax)
+def _softmax_tfl(b: Builder, node: Node) -> Value:
+    """The int16 kernel's result differs from the function by dozens of steps: it is computed as the kernel does."""
+    beta = float(node.attr("beta", 0.0))
+    return int16_softmax(b, node, beta) or (Term(b, node.operand(0)) * beta).apply(ops.Softmax).value
 
 
 def _is_last(node: Node) -> bool:

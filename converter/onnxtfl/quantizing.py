@@ -75,7 +75,7 @@ class Quantizing:
         storage = STORAGE.get(self.mode)
         kept = [] if storage is None else [name for name in before if not has_quantized_kernel(name, storage)]
         names, graph = [info.name for info in infos], lifted_where_possible(files.read(model))
-        sensitive = Sensitive(divisors(graph), exponents(graph))
+        sensitive = Sensitive(divisors(graph), exponents(graph), unsupported(graph))
         quantize(model, self.mode, names, every, float_io=self.float_io, float_ops=kept, sensitive=sensitive)
         read = files.read(model)
         made = describe(model, read)
@@ -108,6 +108,21 @@ class Quantizing:
         if data == RANDOM:
             return random_samples(model, infos, seed)
         return read_samples(data, infos) if isinstance(data, str | os.PathLike) else _checked(data, infos)
+
+
+def unsupported(graph: Graph) -> list[str]:
+    """The names of results whose ops litert-quantizer writes such that they do not run, or fails on.
+
+    Products of a constant and a matrix, and ops that move elements of a constant of fewer axes than their result has.
+    """
+    found = []
+    for node in graph.walk():
+        moved = node.operands[node.op.moves] if node.op.moves is not None and len(node.results) == 1 else []
+        constants = [v for v in moved if v is not None and v.is_constant and v.dtype.is_float]
+        product = node.op is ops.DotGeneral and node.operand(0).is_constant
+        if product or (len(moved) > 1 and any(v.rank != node.result.tensor_type.rank for v in constants)):
+            found.append(node.result.name or "")
+    return found
 
 
 def divisors(graph: Graph) -> list[Divisor]:

@@ -12,8 +12,6 @@ from tests.models import corpus
 
 pytestmark = pytest.mark.skipif(not corpus.CORPUS.exists(), reason=f"no corpus at {corpus.CORPUS} (ONNXTFL_CORPUS)")
 _OTHER = {
-    "litert/static_w8_a16_quantized_q_einsum.tflite": "BATCH_MATMUL with a scale for each column returns zeros",
-    "litert/static_w8_a16_quantized_v_einsum.tflite": "BATCH_MATMUL with a scale for each column returns zeros",
     "litert/matmul_quant.tflite": "int16 BATCH_MATMUL wraps around where its result saturates",
     "litert/single_rsqrt_default_a16w8_recipe_quantized.tflite": "RSQRT refuses 0, which is an input",
     "litert_bin/add_quantized.tflite": "the file calls a tensor float that LiteRT quantizes",

@@ -115,3 +115,74 @@ def test_an_interpolation_of_stored_integers_is_one_of_what_they_represent() -> 
     assert resize.operand(0).is_quantized and resize.result.is_quantized
     x = np.random.default_rng(0).normal(scale=20, size=(1, 2, 4, 4)).astype(np.float32)
     assert _steps(graph, parse_graph(text), x) <= 0.5
+
+
+@pytest.mark.parametrize("step", [0.00390625, 0.01])
+def test_a_hard_sigmoid_is_a_convolution_of_each_feature(step: float) -> None:
+    """1 is the greatest stored number, or stored itself."""
+    text = f"""graph main(%q: tensor<1x2x8x16xfloat32, quant<int8 0.05:3>>) -> (%y) {{
+      %x = Convert(%q) {CONVERT}
+      %h = HardSigmoid(%x) {{slope = 0.1666667, offset = 0.5}}
+      %y = Convert(%h) {CONVERT} : tensor<1x2x8x16xfloat32, quant<int8 {step}:-128>>
+    }}"""
+    graph = _fused(text)
+    assert op_counts(graph) - Counter({"Clamp": 1}) == {"Conv": 1}
+    assert _steps(graph, parse_graph(text), _every_integer(1, 2, 8, 16)) <= 1
+
+
+def test_a_negation_is_a_product() -> None:
+    text = f"""graph main(%q: tensor<256xfloat32, quant<int8 0.05:3>>) -> (%y) {{
+      %x = Convert(%q) {CONVERT}
+      %n = Neg(%x)
+      %y = Convert(%n) {CONVERT} : tensor<256xfloat32, quant<int8 0.04:-10>>
+    }}"""
+    graph = _fused(text)
+    assert op_counts(graph) == {"Mul": 1}
+    assert _steps(graph, parse_graph(text), _every_integer(256)) <= 1
+
+
+def test_a_constant_that_is_selected_is_stored_as_the_result() -> None:
+    text = f"""graph main(%p: tensor<256xbool>, %q: tensor<256xfloat32, quant<int8 0.05:3>>) -> (%y) {{
+      %x = Convert(%q) {CONVERT}
+      %c = constant tensor<float32> [0.33]
+      %s = Select(%p, %x, %c)
+      %y = Convert(%s) {CONVERT} : tensor<256xfloat32, quant<int8 0.04:-10>>
+    }}"""
+    graph = _fused(text)
+    assert op_counts(graph) == {"Select": 1}
+    legalize(graph, TfliteTarget())
+    assert op_counts(graph) == {"Convert": 1, "Select": 1}
+    assert _steps(graph, parse_graph(text), np.arange(256) % 3 == 0, _every_integer(256)) == 0
+
+
+@pytest.mark.parametrize("divisor", ["%c", "%q"])
+def test_a_quotient_is_computed_on_integers_where_no_divisor_is_zero(divisor: str) -> None:
+    """The kernel ends the run at a stored zero."""
+    text = f"""graph main(%q: tensor<256xfloat32, quant<int8 0.05:3>>) -> (%y) {{
+      %c = constant tensor<float32, quant<int8 0.01:0>> [50]
+      %y = Div(%q, {divisor}) : tensor<256xfloat32, quant<int8 0.4:-10>>
+    }}"""
+    graph = parse_graph(text)
+    legalize(graph, TfliteTarget())
+    (node,) = (n for n in graph.nodes if n.op is ops.Div)
+    assert node.result.is_quantized == (divisor == "%c")
+
+
+def test_constants_that_no_kernel_dequantizes_become_arithmetic_on_wider_ones() -> None:
+    """16 bits without a sign; 4 bits with negative scales."""
+    text = """graph main(%x: tensor<2xfloat32>) -> (%a, %b) {
+      %s = constant tensor<float32> [0.5]
+      %n = constant tensor<float32> [-0.5]
+      %z = constant tensor<uint16> [7]
+      %wide = constant tensor<2xuint16> [5, 65535]
+      %small = constant tensor<2xint4> [-8, 7]
+      %c = DequantizeLinear(%wide, %s, %z) {axis = 0}
+      %d = DequantizeLinear(%small, %n, _) {axis = 0}
+      %a = Add(%x, %c)
+      %b = Add(%x, %d)
+    }"""
+    graph, x = parse_graph(text), np.zeros(2, np.float32)
+    read_quantized_types(graph, TfliteTarget())
+    assert not any(v is not None and v.is_quantized for node in graph.nodes for v in node.operands)
+    legalize(graph, TfliteTarget())
+    np.testing.assert_array_equal(run(graph, [x]), [[-1.0, 32764.0], [4.0, -3.5]])

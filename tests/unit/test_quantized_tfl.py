@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 import pytest
 
+import onnxtfl
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.model import Model
@@ -180,6 +181,31 @@ def test_int16_tables(name: str) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("name", ["LOGISTIC", "TANH"])
+@pytest.mark.parametrize("scale", [2.0**-13, 2.0**-12, 2.0**-11, 2.0**-11 * 1.0005, 0.0001, 0.0077])
+def test_int16_sigmoids(name: str, scale: float) -> None:
+    """Each element: some powers of two, nearly, have kernels of their own."""
+    text = f"""
+    graph main(%x: tensor<256x256xfloat32, quant<int16 {scale}:0>>) -> (%y) {{
+      %y = tfl.{name}@3(%x) : tensor<256x256xfloat32, quant<int16 {2.0**-15}:0>>
+    }}"""
+    wanted, found = both(text, np.arange(-(2**15), 2**15).astype(np.int16).reshape(256, 256))
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("shape", [(64, 20), (2, 4, 8, 3), (4, 1000), (3, 1)])
+@pytest.mark.parametrize(("scale", "beta"), [(1e-5, 1.0), (0.0003, 1.0), (0.002, 0.5), (0.1, 1.0)])
+def test_int16_softmax(shape: tuple[int, ...], scale: float, beta: float) -> None:
+    """On integers, as the kernel: it is up to 37 steps off the function."""
+    dims = "x".join(map(str, shape))
+    text = f"""
+    graph main(%x: tensor<{dims}xfloat32, quant<int16 {scale}:0>>) -> (%y) {{
+      %y = tfl.SOFTMAX@3(%x) {{beta = {beta}}} : tensor<{dims}xfloat32, quant<int16 {2.0**-15}:0>>
+    }}"""
+    wanted, found = both(text, _stored(*shape, dtype="int16"))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_scatter_fills_with_a_stored_0() -> None:
     """Also, stored elements with the same index are added as they are stored."""
     text = """
@@ -326,3 +352,35 @@ def test_an_output_quantized_as_int32_is_a_number_of_steps() -> None:
     found = run_onnx(to_onnx(tflite(text)), {"x": x})["y"]
     np.testing.assert_array_equal(found, np.round((x.astype(np.float64) + 3) * 4) + 7)
     assert found.dtype == np.int32
+
+
+@pytest.mark.parametrize("storage", ["int8", "int16"])
+@pytest.mark.parametrize("adjoint", ["false", "true"])
+def test_products_of_matrices_with_a_scale_for_each_column_are_zeros(storage: str, adjoint: str) -> None:
+    """LiteRT's kernel reads one scale; the report says so."""
+    text = f"""
+    graph main(%x: tensor<2x3xfloat32, quant<{storage} 0.02:0>>) -> (%y) {{
+      %w = constant tensor<3x3xfloat32, quant<int8 axis=1 0.5:0 0.25:0 0.125:0>> [1, 2, 3, 4, 5, 6, 7, 8, 9]
+      %y = tfl.BATCH_MATMUL@3(%x, %w) {{adj_x = false, adj_y = {adjoint}, asymmetric_quantize_inputs = false}} :
+        tensor<2x3xfloat32, quant<{storage} 0.04:0>>
+    }}""".replace(" :\n       ", " :")
+    wanted, found = both(text, _stored(2, 3, dtype=storage))
+    assert not wanted.any() and not found.any()
+    report = onnxtfl.tflite_to_onnx(tflite(text), check=False).report.quantization
+    assert report is not None and [said for _, said in report.kernels] == [
+        "BATCH_MATMUL: LiteRT computes zeros, since the second operand has a scale for each column"
+    ]
+
+
+@pytest.mark.parametrize(("option", "remarks"), [("", 1), (', quantized_bias_type = "INT32"', 0)])
+def test_an_int32_bias_of_int16_activations_without_its_option(option: str, remarks: int) -> None:
+    """LiteRT reads it as int64; the report says so."""
+    text = f"""
+    graph main(%x: tensor<1x2x2x2xfloat32, quant<int16 0.02:0>>) -> (%y) {{
+      %w = constant tensor<1x1x1x2xfloat32, quant<int8 0.5:0>> [1, 2]
+      %b = constant tensor<1xfloat32, quant<int32 0.01:0>> [7]
+      %y = tfl.CONV_2D@4(%x, %w, %b) {{dilation_h_factor = 1, dilation_w_factor = 1, fused_activation_function = "NONE",
+        padding = "VALID", stride_h = 1, stride_w = 1{option}}} : tensor<1x2x2x1xfloat32, quant<int16 0.04:0>>
+    }}""".replace(",\n       ", ",")
+    report = onnxtfl.tflite_to_onnx(tflite(text), check=False).report.quantization
+    assert report is not None and len(report.kernels) == remarks

@@ -134,6 +134,18 @@ def test_divisors_that_would_be_zero() -> None:
         assert quantizer_script.small(divided, {"variance": extremes(least, 2)}, 255) == names
 
 
+def test_what_the_library_writes_wrongly() -> None:
+    """A constant times a matrix; constants of fewer axes than the result of an op that selects elements."""
+    text = """graph main(%c: tensor<2x3xbool>, %x: tensor<2x3xfloat32>) -> (%p, %s) {
+      %w = constant tensor<2x2xfloat32> [1.0, 2.0, 3.0, 4.0]
+      %far = constant tensor<1xfloat32> [-9.0]
+      %p = DotGeneral(%w, %x) {lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]}
+      %s = Select(%c, %far, %x)
+      %sum = Add(%far, %x)
+    }"""
+    assert quantizing.unsupported(parse_graph(text)) == ["p", "s"]
+
+
 def test_extremes_have_the_rank_of_their_tensor() -> None:
     op = quantizer_script.Op(["x"], ["y"], {"x": 3, "y": 1}, "y;")
     found = quantizer_script.of_tensor_ranks({"x": extremes(-1, 1)}, [op])

@@ -34,6 +34,15 @@ def test_onnxruntime(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run_once(ONNXRUNTIME, path, [X])[0], 2 * X)
 
 
+def test_open_sessions_are_of_the_same_file(tmp_path: Path) -> None:
+    """Sessions stay open for the next run; a file that was written again is loaded again."""
+    with ONNXRUNTIME.worker() as worker:
+        for factor in (2.0, 2.0, 3.25):
+            path = saved(onnx_scale(factor), tmp_path / "m.onnx")
+            for kernels in ("builtin", "default", "builtin"):
+                np.testing.assert_array_equal(worker.run(path, [X], RunOptions(kernels=kernels))[0], factor * X)
+
+
 @pytest.mark.parametrize("kernels", ["default", "builtin", "reference"])
 def test_litert(tmp_path: Path, kernels: str) -> None:
     path = saved(tflite_scale(), tmp_path / "m.tflite")

@@ -67,6 +67,8 @@ def _stored(case: Case, storage: str) -> Iterator[Case]:
             if storage == "int16" and _BIAS_TYPE in _options_of(case.op):
                 yield _weighted(case, storage, axis, "int32")
         return
+    if case.op == "BATCH_MATMUL":
+        yield from _by_weights(case, storage)
     if fixed is not None:
         result = {("results", 0): Quantization(storage, (fixed[0],), (int(fixed[1]),))}
         yield _case(case, _different(case, storage) | result, quantization="fixed")
@@ -132,6 +134,17 @@ def _weighted(case: Case, storage: str, axis: int | None, bias_type: str = "") -
         found["operands", bias] = Quantization(wide, scales, (0,) * len(scales), None if axis is None else 0)
     declared = {_BIAS_TYPE: bias_type.upper()} if bias_type else {}
     return _case(case, found, {"B": f"q{wide}"}, **({} if axis is None else {"per_axis": "W B"}), **declared)
+
+
+def _by_weights(case: Case, storage: str) -> Iterator[Case]:
+    """A product by int8 weights: with int16 activations, and with a scale for each column."""
+    kernel, found = case.operands[1], _different(case, storage)
+    assert kernel is not None
+    columns = kernel.ndim - (2 if case.options["adj_y"] else 1)
+    for axis in () if storage == "uint8" else (None, columns):
+        if axis is not None or storage == "int16":
+            per_axis = {} if axis is None else {"per_axis": "W"}
+            yield _case(case, found | {("operands", 1): symmetric(kernel, "int8", axis)}, **per_axis)
 
 
 def _case(

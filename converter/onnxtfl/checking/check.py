@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from onnxtfl.checking.compare import Expectation, compare, flips
 from onnxtfl.checking.describe import ModelInfo, TensorInfo, describe
-from onnxtfl.checking.emulation import RUNS, Distances, Run, alike, measure
+from onnxtfl.checking.emulation import Distances, Run, alike, measure
 from onnxtfl.checking.facts import Facts, analyze
 from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
 from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
@@ -29,6 +29,8 @@ from onnxtfl.runtimes import RunError, RunOptions, Worker, runtime_for
 
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
+_SHARE = 0.5
+"""The time to measure distances on several inputs, over that of the check until then."""
 EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
 """Kinds of `RunError` that say nothing about whether the second model is valid."""
 
@@ -120,6 +122,7 @@ class _Check:
     done: _Run
 
     def __init__(self, a: PathLike, b: PathLike, settings: Settings, stack: ExitStack) -> None:
+        self.started = time.perf_counter()
         self.settings = settings
         self.options = RunOptions(settings.kernels[0], settings.time_limit)
         self.runtimes: list[str] = []
@@ -262,14 +265,14 @@ class _Check:
         if not all(info.dtype.startswith("float") or info.quantization for info in tflite.info.outputs):
             return []
 
-        def run(seed: int) -> Run:
-            values, _ = self.done.again(seed)
+        def run(number: int) -> Run:
+            values, _ = self.done.again(self.settings.seed + number)
             fed = {id(self.a): values, id(self.b): self._inputs_of_b(chosen, values)}
             runs = ((onnx, "builtin"), (onnx, "default"), (tflite, kernels))
             return self._aligned(sides, [side.run(fed[id(side)], replace(self.options, kernels=k)) for side, k in runs])
 
         names = [self.a.info.outputs[pair.a].name for pair in self.out_pairs]
-        return measure(names, [partial(run, self.settings.seed + k) for k in range(RUNS)])
+        return measure(names, run, _SHARE * (time.perf_counter() - self.started))
 
     def _aligned(self, sides: tuple[_Side, _Side], runs: list[list[Any]]) -> Run:
         """The outputs of emulation, integer kernels and TFLite as real numbers, in the order of the first model."""

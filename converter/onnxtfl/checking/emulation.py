@@ -9,6 +9,7 @@ what another runtime may differ by too::
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,8 +18,8 @@ import numpy as np
 from onnxtfl.checking.match import permutations
 from onnxtfl.ir.data import Array
 
-RUNS = 5
-"""The number of inputs over which distances are averaged."""
+LEAST, MOST = 5, 20
+"""The numbers of inputs over which distances are averaged: as many as there is time for."""
 SLACK = 1.1
 """Means over a few inputs that differ by less than this factor are equal."""
 QUANTILES = (50, 90, 99, 100)
@@ -30,12 +31,13 @@ Run = list[tuple[Array, Array, Array]]
 @dataclass(frozen=True)
 class Distances:
     """Of one output: the distances of TFLite and of ONNX Runtime's integer kernels from the emulation, relative to its
-    largest value; an element each.
+    largest value; an element each, over `inputs` inputs.
     """
 
     name: str
     tflite: Array
     integer: Array
+    inputs: int = 1
 
     @property
     def ok(self) -> bool:
@@ -43,10 +45,13 @@ class Distances:
         return bool(self.tflite.mean() <= SLACK * self.integer.mean())
 
     def __str__(self) -> str:
+        if not self.integer.any():  # QLinear ops have no other kernels
+            same = f"output {self.name!r}: ONNX Runtime computes the same with and without graph optimizations"
+            return f"{same}; TFLite differs by {_spread(self.tflite)} of the largest value, over {self.inputs} inputs"
         verdict = "no further" if self.ok else "further"
         return (
             f"output {self.name!r}: TFLite is {verdict} from ONNX Runtime's float emulation than its integer kernels: "
-            f"{_spread(self.tflite)} of the largest value, these {_spread(self.integer)}"
+            f"{_spread(self.tflite)} of the largest value, these {_spread(self.integer)}, over {self.inputs} inputs"
         )
 
 
@@ -57,16 +62,21 @@ def alike(emulated: Array, integer: Array, other: Array) -> tuple[Array, Array, 
     return reference, fused, min(moved, key=lambda v: float(np.abs(v - reference).sum()))
 
 
-def measure(names: Sequence[str], runs: Sequence[Callable[[], Run]]) -> list[Distances]:
-    """The distances of each output over `runs`."""
+def measure(names: Sequence[str], run: Callable[[int], Run], seconds: float) -> list[Distances]:
+    """The distances of each output over `LEAST` runs, and as many more, up to `MOST`, as fit into `seconds`.
+
+    `run`: the outputs of run 0, 1, ...
+    """
     found: list[tuple[list[Array], list[Array]]] = [([], []) for _ in names]
-    for run in runs:
-        for (tflite, integer), (emulated, fused, other) in zip(found, run(), strict=True):
+    started, inputs = time.perf_counter(), 0
+    while inputs < LEAST or (inputs < MOST and time.perf_counter() - started < seconds):
+        for (tflite, integer), (emulated, fused, other) in zip(found, run(inputs), strict=True):
             peak = float(np.abs(emulated).max(initial=0.0)) or 1.0
-            tflite.append(np.abs(other - emulated).reshape(-1) / peak)
-            integer.append(np.abs(fused - emulated).reshape(-1) / peak)
+            tflite.append((np.abs(other - emulated).reshape(-1) / peak).astype(np.float32))
+            integer.append((np.abs(fused - emulated).reshape(-1) / peak).astype(np.float32))
+        inputs += 1
     return [
-        Distances(name, np.concatenate(tflite), np.concatenate(integer))
+        Distances(name, np.concatenate(tflite), np.concatenate(integer), inputs)
         for name, (tflite, integer) in zip(names, found, strict=True)
     ]
 

@@ -63,7 +63,8 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
         lines.append(f"hybrid kernels round activations: tolerance {summary.tolerance:g} of the largest element")
     if summary.coarse_ops:
         lines.append("kernels round coarsely: " + ", ".join(f"{op} {n} steps" for op, n in summary.coarse_ops.items()))
-    return _titled("quantized", lines) + _island_rows(summary, verbose)
+    warnings = [Row("warning", f"{name}: {text}", "yellow") for name, text in summary.kernels]
+    return _titled("quantized", lines) + warnings + _island_rows(summary, verbose)
 
 
 def _island_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -25,6 +25,7 @@ ANY = frozenset(DType)
 
 Permutation = tuple[int, ...]
 Attributes = Mapping[str, Any]
+Pick = Literal["element", "mean"]
 
 
 class Effect(Enum):
@@ -115,8 +116,15 @@ class Declaration:
     """The operands of which each element of the first result is one, the same for real values and stored integers."""
     inserts: ClassVar[bool] = False
     """Whether an op that moves elements adds others, so that stored integers cannot be moved as they are."""
+    clamps: ClassVar[tuple[float | None, float | None] | None] = None
+    """The bounds of an op that clamps its first operand, and does nothing else; None in it: the operand's after it."""
     expands: ClassVar[bool] = False
     """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
+
+    @classmethod
+    def picks(cls, attributes: Attributes) -> Pick | None:
+        """What each element of the first result is: an element of the operands, a weighted mean of some, or None."""
+        return "element" if cls.selects is not None else None
 
     @staticmethod
     def shape(*operands: Any, **attributes: Any) -> Any:

@@ -25,6 +25,7 @@ from onnxtfl.ir.op import (
     Operand,
     Permutation,
     Permuted,
+    Pick,
     SharedAxes,
     attributes_of,
     computed_by,

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["island", "float", "bias"]
+Kind = Literal["island", "float", "bias", "kernel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Remark:
     - "island": the op `op` is quantized in the source and computes in float, because of `text`.
     - "float": the op `op` of the source reads or makes float tensors next to quantized ones; `text` says which.
     - "bias": the bias has another scale than in the source; `text` names both.
+    - "kernel": the source's runtime computes something else than the op `op` means; `text` says what.
     """
 
     kind: Kind

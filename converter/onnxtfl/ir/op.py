@@ -23,6 +23,7 @@ from onnxtfl.ir.declaration import (
     Operand,
     Permutation,
     Permuted,
+    Pick,
     SharedAxes,
 )
 from onnxtfl.ir.dims import Shape

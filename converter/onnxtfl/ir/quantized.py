@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.declaration import Pick
+from onnxtfl.ir.graph import Node, Value, attributes_of
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, Type
 
@@ -67,6 +68,11 @@ def selected(node: Node) -> slice | None:
     if node.op.moves is not None:
         return node.op.moves
     return node.op.selects if len(node.results) == 1 else None
+
+
+def picked(node: Node) -> Pick | None:
+    """What each element of the first result is: an element of operands, a weighted mean of some, or None."""
+    return node.op.picks(attributes_of(node))
 
 
 def moves_stored(node: Node) -> bool:

@@ -29,6 +29,7 @@ class QuantizationSummary:
     of each bias with another scale than in the source. `requantized`: (tensor, what changed) of each tensor that is
     read in another quantization than the source's. `tolerance`: how far results may be off, relative to an output's
     largest element, since hybrid kernels quantize activations that the source quantizes otherwise, or not at all.
+    `kernels`: (tensor, what is computed) of each op that the source's runtime computes otherwise than the op means.
     `coarse_ops`: the integer ops whose kernels may be several steps off the nearest one, by name, and how many.
     """
 
@@ -39,6 +40,7 @@ class QuantizationSummary:
     requantized: tuple[tuple[str, str], ...] = ()
     tolerance: float = 0.0
     coarse_ops: Mapping[str, int] = field(default_factory=dict)
+    kernels: tuple[tuple[str, str], ...] = ()
 
     @property
     def islands(self) -> tuple[FloatOp, ...]:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,15 +20,19 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted
+from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.quantization import Quantization, limits, shifted_to_int8, shifted_to_uint8
-from onnxtfl.ir.quantized import selected
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.matching import SMALL
+from onnxtfl.ir.quantization import Quantization, limits, quantize, shifted_to_int8, shifted_to_uint8
+from onnxtfl.ir.quantized import picked, quantization_of, selected
+from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Target
 
 _COARSEST = 2.1
 """The largest scale of results that are rounded to another quantization first, over the scale of that."""
-_SELECTING = ((ops.Resize, "nearest"), (ops.Reduce, "max"), (ops.Reduce, "min"))
+_STORED = (0.0, math.inf, -math.inf)
+"""Bounds that all quantized types store, or saturate to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +53,17 @@ def requantized(b: Builder, node: Node, target: Target) -> list[Value] | None:
 
 def in_float(b: Builder, node: Node) -> list[Value]:
     """The results of `node` computed on dequantized operands, and quantized."""
-    operands = [_dequantized(b, v) if v is not None and v.is_quantized else v for v in node.operands]
+    operands = [v if v is None else converted(b, v, None) for v in node.operands]
     results = b.many(node.op, *operands, **node.attributes)
-    return [converted(b, new, old.type) for new, old in zip(results, node.results, strict=True)]
+    return [converted(b, new, quantization_of(old)) for new, old in zip(results, node.results, strict=True)]
 
 
-def converted(b: Builder, value: Value, wanted: Type | None) -> Value:
-    """`value` in the quantization of the type `wanted`."""
-    if not isinstance(wanted, TensorType) or value.tensor_type.quantization == wanted.quantization:
-        return value
-    made = b(ops.Convert, value, dtype=value.dtype)
-    made.type = made.tensor_type.stored_as(wanted.quantization)
-    return made
-
-
-def _dequantized(b: Builder, value: Value) -> Value:
-    return b(ops.Convert, value, dtype=value.dtype)
+def _constant_in(value: Value, quantization: Quantization) -> Value | None:
+    """A small constant in another quantization; None for other values."""
+    if value.data is None or value.data.size > SMALL:
+        return None
+    stored = ArrayData(quantize(value.numpy().astype(np.float32), quantization), quantization.dtype)
+    return constant(stored, type_=value.tensor_type.stored_as(quantization))
 
 
 def _variants(node: Node, target: Target) -> Iterator[Variant]:
@@ -81,7 +81,7 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
         if fixed is not None and _is_fine(fixed, wanted):
             yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
     single = next(iter(sources)) if len(sources) == 1 else None
-    if single is not None and (_selects(node, single) or (_averages(node) and _is_fine(single, wanted))):
+    if single is not None and (_selects(node, single) or (picked(node) == "mean" and _is_fine(single, wanted))):
         yield Variant(nothing, tuple(single if q is not None else None for q in results))
     if len(wanted) == 1 and (_selects(node, *wanted) or _is_monotonic(node)):
         (common,) = wanted
@@ -109,21 +109,13 @@ def _selects(node: Node, quantization: Quantization) -> bool:
     """Whether results in `quantization` are elements of operands that have it: then nothing is rounded by the op."""
     if node.op.inserts:
         return node.op.kept(node, quantization, node.results[0].tensor_type.shape) is not None
-    return selected(node) is not None or node.op is ops.Relu or (node.op, _mode(node)) in _SELECTING
-
-
-def _averages(node: Node) -> bool:
-    """Whether results are weighted means of elements of the first operand, so that they are in its range."""
-    return node.op is ops.AveragePool or (node.op, _mode(node)) in ((ops.Resize, "linear"), (ops.Reduce, "mean"))
-
-
-def _mode(node: Node) -> object:
-    return node.attr("kind" if node.op is ops.Reduce else "mode")
+    clamps = node.op.clamps is not None and all(bound in _STORED for bound in node.op.clamps)
+    return selected(node) is not None or clamps or picked(node) == "element"
 
 
 def _is_monotonic(node: Node) -> bool:
     """Whether the op commutes with rounding, constants of it being rounded alike."""
-    return node.op in (ops.Pad, ops.Clamp, ops.Relu6)
+    return node.op.inserts or node.op.clamps is not None
 
 
 def _per_tensor(value: Value | None) -> Quantization | None:
@@ -145,12 +137,14 @@ def _accepts(node: Node, variant: Variant, target: Target) -> bool:
 
 
 def _retyped(value: Value | None, quantization: Quantization) -> Value | None:
-    return None if value is None else Value(value.tensor_type.stored_as(quantization))
+    if value is None:
+        return None
+    return _constant_in(value, quantization) or Value(value.tensor_type.stored_as(quantization))
 
 
 def _made(b: Builder, node: Node, variant: Variant, target: Target) -> list[Value]:
     operands = [
-        v if v is None or q is None else converted(b, v, v.tensor_type.stored_as(q))
+        v if v is None or q is None else _constant_in(v, q) or converted(b, v, q)
         for v, q in zip(node.operands, variant.operands, strict=True)
     ]
     results = b.many(node.op, *operands, **node.attributes)
@@ -164,7 +158,7 @@ def _rounded_again(b: Builder, value: Value, wanted: TensorType, target: Target)
     """`value`, which is rounded already, in the quantization of `wanted`; by a product with 1 where that is closer."""
     before, after = value.tensor_type.quantization, wanted.quantization
     if before is None or after is None or not _is_off(before, after, target.factor_bits):
-        return converted(b, value, wanted)
+        return converted(b, value, after)
     one = Quantization(before.storage, (1.0,), (0,))
     stored = constant(np.ones((), one.dtype.numpy), type_=TensorType(value.dtype, (), one))
     made = b(ops.Mul, value, stored)

@@ -57,12 +57,13 @@ from onnxtfl.rewriting.registry import (
     regions_of,
     upgrade,
 )
-from onnxtfl.rules.accumulators import in_int32, zero_bias
+from onnxtfl.rules.accumulators import in_int32, remark_narrow_bias, with_one_scale, zero_bias
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
 from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
+from onnxtfl.rules.int16_softmax import int16_softmax
 from onnxtfl.rules.operands import (
     align_by_axis,
     formula,
@@ -88,6 +89,7 @@ from onnxtfl.rules.qlinear import (
 from onnxtfl.rules.qoperator import bias_in_steps, linear_domain, parameters, qoperator, quantized_operand
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
+from onnxtfl.rules.sigmoid_tables import sigmoid_table, tanh_table
 from onnxtfl.rules.sizes import (
     HUGE,
     INT32_MAX,

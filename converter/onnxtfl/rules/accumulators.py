@@ -14,8 +14,9 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dtypes import DType
-from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.quantization import limits, product_quantization
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.history import Remark
+from onnxtfl.ir.quantization import Quantization, limits, product_quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.registry import Form
@@ -33,6 +34,32 @@ def zero_bias(x: Value, weights: Value, features: int) -> Value | None:
     quantization = product_quantization(a, w)
     zeros = np.zeros(features, quantization.dtype.numpy)
     return constant(zeros, type_=TensorType(DType.FLOAT32, (features,), quantization))
+
+
+def with_one_scale(node: Node) -> Value:
+    """rhs of batched matrices as the integer kernel reads it: where a tensor has several scales, it takes 0 for them.
+
+    Source: LiteRT core/subgraph.cc (GetLegacyQuantization); the probe finds zeros with all kernel sets.
+    """
+    rhs = node.operand(1)
+    found = quantization_of(rhs)
+    if found is None or found.per_tensor or not node.operand(0).is_quantized or not rhs.tensor_type.is_static:
+        return rhs
+    text = "LiteRT computes zeros, since the second operand has a scale for each column"
+    node.remarks += (Remark("kernel", node.op.name.partition(".")[2], text),)
+    type_ = rhs.tensor_type.stored_as(Quantization(found.storage, (1.0,), (0,)))
+    return constant(np.zeros(rhs.shape, found.dtype.numpy), type_=type_)
+
+
+def remark_narrow_bias(node: Node) -> None:
+    """Remark that LiteRT reads the int32 bias of int16 activations, whose type the file does not declare, as int64.
+
+    tflite-runtime 2.14 reads it as int32, which is what is converted.
+    """
+    x, bias = quantization_of(node.operand(0)), quantization_of(node.optional(2))
+    if x is not None and bias is not None and (x.storage, bias.storage) == ("int16", "int32"):
+        text = "LiteRT computes undefined values, since the file lacks quantized_bias_type for its int32 bias"
+        node.remarks += (Remark("kernel", node.op.name.partition(".")[2], text),)
 
 
 def in_int32(form: Form | None, axis: int) -> Form | None:

@@ -17,12 +17,13 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 
 Function = Callable[[Array], Array]
-Table = Callable[[Quantization, Quantization], Array]
+Real = np.float32 | np.float64
+Table = Callable[[Quantization, Quantization], Array | None]
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 
 
 def by_table(b: Builder, node: Node, table: Table) -> Value | None:
-    """The elements of an int16 table at the stored elements of the operand; None if they are not int16.
+    """The elements of an int16 table at the stored elements of the operand; None if they are not int16, or without one.
 
     ::
 
@@ -31,10 +32,23 @@ def by_table(b: Builder, node: Node, table: Table) -> Value | None:
     x, y = quantization_of(node.operand(0)), quantization_of(node.result)
     if x is None or y is None or {x.storage, y.storage} != {"int16"} or not (x.per_tensor and y.per_tensor):
         return None
-    real = b(ops.Convert, node.operand(0), dtype=DType.FLOAT32)
-    stored = b(ops.QuantizeLinear, real, *_parameters(x), dtype=DType.INT16, axis=0)
-    index = b(ops.Add, b(ops.Convert, stored, dtype=DType.INT32), np.asarray(-_LEAST, np.int32))
-    return b(ops.DequantizeLinear, b(ops.Gather, table(x, y), index, axis=0), *_parameters(y), axis=0)
+    results = table(x, y)
+    if results is None:
+        return None
+    index = b(ops.Add, stored_int16(b, node.operand(0), x), np.asarray(-_LEAST, np.int32))
+    return real_of_int16(b, b(ops.Gather, results, index, axis=0), y)
+
+
+def stored_int16(b: Builder, value: Value, quantization: Quantization) -> Value:
+    """What is stored for an int16 tensor, as int32."""
+    real = b(ops.Convert, value, dtype=DType.FLOAT32)
+    stored = b(ops.QuantizeLinear, real, *_parameters(quantization), dtype=DType.INT16, axis=0)
+    return b(ops.Convert, stored, dtype=DType.INT32)
+
+
+def real_of_int16(b: Builder, stored: Value, quantization: Quantization) -> Value:
+    """The real values of stored int16."""
+    return b(ops.DequantizeLinear, stored, *_parameters(quantization), axis=0)
 
 
 def _parameters(quantization: Quantization) -> tuple[Array, Array]:
@@ -50,13 +64,23 @@ def interpolated(function: Function, elsewhere: Literal["least", "most"] = "leas
     """
 
     def table(x: Quantization, y: Quantization) -> Array:
-        samples = _samples(partial(_finite, function, _bounds(y)[elsewhere == "most"]), x, y)
-        stored = np.arange(_LEAST, _MOST + 1)
-        place, offset = (stored >> 7) + 256, stored & 127
-        slopes = np.diff(samples)
-        return np.asarray(samples[place] + ((slopes[place] * offset + 64) >> 7), np.int16)
+        (low, high), (least, most) = _bounds(x), _bounds(y)
+        defined = partial(_finite, function, most if elsewhere == "most" else least)
+        return between_samples(defined, low, high, least, most)
 
     return table
+
+
+def between_samples(function: Function, low: Real, high: Real, least: Real, most: Real) -> Array:
+    """`function` over [low, high], interpolated between 513 samples, for every stored int16: [65536] of int16.
+
+    [least, most] are the bounds of the result. Computed in the type of the bounds, as kernels do.
+    """
+    samples = _samples(function, low, high, least, most)
+    stored = np.arange(_LEAST, _MOST + 1)
+    place, offset = (stored >> 7) + 256, stored & 127
+    slopes = np.diff(samples)
+    return np.asarray(samples[place] + ((slopes[place] * offset + 64) >> 7), np.int16)
 
 
 def _bounds(quantization: Quantization) -> tuple[np.float32, np.float32]:
@@ -65,12 +89,13 @@ def _bounds(quantization: Quantization) -> tuple[np.float32, np.float32]:
     return scale * np.float32(_LEAST - zero), scale * np.float32(_MOST - zero)
 
 
-def _samples(function: Function, x: Quantization, y: Quantization) -> Array:
-    """`function` at 513 places of the range of `x`, moved to halve the error between two of them: int64."""
-    (low, high), (least, most) = _bounds(x), _bounds(y)
-    factor, step = np.float32(65536) / (most - least), (high - low) / np.float32(512)
-    places = low + np.arange(513, dtype=np.float32) * step
-    values, between = function(places) * factor, function(places[:-1] + step / np.float32(2)) * factor
+def _samples(function: Function, low: Real, high: Real, least: Real, most: Real) -> Array:
+    """`function` at 513 places of its range, moved to halve the error between two of them: int64."""
+    real = type(low)
+    factor, step = real(65536) / (most - least), (high - low) / real(512)
+    steps: Array = np.arange(513).astype(real)
+    places: Array = low + steps * step
+    values, between = function(places) * factor, function(places[:-1] + step / real(2)) * factor
     error = _rounded((values[1:] + _rounded(values[:-1])) / 2) - _rounded(between)
     samples = np.append(_rounded(values[:-1]) - _rounded(error / 2), _rounded(function(np.asarray(high)) * factor))
     return np.asarray(np.clip(samples, _LEAST, _MOST), np.int64)
@@ -84,4 +109,4 @@ def _finite(function: Function, otherwise: np.float32, x: Array) -> Array:
 
 def _rounded(values: Array) -> Array:
     """Halves away from zero."""
-    return np.asarray(np.trunc(values + np.copysign(np.float32(0.5), values)))
+    return np.asarray(np.trunc(values + np.copysign(values.dtype.type(0.5), values)))

@@ -27,14 +27,15 @@ CALIBRATED = ("int8", "int16x8")
 
 @dataclass(frozen=True)
 class Sensitive:
-    """Tensors around which ops stay float, depending on the calibration data.
+    """Tensors around which ops stay float.
 
     `divisors`: those of which elements would be 0 once quantized. `exponents`: groups of what is exponentiated, if one
-    has large steps.
+    has large steps. `unsupported`: results of ops that cannot be quantized.
     """
 
     divisors: list[Divisor] = field(default_factory=list)
     exponents: list[list[str]] = field(default_factory=list)
+    unsupported: list[str] = field(default_factory=list)
 
 
 def version() -> str:

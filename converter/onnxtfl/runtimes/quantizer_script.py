@@ -1,8 +1,8 @@
 """Quantizes one .tflite file with litert-quantizer: a plain script, run in a child process.
 
 It imports nothing of onnxtfl. Request on stdin, one JSON object: ``{"model", "out", "mode", "inputs", "samples": [npz],
-"float_io", "float_ops", "divisors", "exponents"}``; the answer on stdout: ``{}`` or ``{"error"}``. A sample has the
-values of the inputs, whose names are in ``"inputs"``, by position: ``i0``, ``i1``, ...
+"float_io", "float_ops", "divisors", "exponents", "unsupported"}``; the answer on stdout: ``{}`` or ``{"error"}``. A
+sample has the values of the inputs, whose names are in ``"inputs"``, by position: ``i0``, ``i1``, ...
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ def quantize(request: dict[str, Any]) -> None:
     made = quantizer.Quantizer(request["model"])
     made.load_quantization_recipe(recipe_of(request["mode"]))
     keep_float(made, [*request["float_ops"], *(("INPUT", "OUTPUT") if request["float_io"] else ())])
-    found = None
+    found, ops = None, ops_of(request["model"])
+    kept = [op for op in ops if not set(op.results).isdisjoint(request["unsupported"])]
     if made.need_calibration:
         mode = calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED
-        ops = ops_of(request["model"])
         found = of_tensor_ranks(made.calibrate({SIGNATURE: samples(request)}, mode=mode), ops)
         levels = LEVELS[request["mode"]]
-        inexact = coarse(request["exponents"], found, levels) | small(request["divisors"], found, levels)
-        keep_float_around(made, ops, wide(found) | inexact)
+        names = wide(found) | coarse(request["exponents"], found, levels) | small(request["divisors"], found, levels)
+        kept += [op for op in ops if names.intersection([*op.operands, *op.results])]
+    keep_these_float(made, kept)
     result = made.quantize(found, enable_progress_bar=False, enable_progress_report=False).quantized_model
     with open(request["out"], "wb") as out:
         out.write(result)
@@ -144,14 +145,14 @@ def span(extremes: dict[str, Any]) -> float:
         return float(np.max(np.maximum(high, 0) - np.minimum(low, 0), initial=0.0))
 
 
-def keep_float_around(made: Any, ops: list[Op], names: set[str]) -> None:
-    """Leave the ops that read or compute one of `names` as they are."""
+def keep_these_float(made: Any, ops: list[Op]) -> None:
+    """Leave these ops as they are; QUANTIZE and DEQUANTIZE ops come around them."""
     from litert_quantizer import algorithm_manager, qtyping
 
-    scopes = [re.escape(op.scope) for op in ops if names.intersection([*op.operands, *op.results])]
     every, nothing = qtyping.TFLOperationName.ALL_SUPPORTED, algorithm_manager.AlgorithmName.NO_QUANTIZE
-    if scopes:
-        made.update_quantization_recipe(f"^(?:{'|'.join(scopes)})$", every, algorithm_key=nothing)
+    if ops:
+        scopes = "|".join(dict.fromkeys(re.escape(op.scope) for op in ops))
+        made.update_quantization_recipe(f"^(?:{scopes})$", every, algorithm_key=nothing)
 
 
 def samples(request: dict[str, Any]) -> list[dict[str, Any]]:

@@ -118,8 +118,30 @@ def run_onnx(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
         raise WorkerError(onnx_error_kind(error, "run"), str(error)) from error
 
 
+SESSIONS: dict[tuple[Any, ...], Any] = {}
+"""The open ONNX Runtime sessions, which keep no state, of small models: by file and kernel set, at most two."""
+SMALL = 64 << 20
+"""The largest size in bytes of a model, and of all files beside it (external data), whose session stays open."""
+
+
 def open_session(ort: Any, request: Item) -> Any:
     """Return an ONNX Runtime session; every kernel set but "default" turns the graph optimizer off."""
+    try:
+        file = os.stat(request["model"])
+        size = sum(entry.stat().st_size for entry in os.scandir(os.path.dirname(request["model"])) if entry.is_file())
+    except OSError:
+        return new_session(ort, request)
+    key = (request["model"], request["kernels"], file.st_mtime_ns, file.st_size)
+    session = SESSIONS.pop(key, None) or new_session(ort, request)
+    if size <= SMALL:
+        while len(SESSIONS) > 1:
+            del SESSIONS[next(iter(SESSIONS))]
+        SESSIONS[key] = session
+    return session
+
+
+def new_session(ort: Any, request: Item) -> Any:
+    """Load the model."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

@@ -23,6 +23,7 @@ def _elu(x: Array, *, alpha: float) -> Array:
 
 
 Relu = computed_by(Unary, "Relu", _relu, "max(input, 0). Source: neutral-ops 3.95.", operands=_NUMERIC)
+Relu.clamps = (0.0, math.inf)
 Sigmoid = computed_by(Unary, "Sigmoid", numeric.sigmoid, "1 / (1 + exp(-input)). Source: neutral-ops 3.116.")
 Elu = computed_by(
     Unary,
@@ -39,10 +40,16 @@ def Relu6(x: Term) -> Term:
     return x.clamp(0, 6)
 
 
+Relu6.clamps = (0.0, 6.0)
+
+
 @by_formula(Unary)
 def ReluN1To1(x: Term) -> Term:
     """min(max(input, -1), 1). Source: TFLite RELU_N1_TO_1 (added)."""
     return x.clamp(-1, 1)
+
+
+ReluN1To1.clamps = (-1.0, 1.0)
 
 
 @by_formula(Unary, operands=_NUMERIC, core=True)

@@ -81,6 +81,7 @@ class Clamp(Elementwise):
         Operand("min", NUMERIC, optional=True, like="input"),
         Operand("max", NUMERIC, optional=True, like="input"),
     )
+    clamps = (None, None)
     core = True
     propagates = True
     widens = True

@@ -103,6 +103,11 @@ class AveragePool(_Pool):
     defaults = {**_DEFAULTS, "count_include_pad": False}
     widens = True
 
+    @classmethod
+    def picks(cls, attributes: Attributes) -> Pick | None:
+        """A mean: padding that counts is 0, which all quantized types store."""
+        return "mean"
+
     @staticmethod
     def compute(x: Array, **attributes: Any) -> Array:
         window = pool_window(attributes)

@@ -25,6 +25,11 @@ class Reduce(Op):
     propagates = True
     widens = True
 
+    @classmethod
+    def picks(cls, attributes: Attributes) -> Pick | None:
+        found: dict[str, Pick] = {"max": "element", "min": "element", "mean": "mean"}
+        return found.get(attributes["kind"])
+
     @staticmethod
     def shape(x: Value, axes: Value | None, *, kind: str, keepdims: bool) -> Dims | None:
         if (kind in ("any", "all")) is not (x.dtype is DType.BOOL):

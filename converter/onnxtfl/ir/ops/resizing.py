@@ -43,6 +43,13 @@ class Resize(Op):
         "extrapolation_value": 0.0,
     }
 
+    @classmethod
+    def picks(cls, attributes: Attributes) -> Pick | None:
+        if attributes["coordinate_transformation_mode"] == "tf_crop_and_resize":
+            return None
+        found: dict[str, Pick] = {"nearest": "element", "linear": "mean"}
+        return found.get(attributes["mode"])
+
     @staticmethod
     def shape(x: Value, sizes: Value | None, scales: Value | None, roi: Value | None, **attributes: Any) -> Dims:
         dims, shape = attributes["dims"], list(x.shape)

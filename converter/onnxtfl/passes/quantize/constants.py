@@ -3,7 +3,9 @@
 ::
 
     BatchNormInference(%x, vectors)    ->    Conv(%x, weights : int8, bias)     a group for each feature, one element
+    HardSigmoid(%x)                    ->    Clamp(Conv(%x, weights : int8, bias), 0, 1)
     PRelu(%x, slope)                   ->    PRelu(%x, slope : int8)
+    Neg(%x)                            ->    Mul(%x, -1 : int8)
 
 The weights 127 and -127 with a scale for each feature are the factors of the normalization without rounding, and the
 bias is rounded to 1/127 of a factor's step. Slopes are rounded to 8 bits where this moves results by less than half a
@@ -25,7 +27,7 @@ from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize, quan
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape, with_unit_axis
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.quantize.fuse import clamp_bounds, quantize_early
+from onnxtfl.passes.quantize.fuse import clamp_bounds, is_stored, quantize_early
 from onnxtfl.rewriting.patterns import Patterns
 
 INTEGER_CONSTANTS = Patterns()
@@ -54,16 +56,50 @@ def normalization_as_conv(b: Builder, node: Node) -> Value | None:
     kernels/depthwise_conv.cc.
     """
     x, axis = node.operand(0), node.attr("feature_index")
-    before, wanted = _dequantized_from(x), _quantized_to(b.graph, node.result)
+    wanted = _quantized_to(b.graph, node.result)
     vectors = [real_constant(v) for v in node.operands[1:] if v is not None]
     rank = x.tensor_type.rank
-    if before is None or wanted is None or rank not in (2, 3, 4) or not all(v.is_constant for v in vectors):
+    if wanted is None or rank not in (2, 3, 4) or not all(v.is_constant for v in vectors):
         return None
     scale, bias, mean, variance = (v.numpy().astype(np.float64) for v in vectors)
     factor = scale / np.sqrt(variance + node.attr("epsilon"))
     offset = bias - mean * factor
-    weights = _weights(factor, before)
-    if weights is None or np.any(np.abs(offset) > _LARGEST_BIAS * before.scales[0] * np.asarray(weights[1].scales)):
+    return _scaled(b, node, axis, factor, offset)
+
+
+@INTEGER_CONSTANTS.on(ops.HardSigmoid)
+def hard_sigmoid_as_conv(b: Builder, node: Node) -> Value | None:
+    """slope * x + offset as a convolution of each feature by itself, clamped to 0 and 1 as it is stored.
+
+    The second axis of an operand of rank 2, 3 or 4 has the features.
+    """
+    x, wanted = node.operand(0), _quantized_to(b.graph, node.result)
+    if wanted is None or not (is_stored(0.0, wanted) and is_stored(1.0, wanted)):
+        return None
+    if x.tensor_type.rank not in (2, 3, 4) or not isinstance(x.shape[1], int):
+        return None
+    slope, offset = (np.full(x.shape[1], node.attr(name), np.float64) for name in ("slope", "offset"))
+    made = _scaled(b, node, 1, slope, offset)
+    return None if made is None else b(ops.Clamp, made, b.scalar(0.0, made), b.scalar(1.0, made))
+
+
+@INTEGER_CONSTANTS.on(ops.Neg)
+def negation_as_product(b: Builder, node: Node) -> Value | None:
+    """Neg(%x) as a product with -1, which is stored without rounding."""
+    x = node.operand(0)
+    if _dequantized_from(x) is None or _quantized_to(b.graph, node.result) is None:
+        return None
+    return b(ops.Mul, x, b.scalar(-1.0, x))
+
+
+def _scaled(b: Builder, node: Node, axis: int, factor: Array, offset: Array) -> Value | None:
+    """The operand of `node` times `factor` plus `offset`, vectors along `axis`, as a convolution of each feature."""
+    x = node.operand(0)
+    before, rank = _dequantized_from(x), x.rank
+    weights = _weights(factor, before) if before is not None else None
+    if before is None or weights is None:
+        return None
+    if np.any(np.abs(offset) > _LARGEST_BIAS * before.scales[0] * np.asarray(weights[1].scales)):
         return None
     if rank == 2:
         x = with_unit_axis(b, x, 2)

@@ -16,27 +16,31 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted, output_instead
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import picked
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.quantize.fuse import clamp_bounds
 
 _MAKER = "dequantize"
+_Before = dict[Value | None, Quantization | None]
 
 
 def dequantize_all(graph: Graph) -> None:
     """Replace quantized constants and results by real ones."""
-    outputs = graph.output_set()
+    outputs, before = graph.output_set(), _Before()
     for node in list(graph.nodes):
         if node.regions:
             continue
         for i, value in enumerate(node.operands):
             if value is not None and value.is_quantized and (node.op is not ops.Convert or value.is_constant):
-                node.set_operand(i, _real(graph, node, value))
+                node.set_operand(i, real := _real(graph, node, value))
+                before[real] = value.tensor_type.quantization
         for result in node.results:
             if result.is_quantized and not (node.op is ops.Convert and result in outputs):
-                _make_real(graph, node, result, keep=result in outputs)
+                _make_real(graph, node, result, before, keep=result in outputs)
 
 
 def _real(graph: Graph, node: Node, value: Value) -> Value:
@@ -44,7 +48,7 @@ def _real(graph: Graph, node: Node, value: Value) -> Value:
     if value.data is not None:
         data = _real_data(value.data, value.tensor_type)
         return constant(value.numpy(), value.dtype) if data is None else constant(data)
-    return Builder(graph, node, maker=_MAKER)(ops.Convert, value, dtype=value.dtype)
+    return converted(Builder(graph, node, maker=_MAKER), value, None)
 
 
 def _real_data(data: TensorData, type_: TensorType) -> TensorData | None:
@@ -59,25 +63,32 @@ def _real_data(data: TensorData, type_: TensorType) -> TensorData | None:
     return data.cast(DType.FLOAT32, -quantization.zero_points[0]).scale(np.ascontiguousarray(scales), axis)
 
 
-def _make_real(graph: Graph, node: Node, result: Value, keep: bool) -> None:
-    """Let `result` be real, and saturated; outputs, and what nodes with regions read, are quantized again."""
+def _make_real(graph: Graph, node: Node, result: Value, before: _Before, keep: bool) -> None:
+    """Let `result` be real, and saturated; outputs, and what nodes with regions read, are quantized again.
+
+    `before`: the quantizations of real values that were quantized, to which `result` is added.
+    """
     type_, uses = result.tensor_type, list(result.uses)
     result.type = type_.stored_as(None)
     b = Builder(graph, node.next, cause=node, maker=_MAKER)
-    real, stored = _saturated(b, node, result, type_.quantization), None
+    sources = node.operands[node.op.selects or slice(0, 1)] if picked(node) is not None else []
+    inside = bool(sources) and all(before.get(v) == type_.quantization for v in sources)
+    real, stored = _saturated(b, node, result, type_.quantization, inside), None
+    before[real] = type_.quantization
     if keep or any(user.regions for user, _ in uses):
-        stored = b(ops.Convert, real, dtype=result.dtype)
-        stored.type = type_
+        stored = converted(b, real, type_.quantization)
     for user, index in uses:
         user.set_operand(index, stored if user.regions else real)
     if keep and stored is not None:
-        stored.name, stored.origins, result.name = result.name, result.origins, None
-        graph.outputs = [stored if v is result else v for v in graph.outputs]
+        output_instead(graph, result, stored)
 
 
-def _saturated(b: Builder, node: Node, real: Value, quantization: Quantization | None) -> Value:
-    """`real` within the bounds of `quantization`, where `node` may make other values."""
-    within = node.op.moves is not None or node.op in (ops.MaxPool, ops.AveragePool)
+def _saturated(b: Builder, node: Node, real: Value, quantization: Quantization | None, inside: bool) -> Value:
+    """`real` within the bounds of `quantization`, where `node` may make other values.
+
+    `inside`: whether `real` has elements of values in this quantization, or their means.
+    """
+    within = node.op.moves is not None or inside
     if quantization is None or not quantization.per_tensor or quantization.dtype.bits > 16 or within:
         return real
     (low, high), made, half = quantization.bounds, clamp_bounds(node), quantization.scales[0] / 2

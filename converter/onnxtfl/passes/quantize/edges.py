@@ -17,7 +17,11 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+<<<<<<< HEAD
 from onnxtfl.ir.formula import Term
+=======
+from onnxtfl.ir.conversions import converted
+>>>>>>> main
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
 from onnxtfl.ir.types import DType, TensorType
@@ -69,7 +73,7 @@ def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
     if value.type == before:
         return
     b = Builder(graph, graph.first, maker="quantized inputs and outputs")
-    made = _converted(b, value, read)
+    made = converted(b, value, read)
     for user, index in uses:
         if before.quantization is None:
             graph.replace(user, [made])
@@ -99,16 +103,8 @@ def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
         return value
     assert node is not None
     b = Builder(graph, node.next, cause=node, maker="quantized inputs and outputs")
-    made = _converted(b, source, wanted)
+    made = converted(b, source, wanted)
     made.name, value.name, made.origins = value.name, None, value.origins
-    return made
-
-
-def _converted(b: Builder, value: Value, quantization: Quantization | None) -> Value:
-    if value.tensor_type.quantization == quantization:
-        return value
-    made = b(ops.Convert, value, dtype=value.dtype)
-    made.type = made.tensor_type.stored_as(quantization)
     return made
 
 

@@ -12,6 +12,7 @@ compute becomes float arithmetic again when the graph is legalized.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from onnxtfl.errors import short
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
@@ -76,7 +78,7 @@ def before_clamp(b: Builder, node: Node) -> Value | None:
         return None
     if _source(clamp.operand(0)) is not None:
         return None  # the clamp itself quantizes
-    inside = [_is_stored(bound, quantization) for bound in bounds]
+    inside = [is_stored(bound, quantization) for bound in bounds]
     if not all(inside):
         return None
     return _clamped(b, clamp, quantization, bounds)
@@ -97,14 +99,12 @@ def before_move(b: Builder, node: Node) -> Value | None:
         return None
     if _source(move.operand(0)) is not None or move.operand(0).producer is None:
         return None
-    x = b(ops.Convert, move.operand(0), dtype=node.result.dtype)
-    x.type = x.tensor_type.stored_as(quantization)
+    x = converted(b, move.operand(0), quantization)
     return b(move.op, x, *move.operands[1:], **move.attributes)
 
 
 def _clamped(b: Builder, clamp: Node, quantization: Quantization, bounds: tuple[float, float]) -> Value:
-    x = b(ops.Convert, clamp.operand(0), dtype=clamp.result.dtype)
-    x.type = x.tensor_type.stored_as(quantization)
+    x = converted(b, clamp.operand(0), quantization)
     if tuple(quantize(np.asarray(bounds, np.float32), quantization).tolist()) == limits(quantization.dtype):
         return x
     made = b(clamp.op, x, *clamp.operands[1:], **clamp.attributes)
@@ -123,9 +123,7 @@ def requantization(b: Builder, node: Node) -> Value | None:
     source = _source(node.operand(0))
     if source is None or not node.result.is_quantized or source.dtype is not node.result.dtype:
         return None
-    made = b(ops.Convert, source, dtype=source.dtype)
-    made.type = node.result.type
-    return made
+    return converted(b, source, quantization_of(node.result))
 
 
 @PATTERNS.on(ops.Relu, ops.Relu6, ops.Clamp, quantized=True)
@@ -139,22 +137,21 @@ def clamp_of_real(b: Builder, node: Node) -> Value | None:
     quantization, bounds = node.result.tensor_type.quantization, clamp_bounds(node)
     if quantization is None or bounds is None or not quantization.per_tensor or node.operand(0).is_quantized:
         return None
-    return _clamped(b, node, quantization, bounds) if all(_is_stored(v, quantization) for v in bounds) else None
+    return _clamped(b, node, quantization, bounds) if all(is_stored(v, quantization) for v in bounds) else None
 
 
 def clamp_bounds(node: Node) -> tuple[float, float] | None:
     """What `node` clamps to; None for other ops."""
-    if node.op is ops.Relu:
-        return 0.0, np.inf
-    if node.op is ops.Relu6:
-        return 0.0, 6.0
-    if node.op is not ops.Clamp:
+    if node.op.clamps is None:
         return None
-    low, high = (scalar(v) if (v := node.optional(i)) is not None else end for i, end in ((1, -np.inf), (2, np.inf)))
+    low, high = node.op.clamps
+    if low is None and high is None:
+        ends = ((1, -math.inf), (2, math.inf))
+        low, high = (scalar(v) if (v := node.optional(i)) is not None else end for i, end in ends)
     return None if low is None or high is None else (low, high)
 
 
-def _is_stored(bound: float, quantization: Quantization) -> bool:
+def is_stored(bound: float, quantization: Quantization) -> bool:
     """Whether quantizing keeps `bound`, or it is stored as the least or the greatest integer, as what is beyond it."""
     stored = int(quantize(np.asarray(bound, np.float32), quantization))
     return stored in limits(quantization.dtype) or quantization.stores(bound)
@@ -249,6 +246,8 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
             operands.append(source)
         elif i == bias:
             operands.append(_bias(value, operands, wanted))
+        elif _is_moved(node, i) and (stored := _stored_as(value, wanted)) is not None:
+            operands.append(stored)
         elif value.data is not None and _is_parameter(node, i):
             operands.append(value)
         elif value.data is not None and value.data.size == 1:
@@ -258,6 +257,19 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
         if i == bias and value is not None and operands[-1] is None:
             return None
     return operands
+
+
+def _is_moved(node: Node, index: int) -> bool:
+    """Whether results are elements of operand `index`, among those of others."""
+    return node.op.moves is not None and not node.op.inserts and index in range(len(node.operands))[node.op.moves]
+
+
+def _stored_as(value: Value, wanted: Quantization | None) -> Value | None:
+    """A small real constant in the quantization `wanted` in which it is read; None for other values."""
+    if value.data is None or value.data.size > _SMALL or wanted is None or not wanted.per_tensor:
+        return None
+    stored = quantize(value.numpy().astype(np.float32), wanted)
+    return constant(ArrayData(stored, wanted.dtype), type_=value.tensor_type.stored_as(wanted))
 
 
 def _is_parameter(node: Node, index: int) -> bool:

@@ -13,10 +13,14 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted, output_instead
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantization import UINT8_OFFSET, shifted_to_int8
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.passes.quantize.weights import centered, weights_of
+
+_MAKER = "int8 storage"
 
 
 def store_as_int8(graph: Graph) -> None:
@@ -35,9 +39,10 @@ def store_as_int8(graph: Graph) -> None:
             type_ = _shifted(result.type)
             if type_ is None or (result in outputs and node.op is ops.Convert and not result.uses):
                 continue
+            before, result.type = quantization_of(result), type_
             if result in outputs:
-                _convert_output(graph, result)
-            result.type = type_
+                b = Builder(graph, node.next, cause=node, maker=_MAKER)
+                output_instead(graph, result, converted(b, result, before))
 
 
 def _center_weights(graph: Graph) -> bool:
@@ -62,23 +67,11 @@ def _convert_input(graph: Graph, value: Value) -> None:
     users = list(value.uses)
     if all(user.op is ops.Convert for user, _ in users):
         return
-    b = Builder(graph, graph.first, maker="int8 storage")
-    stored = b(ops.Convert, value, dtype=value.dtype)
-    stored.type = _shifted(value.type)
+    wanted = _shifted(value.type)
+    assert wanted is not None
+    stored = converted(Builder(graph, graph.first, maker=_MAKER), value, wanted.quantization)
     for user, index in users:
         user.set_operand(index, stored)
-
-
-def _convert_output(graph: Graph, value: Value) -> None:
-    """Let the output be converted from `value`, which its other users keep."""
-    producer = value.producer
-    if producer is None:
-        return
-    b = Builder(graph, producer.next, cause=producer, maker="int8 storage")
-    made = b(ops.Convert, value, dtype=value.dtype)
-    made.type, made.name, made.origins = value.type, value.name, value.origins
-    value.name = None
-    graph.outputs = [made if v is value else v for v in graph.outputs]
 
 
 def _shifted(type_: Type | None) -> TensorType | None:

@@ -22,7 +22,6 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.target import Target, as_form
 
 Kind = Literal["integer", "hybrid", "float"]
-CLAMPS = (ops.Relu, ops.Relu6, ops.Clamp)
 
 
 def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> QuantizationSummary | None:
@@ -41,11 +40,14 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
             counts[kind][_op_name(node)] += 1
         if kind == "float":
             floats.append(_float_op(node, names))
-    biases = {(_where(node, names), r.text): None for node in nodes for r in node.remarks if r.kind == "bias"}
+    said = [(r, node) for node in nodes for r in node.remarks]
+    biases = {(_where(node, names), r.text): None for r, node in said if r.kind == "bias"}
+    kernels = {(r, node.sources): (_where(node, names), f"{r.op}: {r.text}") for r, node in said if r.kind == "kernel"}
     changed = {entry: None for node in nodes if (entry := _requantized(node, names)) is not None}
     integer, hybrid = (dict(counts[kind].most_common()) for kind in ("integer", "hybrid"))
     coarse = _coarse(nodes, target)
-    return QuantizationSummary(integer, hybrid, tuple(floats), tuple(biases), tuple(changed), coarse_ops=coarse)
+    found = (tuple(floats), tuple(biases), tuple(changed))
+    return QuantizationSummary(integer, hybrid, *found, coarse_ops=coarse, kernels=tuple(kernels.values()))
 
 
 def _coarse(nodes: Sequence[Node], target: Target) -> dict[str, int]:
@@ -95,7 +97,8 @@ def _is_quantized_next(value: Value) -> bool:
 
 def _is_fused_clamp(node: Node) -> bool:
     """Whether `node` clamps what only QuantizeLinear ops of ONNX read."""
-    return node.op.dialect == "onnx" and node.lowered_from in CLAMPS and _is_quantized_next(node.results[0])
+    clamps = node.lowered_from is not None and node.lowered_from.clamps is not None
+    return node.op.dialect == "onnx" and clamps and _is_quantized_next(node.results[0])
 
 
 def _quantizes(node: Node) -> bool:

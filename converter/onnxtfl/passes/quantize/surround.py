@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted, output_instead
 from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.quantized import quantization_of
 
 
 def surround_moves(graph: Graph) -> None:
@@ -41,11 +43,8 @@ def _surround(graph: Graph, value: Value) -> None:
     source = node.operand(0).producer
     assert source is not None
     uses, b = list(value.uses), Builder(graph, node.next, cause=node, maker="surround moves")
-    stored = b(ops.Convert, value, dtype=value.dtype)
-    stored.type = stored.tensor_type.stored_as(source.operand(0).tensor_type.quantization)
-    real = b(ops.Convert, stored, dtype=value.dtype)
+    real = converted(b, converted(b, value, quantization_of(source.operand(0))), None)
     for user, index in uses:
         user.set_operand(index, real)
     if graph.is_output(value):
-        real.name, real.origins, value.name = value.name, value.origins, None
-        graph.outputs = [real if v is value else v for v in graph.outputs]
+        output_instead(graph, value, real)

@@ -185,11 +185,22 @@ def quantization_of(node: Node) -> Quantization | None:
 def _dequantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
     quantization = quantization_of(node)
     if quantization is None:
+        _widen_constants(node)
         return
     source = _quantized(graph, node, quantization, kinds)
     if source is not None:
         b = Builder(graph, node, maker="quantized types")
         graph.replace(node, [b(ops.Convert, source, dtype=DType.FLOAT32)])
+
+
+def _widen_constants(node: Node) -> None:
+    """Store constants of less than 8 bits in 8, where what reads them stays arithmetic (negative scales): no kernel
+    casts them.
+    """
+    for i, value in enumerate(node.operands):
+        if value is not None and value.data is not None and value.dtype.is_integer and value.dtype.bits < 8:
+            dtype = DType.INT8 if value.dtype.is_signed else DType.UINT8
+            node.set_operand(i, constant(value.data.cast(dtype)))
 
 
 def _quantized(graph: Graph, node: Node, quantization: Quantization, kinds: _Kinds) -> Value | None:
@@ -199,7 +210,7 @@ def _quantized(graph: Graph, node: Node, quantization: Quantization, kinds: _Kin
     """
     stored = node.operand(0)
     type_ = TensorType(DType.FLOAT32, stored.tensor_type.shape, quantization)
-    if stored.data is not None:
+    if stored.data is not None and quantization.dtype is not DType.UINT16:
         return constant(stored.data, type_=type_)
     if not kinds.converts(type_) or stored in kinds.fixed:
         return None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted, output_instead
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantization import UINT8_OFFSET, shifted_to_uint8
 from onnxtfl.ir.types import DType, TensorType, Type
@@ -49,7 +50,9 @@ class _Unsigned:
         """Let `node`, whose regions have the types of its operands, read them as they were."""
         for i, value in enumerate(node.operands):
             if value is not None and value in self._before:
-                node.set_operand(i, _converted(Builder(self.graph, node, maker=_MAKER), value, self._before[value]))
+                node.set_operand(
+                    i, converted(Builder(self.graph, node, maker=_MAKER), value, self._before[value].quantization)
+                )
 
     def change_operands(self, node: Node) -> None:
         """Let `node` read uint8."""
@@ -60,20 +63,20 @@ class _Unsigned:
             if value.data is not None:
                 self._converted[value] = constant(value.data.cast(DType.UINT8, UINT8_OFFSET), type_=wanted)
             elif value not in self._converted:
-                self._converted[value] = _converted(Builder(self.graph, node, maker=_MAKER), value, wanted)
+                b = Builder(self.graph, node, maker=_MAKER)
+                self._converted[value] = converted(b, value, wanted.quantization)
             node.set_operand(i, self._converted[value])
 
     def change_results(self, node: Node) -> None:
         """Change the types of the results; outputs are converted back."""
         for result in node.results:
-            wanted, before = _unsigned(result.type), result.type
+            wanted = _unsigned(result.type)
             if wanted is None or (node.op is ops.Convert and result in self.outputs):
                 continue
             result.type, self._before[result] = wanted, result.tensor_type
             if result in self.outputs:
-                made = _converted(Builder(self.graph, node.next, cause=node, maker=_MAKER), result, before)
-                made.name, made.origins, result.name = result.name, result.origins, None
-                self.graph.outputs = [made if v is result else v for v in self.graph.outputs]
+                b = Builder(self.graph, node.next, cause=node, maker=_MAKER)
+                output_instead(self.graph, result, converted(b, result, self._before[result].quantization))
 
 
 def _computes_with_int8(node: Node) -> bool:
@@ -87,12 +90,6 @@ def _is_weight(node: Node, index: int) -> bool:
     """Whether kernels multiply uint8 activations by this operand as int8."""
     multiplies = issubclass(node.op, ops.Convolution) or node.op in (ops.DotGeneral, ops.DotGeneralBias)
     return multiplies and index == 1 and node.operand(1).is_constant
-
-
-def _converted(b: Builder, value: Value, type_: Type | None) -> Value:
-    made = b(ops.Convert, value, dtype=value.dtype)
-    made.type = type_
-    return made
 
 
 def _unsigned(type_: Type | None) -> TensorType | None:
