@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onnxtfl.api import (
-        Conversion,
-        ConversionReport,
-        TensorReport,
         check,
         coverage,
         inspect,
         onnx_to_tflite,
+        signatures,
+        signatures_to_onnx,
         tflite_to_onnx,
     )
     from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
+    from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport
     from onnxtfl.errors import (
         CheckFailedError,
         InternalError,
@@ -51,6 +51,7 @@ __all__ = [
     "OutputError",
     "QuantizationSummary",
     "RuntimeUnavailableError",
+    "StateReport",
     "TensorReport",
     "UnsupportedError",
     "UsageError",
@@ -58,14 +59,17 @@ __all__ = [
     "coverage",
     "inspect",
     "onnx_to_tflite",
+    "signatures",
+    "signatures_to_onnx",
     "tflite_to_onnx",
 ]
 
 _MODULES = {
     **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
-    **dict.fromkeys(("Conversion", "ConversionReport", "TensorReport"), "onnxtfl.api"),
+    **dict.fromkeys(("Conversion", "ConversionReport", "StateReport", "TensorReport"), "onnxtfl.conversion"),
     **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
     **dict.fromkeys(("check", "coverage", "inspect", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
+    **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.api"),
 }
 
 

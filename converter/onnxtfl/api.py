@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError
 from onnxtfl.output import Output
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from onnxtfl.checking import CheckReport
     from onnxtfl.ir.model import FormatName
     from onnxtfl.ir.record import Record
-    from onnxtfl.ir.summary import QuantizationSummary
     from onnxtfl.pipeline import Options, Report
     from onnxtfl.quantizing import Calibration, Quantizing
 
@@ -31,12 +32,14 @@ where they differ; where one of them cannot be run (runtime not installed, opera
 succeeds with ``conversion.check.status == "not checked"``. "require" raises then too; False does not check.
 
 ``rtol`` and ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``:
-seconds for each run. ``keep_failed``: write the result also where the check fails.
+seconds for each run. ``steps``: number of runs, one after the other, of models with state. ``keep_failed``: write the
+result also where the check fails.
 """
 IoLayout = Literal["source", "channels-last"]
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
 Quantized = Literal["qdq", "qoperator", "float"]
 DynamicQuant = Literal["exact", "hybrid"]
+StateMode = Literal["io", "reset"]
 QuantizeMode = Literal["dynamic", "int8", "int16x8", "float16"]
 """How to quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8 weights,
 activations quantized at run time), "int8", "int16x8" (int16 activations), "float16" (weights).
@@ -47,54 +50,6 @@ tolerance in quantization steps. Inputs and outputs stay float unless ``quantize
 """
 Progress = Callable[[str], None]
 OPSETS = range(13, 25)
-
-
-@dataclass(frozen=True)
-class TensorReport:
-    """An input or output of the result: name, dtype (``float32``, ``int64``, ...) and shape (sizes and symbols)."""
-
-    name: str
-    dtype: str
-    shape: tuple[int | str, ...]
-
-
-@dataclass(frozen=True)
-class ConversionReport:
-    """What a conversion did.
-
-    ``ops_before``, ``ops_after``: number of nodes by operator, in the source and in the result. ``source_size`` (of
-    the model file without external data, None for a model in memory) and ``size``: bytes. ``seconds``: duration of
-    the conversion without the check. ``peak_memory``: peak resident bytes of this process, None where the system
-    does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order. ``quantization``: which ops
-    of a quantized model compute on integers, which in float and why, which biases got another scale, which tensors
-    were requantized; None where nothing is quantized.
-    """
-
-    inputs: tuple[TensorReport, ...]
-    outputs: tuple[TensorReport, ...]
-    ops_before: Mapping[str, int]
-    ops_after: Mapping[str, int]
-    source_size: int | None
-    size: int
-    seconds: float
-    peak_memory: int | None
-    passes: tuple[tuple[str, float, int], ...] = ()
-    quantization: QuantizationSummary | None = None
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """A converted model: the ``path`` it was written to, or its bytes in ``data``; the other one is None.
-
-    ``report``: sizes, counts and times. ``check``: the comparison of the two models, None without one. ``record``:
-    the target tensor of each source tensor, and the origin of each target op (`onnxtfl.ir.record.Record`).
-    """
-
-    path: Path | None
-    data: bytes | None
-    report: ConversionReport
-    check: CheckReport | None
-    record: Record | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +86,7 @@ def onnx_to_tflite(
     seed: int = 0,
     keep_failed: bool = False,
     time_limit: float = 300.0,
+    steps: int = 3,
     on_progress: Progress | None = None,
 ) -> Conversion:
     """Convert an ONNX model to TFLite.
@@ -138,7 +94,7 @@ def onnx_to_tflite(
     ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without
     it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
 
-    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``keep_failed``: see `CheckMode`. ``quantize``,
+    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``keep_failed``: see `CheckMode`. ``quantize``,
     ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions or to change
     static ones. ``io_layout``: "channels-last" transposes inputs and outputs. ``quantized_io``: "float", "int8" or
     "uint8" for inputs that are quantized first and outputs that are dequantized last; "source" keeps their types.
@@ -159,7 +115,7 @@ def onnx_to_tflite(
     quantizing = _quantizing(quantize, calibration, quantized_io)
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
     options = Options(*common, on_progress=on_progress, quantized_io=quantized_io, dynamic_quant=dynamic_quant)
-    comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
+    comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
 
 
@@ -173,6 +129,8 @@ def tflite_to_onnx(
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
     quantized: Quantized = "qdq",
+    state: StateMode = "io",
+    signature: str | None = None,
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
@@ -182,26 +140,92 @@ def tflite_to_onnx(
     seed: int = 0,
     keep_failed: bool = False,
     time_limit: float = 300.0,
+    steps: int = 3,
     on_progress: Progress | None = None,
 ) -> Conversion:
     """Convert a TFLite model (a path or its bytes) to ONNX of ``opset`` 13 to 24.
 
     ``quantized``: "qdq" writes quantized ops between DequantizeLinear and QuantizeLinear, which ONNX Runtime fuses to
     integer kernels; "qoperator" as QLinearConv and its kin (some of the domain com.microsoft); "float" computes on
-    real values, saturated but not rounded. The other parameters, the result and the errors are those of
-    `onnx_to_tflite` (``min_runtime`` has no effect in this direction). The weights of a model of more than 2 GB are
-    written to ``path`` + ".data".
+    real values, saturated but not rounded. ``state``: "io" makes the states of a model inputs and outputs, with their
+    initial values in its metadata (``Conversion.report.states``); "reset" begins each run with these. ``signature``:
+    the key of the entry point to convert, by default the first subgraph (see `signatures`). The other parameters, the
+    result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in this direction). The weights
+    of a model of more than 2 GB are written to ``path`` + ".data".
     """
     from onnxtfl.pipeline import Options
 
     _validate(check, io_layout, float64, input_shapes, quantized_io)
     _one_of("quantized", quantized, ("qdq", "qoperator", "float"))
+    _one_of("state", state, ("io", "reset"))
     if opset not in OPSETS:
         raise UsageError(f"opset {opset} cannot be written", hint=f"use {OPSETS[0]} to {OPSETS[-1]}")
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
-    options = Options(*common, opset, on_progress, quantized_io=quantized_io, quantized=quantized)
-    comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit}
+    options = Options(
+        *common,
+        opset,
+        on_progress,
+        quantized_io=quantized_io,
+        quantized=quantized,
+        state=state,
+        signature=signature,
+    )
+    comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     return _convert(_Job("tflite", model, path, options, check, comparison, keep_failed))
+
+
+def signatures_to_onnx(
+    model: PathLike | bytes,
+    directory: PathLike,
+    *,
+    on_conversion: Callable[[str, Path, Conversion], None] | None = None,
+    **options: Any,
+) -> dict[str, Conversion]:
+    """Convert each signature of a TFLite model to a file of its own, KEY.onnx in ``directory``, which is created.
+
+    ``on_conversion``: called with key, path and result of each. ``options``: keyword arguments of `tflite_to_onnx`.
+    Returns the conversions by key. Raises the errors of `tflite_to_onnx`, that of a failed check after all conversions,
+    and `UsageError` for a model without signatures.
+    """
+    folder, keys = Path(os.fspath(directory)), signatures(model)
+    if not keys:
+        raise UsageError("the model has no signatures", hint="convert it without a signature")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot create the directory {folder}: {error.strerror or error}") from error
+    found: dict[str, Conversion] = {}
+    failures: list[CheckFailedError] = []
+    for key, name in _file_names(keys).items():
+        path = folder / f"{name}.onnx"
+        try:
+            found[key] = tflite_to_onnx(model, path, signature=key, **options)
+        except CheckFailedError as error:
+            failures.append(error)
+            found[key] = error.conversion
+        if on_conversion is not None:
+            on_conversion(key, path, found[key])
+    if failures:
+        raise failures[0]
+    return found
+
+
+def _file_names(keys: Sequence[str]) -> dict[str, str]:
+    """Return a file name for each key: letters, digits, "_", "-" and "."; two keys have different names."""
+    names: dict[str, str] = {}
+    for key in keys:
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", key).strip(".") or "signature"
+        while name.lower() in {other.lower() for other in names.values()}:
+            name += "_"
+        names[key] = name
+    return names
+
+
+def signatures(model: PathLike | bytes) -> tuple[str, ...]:
+    """Return the keys of the signatures of a TFLite model, in its order."""
+    from onnxtfl.formats.tflite.reader import read
+
+    return tuple(signature.key for signature in read(model).signatures)
 
 
 def check(
@@ -214,19 +238,22 @@ def check(
     inputs: Mapping[str, Any] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     time_limit: float = 300.0,
+    steps: int = 3,
 ) -> CheckReport:
     """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is the reference.
 
     ``inputs``: arrays by ``a``'s input names, for some or all of them; the rest are generated from ``seed``: embedding
     ids within their table, masks of 0 and 1, floats normally distributed. Inputs and outputs are matched by name, then
     by position and shape; channels-last matches channels-first. A .tflite as ``b`` must agree with and without XNNPACK.
+    Models with state run ``steps`` times, one run after the other, on other inputs each time; the states that
+    ``onnxtfl`` made inputs and outputs of an ONNX model are fed back. Without state, a .tflite as ``b`` runs twice.
 
     Does not raise for models that differ or do not run: see ``CheckReport.status``. Raises `InvalidModelError` for a
     file that cannot be read and `UsageError` for an unknown input name.
     """
     from onnxtfl.checking import Settings, check_models
 
-    settings = Settings(rtol, atol, seed, time_limit, input_shapes=_shapes(input_shapes))
+    settings = Settings(rtol, atol, seed, time_limit, input_shapes=_shapes(input_shapes), steps=steps)
     with ExitStack() as stack:
         return check_models(_as_file(a, "a", stack), _as_file(b, "b", stack), settings, inputs)
 
@@ -335,12 +362,19 @@ def _check(
     if not gc.isenabled():
         gc.collect()  # the graph of the conversion, whose nodes and values are cycles
     part = options.inputs is not None or options.outputs is not None
-    names = [[name for name, _, _ in specs] if part else None for specs in (result.inputs, result.outputs)]
+    states = {name for state in result.states for name in (state.input, state.output)}
+    names = [
+        [name for name, _, _ in specs if name not in states] if part else None
+        for specs in (result.inputs, result.outputs)
+    ]
     source = _as_file(job.model, "source", stack)
-    source = prepare_source(source, stack, names[0], names[1], _shapes(options.input_shapes))
+    shapes = _shapes(options.input_shapes)
+    source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
     layout: Layout = "source" if options.io_layout == "source" else "channels-last"
-    shapes = {name: shape for name, shape in _shapes(options.input_shapes).items() if min(shape, default=1) > 0}
+    shapes = {name: shape for name, shape in shapes.items() if min(shape, default=1) > 0}
     comparison = dict(job.comparison)
+    if options.state == "reset":
+        comparison["steps"] = 1  # the source keeps its state, the result does not
     if result.quantization is not None:
         comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
     settings = Settings(**comparison, layout=layout, input_shapes=shapes, tensors=result.record.tensors)
@@ -361,6 +395,8 @@ def _report(job: _Job, result: Report, output: Output, seconds: float) -> Conver
         peak_memory(),
         tuple((timing.name, timing.seconds, timing.nodes) for timing in result.passes),
         result.quantization,
+        tuple(StateReport(state.input, state.output, state.initial) for state in result.states),
+        tuple(result.other_signatures),
     )
 
 

@@ -31,9 +31,10 @@ _ALLOWED = {
     "checking": {"ir", "formats", "passes", "runtimes", "pipeline", "targets"},
     "quantizing": {"ir", "formats", "pipeline", "runtimes", "checking", "targets"},
     "output": set(),
-    "api": {"ir", "formats", "pipeline", "op_tables", "checking", "quantizing", "output"},
+    "conversion": {"ir", "checking"},
+    "api": {"ir", "formats", "pipeline", "op_tables", "checking", "quantizing", "output", "conversion"},
     "cli": {_API},
-    _API: {"api", "checking", "ir"},
+    _API: {"api", "checking", "conversion", "ir"},
 }
 _FOLDERS = {"": ROOT / "converter" / "onnxtfl", "mappings": ROOT / "mappings", "schemas": ROOT / "schemas"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,8 +19,10 @@ from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_in
 from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
+from onnxtfl.checking.states import Hidden, hidden, states_of, worst
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
+from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import UINT8_OFFSET, dequantize, quantize
 from onnxtfl.ir.record import TensorEntry
@@ -45,7 +47,8 @@ class Settings:
     ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
     ``tensors``: the record of the conversion of the first model to the second. ``levels``, ``within``: where only the
     second model is quantized, outputs may differ by ``within`` steps of their own, or of the largest value by
-    ``levels``.
+    ``levels``. ``steps``: how often models with state run, one run after the other (others: twice, where the second
+    model is a .tflite; once with 1).
     """
 
     rtol: float = 1e-3
@@ -58,6 +61,7 @@ class Settings:
     tensors: Sequence[TensorEntry] = ()
     levels: float | None = None
     within: float = 1.0
+    steps: int = 3
 
 
 def check_models(
@@ -81,11 +85,18 @@ def check_models(
 
 @dataclass
 class _Side:
-    """One of the two models: its inputs and outputs, the facts of its graph, and the process that runs it."""
+    """One of the two models: its inputs and outputs, the facts of its graph, and the process that runs it.
+
+    ``states``: of an ONNX model, by its metadata; ``hidden``: those that the other model does not have as inputs.
+    ``keeps_state``: whether the model keeps values from run to run. ``info`` is without hidden states.
+    """
 
     info: ModelInfo
     facts: Facts
-    worker: Worker | None = None
+    worker: Worker | None
+    states: list[StateEntry]
+    keeps_state: bool
+    hidden: Hidden = field(default_factory=Hidden)
 
     @classmethod
     def read(cls, path: PathLike, worker: Worker | None) -> _Side:
@@ -94,24 +105,39 @@ class _Side:
 
         model = files.read(path)
         info = describe(Path(path), model)  # before the graph is changed
-        return cls(info, analyze(lifted_where_possible(model)), worker)
+        graph = lifted_where_possible(model)
+        return cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states))
+
+    def hide(self, others: Collection[str]) -> None:
+        """Hide the states that are none of the inputs `others` of the other model."""
+        self.hidden = hidden(self.info, self.states, others)
+        self.info, self.keeps_state = self.hidden.visible(self.info), self.keeps_state or bool(self.hidden.initial)
 
     def run(self, values: Sequence[Any], options: RunOptions) -> list[Any]:
+        """The outputs of one run."""
+        return self.run_steps([values], options)[0]
+
+    def run_steps(self, steps: Sequence[Sequence[Any]], options: RunOptions) -> list[list[Any]]:
+        """The outputs of several runs, one after the other."""
         assert self.worker is not None
-        return self.worker.run(self.info.path, values, options)
+        given = [self.hidden.given(values) for values in steps]
+        runs = self.worker.run_steps(self.info.path, given, options, self.hidden.feedback)
+        return [[outputs[i] for i in self.hidden.outputs] for outputs in runs]
 
 
 @dataclass
 class _Run:
     """A run of the first model: its inputs, how each was chosen, and its outputs.
 
-    ``again``: makes inputs, and says how, of the same shapes from another seed.
+    ``again``: makes inputs, and says how, of the same shapes from another seed. ``later``: inputs and outputs of the
+    runs after it, of a model with state.
     """
 
     values: list[Any]
     choices: list[str]
     outputs: list[Any]
     again: Callable[[int], tuple[list[Any], list[str]]]
+    later: list[tuple[list[Any], list[Any]]]
 
 
 class _Check:
@@ -129,6 +155,9 @@ class _Check:
         self.problem = ""
         workers = [self._start(path, stack) for path in (a, b)]  # their imports run while the graphs are read
         self.a, self.b = _Side.read(a, workers[0]), _Side.read(b, workers[1])
+        names = [{spec.name for spec in side.info.inputs} for side in (self.a, self.b)]
+        self.a.hide(names[1])
+        self.b.hide(names[0])
 
     def _start(self, path: PathLike, stack: ExitStack) -> Worker | None:
         try:
@@ -175,8 +204,12 @@ class _Check:
         for shapes in open_shapes(infos, fixed):
             again = partial(self._make_inputs, infos, shapes, given)
             values, choices = again(self.settings.seed)
+            later = [
+                again(self.settings.seed + k)[0] for k in range(1, self.settings.steps if self.a.keeps_state else 1)
+            ]
             try:
-                run = _Run(values, choices, self.a.run(values, self.options), again)
+                outputs, *others = self.a.run_steps([values, *later], self.options)
+                run = _Run(values, choices, outputs, again, list(zip(later, others, strict=True)))
             except RunError as error:
                 failures.append(error)
                 if error.kind != "run":
@@ -214,11 +247,11 @@ class _Check:
         used = tuple(map(self._used, self.pairs, chosen, self.done.values, self.done.choices))
         fed = self._inputs_of_b(chosen, self.done.values)
         first, *others = self.settings.kernels
-        report = self._second_look(self._run_kernels(first, fed, used), first, chosen)
+        report = self._second_look(self._run_kernels(first, chosen, fed, used), first, chosen)
         if not report.ok or self.b.info.format != "tflite":
             return report
         for kernels in others:
-            other = self._second_look(self._run_kernels(kernels, fed, used), kernels, chosen)
+            other = self._second_look(self._run_kernels(kernels, chosen, fed, used), kernels, chosen)
             if other.status == "failed":
                 return replace(other, reason=f"with the {kernels} kernels: {other.reason}")
             if len(other.notes) > len(report.notes):
@@ -254,7 +287,10 @@ class _Check:
         return replace(report, status="passed", reason="", outputs=outputs, notes=(f"accepted: {how}", *notes))
 
     def _op_by_op(self, sides: tuple[_Side, _Side], kernels: str, chosen: list[Permutation]) -> list[OpCheck] | None:
-        values = {id(self.a): self.done.values, id(self.b): self._inputs_of_b(chosen, self.done.values)}
+        values = {
+            id(self.a): self.a.hidden.given(self.done.values),
+            id(self.b): self.b.hidden.given(self._inputs_of_b(chosen, self.done.values)),
+        }
         onnx, tflite = (RunnableModel(s.info.path, s.worker, values[id(s)]) for s in sides if s.worker is not None)
         expect, options = Expectation(self.settings.rtol, self._atol), replace(self.options, kernels=kernels)
         return compare_ops(onnx, tflite, self.settings.tensors, sides[0] is self.a, options, expect)
@@ -300,15 +336,23 @@ class _Check:
         kept, moved = _dtype_kept(a, b), is_moved(permutation)
         return InputUsed(a.name, a.dtype, tuple(value.shape), choice, ", ".join(notes), kept, moved)
 
-    def _run_kernels(self, kernels: str, fed: list[Any], used: tuple[InputUsed, ...]) -> CheckReport:
+    def _run_kernels(
+        self, kernels: str, chosen: list[Permutation], fed: list[Any], used: tuple[InputUsed, ...]
+    ) -> CheckReport:
+        steps = [(fed, self.done.outputs)]
+        steps += [(self._inputs_of_b(chosen, values), outputs) for values, outputs in self.done.later]
+        if not self.done.later and self.b.info.format == "tflite":  # the results of all runs are the same
+            steps *= min(self.settings.steps, max(2, self.settings.steps if self.b.keeps_state else 0))
         try:
-            got = self.b.run(fed, replace(self.options, kernels=kernels))
+            got = self.b.run_steps([values for values, _ in steps], replace(self.options, kernels=kernels))
         except RunError as error:
             status = "not checked" if error.kind in EXCUSES else "failed"
             return self._result(status, f"the second model does not run: {error}", used)
         moved = any(spec.moved for spec in used)
+        runs = [(expected, found) for (_, expected), found in zip(steps, got, strict=True)]
         outputs = tuple(
-            self._compare_output(pair, self.done.outputs[pair.a], got[pair.b], moved) for pair in self.out_pairs
+            worst([self._compare_output(pair, expected[pair.a], found[pair.b], moved) for expected, found in runs])
+            for pair in self.out_pairs
         )
         wrong = [f"input {spec.name!r}: {spec.note}" for spec in used if not spec.ok]
         wrong += [f"output {out.name!r}: {out.message}" for out in outputs if not out.ok]
@@ -336,7 +380,8 @@ class _Check:
 
         assert self.a.worker is not None
         try:
-            data = tensor_inside(self.a.info.path, selection.data, self.a.worker, self.done.values, self.options)
+            given = self.a.hidden.given(self.done.values)
+            data = tensor_inside(self.a.info.path, selection.data, self.a.worker, given, self.options)
         except OnnxtflError:
             return result
         count = flips(data, selection, expected, got, self.settings.rtol, self.settings.atol)

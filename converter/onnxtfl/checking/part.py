@@ -25,28 +25,42 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 def prepare_source(
-    source: Path, stack: ExitStack, inputs: Sequence[str] | None, outputs: Sequence[str] | None, shapes: Shapes
+    source: Path,
+    stack: ExitStack,
+    inputs: Sequence[str] | None,
+    outputs: Sequence[str] | None,
+    shapes: Shapes,
+    signature: str | None = None,
 ) -> Path:
     """Return a model file with the inputs and outputs of the converted model: ``source`` where nothing was cut.
 
     ``inputs``, ``outputs``: names of the tensors at which it was cut, None for all. ``shapes``: sizes by input name.
-    A part is in a temporary directory that exists while ``stack`` is open.
+    ``signature``: the entry point, None for the first subgraph. A part is in a temporary directory that exists while
+    ``stack`` is open.
     """
-    if inputs is None and outputs is None:
+    if inputs is None and outputs is None and signature is None:
         return source
     target = temporary_directory(stack) / f"part.{files.sniff(source)}"
-    write_part(source, target, inputs, outputs, shapes)
+    write_part(source, target, inputs, outputs, shapes, signature)
     return target
 
 
 def write_part(
-    source: Path, target: Path, inputs: Sequence[str] | None, outputs: Sequence[str] | None, shapes: Shapes
+    source: Path,
+    target: Path,
+    inputs: Sequence[str] | None,
+    outputs: Sequence[str] | None,
+    shapes: Shapes,
+    signature: str | None = None,
 ) -> None:
-    """Write the part of the main graph from the tensors ``inputs`` to ``outputs`` (None: the model's own).
+    """Write the part of the main graph, or of the graph of ``signature``, from the tensors ``inputs`` to ``outputs``
+    (None: the model's own).
 
     Its ops are those of the file, calls of functions inlined. Raises `UsageError` for names that do not exist.
     """
     model = files.read(source)
+    if signature is not None:
+        model.enter(signature)
     inline_functions(model)
     set_input_shapes(model.main, shapes)
     results = [value for node in model.main.nodes for value in node.results]

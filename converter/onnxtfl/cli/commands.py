@@ -41,12 +41,49 @@ _QUANTIZED = click.Choice(["qdq", "qoperator", "float"])
 @converting
 @click.option("--opset", type=click.IntRange(13, 24), default=21, show_default=True, help="ONNX opset to write.")
 @click.option("--quantized", type=_QUANTIZED, default="qdq", show_default=True, help="How quantized ops are written.")
+@click.option(
+    "--state",
+    type=click.Choice(["io", "reset"]),
+    default="io",
+    show_default=True,
+    help="States become inputs and outputs, or begin each run with their initial value.",
+)
+@click.option("--signature", metavar="KEY", help="Entry point to convert; 'all': each to a file in the directory OUT.")
 @click.version_option(package_name="onnxtfl")
 def _tfl2onnx(**options: Any) -> int:
     """Convert the TFLite file MODEL to ONNX, run both on the same inputs, and fail where they differ."""
     from onnxtfl import tflite_to_onnx
 
+    if options["signature"] == "all":
+        return _convert_all(**options)
     return _convert(tflite_to_onnx, ".onnx", **options)
+
+
+def _convert_all(model: str, verbose: bool, output: str | None, **options: Any) -> int:
+    """Convert each signature to a file in the directory `output`, and return the exit code."""
+    from onnxtfl import signatures_to_onnx
+    from onnxtfl.cli.progress import progress
+    from onnxtfl.errors import CheckFailedError, UsageError
+
+    if output is None:
+        raise UsageError("--signature all writes several files", hint="name a directory with -o")
+    failure: CheckFailedError | None = None
+    found: list[tuple[str, Path, Any]] = []
+    del options["signature"]
+    with progress() as step:
+        try:
+            signatures_to_onnx(
+                model, output, on_progress=step, on_conversion=lambda *one: found.append(one), **_arguments(options)
+            )
+        except CheckFailedError as error:
+            failure = error
+    from onnxtfl.cli.tables import show_conversion
+
+    for _, path, conversion in found:
+        show_conversion(os.fspath(model), os.fspath(path), conversion, verbose)
+    if failure is not None:
+        raise failure
+    return 0
 
 
 def _convert(convert: Any, suffix: str, **options: Any) -> int:
@@ -56,13 +93,10 @@ def _convert(convert: Any, suffix: str, **options: Any) -> int:
 
     model, verbose = options.pop("model"), options.pop("verbose")
     output = options.pop("output") or _beside(model, suffix)
-    check = {None: True, True: "require", False: False}[options.pop("check_")]
-    shapes = dict(options.pop("input_shapes"))
-    cuts = {name: list(options.pop(name)) or None for name in ("inputs", "outputs")}
     failure: CheckFailedError | None = None
     with progress() as step:
         try:
-            conversion = convert(model, output, check=check, input_shapes=shapes, on_progress=step, **cuts, **options)
+            conversion = convert(model, output, on_progress=step, **_arguments(options))
         except CheckFailedError as error:
             failure, conversion = error, error.conversion
     from onnxtfl.cli.tables import show_conversion
@@ -71,6 +105,14 @@ def _convert(convert: Any, suffix: str, **options: Any) -> int:
     if failure is not None:
         raise failure
     return 0
+
+
+def _arguments(options: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of the public function for the options of a command."""
+    found = dict(options)
+    found["check"] = {None: True, True: "require", False: False}[found.pop("check_")]
+    found["input_shapes"] = dict(found["input_shapes"])
+    return found | {name: list(found[name]) or None for name in ("inputs", "outputs")}
 
 
 def _beside(model: str, suffix: str) -> str:

@@ -46,6 +46,7 @@ _CHECKING = (
     _setting("--atol", 1e-4, "Absolute tolerance, relative to an output's largest value.", click.FloatRange(min=0)),
     _setting("--seed", 0, "Seed of the inputs.", click.IntRange(min=0)),
     _setting("--time-limit", 300.0, "Seconds for each run of a model.", _POSITIVE),
+    _setting("--steps", 3, "Runs, one after the other, of models with state.", click.IntRange(min=1)),
     click.option("--input-shape", "input_shapes", **_SHAPES),
 )
 _LAYOUTS, _FLOAT64 = click.Choice(["source", "channels-last"]), click.Choice(["narrow", "error"])

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from onnxtfl import CheckReport, Conversion, ConversionReport, OutputCheck, QuantizationSummary, TensorReport
+    from onnxtfl import (
+        CheckReport,
+        Conversion,
+        ConversionReport,
+        OutputCheck,
+        QuantizationSummary,
+        StateReport,
+        TensorReport,
+    )
 
 MANY = 8  # operators that are named; the rest is one count
 STYLES = {"passed": "green", "failed": "red", "not checked": "yellow"}
@@ -28,6 +36,10 @@ def show_conversion(model: str, output: str, conversion: Conversion, verbose: bo
     rows = [Row("model", f"{model} -> {output}" if conversion.path else f"{model} (nothing written)")]
     rows += _titled("inputs", [_tensor(spec) for spec in report.inputs])
     rows += _titled("outputs", [_tensor(spec) for spec in report.outputs])
+    rows += _state_rows(report.states)
+    if report.other_signatures:
+        others = _some(list(report.other_signatures), verbose)
+        rows.append(Row("signatures", f"not converted: {others} (--signature KEY, or 'all')"))
     rows.append(Row("ops before", _ops(report.ops_before, verbose)))
     rows.append(Row("ops after", _ops(report.ops_after, verbose)))
     if report.quantization is not None:
@@ -41,6 +53,23 @@ def show_conversion(model: str, output: str, conversion: Conversion, verbose: bo
     if conversion.check is not None:
         rows += _check_rows(conversion.check, verbose)
     _print(rows)
+
+
+def _state_rows(states: Sequence[StateReport]) -> list[Row]:
+    """What to feed as states."""
+    lines = list(map(_state, states))
+    lines += ["(with --state reset each run begins with the initial values)"] if lines else []
+    return _titled("state", lines)
+
+
+def _state(state: StateReport) -> str:
+    if state.input is None:
+        return f"{state.output} is written for other entry points"
+    first = "what another entry point writes"
+    if state.initial is not None:
+        first = f"{state.initial.reshape(-1)[0]}" if state.initial.size == 1 else "the value in the metadata"
+    later = "" if state.output is None else f", then {state.output} of the run before"
+    return f"feed {state.input}: {first} in the first run{later}"
 
 
 def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]:

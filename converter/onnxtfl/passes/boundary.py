@@ -49,6 +49,7 @@ def cut(
     if outputs:
         found = _named(graph, outputs)
         graph.outputs = [found[name] for name in outputs]
+        _drop_states(graph)
         remove_unreached(graph, set(_named(graph, inputs).values()) if inputs else set())
     if inputs:
         if expand is not None:
@@ -56,6 +57,23 @@ def cut(
         _cut_inputs(graph, inputs)
         remove_unreached(graph, set())
     return list(outputs) if outputs else None
+
+
+def _drop_states(graph: Graph) -> None:
+    """Drop the states that the outputs do not depend on, in this run or a later one."""
+    pending, graph.states = graph.states, []
+    seen: set[Value] = set()
+    work = list(graph.outputs)
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value.producer is not None:
+            work.extend(v for v in value.producer.operands if v is not None)
+        found = [state for state in pending if state.input is value]
+        work.extend(state.output for state in found)
+    graph.states = [state for state in pending if state.input in seen]
 
 
 def _cut_inputs(graph: Graph, names: Sequence[str]) -> None:

@@ -53,9 +53,13 @@ def _attribute_key(value: Any) -> str:
 
 
 def remove_unreached(graph: Graph, stops: set[Value]) -> None:
-    """Remove all nodes, impure ones too, that no output depends on except through `stops`."""
-    needed: set[Node] = set()
+    """Remove all nodes, impure ones too, that no output depends on except through `stops`.
+
+    A node without results is kept, with those that it depends on: it is there for its effect.
+    """
+    needed = {node for node in graph.nodes if not node.results}
     work = [v for v in graph.output_set() if v not in stops]
+    work += [v for node in needed for v in node.operands if v is not None and v not in stops]
     while work:
         producer = work.pop().producer
         if producer is not None and producer not in needed:

@@ -85,7 +85,7 @@ def _initial(state: State) -> Value:
         raise UnsupportedError("the shape of a variable is not static", node=state.input.name, type_=type_, hint=_HINT)
     shape = tuple(int(d) for d in type_.shape or () if isinstance(d, int)) if type_.is_static else state.initial.shape
     array = np.broadcast_to(state.initial.numpy(), shape)
-    data = ArrayData(np.ascontiguousarray(array), state.initial.dtype)
+    data = ArrayData(np.array(array), state.initial.dtype)
     return constant(data, type_=type_.with_shape(data.shape))
 
 

@@ -105,21 +105,36 @@ class Worker:
 
         Types that NumPy lacks are ml_dtypes arrays on both sides. Raises `RunError`.
         """
+        return self.run_steps(model, [inputs], options)[0]
+
+    def run_steps(
+        self,
+        model: str | os.PathLike[str],
+        steps: Sequence[Sequence[Value]],
+        options: RunOptions = DEFAULT,
+        feedback: Sequence[tuple[int, int]] = (),
+    ) -> list[list[Value]]:
+        """Run ``model`` on the inputs of each step, one after the other, without reset; returns the outputs of each.
+
+        ``feedback``: pairs of output and input; from the second step on the input is the output of the step before.
+        """
         arrays, results = self._new_file("in.npz"), self._new_file("out.npz")
         store: dict[str, Any] = {}
+        items = {id(value): script.encode(value, store) for value in _distinct(steps)}
         request = {
             "runtime": self.runtime,
             "model": os.path.abspath(model),
             "arrays": os.fspath(arrays),
-            "inputs": [script.encode(value, store) for value in inputs],
+            "runs": [[items[id(value)] for value in inputs] for inputs in steps],
+            "feedback": list(feedback),
             "results": os.fspath(results),
             "kernels": options.kernels,
         }
         try:
             np.savez(arrays, **store)
-            items = self._exchange(request, options.time_limit)
+            runs = self._exchange(request, options.time_limit * len(steps))
             with np.load(results, allow_pickle=False) as found:
-                return [_named_type(script.decode(item, found), item) for item in items]
+                return [[_named_type(script.decode(item, found), item) for item in items] for items in runs]
         finally:
             arrays.unlink(missing_ok=True)
             results.unlink(missing_ok=True)
@@ -137,7 +152,7 @@ class Worker:
             self._files = Path(tempfile.mkdtemp(prefix="onnxtfl-run-"))
         return self._files / f"{next(self._numbers)}-{name}"
 
-    def _exchange(self, request: dict[str, Any], time_limit: float) -> list[dict[str, Any]]:
+    def _exchange(self, request: dict[str, Any], time_limit: float) -> list[list[dict[str, Any]]]:
         self.start()
         assert self._process is not None and self._process.stdin is not None
         with contextlib.suppress(OSError):  # a dead child is found below, with its last words
@@ -153,7 +168,7 @@ class Worker:
         reply = json.loads(line)
         if "error" in reply:
             raise RunError(reply["kind"], f"{self.runtime}: {_brief(reply['error'])}")
-        outputs: list[dict[str, Any]] = reply["outputs"]
+        outputs: list[list[dict[str, Any]]] = reply["outputs"]
         return outputs
 
     def _last_words(self) -> str:
@@ -187,6 +202,11 @@ class Worker:
         if self._stderr is not None:
             self._stderr.close()
             self._stderr = None
+
+
+def _distinct(steps: Sequence[Sequence[Value]]) -> list[Value]:
+    """The values of all steps, each object once."""
+    return list({id(value): value for inputs in steps for value in inputs}.values())
 
 
 def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:

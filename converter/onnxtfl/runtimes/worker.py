@@ -4,8 +4,10 @@ It reads requests from stdin and answers on stdout, one JSON object a line; arra
 nothing of onnxtfl and runs on Python 3.9 and newer, so that another interpreter can run it too (tflite-runtime 2.14
 wants numpy < 2 and Python 3.11).
 
-Request: ``{"runtime", "model", "arrays": npz, "inputs": [item], "results": npz, "kernels"}``.
-Answer: ``{"outputs": [item], "seconds"}`` or ``{"error", "kind"}``. Item: see `encode`.
+Request: ``{"runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
+"kernels"}``: the inputs of each run of one session or interpreter, which keeps its state from run to run; an input that
+is fed back gets the value of that output of the run before.
+Answer: ``{"outputs": [[item]], "seconds"}`` or ``{"error", "kind"}``. Item: see `encode`.
 """
 
 # ruff: noqa: B905 (zip has no "strict" on Python 3.9)
@@ -87,22 +89,33 @@ def as_text(value: Any) -> str:
 
 def run(request: Item) -> Item:
     """Run one request and return its answer; raises `WorkerError`."""
-    store = np.load(request["arrays"], allow_pickle=False) if request["inputs"] else {}
-    inputs = [decode(item, store) for item in request["inputs"]]
+    store = np.load(request["arrays"], allow_pickle=False) if any(request["runs"]) else {}
+    runs = [[decode(item, store) for item in inputs] for inputs in request["runs"]]
     runner = run_onnx if request["runtime"] == "onnxruntime" else run_tflite
     started = time.perf_counter()
-    outputs = runner(request, inputs)
+    outputs = runner(request, runs)
     seconds = time.perf_counter() - started
     results: dict[str, Any] = {}
-    items = [encode(value, results) | {"raw": raw} if raw else encode(value, results) for value, raw in outputs]
+    items = [[encode(value, results) | ({"raw": raw} if raw else {}) for value, raw in one] for one in outputs]
     np.savez(request["results"], **results)
     return {"outputs": items, "seconds": seconds}
 
 
-def run_onnx(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
-    """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output."""
+def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
+    """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output of each run."""
     ort = load_runtime("onnxruntime")
     session = open_session(ort, request)
+    found: list[list[tuple[Any, str]]] = []
+    for inputs in runs:
+        if found:
+            for source, target in request["feedback"]:
+                inputs[target] = found[-1][source][0]
+        found.append(run_session(ort, session, inputs))
+    return found
+
+
+def run_session(ort: Any, session: Any, inputs: list[Any]) -> list[tuple[Any, str]]:
+    """Run a session once."""
     slots = session.get_inputs()
     if len(slots) != len(inputs):
         raise WorkerError("run", f"the model has {len(slots)} inputs, {len(inputs)} were given")
@@ -187,24 +200,35 @@ def ort_bits(value: Any, raw: str) -> Any:
     return np.frombuffer(data, dtype=RAW_TYPES[raw][1]).reshape(value.shape())
 
 
-def run_tflite(request: Item, inputs: list[Any]) -> list[tuple[Any, str]]:
+def run_tflite(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
     """Run the main subgraph in LiteRT or tflite-runtime, inputs and outputs in its own order."""
     interpreter = open_interpreter(request)
     try:
-        slots = interpreter.get_input_details()
-        if len(slots) != len(inputs):
-            raise ValueError(f"the model has {len(slots)} inputs, {len(inputs)} were given")
-        for slot, value in zip(slots, inputs):
-            if list(slot["shape"]) != list(value.shape):
-                interpreter.resize_tensor_input(slot["index"], list(value.shape))
-        interpreter.allocate_tensors()
-        for slot, value in zip(slots, inputs):
-            if value.size:  # an empty tensor has no memory to copy to
-                interpreter.set_tensor(slot["index"], tflite_input(value))
-        interpreter.invoke()
-        return [(tflite_output(interpreter, slot), "") for slot in interpreter.get_output_details()]
+        allocate(interpreter, runs[0])
+        found: list[list[tuple[Any, str]]] = []
+        for inputs in runs:
+            if found:
+                for source, target in request["feedback"]:
+                    inputs[target] = found[-1][source][0]
+            for slot, value in zip(interpreter.get_input_details(), inputs):
+                if value.size:  # an empty tensor has no memory to copy to
+                    interpreter.set_tensor(slot["index"], tflite_input(value))
+            interpreter.invoke()
+            found.append([(tflite_output(interpreter, slot), "") for slot in interpreter.get_output_details()])
+        return found
     except (ValueError, RuntimeError) as error:
         raise WorkerError(tflite_error_kind(error, "run"), str(error)) from error
+
+
+def allocate(interpreter: Any, inputs: list[Any]) -> None:
+    """Allocate the tensors for the shapes of `inputs`."""
+    slots = interpreter.get_input_details()
+    if len(slots) != len(inputs):
+        raise ValueError(f"the model has {len(slots)} inputs, {len(inputs)} were given")
+    for slot, value in zip(slots, inputs):
+        if list(slot["shape"]) != list(value.shape):
+            interpreter.resize_tensor_input(slot["index"], list(value.shape))
+    interpreter.allocate_tensors()
 
 
 def tflite_output(interpreter: Any, slot: Any) -> Any:

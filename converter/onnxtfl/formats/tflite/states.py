@@ -228,7 +228,7 @@ class _Threader:
             if state.output is state.input and state.input.tensor_type.is_static:
                 zeros = np.broadcast_to(state.initial.numpy(), state.input.shape)
                 self.graph.states.remove(state)
-                data = ArrayData(np.ascontiguousarray(zeros), state.initial.dtype)
+                data = ArrayData(np.array(zeros), state.initial.dtype)
                 self.graph.substitute(state.input, constant(data, type_=state.input.type))
 
     def run(self) -> None:

@@ -1,0 +1,150 @@
+"""TFLite models with state, converted to ONNX and run several times in both runtimes."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+
+import onnxtfl
+from onnxtfl.cli.commands import _tfl2onnx
+from onnxtfl.errors import CheckFailedError, UnsupportedError, UsageError
+from onnxtfl.formats.tflite import writer
+from onnxtfl.ir.model import Model, Signature
+from onnxtfl.ir.text import parse_graph
+from tests.harness.litert import run_onnx
+from tests.unit import tfl_states as texts
+
+X = np.asarray([1, 2], np.float32)
+
+
+def tflite(*graphs: str, signatures: bool = False) -> bytes:
+    """A file whose first graph is the main one, with a signature for each graph: "first", "second"."""
+    main, *others = parsed = [parse_graph(text) for text in graphs]
+    for graph in parsed:
+        graph.output_names = [v.name or "" for v in graph.outputs]
+    keys = zip(("first", "second"), parsed, strict=False) if signatures else ()
+    named = [Signature(key, g, *(_names(side) for side in (g.inputs, g.outputs))) for key, g in keys]
+    out = io.BytesIO()
+    writer.write(Model(main, "tflite", subgraphs=others, signatures=named), out)
+    return out.getvalue()
+
+
+def _names(values: list) -> tuple[tuple[str, int], ...]:
+    return tuple((value.name or "", i) for i, value in enumerate(values))
+
+
+def names(data: bytes | None) -> tuple[list[str], list[str]]:
+    graph = onnx.load_from_string(data or b"").graph
+    return [v.name for v in graph.input], [v.name for v in graph.output]
+
+
+@pytest.mark.parametrize(
+    "text", [texts.COUNTER, texts.COMPUTED_INITIAL, texts.IN_A_BRANCH, texts.IN_A_LOOP, texts.RNN, texts.ASSIGNED_FIRST]
+)
+@pytest.mark.parametrize("state", ["io", "reset"])
+def test_runs_agree(text: str, state: str) -> None:
+    conversion = onnxtfl.tflite_to_onnx(tflite(text), state=state, check="require")
+    assert bool(conversion.report.states) == (state == "io" and text is not texts.ASSIGNED_FIRST)
+
+
+def test_a_state_is_an_input_and_an_output() -> None:
+    conversion = onnxtfl.tflite_to_onnx(tflite(texts.COUNTER), check=False)
+    assert names(conversion.data) == (["x", "n"], ["y", "n_next"])
+    (state,) = conversion.report.states
+    assert (state.input, state.output, state.initial.tolist()) == ("n", "n_next", [3, 4])
+    found = run_onnx(conversion.data or b"", {"x": X, "n": X})
+    assert found["y"].tolist() == found["n_next"].tolist() == [2, 4]
+
+
+def test_the_metadata_have_the_initial_value() -> None:
+    model = onnx.load_from_string(onnxtfl.tflite_to_onnx(tflite(texts.COUNTER), check=False).data or b"")
+    (entry,) = model.metadata_props
+    assert entry.key == "onnxtfl.states"
+    assert json.loads(entry.value) == [{"input": "n", "output": "n_next", "initial": [3.0, 4.0]}]
+
+
+def test_with_reset_each_run_begins_with_the_initial_value() -> None:
+    conversion = onnxtfl.tflite_to_onnx(tflite(texts.COUNTER), check=False, state="reset")
+    assert names(conversion.data) == (["x"], ["y"])
+    assert run_onnx(conversion.data or b"", {"x": X})["y"].tolist() == [4, 6]
+
+
+def test_explicit_states_stay_inputs_and_outputs_of_tflite() -> None:
+    there = onnxtfl.tflite_to_onnx(tflite(texts.RNN), check=False).data or b""
+    back = onnxtfl.onnx_to_tflite(there, check="require")
+    assert [spec.name for spec in back.report.inputs] == ["x", "h"]
+    assert [spec.name for spec in back.report.outputs] == ["y", "h_next"]
+
+
+def test_a_model_that_keeps_state_where_the_other_does_not_fails() -> None:
+    stateless = onnxtfl.tflite_to_onnx(tflite(texts.COUNTER), check=False, state="reset").data or b""
+    for a, b in ((stateless, tflite(texts.COUNTER)), (tflite(texts.COUNTER), stateless)):
+        report = onnxtfl.check(a, b)
+        assert report.status == "failed"
+        assert report.reason.startswith("output 'y': in run 2:")
+        assert onnxtfl.check(a, b, steps=1).ok
+
+
+def test_a_state_that_is_fed_back_wrongly_is_found() -> None:
+    model = onnx.load_from_string(onnxtfl.tflite_to_onnx(tflite(texts.COUNTER), check=False).data or b"")
+    model.metadata_props[0].value = model.metadata_props[0].value.replace("4.0", "5.0")
+    assert not onnxtfl.check(tflite(texts.COUNTER), model).ok
+
+
+TWO = (texts.COUNTER, texts.COUNTER.replace("tfl.ADD", "tfl.MUL").replace(texts.INIT, ""))
+
+
+def test_the_first_subgraph_is_converted_and_the_other_signatures_are_named() -> None:
+    data = tflite(*TWO, signatures=True)
+    assert onnxtfl.signatures(data) == ("first", "second")
+    report = onnxtfl.tflite_to_onnx(data, check=False).report
+    assert report.other_signatures == ("second",)
+    assert "Add" in report.ops_after
+
+
+def test_a_signature_is_converted_and_checked() -> None:
+    simple = texts.ASSIGNED_FIRST.replace("tfl.ADD", "tfl.MUL")
+    conversion = onnxtfl.tflite_to_onnx(
+        tflite(texts.COUNTER, simple, signatures=True), signature="second", check="require"
+    )
+    assert conversion.report.other_signatures == ("first",)
+    assert names(conversion.data) == (["x"], ["y", "n_next"])
+
+
+def test_an_unknown_signature_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="its signatures are: first, second"):
+        onnxtfl.tflite_to_onnx(tflite(*TWO, signatures=True), signature="third")
+
+
+def test_all_signatures_are_written_to_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(tflite(*TWO, signatures=True))
+    arguments = [str(tmp_path / "m.tflite"), "--signature", "all", "--no-check", "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(_tfl2onnx, arguments, catch_exceptions=False, standalone_mode=False)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["first.onnx", "second.onnx"]
+    assert "feed n: the value in the metadata in the first run, then n_next of the run before" in result.output
+
+
+def test_a_state_without_an_initial_value_cannot_be_reset() -> None:
+    with pytest.raises(UnsupportedError, match="no initial value"):
+        onnxtfl.tflite_to_onnx(tflite(texts.COUNTER.replace(texts.INIT, "")), state="reset", check=False)
+
+
+def test_a_failed_check_of_one_signature_comes_after_all_conversions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def fail(*_: object, signature: str, **__: object) -> None:
+        done.append(signature)
+        raise CheckFailedError(signature)
+
+    monkeypatch.setattr("onnxtfl.api.tflite_to_onnx", fail)
+    with pytest.raises(CheckFailedError, match="first"):
+        onnxtfl.signatures_to_onnx(tflite(*TWO, signatures=True), tmp_path)
+    assert done == ["first", "second"]
