@@ -45,15 +45,25 @@ def _lookup(b: Builder, node: Node) -> Sequence[Value]:
 
 @lift_onnx("LabelEncoder", since=(2, 4), domain=_ML)
 def _from_label_encoder(b: Builder, node: Node) -> Value:
-    """Of equal keys the last one counts."""
-    found = {side: [d for d in _LISTS if f"{side}_{_LISTS[d]}" in node.attributes] for side in ("keys", "values")}
-    if not found["keys"] or not found["values"] or found["keys"] == [DType.FLOAT32]:
-        raise UnsupportedError("a table whose contents are no lists of integers or strings, or with keys of floats")
-    (of_keys,), (of_values,) = found["keys"], found["values"]
-    keys, values = node.attr(f"keys_{_LISTS[of_keys]}"), node.attr(f"values_{_LISTS[of_values]}")
-    default = node.attr(f"default_{_SINGLE[of_values]}", _DEFAULTS[of_values])
-    contents = (constant(_array(items, d), d) for items, d in ((keys[::-1], of_keys), (values[::-1], of_values)))
-    return b(ops.Lookup, node.operand(0), *contents, constant(_array(default, of_values), of_values))
+    """Of equal keys the last one counts. Keys and values are lists, or tensors of rank 1."""
+    query, keys, values = node.operand(0), _listed(node, "keys"), _listed(node, "values")
+    if query.dtype not in (DType.INT64, DType.STRING):
+        raise UnsupportedError("a table whose keys are no integers or strings", type_=query.type)
+    default: TensorData | Any = node.attr("default_tensor")
+    if not isinstance(default, TensorData):
+        default = node.attr(f"default_{_SINGLE[values.dtype]}", _DEFAULTS[values.dtype])
+        default = ArrayData(_array(default, values.dtype), values.dtype)
+    contents = (constant(v.numpy().reshape(-1)[::-1], v.dtype) for v in (keys, values))
+    return b(ops.Lookup, query, *contents, constant(default.numpy().reshape(()), default.dtype))
+
+
+def _listed(node: Node, side: str) -> TensorData:
+    """The keys, or values, of a LabelEncoder."""
+    found = node.attr(f"{side}_tensor")
+    if isinstance(found, TensorData):
+        return found
+    dtype = next(d for d in _LISTS if f"{side}_{_LISTS[d]}" in node.attributes)
+    return ArrayData(_array(node.attr(f"{side}_{_LISTS[dtype]}"), dtype), dtype)
 
 
 def _array(items: Any, dtype: DType) -> Array:

@@ -218,7 +218,10 @@ def explicit_states(model: Model) -> None:
 def _evaluated(graph: Graph) -> list[Array]:
     """The outputs of a graph without inputs."""
     lift(graph, body)
-    return evaluate_graph(graph, [])
+    try:
+        return evaluate_graph(graph, [])
+    except NotImplementedError as error:
+        raise UnsupportedError("the initial values of variables cannot be computed before run time") from error
 
 
 _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})

@@ -17,11 +17,8 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-<<<<<<< HEAD
-from onnxtfl.ir.formula import Term
-=======
 from onnxtfl.ir.conversions import converted
->>>>>>> main
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
 from onnxtfl.ir.types import DType, TensorType
@@ -55,7 +52,7 @@ def count_steps_of_outputs(graph: Graph) -> None:
         if quantization is None or quantization.storage != "int32" or not quantization.per_tensor:
             continue
         b = Builder(graph, None, cause=value.producer, maker="quantized inputs and outputs")
-        real = _converted(b, value, None) if value.uses else value
+        real = converted(b, value, None) if value.uses else value
         real.type = real.tensor_type.stored_as(None)  # its node rounds no more: the steps do
         steps = Term(b, real) / quantization.scales[0]
         whole = steps.apply(ops.RoundNearestEven) + float(quantization.zero_points[0])
