@@ -1,4 +1,4 @@
-"""Conditions and loops. Their regions are lifted, and lowered, like the graph around them."""
+"""If, While, Loop and Scan. Their regions are lifted, and lowered, like the graph around them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,51 @@ def _without_state(region: Graph) -> None:
 
 row(ops.If, onnx="If", since=VERSIONS, attributes="then_branch else_branch", lowers=False)
 row(ops.If, tfl="IF", tfl_options={"then_branch": "then_subgraph_index", "else_branch": "else_subgraph_index"})
-row(ops.While, tfl="WHILE", tfl_options={"cond": "cond_subgraph_index", "body": "body_subgraph_index"})
+row(
+    ops.While,
+    tfl="WHILE",
+    tfl_options={"cond": "cond_subgraph_index", "body": "body_subgraph_index"},
+    when=lambda node: not _resized(node),
+)
+
+
+def _resized(node: Node) -> list[int]:
+    """The values of a While that grow along their first axis.
+
+    LiteRT and tflite-runtime 2.14 take first sizes 0 and 1 of a value before and after a round for equal.
+    Source: while.cc, total_elements in Prepare_impl.
+    """
+    found = []
+    for i, (taken, returned) in enumerate(zip(node.attr("body").inputs, node.attr("body").outputs, strict=True)):
+        before, after = taken.tensor_type.shape, returned.tensor_type.shape
+        if taken is not returned and (before is None or after is None or before[:1] != after[:1]):
+            found.append(i)
+    return found
+
+
+@decompose(ops.While, "tfl")
+def while_with_unit_axes(b: Builder, node: Node) -> list[Value] | None:
+    """Values that grow along their first axis get a unit axis before it."""
+    wide = _resized(node)
+    if not wide:
+        return None
+
+    def region(old: Graph) -> tuple[Graph, Builder, list[Value]]:
+        new = Graph(old.name)
+        inside, given = Builder(new), []
+        for i, value in enumerate(old.inputs):
+            taken = new.add_input(value.tensor_type.with_shape((1, *value.shape)) if i in wide else value.type)
+            given.append(reshape(inside, taken, value.shape) if i in wide else taken)
+        return new, inside, copied(inside, old, given)
+
+    def widened(to: Builder, values: Sequence[Value | None]) -> list[Value]:
+        return [with_unit_axis(to, v, 0) if i in wide else v for i, v in enumerate(values) if v is not None]
+
+    cond, _, again = region(node.attr("cond"))
+    body, inside, outputs = region(node.attr("body"))
+    cond.outputs, body.outputs = again, widened(inside, outputs)
+    results = b.many(ops.While, *widened(b, node.operands), cond=cond, body=body)
+    return [reshape(b, v, v.shape[1:]) if i in wide else v for i, v in enumerate(results)]
 
 
 @lower_onnx(ops.If)
@@ -59,21 +103,32 @@ def if_lowered_onnx(node: Node, opset: int) -> Form | None:
     return Form("If", tuple(node.operands), {**branches, "captures": len(node.operands) - 1})
 
 
-FOREVER = (1 << 63) - 1
+FOREVER = (1 << 31) - 1
+"""From this trip count on, a loop is one that ends by its condition only."""
+MOST_PREALLOCATED = 1 << 16
+"""The most elements of a collected result of a loop that may have fewer rounds than its trip count."""
 
 
 @regions_of("onnx.Loop")
 def loop_regions(node: Node) -> None:
     """The body's operands: iteration number, condition, loop-carried values, captured values."""
     body, captures = _graph(node, "body"), node.attributes["captures"]
-    carried = _carried(node)
     body.inputs[0].type, body.inputs[1].type = tensor("int64"), _condition_type(node)
-    for inside, outside in zip(body.inputs[2:], carried, strict=False):
+    for inside, outside in zip(body.inputs[2:], _carried(node), strict=False):
         if outside is None:
-            raise ValueError("a value that goes round is absent")
+            raise ValueError("a loop-carried value is absent")
         inside.type = outside.type
     if captures:
         bind_captures(body, node.operands[-captures:])
+
+
+@carried_by("onnx.Loop")
+def loop_carried(node: Node) -> Sequence[tuple[Value, Value]]:
+    """Each loop-carried value before and after a round."""
+    body, count = _graph(node, "body"), len(_carried(node))
+    if len(body.outputs) <= count or len(body.inputs) < count + 2:
+        raise ValueError(f"the body has {len(body.inputs)} inputs, {len(body.outputs)} outputs, {count} carried values")
+    return list(zip(body.inputs[2 : 2 + count], body.outputs[1 : 1 + count], strict=True))
 
 
 def _carried(node: Node) -> list[Value | None]:
@@ -87,53 +142,214 @@ def _condition_type(node: Node) -> TensorType:
 
 @lift_onnx("Loop", VERSIONS)
 def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
-    """While over the number of the round, the condition, the values, what the body captures, and the trip count."""
-    body, carried = _graph(node, "body"), _carried(node)
-    end = 2 + len(carried)
-    _check_rounds(body, len(carried))
-    captures = [(i, o) for i, o in zip(body.inputs[end:], node.operands[end:], strict=True) if _is_used(body, i)]
-    condition = node.operands[1] if node.operands[1] is not None else b.value(np.asarray(True))
-    given = [b.value(np.asarray(0, np.int64)), condition, *carried, *(outside for _, outside in captures)]
-    body.inputs = [*body.inputs[:end], *(inside for inside, _ in captures)]
-    _next_round(body, [inside for inside, _ in captures])
-    count = node.operands[0]
-    counted = count is not None and static_ints(count) != [FOREVER]
-    if count is not None and counted:
-        given.append(b(ops.Reshape, count, []))
-        body.outputs.append(body.add_input(tensor("int64")))
-    return b.many(ops.While, *given, cond=_goes_on(body, counted), body=body)[2:end]
+    """Scan if only the trip count ends the loop, else While; both carry the number of the round."""
+    body = _graph(node, "body")
+    number, condition = body.inputs[:2]
+    count, go_on = node.operands[:2]
+    count = None if count is None else b(ops.Reshape, count, [])
+    limit = None if count is None else static_ints(count)
+    if limit is not None and limit[0] >= FOREVER:
+        count = None
+    again = body.outputs[0] is condition or condition_value(body.outputs[0])
+    if again and count is None:
+        raise UnsupportedError("the condition of this loop is always true, and it has no trip count")
+    if not again or count is None:
+        return _loop_as_while(b, node, count)
+    body.substitute(condition, constant(np.full([1] * condition.rank, True)))
+    if go_on is not None and condition_value(go_on) is not True:
+        count = b(ops.Select, b(ops.Reshape, go_on, []), count, b.scalar(0, count))
+    carried = len(_carried(node)) + 1
+    body.inputs = [number, *body.inputs[2:]]
+    body.outputs = [Builder(body)(ops.Add, number, np.asarray(1, np.int64)), *body.outputs[1:]]
+    collected = len(body.outputs) - carried
+    flags = {"result_axes": (0,) * collected, "result_reversed": (False,) * collected}
+    given = (count, b.value(np.asarray(0, np.int64)), *node.operands[2:])
+    return b.many(ops.Scan, *given, body=body, carried=carried, **flags)[1:]
 
 
-def _is_used(region: Graph, value: Value) -> bool:
-    return bool(value.uses) or any(v is value for v in region.outputs)
+def _loop_as_while(b: Builder, node: Node, count: Value | None) -> list[Value]:
+    """While over the number of the round, the condition, carried values, collected results, captures, trip count."""
+    body, carried = _graph(node, "body"), len(_carried(node))
+    go_on = node.operands[1] if node.operands[1] is not None else b.value(np.asarray(True))
+    captures = body.inputs[2 + carried :]
+    collected = [Collected(v) for v in body.outputs[1 + carried :]]
+    values = [v for v in node.operands[2:] if v is not None]
+    starts = [c.start(b, _room(c, count), values) for c in collected]
+    wholes = [body.add_input(c.type(v)) for c, v in zip(collected, starts, strict=True)]
+    limit = None if count is None else body.add_input(count.type)
+    _next_round(body, captures, collected, wholes, limit)
+    given = [b.value(np.asarray(0, np.int64)), go_on, *node.operands[2:], *starts, *([] if count is None else [count])]
+    rounds, _, *results = b.many(ops.While, *given, cond=_goes_on(body, limit), body=body)
+    found = results[len(node.operands) - 2 :]
+    return [*results[:carried], *(c.cut(b, v, rounds) for v, c in zip(found, collected, strict=False))]
 
 
-def _check_rounds(body: Graph, carried: int) -> None:
-    """UnsupportedError where rounds give what they do not take."""
-    if len(body.outputs) != 1 + carried:
-        raise UnsupportedError("what a loop collects from round to round is not converted")
-    for taken, given in zip(body.inputs[2:], body.outputs[1:], strict=False):
-        if taken.type != given.type:
-            raise UnsupportedError(f"a value of a loop changes from {taken.type} to {given.type}")
+def _room(collected: Collected, count: Value | None) -> Value | None:
+    """The trip count as int32, if it is known and so many elements are few."""
+    limit, size = static_ints(count), product(collected.output.shape)
+    if limit is None or not isinstance(size, int) or limit[0] * size > MOST_PREALLOCATED:
+        return None
+    return constant(np.asarray(max(limit[0], 0), np.int32))
 
 
-def _next_round(body: Graph, captures: Sequence[Value]) -> None:
-    """Let `body` count, and hand on what it captures."""
-    b = Builder(body)
-    condition = b(ops.Reshape, body.outputs[0], [1] * body.inputs[1].rank)
-    body.outputs = [b(ops.Add, body.inputs[0], np.asarray(1, np.int64)), condition, *body.outputs[1:], *captures]
+def _next_round(
+    body: Graph, captures: Sequence[Value], collected: Sequence[Collected], wholes: Sequence[Value], limit: Value | None
+) -> None:
+    """Let `body` return what the next round takes: its number, condition and carried values, captures, and `wholes`."""
+    b, (number, condition) = Builder(body), body.inputs[:2]
+    again, *values = body.outputs
+    carried, elements = values[: len(values) - len(wholes)], values[len(values) - len(wholes) :]
+    place = b(ops.Convert, number, dtype=DType.INT32)
+    triples = zip(collected, wholes, elements, strict=True)
+    written = [c.with_element(b, whole, element, place, None) for c, whole, element in triples]
+    following = (b(ops.Add, number, np.asarray(1, np.int64)), b(ops.Reshape, again, [1] * condition.rank))
+    body.outputs = [*following, *carried, *captures, *written, *([] if limit is None else [limit])]
 
 
-def _goes_on(body: Graph, counted: bool) -> Graph:
-    """Whether there is another round: the condition, and that the last input, the trip count, is not reached."""
+def _goes_on(body: Graph, limit: Value | None) -> Graph:
+    """Whether there is another round: the condition, and that the trip count, an input of `body`, is not reached."""
     region = Graph("goes_on")
-    inputs = [region.add_input(v.type) for v in body.inputs]
-    b = Builder(region)
-    truth = b(ops.Reshape, inputs[1], [])
-    if counted:
-        truth = b(ops.And, truth, b(ops.Compare, inputs[0], inputs[-1], comparison_direction="LT"))
+    inputs = {v: region.add_input(v.type) for v in body.inputs}
+    b, (number, condition) = Builder(region), region.inputs[:2]
+    truth = b(ops.Reshape, condition, [])
+    if limit is not None:
+        truth = b(ops.And, truth, b(ops.Compare, number, inputs[limit], comparison_direction="LT"))
     region.outputs = [truth]
     return region
+
+
+SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
+
+
+@regions_of("onnx.Scan")
+def scan_regions_onnx(node: Node) -> None:
+    """The body's operands: carried values, a slice of each scanned value, captured values."""
+    body, captures = _graph(node, "body"), node.attributes["captures"]
+    old = node.op.version == 8
+    values = node.operands[1:] if old else node.operands
+    scanned = len(values) - captures - int(node.attr("num_scan_inputs", -1))
+    if node.attr("num_scan_inputs", 0) < 1 or scanned < 0 or any(v is None for v in values):
+        raise ValueError(f"{len(values) - captures} operands, num_scan_inputs is {node.attr('num_scan_inputs')}")
+    axes = _int_list(node, "scan_input_axes", len(values) - captures - scanned)
+    taken = [v.tensor_type for v in values[: len(values) - captures] if v is not None]
+    for i, (inside, type_) in enumerate(zip(body.inputs, taken, strict=False)):
+        dropped = [0] if old else []  # the batch
+        dropped += [1 if old else axes[i - scanned]] if i >= scanned else []
+        inside.type = _without(type_, dropped)
+    if captures:
+        bind_captures(body, values[-captures:])
+
+
+def _int_list(node: Node, name: str, count: int) -> tuple[int, ...]:
+    """Attribute `name` with `count` entries, by default zeros."""
+    entries = tuple(node.attr(name) or (0,) * count)
+    if len(entries) != count:
+        raise ValueError(f"{name} has {len(entries)} entries, not {count}")
+    return entries
+
+
+def _without(type_: TensorType, axes: Sequence[int]) -> TensorType:
+    """`type_` without `axes`."""
+    if type_.shape is None:
+        return type_
+    dropped = normalize_axes(axes, len(type_.shape))
+    return type_.with_shape(tuple(d for i, d in enumerate(type_.shape) if i not in dropped))
+
+
+@carried_by("onnx.Scan")
+def scan_carried(node: Node) -> Sequence[tuple[Value, Value]]:
+    """Each carried value before and after a round."""
+    body, count = _graph(node, "body"), _scan_states(node)
+    if len(body.outputs) < count:
+        raise ValueError(f"the body has {len(body.outputs)} outputs for {count} carried values")
+    return list(zip(body.inputs[:count], body.outputs[:count], strict=True))
+
+
+def _scan_states(node: Node) -> int:
+    operands = len(node.operands) - int(node.attributes["captures"]) - (node.op.version == 8)
+    return operands - int(node.attr("num_scan_inputs"))
+
+
+@lift_onnx("Scan", SCAN_VERSIONS)
+def scan_onnx(b: Builder, node: Node) -> Sequence[Value]:
+    """Scan over the axes and in the directions of its attributes."""
+    body, count, scanned = _graph(node, "body"), _scan_states(node), int(node.attr("num_scan_inputs"))
+    collected = len(body.outputs) - count
+    return b.many(
+        ops.Scan,
+        None,
+        *node.operands,
+        body=body,
+        carried=count,
+        axes=_int_list(node, "scan_input_axes", scanned),
+        reversed=tuple(map(bool, _int_list(node, "scan_input_directions", scanned))),
+        result_axes=_int_list(node, "scan_output_axes", collected),
+        result_reversed=tuple(map(bool, _int_list(node, "scan_output_directions", collected))),
+    )
+
+
+@lift_onnx("Scan", (8,))
+def scan_8(b: Builder, node: Node) -> Sequence[Value]:
+    """A Scan over the batch, whose rounds are Scans over the steps of one sequence.
+
+    Steps after the length of a sequence keep the state and collect zeros; a reversed input begins at its last step.
+    """
+    lengths, *values = node.operands
+    body, count, scanned = _graph(node, "body"), _scan_states(node), int(node.attr("num_scan_inputs"))
+    back = tuple(map(bool, _int_list(node, "directions", scanned)))
+    given = [v for v in values if v is not None]
+    outer = Graph(f"{body.name}/sequence")
+    if lengths is not None:
+        given[count : count + scanned] = _reversed_sequences(b, given[count : count + scanned], lengths, back)
+        back = (False,) * scanned
+        given.insert(count + scanned, lengths)
+    batched = count + scanned + (lengths is not None)
+    for i, value in enumerate(given):
+        outer.add_input(_without(value.tensor_type, [0]) if i < batched else value.type)
+    inner, inside = Builder(outer), list(outer.inputs)
+    if lengths is not None:
+        _mask_steps(inner, body, inside, count, scanned)
+        back = (*back, False)
+    collected = len(body.outputs) - count
+    steps = {"axes": (0,) * len(back), "reversed": back}
+    results = {"result_axes": (0,) * collected, "result_reversed": (False,) * collected}
+    outer.outputs = inner.many(ops.Scan, None, *inside, body=body, carried=count, **steps, **results)
+    whole = {name: (0,) * batched if name == "axes" else (False,) * batched for name in ("axes", "reversed")}
+    flags = {"result_axes": (0,) * len(outer.outputs), "result_reversed": (False,) * len(outer.outputs)}
+    return b.many(ops.Scan, None, *given, body=outer, carried=0, **whole, **flags)
+
+
+def _reversed_sequences(b: Builder, scanned: Sequence[Value], lengths: Value, back: Sequence[bool]) -> list[Value]:
+    """The scanned values [batch, steps, ...]; the first `lengths` steps of those that go `back` are reversed."""
+    reverse = {"seq_axis": 1, "batch_axis": 0}
+    return [b(ops.ReverseSequence, v, lengths, **reverse) if r else v for v, r in zip(scanned, back, strict=True)]
+
+
+def _mask_steps(b: Builder, body: Graph, inside: list[Value], count: int, scanned: int) -> None:
+    """Give `body` the number of its step and the length of the sequence: later steps keep the state and return zeros.
+
+    `inside`: the values of one sequence, in which the length follows the scanned values; the numbers are put before it,
+    and it becomes the first capture.
+    """
+    steps = dim_value(b, inside[count].shape[0], inside[count])
+    number, length = (Value(tensor("int64")) for _ in range(2))
+    inside[count + scanned : count + scanned + 1] = [positions(b, steps), as_int64(b, inside[count + scanned])]
+    body.inputs[count + scanned : count + scanned] = [number, length]
+    masked = Builder(body)
+    valid = masked(ops.Compare, number, length, comparison_direction="LT")
+    otherwise = [*body.inputs[:count], *(masked.scalar(0, v) for v in body.outputs[count:])]
+    pairs = zip(body.outputs, otherwise, strict=True)
+    body.outputs = [masked(ops.Select, valid, new, old) for new, old in pairs]
+
+
+@decompose(ops.Scan, "tfl")
+def scan_as_rounds(b: Builder, node: Node) -> Sequence[Value]:
+    """The body once for each round if there are few, else a While."""
+    parts = ScanParts.of(node)
+    rounds = parts.rounds
+    if isinstance(rounds, int) and rounds * unrolled_size(parts.body) <= MOST_UNROLLED:
+        return unrolled(b, parts, max(rounds, 0))
+    return as_while(b, parts)
 
 
 @regions_of("tfl.WHILE")
@@ -146,18 +362,78 @@ def while_regions_tfl(node: Node) -> Inlined | None:
 
 @decompose(ops.While, "onnx")
 def while_as_loop(b: Builder, node: Node) -> Sequence[Value]:
-    """ONNX asks at the end of each round whether there is another."""
+    """ONNX tests at the end of each round whether there is another; values that rounds only read are captured."""
     cond, body = node.attr("cond"), node.attr("body")
+    kept = [i for i, v in enumerate(body.inputs) if body.outputs[i] is not v]
+    captured = [i for i in range(len(body.inputs)) if i not in kept]
     (go_on,) = copied(b, cond, node.operands)
     region = Graph(body.name)
     inside = Builder(region)
-    inputs = [region.add_input(t) for t in (tensor("int64"), go_on.type, *(v.type for v in body.inputs))]
-    values = copied(inside, body, inputs[2:])
-    region.outputs = [*copied(inside, cond, values), *values]
-    return b.many(ops.Loop, go_on, *node.operands, body=region)
+    region.add_input(tensor("int64"))
+    region.add_input(go_on.type)
+    inputs = {i: region.add_input(body.inputs[i].type) for i in (*kept, *captured)}
+    returned = copied(inside, body, [inputs[i] for i in range(len(inputs))])
+    region.outputs = [*copied(inside, cond, returned), *(returned[i] for i in kept)]
+    given = [node.operand(i) for i in (*kept, *captured)]
+    finals = dict(zip(kept, b.many(ops.Loop, None, go_on, *given, body=region, carried=len(kept)), strict=True))
+    return [finals.get(i, node.operand(i)) for i in range(len(inputs))]
 
 
 @lower_onnx(ops.Loop)
 def loop_lowered_onnx(node: Node, opset: int) -> Form:
-    """Loop without a trip count."""
-    return Form("Loop", (None, *node.operands), {"body": node.attr("body"), "captures": 0})
+    """Loop; what its body takes after the carried values are captures."""
+    captures = len(node.operands) - 2 - node.attr("carried")
+    return Form("Loop", tuple(node.operands), {"body": node.attr("body"), "captures": captures})
+
+
+@lower_onnx(ops.Scan)
+def scan_lowered_onnx(node: Node, opset: int) -> Form | None:
+    """Scan, over something; what its body takes after the slices are captures."""
+    parts = ScanParts.of(node)
+    if parts.length is not None or not parts.axes:
+        return None
+    attributes = {
+        "body": parts.body,
+        "captures": len(parts.captures),
+        "num_scan_inputs": len(parts.axes),
+        "scan_input_axes": parts.axes,
+        "scan_input_directions": tuple(map(int, parts.reversed)),
+        "scan_output_axes": parts.result_axes,
+        "scan_output_directions": tuple(map(int, parts.result_reversed)),
+    }
+    return Form("Scan", parts.values, {k: v for k, v in attributes.items() if v != ()})
+
+
+@decompose(ops.Scan, "onnx")
+def scan_as_loop(b: Builder, node: Node) -> Sequence[Value]:
+    """Loop, which reads the slices at the number of the round."""
+    parts = ScanParts.of(node)
+    region = Graph(parts.body.name)
+    inside = Builder(region)
+    number, again = (region.add_input(tensor(dtype)) for dtype in ("int64", "bool"))
+    states = [region.add_input(v.type) for v in parts.body.inputs[: parts.count]]
+    read = [region.add_input(v.type) for v in (*parts.scanned, *parts.captures)]
+    slices = []
+    for x, axis, back in zip(read, parts.axes, parts.reversed, strict=False):
+        size = reshape(inside, dim_value(inside, x.shape[axis], x), ())
+        last = inside(ops.Sub, size, inside.scalar(1, size))
+        slices.append(inside(ops.Gather, x, inside(ops.Sub, last, number) if back else number, axis=axis % x.rank))
+    region.outputs = [again, *copied(inside, parts.body, [*states, *slices, *read[len(slices) :]])]
+    length = parts.length
+    if length is None:
+        length = dim_value(b, parts.rounds, parts.scanned[0])
+    count = as_int64(b, reshape(b, length, ()))
+    made = b.many(ops.Loop, count, None, *parts.values, body=region, carried=parts.count)
+    ordered = [
+        _in_place(b, v, axis % v.rank, back)
+        for v, axis, back in zip(made[parts.count :], parts.result_axes, parts.result_reversed, strict=True)
+    ]
+    return [*made[: parts.count], *ordered]
+
+
+def _in_place(b: Builder, whole: Value, axis: int, back: bool) -> Value:
+    """Elements along the first axis of `whole`, along `axis`; the first is the last if `back`."""
+    whole = b(ops.Reverse, whole, dimensions=(0,)) if back else whole
+    order = list(range(1, whole.rank))
+    order.insert(axis, 0)
+    return transposed(b, whole, order)

@@ -253,12 +253,29 @@ def _one_behind(b: Builder, starts: Value, entry: int) -> Value | int:
 row(ops.DynamicUpdateSlice, tfl="DYNAMIC_UPDATE_SLICE", integers=(2,))
 
 
+def _update_by_parts(b: Builder, x: Value, update: Value, starts: Value, axes: Sequence[int]) -> Value:
+    """`x` with `update` at `starts` along `axes`: the parts before and after it along the first, and between them."""
+    if not axes:
+        return update
+    axis, size = axes[0], dim_value(b, update.shape[axes[0]], update)
+    room = b(ops.Sub, dim_value(b, x.shape[axis], x), size)
+    begin = b(ops.Max, b(ops.Min, b(ops.Gather, starts, [axis], axis=0), room), b.scalar(0, DType.INT64))
+    end = b(ops.Add, begin, size)
+
+    def part(start: Value | Sequence[int], stop: Value | Sequence[int]) -> Value:
+        return b(ops.RealDynamicSlice, x, start, stop, [1], [axis])
+
+    between = _update_by_parts(b, part(begin, end), update, starts, axes[1:])
+    return b(ops.Concatenate, part([0], begin), between, part(end, [INT32_MAX]), axis=axis)
+
+
 @decompose(ops.DynamicUpdateSlice)
 def _update_by_scattering(b: Builder, node: Node) -> Value:
     """ScatterND of the update at its coordinates, counted from starts that keep it inside."""
     x, update, starts = (node.operand(i) for i in range(3))
     if not all(isinstance(d, int) for d in update.shape):
-        raise UnsupportedError("an update of a size known only at run time", hint="give --input-shape")
+        differing = [i for i, (d, n) in enumerate(zip(x.shape, update.shape, strict=True)) if d != n]
+        return _update_by_parts(b, x, update, as_int64(b, starts), differing)
     sizes = [int(d) for d in update.shape]
     depth = max((i + 1 for i, (d, n) in enumerate(zip(x.shape, sizes, strict=True)) if d != n), default=0)
     if depth == 0:

@@ -262,25 +262,6 @@ def test_branches_of_vectors_only(condition: bool) -> None:
     assert there_and_back(text, {"c": np.asarray(condition), "x": floats(4)})["IF"] == 1
 
 
-def test_loops_that_collect_or_grow_are_refused() -> None:
-    text = """
-    main (int64 n, float[2] x) => (float[M] y, float[K,2] z) <bool yes = {1}> {
-      y, z = Loop (n, yes, x) <
-        body = one (int64 i, bool c, float[P] v) => (bool d, float[Q] o, float[2] e) {
-          o = %s
-          e = Neg(x)
-          d = Identity(c)
-        }>
-    }
-    """
-    with pytest.raises(UnsupportedError, match="collects"):
-        there_and_back(text % "Identity(v)", {"n": np.asarray(1), "x": floats(2)})
-    growing = text.replace(", float[K,2] z", "").replace("y, z", "y").replace(", float[2] e)", ")")
-    growing = growing.replace("e = Neg(x)", "").replace("%s", "Concat <axis = 0> (v, x)")
-    with pytest.raises(UnsupportedError, match="changes from"):
-        there_and_back(growing, {"n": np.asarray(1), "x": floats(2)})
-
-
 @pytest.mark.parametrize(
     "node",
     [

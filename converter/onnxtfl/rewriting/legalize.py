@@ -95,7 +95,7 @@ def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
 def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
     refusals = [r for f in target.forms(node) if (r := target.refuses(node, f)) is not None]
     builder = Builder(graph, node)
-    if touches_quantized(node) and node.op is not ops.Convert:
+    if touches_quantized(node) and node.op is not ops.Convert and not node.regions:
         values: list[Value] | None = _rewrite_quantized(builder, node, target, refusals)
     else:
         values = _repair(builder, node, refusals) or _decompose(builder, node, target)

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
+from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
-from onnxtfl.rewriting.regions import prepare
+from onnxtfl.rewriting.regions import clone, prepare, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, LiftRule, rule_name, rules
 
 Expand = Callable[[Node], Graph | None]
@@ -94,8 +96,7 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
     if inlined is not None:
         _inline(graph, node, inlined.region, inlined.operands, expand)
         return
-    for region in regions:
-        lift(region, expand)
+    _lift_regions(node, expand)
     builder, values = _applied(graph, node, rule)
     if node.op.dialect == "tfl" and touches_quantized(node) and _reinterpret(graph, node, values, builder.created):
         builder, values = _applied(graph, node, rule)
@@ -144,6 +145,47 @@ def _copied(value: Value, created: Sequence[Node]) -> Value | None:
             return None
         (value,) = sources
     return value
+
+
+MOST_LIFTS = 4
+"""How often the body of a loop is lifted, until its results have the types that it takes."""
+
+
+def _lift_regions(node: Node, expand: Expand) -> None:
+    """Lift the regions of `node`; those of a loop again while its body does not return the types that it takes."""
+    carried = rules().carried.get(node.op.name)
+    widened: set[Dim] = set()
+    for attempt in range(MOST_LIFTS):
+        spare = [] if carried is None else [clone(region) for region in node.regions]
+        for region in node.regions:
+            lift(region, expand)
+        pairs = [] if carried is None else carried(node)
+        wider = [(v.type, _wider(v.type, new.type, widened, attempt > 0)) for v, new in pairs]
+        if all(old == new for old, new in wider):
+            return
+        bodies = [region for region in node.regions if any(v is pairs[0][0] for v in region.inputs)]
+        places = [bodies[0].inputs.index(v) for v, _ in pairs]
+        for region in spare:
+            for place, (_, type_) in zip(places, wider, strict=True):
+                region.inputs[place].type = type_
+        set_regions(node, spare)
+    raise UnsupportedError("the types of the values that this loop carries change without end")
+
+
+def _wider(taken: Type | None, returned: Type | None, widened: set[Dim], entirely: bool) -> Type | None:
+    """The type of a carried value that is `taken` by the first round and `returned` to the next; `widened`: sizes that
+    stand for any. `entirely`: if a size changes, all are unknown.
+    """
+    if not isinstance(taken, TensorType) or not isinstance(returned, TensorType) or taken.shape is None:
+        return taken
+    if returned.shape is None or len(returned.shape) != len(taken.shape):
+        return taken.with_shape(None)
+    changed = [a != b and a not in widened for a, b in zip(taken.shape, returned.shape, strict=True)]
+    if not any(changed):
+        return taken
+    dims = [fresh() if change or entirely else d for d, change in zip(taken.shape, changed, strict=True)]
+    widened.update(d for d, old in zip(dims, taken.shape, strict=True) if d != old)
+    return taken.with_shape(tuple(dims))
 
 
 def _remark_parts(node: Node, created: Sequence[Node]) -> None:

@@ -7,6 +7,7 @@ inputs of each region before that is lifted, or returns the region that replaces
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +49,53 @@ def bind_captures(region: Graph, operands: Sequence[Value | None]) -> None:
             region.substitute(inside, constant(outside.data, type_=outside.type))
 
 
+def clone(region: Graph) -> Graph:
+    """A copy of `region`, of any dialect, that shares no node, value or inner region with it, except for constants."""
+    result = Graph(region.name, output_names=list(region.output_names))
+    values: dict[Value, Value] = {}
+    for value in region.inputs:
+        values[value] = _like(value, result.add_input(value.type))
+    for node in region.nodes:
+        attributes = {name: _cloned(value) for name, value in node.attributes.items()}
+        copy = Node(node.op, [None if v is None else values.get(v, v) for v in node.operands], attributes)
+        copy.name, copy.sources, copy.made_by, copy.remarks = node.name, node.sources, node.made_by, node.remarks
+        for value in node.results:
+            values[value] = _like(value, copy.add_result(value.type))
+        result.insert(copy)
+    result.outputs = [values.get(v, v) for v in region.outputs]
+    return result
+
+
+def _like(value: Value, copy: Value) -> Value:
+    copy.name, copy.known, copy.origins = value.name, value.known, value.origins
+    return copy
+
+
+def _cloned(attribute: Any) -> Any:
+    """An attribute; graphs are copied."""
+    if isinstance(attribute, Graph):
+        return clone(attribute)
+    return tuple(map(_cloned, attribute)) if isinstance(attribute, tuple) else attribute
+
+
+def set_regions(node: Node, regions: Sequence[Graph]) -> None:
+    """Replace the regions of `node`, in their order, by `regions`."""
+    new = dict(zip(node.regions, regions, strict=True))
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, Graph):
+            return new.get(value, value)
+        return tuple(map(replaced, value)) if isinstance(value, tuple) else value
+
+    node.attributes = {name: replaced(value) for name, value in node.attributes.items()}
+    node.regions = tuple(regions)
+
+
+def size_of(region: Graph) -> int:
+    """The number of nodes of `region`, those of inner regions too."""
+    return sum(1 for _ in region.walk())
+
+
 def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[Value]:
     """Copy the nodes of `region` through `b` with `operands` as inputs; return the outputs."""
     values: dict[Value, Value | None] = dict(zip(region.inputs, operands, strict=True))
@@ -56,7 +104,8 @@ def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[
         return values.get(value, value)
 
     for node in region.nodes:
-        results = b.remade(node, *(None if v is None else seen(v) for v in node.operands))
+        inner = {name: _cloned(value) for name, value in node.attributes.items()} if node.regions else {}
+        results = b.remade(node, *(None if v is None else seen(v) for v in node.operands), **inner)
         for old, new in zip(node.results, results, strict=True):
             if new.producer is not None and new.producer in b.created:
                 new.producer.add_history(node)

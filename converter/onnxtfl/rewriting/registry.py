@@ -15,6 +15,7 @@ lift_onnx           ``(b, node) -> Value | sequence of Values``: an ``onnx.X`` n
 upgrade             ``(b, node) -> None``: rewrite a node of an old since-version to a newer form, in place
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
 regions_of          ``(node) -> Inlined | None``: types and constants of the inputs of an op's regions
+carried_by          ``(node) -> pairs of Values``: the body's input and output for each value that a loop carries
 lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op for a neutral node
 decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes (None: try
@@ -44,6 +45,7 @@ UpgradeRule = Callable[[Builder, Node], None]
 LowerTfl = Callable[[Node], "Form | None"]
 LowerOnnx = Callable[[Node, int], "Form | None"]
 QuantizedForm = Callable[[Node, "Form"], "Form | None"]
+CarriedRule = Callable[[Node], Sequence[tuple[Value, Value]]]
 PrepareRule = Callable[[Node], "Inlined | None"]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
 Condition = Callable[[Node], bool]
@@ -120,6 +122,7 @@ class Rules:
     upgrades: dict[tuple[str, str], dict[int, UpgradeRule]] = field(default_factory=dict)
     lift_tfl: dict[str, LiftRule] = field(default_factory=dict)
     regions: dict[str, PrepareRule] = field(default_factory=dict)
+    carried: dict[str, CarriedRule] = field(default_factory=dict)
     lower_tfl: dict[type[Op], list[tuple[int, LowerTfl]]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[tuple[int, LowerOnnx]]] = field(default_factory=dict)
     decompose: dict[type[Op], dict[tuple[Order, Target | None], DecomposeRule]] = field(default_factory=dict)
@@ -254,6 +257,15 @@ def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
     """
 
     return _decorator(lambda rule: _add(_RULES.regions, name, rule, f"the regions of {name}"))
+
+
+def carried_by(name: str) -> Callable[[CarriedRule], CarriedRule]:
+    """Register the rule that returns which inputs and outputs of the body of a file's loop `name` have one type.
+
+    The body is lifted again with wider input types until that holds.
+    """
+
+    return _decorator(lambda rule: _add(_RULES.carried, name, rule, f"values carried by {name}"))
 
 
 def lower_tfl(op: type[Op], rank: int = 0) -> Callable[[LowerTfl], LowerTfl]:

@@ -15,6 +15,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
 from onnxtfl.ir.packed import ByteData, FieldData
 from onnxtfl.ir.permutations import inverse
@@ -39,13 +40,14 @@ from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axes, normali
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType, tensor
 from onnxtfl.rewriting.declared import as_declared
-from onnxtfl.rewriting.regions import bind_captures, condition_value, copied
+from onnxtfl.rewriting.regions import bind_captures, clone, condition_value, copied, size_of
 from onnxtfl.rewriting.registry import (
     ANY_VERSION,
     Computed,
     Form,
     Inlined,
     append_operand,
+    carried_by,
     decompose,
     decompose_late,
     expand,
@@ -64,6 +66,7 @@ from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.int16_softmax import int16_softmax
+from onnxtfl.rules.loops import MOST_UNROLLED, Collected, as_while, unrolled, unrolled_size
 from onnxtfl.rules.operands import (
     align_by_axis,
     formula,

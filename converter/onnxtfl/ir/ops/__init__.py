@@ -63,7 +63,6 @@ identity
     Copy(x)
 control (attributes are graphs, which take all captures or values as inputs)
     If(pred, captures...; then_branch, else_branch) -> n results   While(values...; cond, body) -> n results
-    Scan(length?, values...; body, carried, axes, reversed, result_axes, result_reversed) -> n results
 pooling
     MaxPool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, return_indices)
     AveragePool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, count_include_pad)

@@ -10,6 +10,12 @@ import numpy as np
 from onnxtfl.ir.define import *
 from onnxtfl.ir.interpret import run
 
+VALUES = Operand("values", variadic=True)
+
+
+def _type(value: Value | None) -> Type | None:
+    return None if value is None else value.type
+
 
 class If(Op):
     """The outputs of `then_branch` if `pred`, of one element, is true, else those of `else_branch`.
@@ -59,7 +65,7 @@ class While(Op):
         if len(cond.outputs) != 1 or len(body.outputs) != len(body.inputs):
             raise ValueError("the condition has one output, the body as many outputs as inputs")
         pairs = zip(node.operands, body.outputs, strict=True)
-        return [joined(a.type if a is not None else None, b.type) for a, b in pairs]
+        return [joined(_type(a), b.type) for a, b in pairs]
 
     @classmethod
     def evaluate(cls, attributes: Attributes, *operands: Array | None) -> tuple[Array, ...]:
@@ -70,31 +76,45 @@ class While(Op):
 
 
 class Loop(Op):
-    """`values` handed through `body` as long as it says so: of the number of the round, a bool, and the values it makes
-    a bool that says whether to go on, and the next values. `go_on` says whether to begin.
+    """`body` applied while a condition holds, at most `count` times (absent: without limit).
 
-    Not core: While as ONNX has it. Source: ONNX Loop-11 without a trip count and without scan outputs (added).
+    `body` takes the number of the round (int64), the condition, `carried` values, and captures, the rest of `values`;
+    it returns whether there is another round, the next carried values, and one element of each collected result.
+    `go_on` (absent: true): whether there is a first round. Results: the final carried values, and the elements, joined
+    along a new first axis.
+
+    Not core: Scan and While as ONNX has them. Source: ONNX Loop-11 (added).
     """
 
-    operands = (Operand("go_on", BOOLS), Operand("values", variadic=True))
+    operands = (Operand("count", INDICES, optional=True), Operand("go_on", BOOLS, optional=True), VALUES)
     results = (Operand("outputs", variadic=True),)
-    defaults = {"body": REQUIRED}
+    defaults = {"body": REQUIRED, "carried": REQUIRED}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
-        body = node.attr("body")
-        if len(body.inputs) != len(node.operands) + 1 or len(body.outputs) != len(node.operands):
+        body, count, values = node.attr("body"), int(node.attr("carried")), node.operands[2:]
+        if len(body.inputs) != len(values) + 2 or len(body.outputs) <= count:
             raise ValueError("the body has another number of inputs or outputs")
-        return [joined(v.type, o.type) for v, o in zip(body.inputs[2:], body.outputs[1:], strict=True)]
+        finals = [joined(_type(v), o.type) for v, o in zip(values[:count], body.outputs[1 : count + 1], strict=True)]
+        elements = [o.tensor_type for o in body.outputs[count + 1 :]]
+        return [*finals, *(t.with_shape(None if t.shape is None else (fresh(), *t.shape)) for t in elements)]
 
     @classmethod
     def evaluate(cls, attributes: Attributes, *operands: Array | None) -> tuple[Array, ...]:
-        go_on, *values = [np.asarray(v) for v in operands]
-        number = 0
-        while bool(go_on.reshape(-1)[0]):
-            go_on, *values = run(attributes["body"], [np.asarray(number, np.int64), go_on, *values])
-            number += 1
-        return tuple(values)
+        limit, go_on, *values = operands
+        body, count = attributes["body"], attributes["carried"]
+        carried, captures = [np.asarray(v) for v in values[:count]], [np.asarray(v) for v in values[count:]]
+        most = None if limit is None else int(limit.reshape(-1)[0])
+        condition = np.asarray(True) if go_on is None else go_on
+        elements: list[list[Array]] = []
+        while bool(condition.reshape(-1)[0]) and (most is None or len(elements) < most):
+            outputs = run(body, [np.asarray(len(elements), np.int64), condition, *carried, *captures])
+            condition, carried = outputs[0], outputs[1 : count + 1]
+            elements.append(outputs[count + 1 :])
+        return (
+            *carried,
+            *(joined_elements(v, [e[i] for e in elements]) for i, v in enumerate(body.outputs[count + 1 :])),
+        )
 
 
 class Scan(Op):
@@ -105,10 +125,10 @@ class Scan(Op):
     along its axis (a `reversed` one: from the end), without that axis. `body` returns the next carried values, then one
     element of each collected result. Results: the final carried values, and the elements, joined along `result_axes`
     in order of rounds (`result_reversed`: backwards). Without rounds: the carried values, and empty results.
-    Source: ONNX Scan-9 (added; `length` as the trip count of its Loop).
+    Not core, since kernels exist only in ONNX; decomposed by rules. Source: ONNX Scan-9 (added; `length` as the trip
+    count of its Loop).
     """
 
-    core = True
     operands = (Operand("length", INDICES, optional=True), Operand("values", variadic=True))
     results = (Operand("outputs", variadic=True),)
     defaults = {
@@ -153,13 +173,17 @@ def _collected(attributes: Attributes, elements: Sequence[Sequence[Array]]) -> l
     outputs = attributes["body"].outputs[attributes["carried"] :]
     for i, (axis, back) in enumerate(zip(attributes["result_axes"], attributes["result_reversed"], strict=True)):
         rounds = [element[i] for element in elements]
-        if rounds:
-            results.append(np.stack(rounds[::-1] if back else rounds, axis))
-        else:
-            shape = [d if isinstance(d, int) else 0 for d in outputs[i].shape]
-            shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
-            results.append(np.zeros(shape, outputs[i].dtype.numpy))
+        results.append(joined_elements(outputs[i], rounds[::-1] if back else rounds, axis))
     return results
+
+
+def joined_elements(output: Value, elements: Sequence[Array], axis: int = 0) -> Array:
+    """`elements`, each a value of `output` of a body, along a new axis; unknown sizes are 0 where there are none."""
+    if elements:
+        return np.stack(elements, axis)
+    shape = [d if isinstance(d, int) else 0 for d in output.shape]
+    shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
+    return np.zeros(shape, output.dtype.numpy)
 
 
 class ScanParts:
@@ -168,10 +192,12 @@ class ScanParts:
     def __init__(self, length: Value | None, values: Sequence[Value], attributes: Attributes) -> None:
         self.length, self.count = length, int(attributes["carried"])
         self.axes, self.reversed = tuple(attributes["axes"]), tuple(attributes["reversed"])
-        self.result_axes = tuple(attributes["result_axes"])
+        self.result_axes, self.result_reversed = tuple(attributes["result_axes"]), tuple(attributes["result_reversed"])
+        self.body: Graph = attributes["body"]
         end = self.count + len(self.axes)
+        self.values = tuple(values)
         self.carried, self.scanned, self.captures = values[: self.count], values[self.count : end], values[end:]
-        if len(self.reversed) != len(self.axes) or len(attributes["result_reversed"]) != len(self.result_axes):
+        if len(self.reversed) != len(self.axes) or len(self.result_reversed) != len(self.result_axes):
             raise ValueError("an axis without a direction")
         if len(self.scanned) != len(self.axes) or len(self.carried) != self.count:
             raise ValueError(f"{len(values)} values for {self.count} carried and {len(self.axes)} scanned ones")

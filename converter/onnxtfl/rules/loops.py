@@ -1,0 +1,277 @@
+"""Rounds of a loop as other ops: unrolled, or as a While with collected results.
+
+Collected results of a While are carried tensors: of their full size from the start, where that can be computed before
+the first round, each round writing its element; else empty at the start, each round appending its element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Value, constant
+from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, with_unit_axis
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import TensorType, Type, tensor
+from onnxtfl.rewriting.regions import copied
+from onnxtfl.rules.sizes import INT32_MAX, as_int32
+
+MOST_UNROLLED = 1 << 10
+"""The most nodes that a Scan with a known number of rounds is unrolled to."""
+
+
+def unrolled_size(region: Graph) -> int:
+    """The number of nodes of `region`; those in the body of a Scan of known length once for each round."""
+    total = 0
+    for node in region.nodes:
+        rounds = ScanParts.of(node).rounds if node.op is ops.Scan else 1
+        each = sum(map(unrolled_size, node.regions))
+        total += 1 + each * (rounds if isinstance(rounds, int) else 1)
+    return total
+
+
+def unrolled(b: Builder, parts: ScanParts, rounds: int) -> list[Value]:
+    """The results of a Scan of `rounds` rounds, with a copy of the body for each."""
+    carried, elements = list(parts.carried), []
+    scanned = zip(parts.scanned, parts.axes, parts.reversed, strict=True)
+    slices = [_slices(b, v, normalize_axis(axis, v.rank), rounds, back) for v, axis, back in scanned]
+    for i in range(rounds):
+        outputs = copied(b, parts.body, [*carried, *(s[i] for s in slices), *parts.captures])
+        carried = outputs[: parts.count]
+        elements.append(outputs[parts.count :])
+    results = []
+    for i, collected in enumerate(Collected.all_of(parts)):
+        found = [element[i] for element in elements]
+        results.append(collected.joined(b, found) if found else collected.start(b, _number(0), parts.values))
+    return [*carried, *results]
+
+
+def _number(number: int) -> Value:
+    return constant(np.asarray(number, np.int32))
+
+
+def _slices(b: Builder, x: Value, axis: int, rounds: int, back: bool) -> list[Value]:
+    """The first `rounds` slices of `x` along `axis`, without it; the last if `back`, from the end."""
+    size, shape = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
+    if size != rounds:
+        places = [size - 1 - i if back else i for i in range(rounds)]
+        return [b(ops.Gather, x, reshape(b, dim_vector(b, [i], x), ()), axis=axis) for i in places]
+    if axis < x.rank - 1:  # merged with the next axis, so that each part has the shape of a slice
+        x = reshape(b, x, (*x.shape[:axis], rounds * x.shape[axis + 1], *x.shape[axis + 2 :]))
+    found = b.many(ops.Split, x, None, axis=axis, count=rounds) if rounds > 1 else [x] * rounds
+    found = [reshape(b, v, shape, x) for v in found]
+    return found[::-1] if back else found
+
+
+class Collected:
+    """A result that a loop collects: elements, each a value of `output` of its body, along `axis` of one tensor.
+
+    `back`: the element of the first round is the last one.
+    """
+
+    def __init__(self, output: Value, axis: int = 0, back: bool = False) -> None:
+        self.output, self.back = output, back
+        self.axis = normalize_axis(axis, output.rank + 1)
+        self.grows = self.blank = False
+        """Whether each round makes the tensor longer; whether it has no sizes before the first round."""
+
+    @classmethod
+    def all_of(cls, parts: ScanParts) -> list[Collected]:
+        """The collected results of a Scan."""
+        outputs = parts.body.outputs[parts.count :]
+        return [cls(*each) for each in zip(outputs, parts.result_axes, parts.result_reversed, strict=True)]
+
+    def joined(self, b: Builder, elements: Sequence[Value]) -> Value:
+        """The result of all `elements`."""
+        elements = elements[::-1] if self.back else elements
+        first = elements[0]
+        if len(elements) == 1 or self.axis == first.rank:
+            wide = [with_unit_axis(b, e, self.axis) for e in elements]
+            return wide[0] if len(wide) == 1 else b(ops.Concatenate, *wide, axis=self.axis)
+        shape = (*first.shape[: self.axis], len(elements), *first.shape[self.axis :])
+        return reshape(b, b(ops.Concatenate, *elements, axis=self.axis), shape, *elements)
+
+    def start(self, b: Builder, rounds: Value | None, sources: Sequence[Value]) -> Value:
+        """The tensor before the first round.
+
+        `rounds`: their number, of rank 0, None if it is not known before. `sources`: values that may have the sizes of
+        an element; if these cannot be computed, the tensor has no elements.
+        """
+        sizes = self.output.shape
+        parts = [sizes[: self.axis], sizes[self.axis :]]
+        try:
+            vectors = [dim_vector(b, dims, *sources) for dims in parts]
+        except UnsupportedError:
+            self.blank, rounds = True, None
+            known = [[d if isinstance(d, int) else 0 for d in dims] for dims in parts]
+            vectors = [constant(np.asarray(dims, np.int64)) for dims in known]
+        self.grows = rounds is None
+        count = constant(np.asarray([0], np.int64)) if rounds is None else _count(b, rounds)
+        named = [v for v, dims in zip((vectors[0], count, vectors[1]), (parts[0], (0,), parts[1]), strict=True) if dims]
+        return b(ops.BroadcastTo, self._zero(), b(ops.Concatenate, *named, axis=0))
+
+    def _zero(self) -> Value:
+        type_ = self.output.tensor_type.with_shape(())
+        stored = np.asarray(0, type_.storage.numpy)
+        return constant(ArrayData(stored, type_.storage), type_=type_)
+
+    def type(self, start: Value) -> TensorType:
+        """The type inside the body of the tensor that is `start` before the first round."""
+        if not self.grows:
+            return start.tensor_type
+        sizes = [d if isinstance(d, int) or not self.blank else fresh() for d in self.output.shape]
+        return self.output.tensor_type.with_shape((*sizes[: self.axis], fresh(), *sizes[self.axis :]))
+
+    def with_element(self, b: Builder, whole: Value, element: Value, number: Value, rounds: Value | None) -> Value:
+        """`whole` with the `element` of round `number` of `rounds`, int32 of rank 0; all values of the body."""
+        wide = with_unit_axis(b, element, self.axis)
+        if not self.grows:
+            place = number if rounds is None or not self.back else _from_end(b, rounds, number)
+            chosen = np.asarray([i == self.axis for i in range(wide.rank)], np.int32)
+            return b(ops.DynamicUpdateSlice, whole, wide, b(ops.Mul, reshape(b, place, (1,)), chosen))
+        if self.blank:
+            whole = b(ops.Reshape, whole, self._shape(b, wide, number))
+        return b(ops.Concatenate, *((wide, whole) if self.back else (whole, wide)), axis=self.axis)
+
+    def cut(self, b: Builder, whole: Value, rounds: Value) -> Value:
+        """The elements of `rounds` rounds, of rank 0, out of those that there was room for in `whole`."""
+        if self.grows or rounds.is_constant:
+            return whole
+        ends = [constant(np.full(n, INT32_MAX, np.int64)) for n in (self.axis, whole.rank - self.axis - 1)]
+        count = as_int64(b, reshape(b, rounds, (1,)))
+        ends.insert(1, b(ops.Max, count, b.scalar(0, count)))
+        limits = b(ops.Concatenate, *(v for v in ends if v.shape != (0,)), axis=0)
+        return b(ops.Slice, whole, [0] * whole.rank, limits, [1] * whole.rank)
+
+    def _shape(self, b: Builder, wide: Value, number: Value) -> Value:
+        """The sizes of `wide`, with `number` for that along the axis."""
+        axes = (tuple(range(self.axis)), tuple(range(self.axis + 1, wide.rank)))
+        before, after = ([b(ops.Shape, wide, axes=each)] if each else [] for each in axes)
+        return b(ops.Concatenate, *before, as_int64(b, reshape(b, number, (1,))), *after, axis=0)
+
+
+def _count(b: Builder, rounds: Value) -> Value:
+    """`rounds` as an int64 vector of one size; at least 1 if it is unknown, since kernels check the first element."""
+    count = as_int64(b, reshape(b, rounds, (1,)))
+    return count if rounds.is_constant else b(ops.Max, count, b.scalar(1, count))
+
+
+def _from_end(b: Builder, size: Value, number: Value) -> Value:
+    """The index that is `number` before the last of `size` ones."""
+    return b(ops.Sub, b(ops.Sub, size, b.scalar(1, size)), number)
+
+
+def as_while(b: Builder, parts: ScanParts) -> list[Value]:
+    """The results of a Scan by a While that counts its rounds."""
+    return _Counted(b, parts).results()
+
+
+class _Counted:
+    """A While over the number of the round, carried values, collected results and what rounds only read."""
+
+    def __init__(self, b: Builder, parts: ScanParts) -> None:
+        self.b, self.parts = b, parts
+        self.length = _length(b, parts)
+        self.collected = Collected.all_of(parts)
+        self.body, self.cond = Graph(parts.body.name), Graph("goes_on")
+        self.inside = Builder(self.body)
+        self.given: list[Value] = []
+        self.inputs: dict[Value, Value] = {}
+        """The inputs of the body for values of the graph that rounds only read."""
+        self.steps = {i: step for i in range(parts.count) if (step := _step(parts, i)) is not None}
+
+    def results(self) -> list[Value]:
+        """The final carried values, and the collected results."""
+        parts, inside = self.parts, self.inside
+        number = self.carry(_number(0), tensor("int32"))
+        kept = [i for i in range(parts.count) if i not in self.steps]
+        carried = {i: self.carry(parts.carried[i], parts.body.inputs[i].type) for i in kept}
+        starts = [c.start(self.b, self.length, parts.values) for c in self.collected]
+        wholes = [self.carry(v, c.type(v)) for c, v in zip(self.collected, starts, strict=True)]
+        counted = {i: _at(inside, parts.body.inputs[i], *step, number) for i, step in self.steps.items()}
+        states = [(carried | counted)[i] for i in range(parts.count)]
+        slices = [self.slice(i, number) for i in range(len(parts.axes))]
+        outputs = copied(inside, parts.body, [*states, *slices, *map(self.read, parts.captures)])
+        length, triples = self.read(self.length), zip(self.collected, wholes, outputs[parts.count :], strict=True)
+        written = [c.with_element(inside, whole, element, number, length) for c, whole, element in triples]
+        following = inside(ops.Add, number, inside.scalar(1, number))
+        self.body.outputs = [following, *(outputs[i] for i in kept), *written, *self.inputs.values()]
+        made = self.loop(length)[1:]
+        finals, whole = dict(zip(kept, made, strict=False)), made[len(kept) : len(kept) + len(starts)]
+        collected = [c.cut(self.b, v, self.length) for c, v in zip(self.collected, whole, strict=True)]
+        last = {i: _at(self.b, parts.body.inputs[i], *step, self.length) for i, step in self.steps.items()}
+        return [*((finals | last)[i] for i in range(parts.count)), *collected]
+
+    def carry(self, start: Value, type_: Type | None) -> Value:
+        """A carried value of the body that is `start` before the first round."""
+        self.given.append(start)
+        return self.body.add_input(type_)
+
+    def read(self, value: Value) -> Value:
+        """`value` of the graph inside the body."""
+        if value.is_constant:
+            return value
+        if value not in self.inputs:
+            self.inputs[value] = self.body.add_input(value.type)
+            self.inputs[value].known = value.known
+        return self.inputs[value]
+
+    def slice(self, index: int, number: Value) -> Value:
+        """What round `number` takes of scanned value `index`."""
+        x, axis = self.parts.scanned[index], self.parts.axes[index]
+        axis, inner = normalize_axis(axis, x.rank), self.read(x)
+        if self.parts.reversed[index]:
+            whole = x.shape[axis] == self.parts.rounds
+            size = self.read(self.length) if whole else _int32(self.inside, self.inside(ops.Shape, inner, axes=(axis,)))
+            number = _from_end(self.inside, size, number)
+        return self.inside(ops.Gather, inner, number, axis=axis)
+
+    def loop(self, length: Value) -> list[Value]:
+        """The While, whose condition is that the first value is less than `length`, a value of the body."""
+        inputs = {v: self.cond.add_input(v.type) for v in self.body.inputs}
+        bound = inputs.get(length, length)
+        number = self.cond.inputs[0]
+        self.cond.outputs = [Builder(self.cond)(ops.Compare, number, bound, comparison_direction="LT")]
+        return self.b.many(ops.While, *self.given, *self.inputs, cond=self.cond, body=self.body)
+
+
+def _length(b: Builder, parts: ScanParts) -> Value:
+    """The number of rounds, int32 of rank 0."""
+    rounds = parts.rounds
+    if isinstance(rounds, int):
+        return _number(max(rounds, 0))
+    if parts.length is not None:
+        return _int32(b, parts.length)
+    place = next(i for i, (v, a) in enumerate(zip(parts.scanned, parts.axes, strict=True)) if v.shape[a] == rounds)
+    axis = normalize_axis(parts.axes[place], parts.scanned[place].rank)
+    return _int32(b, b(ops.Shape, parts.scanned[place], axes=(axis,)))
+
+
+def _int32(b: Builder, value: Value) -> Value:
+    """A value of one element as int32 of rank 0."""
+    return as_int32(b, reshape(b, value, ()))
+
+
+def _step(parts: ScanParts, index: int) -> tuple[int, int] | None:
+    """Start and step of carried value `index` if it only counts; None for others."""
+    start, taken, returned = static_ints(parts.carried[index]), parts.body.inputs[index], parts.body.outputs[index]
+    node = returned.producer
+    if start is None or len(start) != 1 or not taken.is_single or node is None or node.op is not ops.Add:
+        return None
+    others = [v for v in node.operands if v is not taken]
+    step = static_ints(others[0]) if len(others) == 1 else None
+    return (start[0], step[0]) if step is not None and len(step) == 1 else None
+
+
+def _at(b: Builder, like: Value, start: int, step: int, number: Value) -> Value:
+    """start + step * number, of the type of `like`."""
+    counted = Term(b, number).to(like.dtype) * step + start
+    return reshape(b, counted.value, like.shape)

@@ -1,0 +1,307 @@
+"""Scan and Loop: unrolled, as WHILE, and back; in every kernel set, over several invocations and lengths."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.pipeline import Options, onnx_to_tflite
+from tests.harness.rounds import floats, invoked, parsed, there_and_back
+
+SUMS = """
+main (float[2] s, float[T,2] x, float[2] k) => (float[2] last, float[T,2] sums, float[T,2] scaled) {
+  last, sums, scaled = Scan <num_scan_inputs = 1,
+    body = step (float[2] a, float[2] b) => (float[2] c, float[2] d, float[2] e) {
+    c = Add(a, b)
+    d = Identity(c)
+    e = Mul(c, k)
+  }> (s, x)
+}
+"""
+
+
+def test_a_short_scan_of_known_length_is_unrolled() -> None:
+    feeds = {"s": floats(2), "x": floats(5, 2), "k": floats(2)}
+    there, _ = there_and_back(SUMS.replace("T,", "5,"), feeds)
+    assert there["WHILE"] == 0
+    assert there["ADD"] == 5
+
+
+def test_a_scan_of_unknown_length_is_a_while() -> None:
+    feeds = [{"s": floats(2), "x": floats(n, 2), "k": floats(2)} for n in (5, 1, 12)]
+    there, _ = there_and_back(SUMS, *feeds)
+    assert there["WHILE"] == 1
+    assert there["DYNAMIC_UPDATE_SLICE"] == 2
+
+
+def test_a_scan_over_nothing() -> None:
+    """ONNX Runtime refuses it."""
+    there = io.BytesIO()
+    onnx_to_tflite(parsed(SUMS), there, Options(debug=True))
+    feeds = [{"s": floats(2), "x": floats(n, 2), "k": floats(2)} for n in (0, 3, 0)]
+    for kernels in ("AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"):
+        for last, sums, scaled in invoked(there.getvalue(), feeds, kernels)[::2]:
+            np.testing.assert_array_equal(last, floats(2))
+            assert sums.shape == scaled.shape == (0, 2)
+
+
+AXES = """
+main (float[N,3] s, float[N,T,3] x, float[3,N,T] z) => (float[N,3] last, float[N,3,T] y, float[T,N,3] r) {
+  last, y, r = Scan <num_scan_inputs = 2, scan_input_axes = [1, -1], scan_input_directions = [0, 1],
+                     scan_output_axes = [-1, 0], scan_output_directions = [0, 1],
+    body = step (float[N,3] a, float[N,3] b, float[3,N] c) => (float[N,3] d, float[N,3] e, float[N,3] f) {
+      t = Transpose(c)
+      u = Mul(b, t)
+      d = Add(a, u)
+      e = Tanh(d)
+      f = Sub(d, b)
+    }> (s, x, z)
+}
+"""
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), ("N", 4), (2, "T"), ("N", "T")])
+def test_axes_and_directions(sizes: tuple[int | str, int | str]) -> None:
+    text = (
+        AXES.replace("T", str(sizes[1]))
+        .replace(str(sizes[1]) + "anh", "Tanh")
+        .replace(str(sizes[1]) + "ranspose", "Transpose")
+    )
+    text = text.replace("N", str(sizes[0]))
+    batches = [2, 5] if sizes[0] == "N" else [2]
+    lengths = [4, 1, 7] if sizes[1] == "T" else [4]
+    feeds = [{"s": floats(n, 3), "x": floats(n, t, 3), "z": floats(3, n, t)} for n in batches for t in lengths]
+    there_and_back(text, *feeds)
+
+
+SCAN_8 = """
+main (int64[B] n, float[B,2] s, float[B,T,2] x) => (float[B,2] last, float[B,T,2] y) {
+  last, y = Scan <num_scan_inputs = 1, directions = [%d],
+    body = step (float[2] a, float[2] b) => (float[2] c, float[2] d) {
+    half = Constant <value = float {0.5}> ()
+    h = Mul(a, half)
+    c = Add(h, b)
+    d = Tanh(c)
+  }> (%s, s, x)
+}
+"""
+
+
+@pytest.mark.parametrize("back", [0, 1])
+@pytest.mark.parametrize("lengths", ["n", ""])
+@pytest.mark.parametrize("sizes", [(3, 4), ("B", "T")])
+def test_scan_of_opset_8(back: int, lengths: str, sizes: tuple[int | str, int | str]) -> None:
+    text = SCAN_8 % (back, lengths)
+    text = text.replace("[B", f"[{sizes[0]}").replace(",T,", f",{sizes[1]},")
+    text = text if lengths else text.replace("int64[3] n, ", "").replace("int64[B] n, ", "")
+    feeds = [{"n": np.asarray([2, 4, 1]), "s": floats(3, 2), "x": floats(3, 4, 2)}]
+    if sizes[0] == "B":
+        feeds.append({"n": np.asarray([3, 1]), "s": floats(2, 2), "x": floats(2, 5, 2)})
+    if not lengths:
+        feeds = [{k: v for k, v in each.items() if k != "n"} for each in feeds]
+    there_and_back(text, *feeds, opset=8)
+
+
+NESTED = """
+main (float[3] s, float[T,U,3] x) => (float[3] last, float[T,U,3] y) {
+  last, y = Scan <num_scan_inputs = 1, body = outer (float[3] a, float[U,3] b) => (float[3] c, float[U,3] d) {
+    c, d = Scan <num_scan_inputs = 1, body = inner (float[3] e, float[3] f) => (float[3] g, float[3] h) {
+      m = ReduceMax <axes = [0], keepdims = 1> (b)
+      k = Squeeze(m)
+      p = Add(e, f)
+      g = Mul(p, k)
+      h = Sin(g)
+    }> (a, b)
+  }> (s, x)
+}
+"""
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), ("T", 4), (2, "U"), ("T", "U")])
+def test_scans_in_scans(sizes: tuple[int | str, int | str]) -> None:
+    text = NESTED.replace("T,", f"{sizes[0]},").replace("U,", f"{sizes[1]},")
+    feeds = [{"s": floats(3), "x": floats(2, 4, 3)}]
+    if sizes == ("T", "U"):
+        feeds += [{"s": floats(3), "x": floats(4, 2, 3)}, {"s": floats(3), "x": floats(1, 1, 3)}]
+    there_and_back(text, *feeds)
+
+
+COLLECTS = """
+main (int64 n, float[2] x) => (float[2] y, float[K,2] z, %(type)s[K] w) <bool yes = {1}> {
+  y, z, w = Loop (n, %(cond)s, x) <
+    body = one (int64 i, bool c, float[2] v) => (bool d, float[2] o, float[2] e, %(type)s q) {
+      o = Add(v, x)
+      e = Neg(o)
+      d = Identity(c)
+      f = Mul(i, i)
+      q = Cast <to = %(to)d> (f)
+    }>
+}
+"""
+
+
+@pytest.mark.parametrize("condition", ["yes", ""])
+def test_a_loop_with_a_trip_count_is_a_scan(condition: str) -> None:
+    text = COLLECTS % {"type": "float", "to": 1, "cond": condition}
+    feeds = [{"n": np.asarray(n), "x": floats(2)} for n in (3, 0, 6)]
+    there, _ = there_and_back(text, *feeds)
+    assert there["WHILE"] == 1
+
+
+def test_a_loop_whose_trip_count_is_known_is_unrolled() -> None:
+    text = (
+        (COLLECTS % {"type": "float", "to": 1, "cond": "yes"})
+        .replace("int64 n, ", "")
+        .replace("<bool", "<int64 n = {4}, bool")
+    )
+    there, _ = there_and_back(text, {"x": floats(2)})
+    assert there["WHILE"] == 0
+    assert there["ADD"] == 4
+    assert there["CAST"] == 0
+
+
+def test_a_loop_that_may_not_begin() -> None:
+    text = (COLLECTS % {"type": "float", "to": 1, "cond": "b"}).replace("(int64 n,", "(int64 n, bool b,")
+    there_and_back(text, *({"n": np.asarray(3), "b": np.asarray(b), "x": floats(2)} for b in (True, False)))
+
+
+@pytest.mark.parametrize(
+    ("type_", "number"),
+    [
+        ("float16", 10),
+        ("double", 11),
+        ("int8", 3),
+        ("uint8", 2),
+        ("int16", 5),
+        ("int32", 6),
+        ("int64", 7),
+        ("bool", 9),
+        ("uint32", 12),
+    ],
+)
+def test_collected_results_of_every_type(type_: str, number: int) -> None:
+    text = COLLECTS % {"type": type_, "to": number, "cond": "yes"}
+    there_and_back(text, *({"n": np.asarray(n), "x": floats(2)} for n in (3, 0)))
+
+
+ENDS = """
+main (float[2] x, float limit, int64 n) => (float[2] y, float[K,2] z, int64 m) <bool yes = {1}, int64 zero = {0}%s> {
+  y, m, z = Loop (%s, yes, x, zero) <
+    body = one (int64 i, bool c, float[2] v, int64 j) => (bool d, float[2] o, int64 p, float[2] e) {
+      o = Add(v, v)
+      e = Neg(v)
+      t = ReduceMax <keepdims = 0> (o)
+      p = Identity(i)
+      d = Less(t, limit)
+    }>
+}
+"""
+
+
+@pytest.mark.parametrize("count", ["most", "few", "n", ""])
+def test_a_loop_that_ends_by_its_condition_collects(count: str) -> None:
+    known = {"most": ", int64 most = {9223372036854775807}", "few": ", int64 few = {5}"}.get(count, "")
+    text = ENDS % (known, count)
+    text = text if count == "n" else text.replace(", int64 n)", ")")
+    x = np.asarray([1, 0.5], np.float32)
+    feeds = [{"x": x, "limit": np.asarray(v, np.float32), "n": np.asarray(4)} for v in (10, 1, 1000, 3)]
+    if count != "n":
+        feeds = [{k: v for k, v in f.items() if k != "n"} for f in feeds]
+    there, _ = there_and_back(text, *feeds)
+    assert there["WHILE"] == 1
+
+
+GROWS = """
+main (int64 n, float[2] x) => (float[P] y, float[K] z) <bool yes = {1}, int64[1] zero = {0}> {
+  y, z = Loop (n, yes, x) <
+    body = one (int64 i, bool c, float[Q] v) => (bool d, float[R] o, float e) {
+      k = Slice(v, zero, one)
+      o = Concat <axis = 0> (v, k, k)
+      e = ReduceSum <keepdims = 0> (v)
+      d = Identity(c)
+    }>
+}
+""".replace("zero = {0}", "zero = {0}, int64[1] one = {1}")
+
+
+def test_a_carried_value_may_grow() -> None:
+    there_and_back(GROWS, *({"n": np.asarray(n), "x": floats(2)} for n in (3, 0, 5)))
+    known = GROWS.replace("int64 n, ", "").replace("<bool", "<int64 n = {3}, bool")
+    there, _ = there_and_back(known, {"x": floats(2)})
+    assert there["WHILE"] == 0
+
+
+def test_elements_of_a_size_that_is_known_in_the_body_only() -> None:
+    text = """
+    main (int64 n, float[6] x) => (float[K,L] z) <bool yes = {1}> {
+      z = Loop (n, yes) <
+        body = one (int64 i, bool c) => (bool d, float[M] e) {
+          p = NonZero(x)
+          q = Squeeze(p)
+          e = Gather(x, q)
+          d = Identity(c)
+        }>
+    }
+    """
+    x = np.asarray([1, 0, 2, 0, 3, 4], np.float32)
+    there_and_back(text, *({"n": np.asarray(n), "x": x} for n in (3, 1)))
+
+
+SWAPS = """
+main (int64 n, float[2] x, float[2] y) => (float[2] a, float[2] b, float[2] c) <bool yes = {1}> {
+  a, b, c = Loop (n, yes, x, y, x) <
+    body = one (int64 i, bool t, float[2] p, float[2] q, float[2] r) => (bool u, float[2] o, float[2] s, float[2] v) {
+      u = Identity(t)
+      o = Identity(q)
+      s = Identity(r)
+      v = Add(p, q)
+    }>
+}
+"""
+
+
+def test_carried_values_may_change_places() -> None:
+    there_and_back(SWAPS, *({"n": np.asarray(n), "x": floats(2), "y": floats(2) + 1} for n in (0, 1, 2, 5)))
+
+
+def test_a_loop_within_a_branch_within_a_loop() -> None:
+    text = """
+    main (int64 n, float[3] x) => (float[3] y, float[K] z) <bool yes = {1}, int64 two = {2}, int64 zero = {0}> {
+      y, z = Loop (n, yes, x) <
+        body = one (int64 i, bool c, float[3] v) => (bool d, float[3] o, float e) {
+          r = Mod(i, two)
+          even = Equal(r, zero)
+          o = If (even) <
+            then_branch = yes_ () => (float[3] p) {
+              p = Loop (i, yes, v) <body = inner (int64 j, bool f, float[3] w) => (bool g, float[3] h) {
+                g = Identity(f)
+                s = Sin(x)
+                h = Add(w, s)
+              }>
+            },
+            else_branch = no_ () => (float[3] q) { q = Sub(v, x) }>
+          e = ReduceSum <keepdims = 0> (o)
+          d = Identity(c)
+        }>
+    }
+    """
+    there_and_back(text, *({"n": np.asarray(n), "x": floats(3)} for n in (4, 0, 1)))
+    known = text.replace("int64 n, ", "").replace("<bool", "<int64 n = {4}, bool")
+    there, _ = there_and_back(known, {"x": floats(3)})
+    assert there["WHILE"] + there["IF"] == 0
+
+
+def test_a_loop_without_end_is_refused() -> None:
+    text = """
+    main (float[2] x) => (float[2] y) <bool yes = {1}> {
+      y = Loop (, yes, x) <body = one (int64 i, bool c, float[2] v) => (bool d, float[2] o) {
+        o = Neg(v)
+        d = Identity(c)
+      }>
+    }
+    """
+    with pytest.raises(UnsupportedError, match="always true"):
+        there_and_back(text, {"x": floats(2)})
