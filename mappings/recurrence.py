@@ -315,7 +315,7 @@ def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
 
 MOST_UNROLLED = 64
 """Steps of the longest sequence that is written out."""
-MOST_PACKED = 8 << 20
+MOST_PACKED = 64 << 20
 """Bytes of the recurrent weights of all steps that are written out.
 
 XNNPACK packs them for each step. Up to about this size they stay in the processor's cache: 25 steps of a GRU of 256
@@ -326,7 +326,7 @@ cells (20 MB) take 1.6 times as long as the same loop, those of an LSTM of 128 c
 def _is_unrolled(node: Node) -> bool:
     """Whether the layer is written out step by step."""
     steps, recurrent = node.operand(0).shape[0], node.operand(2)
-    if not isinstance(steps, int) or not 0 < steps <= MOST_UNROLLED:
+    if not isinstance(steps, int) or not 0 < steps <= MOST_UNROLLED or _keeps_state(node):
         return False
     return recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
 
@@ -348,6 +348,12 @@ _FUSED = {"none": "NONE", "relu": "RELU", "relu_n1_to_1": "RELU_N1_TO_1", "relu6
 """The activations that the kernels of whole layers have."""
 
 
+def _keeps_state(node: Node) -> bool:
+    """Whether the layer begins from a state of the graph, which only a kernel with states does."""
+    hidden = _operands_of(node)["hidden"]
+    return node.graph is not None and any(state.input is hidden for state in node.graph.states)
+
+
 def _operands_of(node: Node) -> dict[str, Value | None]:
     return {o.name: v for o, v in zip(node.op.operands, node.op.padded(node.operands), strict=True)}
 
@@ -360,7 +366,7 @@ def _is_fused(node: Node) -> bool:
     than the file says only where no tensor before them has a size that is computed (ArenaPlanner, persistent tensors).
     """
     given, (steps, batch, _) = _operands_of(node), node.operand(0).shape
-    if not isinstance(batch, int) or (isinstance(steps, int) and steps <= MOST_UNROLLED):
+    if not isinstance(batch, int) or (isinstance(steps, int) and steps <= MOST_UNROLLED and not _keeps_state(node)):
         return False
     if node.attr("clip") or node.attr("rows") or node.operand(0).dtype is not DType.FLOAT32:
         return False

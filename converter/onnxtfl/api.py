@@ -40,6 +40,7 @@ QuantizedIo = Literal["source", "float", "int8", "uint8"]
 Quantized = Literal["qdq", "qoperator", "float"]
 DynamicQuant = Literal["exact", "hybrid"]
 StateMode = Literal["io", "reset"]
+LstmMode = Literal["exact", "fused"]
 QuantizeMode = Literal["dynamic", "int8", "int16x8", "float16"]
 """How to quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8 weights,
 activations quantized at run time), "int8", "int16x8" (int16 activations), "float16" (weights).
@@ -75,6 +76,7 @@ def onnx_to_tflite(
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
     dynamic_quant: DynamicQuant = "exact",
+    lstm: LstmMode = "exact",
     quantize: QuantizeMode | None = None,
     calibration: Calibration | None = None,
     float64: Literal["narrow", "error"] = "narrow",
@@ -99,7 +101,9 @@ def onnx_to_tflite(
     static ones. ``io_layout``: "channels-last" transposes inputs and outputs. ``quantized_io``: "float", "int8" or
     "uint8" for inputs that are quantized first and outputs that are dequantized last; "source" keeps their types.
     ``dynamic_quant``: "exact" computes MatMulInteger and its kin as they are; "hybrid" writes faster kernels on float
-    activations and int8 weights, with the error in ``conversion.report.quantization.tolerance``. ``float64``: "narrow"
+    activations and int8 weights, with the error in ``conversion.report.quantization.tolerance``. ``lstm``: "exact"
+    begins every run from the initial states, as ONNX does; "fused" writes LSTM and RNN layers that begin from zeros as
+    one kernel that goes on where the run before ended (``Conversion.report.kept_states``). ``float64``: "narrow"
     computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run
     the result. ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
     ``on_progress``: called with the name of each step.
@@ -112,9 +116,12 @@ def onnx_to_tflite(
 
     _validate(check, io_layout, float64, input_shapes, quantized_io)
     _validate_target(min_runtime, dynamic_quant)
+    _one_of("lstm", lstm, ("exact", "fused"))
     quantizing = _quantizing(quantize, calibration, quantized_io)
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
-    options = Options(*common, on_progress=on_progress, quantized_io=quantized_io, dynamic_quant=dynamic_quant)
+    options = Options(
+        *common, on_progress=on_progress, quantized_io=quantized_io, dynamic_quant=dynamic_quant, lstm=lstm
+    )
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
 
@@ -373,8 +380,8 @@ def _check(
     layout: Layout = "source" if options.io_layout == "source" else "channels-last"
     shapes = {name: shape for name, shape in shapes.items() if min(shape, default=1) > 0}
     comparison = dict(job.comparison)
-    if options.state == "reset":
-        comparison["steps"] = 1  # the source keeps its state, the result does not
+    if options.state == "reset" or result.kept_states:
+        comparison["steps"] = 1  # only one of the models keeps its state
     if result.quantization is not None:
         comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
     settings = Settings(**comparison, layout=layout, input_shapes=shapes, tensors=result.record.tensors)
@@ -396,6 +403,7 @@ def _report(job: _Job, result: Report, output: Output, seconds: float) -> Conver
         tuple((timing.name, timing.seconds, timing.nodes) for timing in result.passes),
         result.quantization,
         tuple(StateReport(state.input, state.output, state.initial) for state in result.states),
+        None if result.kept_states is None else tuple(result.kept_states),
         tuple(result.other_signatures),
     )
 

@@ -44,7 +44,9 @@ class ConversionReport:
     does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order. ``quantization``: which ops
     of a quantized model compute on integers, which in float and why, which biases got another scale, which tensors
     were requantized; None where nothing is quantized. ``states``: those that became inputs and outputs.
-    ``other_signatures``: the entry points of the source that were not converted.
+    ``kept_states``: tensors of
+    a .tflite that the next run begins with, None where that was not asked for. ``other_signatures``: the entry points
+    of the source that were not converted.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -58,6 +60,7 @@ class ConversionReport:
     passes: tuple[tuple[str, float, int], ...] = ()
     quantization: QuantizationSummary | None = None
     states: tuple[StateReport, ...] = ()
+    kept_states: tuple[str, ...] | None = None
     other_signatures: tuple[str, ...] = ()
 
 

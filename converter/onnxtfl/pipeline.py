@@ -42,6 +42,7 @@ from onnxtfl.passes.cleanup import remove_dead
 from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
+from onnxtfl.passes.keep_states import keep_states
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.quantize import (
     STORED_CLAMPS,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 Quantized = Literal["qdq", "qoperator", "float"]
+LstmMode = Literal["exact", "fused"]
 Description = tuple[str, str, tuple[int | str, ...]]
 """Name, dtype and shape of an input or output."""
 
@@ -94,8 +96,9 @@ class Options:
     axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the oldest runtime that must run
     the result. `inputs`, `outputs`: names of tensors where the model begins and ends. `opset`: the ONNX opset to write.
     `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
-    `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `debug`: the verifier runs
-    after each pass.
+    `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent
+    layers begin every run from their initial state, or ("fused") from where the last run ended. `debug`: the verifier
+    runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int]] | None = None
@@ -111,6 +114,7 @@ class Options:
     dynamic_quant: Literal["exact", "hybrid"] = "exact"
     state: StateMode = "io"
     signature: str | None = None
+    lstm: LstmMode = "exact"
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
@@ -121,7 +125,8 @@ class Report:
     `ops_before`, `ops_after`: number of nodes by op. `passes`: time and
     node count of each pass. `record`: the target tensor of each source tensor, and the origin of each target op.
     `quantization`: which ops compute on integers and which do not, and why; None if nothing is quantized. `states`:
-    those that became inputs and outputs. `other_signatures`: the entry points of the file that were not converted.
+    those that became inputs and outputs. `kept_states`: names of the tensors that the next run begins with, None where
+    that was not asked for. `other_signatures`: the entry points of the file that were not converted.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -132,6 +137,7 @@ class Report:
     record: Record = field(default_factory=Record)
     quantization: QuantizationSummary | None = None
     states: list[StateEntry] = field(default_factory=list)
+    kept_states: list[str] | None = None
     other_signatures: list[str] = field(default_factory=list)
 
 
@@ -240,12 +246,15 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     layout = partial(assign_layouts, target=target)
     typed = partial(read_quantized_types, target=target)
     formulas = Pass("write formulas", partial(write_formulas, target=target))
+    keep = [Pass("keep states", partial(keep_states, target=target), Pass.idle, needs=_NEUTRAL)]
+    keep = keep if options.lstm == "fused" and target.name == "tfl" else []
     real = [Pass("real products", multiply_real, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []
     return [
         *real,
         Pass("quantized types", typed, partial(typed, is_region=True), needs=_NEUTRAL),
         SIMPLIFY,
         *(_quantized(target, options)),
+        *keep,
         Group("formulas", (formulas, SIMPLIFY), dependent=True, needs=_NEUTRAL),
         separate,
         Pass("legalize", partial(legalize, target=target), needs=_NEUTRAL, establishes=_LEGAL),
@@ -376,6 +385,8 @@ class _Conversion:
         self.report.inputs = [_describe(v) for v in graph.inputs]
         self.report.outputs = [_describe(v) for v in graph.outputs]
         self.report.record = record_of(graph, names)
+        if self.options.lstm == "fused":
+            self.report.kept_states = [names[s.input] for s in graph.states if s.input.producer is None]
         found = summary(graph, names, self.target)
         if found is not None and found.hybrid_ops and self.options.dynamic_quant == "hybrid":
             found = replace(found, tolerance=TOLERANCE)

@@ -211,6 +211,30 @@ def test_lengths_of_layers_in_one_kernel() -> None:
         assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in onnxtfl.onnx_to_tflite(model, check=False).report.ops_after
 
 
+@pytest.mark.parametrize("runtime", ["litert", "litert:builtin", "litert:reference"])
+@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
+def test_streaming(kind: str, runtime: str) -> None:
+    """With lstm="fused" two runs of 5 steps are one run of 10 steps."""
+    model, _ = layer(kind, steps=5)
+    conversion = onnxtfl.onnx_to_tflite(model, lstm="fused", check=runtime == "litert")
+    assert len(conversion.report.kept_states or ()) == len(model.graph.output) - 1
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "steps"
+    x = np.random.default_rng(0).standard_normal((10, BATCH, FEATURES)).astype(np.float32)
+    first, second = run_again(runtime, conversion.data or b"", [{"X": x[:5]}, {"X": x[5:]}])
+    y, *states = run_onnx(model.SerializeToString(), {"X": x}).values()
+    check([y, *states], [np.concatenate([first[0], second[0]]), *second[1:]], kind)
+
+
+def test_layers_that_cannot_stream() -> None:
+    """Not GRU, which has no kernel, nor backward layers, nor those with initial states."""
+    for kind, variant in (("GRU", {}), ("LSTM", {"direction": "reverse"}), ("RNN", {"given": "B initial_h"})):
+        model, feeds = layer(kind, **variant)
+        conversion = onnxtfl.onnx_to_tflite(model, lstm="fused", check=False)
+        assert conversion.report.kept_states == ()
+        found = [array for _, array in run_tflite(conversion.data or b"", feeds)]
+        check(list(run_onnx(model.SerializeToString(), feeds).values()), found, kind)
+
+
 def in_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model lifted and written as ONNX again."""
     graph = inspect(model.SerializeToString(), "lifted", Options())

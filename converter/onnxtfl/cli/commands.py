@@ -25,6 +25,13 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
     show_default=True,
     help="Dynamic quantization as it is, or with hybrid kernels.",
 )
+@click.option(
+    "--lstm",
+    type=click.Choice(["exact", "fused"]),
+    default="exact",
+    show_default=True,
+    help="LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended.",
+)
 @quantizing
 @click.version_option(package_name="onnxtfl")
 def _onnx2tfl(**options: Any) -> int:

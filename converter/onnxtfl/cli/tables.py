@@ -36,7 +36,7 @@ def show_conversion(model: str, output: str, conversion: Conversion, verbose: bo
     rows = [Row("model", f"{model} -> {output}" if conversion.path else f"{model} (nothing written)")]
     rows += _titled("inputs", [_tensor(spec) for spec in report.inputs])
     rows += _titled("outputs", [_tensor(spec) for spec in report.outputs])
-    rows += _state_rows(report.states)
+    rows += _state_rows(report.states) + _kept_rows(report.kept_states, verbose)
     if report.other_signatures:
         others = _some(list(report.other_signatures), verbose)
         rows.append(Row("signatures", f"not converted: {others} (--signature KEY, or 'all')"))
@@ -60,6 +60,15 @@ def _state_rows(states: Sequence[StateReport]) -> list[Row]:
     lines = list(map(_state, states))
     lines += ["(with --state reset each run begins with the initial values)"] if lines else []
     return _titled("state", lines)
+
+
+def _kept_rows(names: Sequence[str] | None, verbose: bool) -> list[Row]:
+    """What is kept from run to run, where that was asked for."""
+    if names is None:
+        return []
+    if not names:
+        return [Row("state", "no layer begins from zeros and has a kernel that keeps its state", "yellow")]
+    return _titled("state", [f"kept from run to run: {_some(names, verbose)}", "(reset_all_variables() begins anew)"])
 
 
 def _state(state: StateReport) -> str:

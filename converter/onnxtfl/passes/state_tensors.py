@@ -30,6 +30,7 @@ _FAR = (1 << 31) - 1
 def own_state_tensors(graph: Graph, target: TfliteTarget, operands: StateOperands) -> None:
     """Give each kernel with states tensors of its own (see above), and add these to the states of `graph`."""
     owned: list[tuple[Node, int, Value]] = []
+    changed = False
     for node in list(graph.nodes):
         name = node.op.name.partition(".")[2]
         places = [i for i in operands(name, len(node.operands)) if node.optional(i) is not None]
@@ -40,7 +41,8 @@ def own_state_tensors(graph: Graph, target: TfliteTarget, operands: StateOperand
                 node.set_operand(place, _own(graph, node, node.operand(place)))
                 owned.append((node, place, result))
             _read_later(graph, node, result)
-    if owned:
+            changed = True
+    if changed:
         legalize(graph, target, late=True)
         lower(graph, target)
     graph.states += [State(node.operand(place), result) for node, place, result in owned]

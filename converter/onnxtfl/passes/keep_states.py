@@ -1,0 +1,61 @@
+"""Streaming: recurrent layers that begin every run from where the last one ended.
+
+::
+
+    %y, %h, %c = Lstm(%x, %w, %r, %b)      ->      state %h0 = 0, next %h;  state %c0 = 0, next %c
+                                                   %y, %h, %c = Lstm(%x, %w, %r, %b, _, %h0, %c0)
+
+Only layers that begin from zeros, and that the target has as one kernel with states, are changed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.graph import Graph, Node, State, Value, constant
+from onnxtfl.rewriting.target import Target
+
+_STATES = ("hidden", "cell")
+
+
+def keep_states(graph: Graph, target: Target) -> None:
+    """Replace the initial states of layers by states of `graph` where `target` has a kernel for that."""
+    for node in list(graph.nodes):
+        if node.op in (ops.Rnn, ops.Lstm) and _begins_from_zeros(node):
+            _keep(graph, node, target)
+
+
+def _operands(node: Node) -> dict[str, Value | None]:
+    return {o.name: v for o, v in zip(node.op.operands, node.op.padded(node.operands), strict=True)}
+
+
+def _begins_from_zeros(node: Node) -> bool:
+    """Whether all states are zeros of known shape."""
+    states = [v for name, v in _operands(node).items() if name in _STATES]
+    zeros = all(v is None or (v.data is not None and not v.numpy().any()) for v in states)
+    return zeros and all(r.tensor_type.is_static for r in node.results[1:])
+
+
+def _keep(graph: Graph, node: Node, target: Target) -> None:
+    given, before = _operands(node), len(graph.states)
+    names = [name for name in given if name in _STATES]
+    b = Builder(graph, node, maker="keep states")
+    if given["bias"] is None:
+        given["bias"] = constant(np.zeros(node.operand(1).shape[0]), node.operand(0).dtype)
+    for name, result in zip(names, node.results[1:], strict=True):
+        given[name] = Value(result.type, f"{node.name or node.op.name.lower()}_{name}")
+    made = b.many(node.op, *given.values(), **node.attributes)
+    for name, result in zip(names, made[1:], strict=True):
+        state = given[name]
+        assert state is not None
+        graph.states.append(State(state, result, ArrayData(np.zeros((), state.dtype.numpy), state.dtype)))
+    layer = made[0].producer
+    assert layer is not None
+    if target.accepted(layer) is not None:
+        graph.replace(node, made)
+    else:
+        del graph.states[before:]
+        graph.remove(layer)
