@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport
+from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError
 from onnxtfl.output import Output
 
@@ -406,22 +406,6 @@ def _report(job: _Job, result: Report, output: Output, seconds: float) -> Conver
         None if result.kept_states is None else tuple(result.kept_states),
         tuple(result.other_signatures),
     )
-
-
-def peak_memory() -> int | None:
-    """Return the peak resident bytes of this process, None where the system does not report them."""
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), None)
-    except OSError:
-        pass
-    try:
-        import resource
-        import sys
-    except ImportError:  # Windows
-        return None
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return largest if sys.platform == "darwin" else largest * 1024
 
 
 def _as_file(model: Any, name: str, stack: ExitStack) -> Path:

@@ -77,3 +77,19 @@ class Conversion:
     report: ConversionReport
     check: CheckReport | None
     record: Record | None = None
+
+
+def peak_memory() -> int | None:
+    """Return the peak resident bytes of this process, None where the system does not report them."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), None)
+    except OSError:
+        pass
+    try:
+        import resource
+        import sys
+    except ImportError:  # Windows
+        return None
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else largest * 1024
