@@ -47,7 +47,14 @@ def _without_state(region: Graph) -> None:
         raise UnsupportedError("a subgraph of it keeps a state")
 
 
-row(ops.If, onnx="If", since=VERSIONS, attributes="then_branch else_branch", lowers=False)
+@lift_onnx("If", VERSIONS)
+def if_onnx(b: Builder, node: Node) -> Sequence[Value]:
+    """If; each sequence that the branches return as its elements."""
+    branches = {name: _graph(node, name) for name in ("then_branch", "else_branch")}
+    outputs = Outputs(list(branches.values()))
+    return outputs.regrouped(b, b.many(ops.If, *node.operands, **branches))
+
+
 row(ops.If, tfl="IF", tfl_options={"then_branch": "then_subgraph_index", "else_branch": "else_subgraph_index"})
 row(
     ops.While,
@@ -110,9 +117,11 @@ MOST_PREALLOCATED = 1 << 16
 
 
 @regions_of("onnx.Loop")
-def loop_regions(node: Node) -> None:
+def loop_regions(node: Node) -> Steps | None:
     """The body's operands: iteration number, condition, loop-carried values, captured values."""
     body, captures = _graph(node, "body"), node.attributes["captures"]
+    if any(map(is_list, _carried(node))):
+        return rounds_over_sequences(node, body, _carried(node))
     body.inputs[0].type, body.inputs[1].type = tensor("int64"), _condition_type(node)
     for inside, outside in zip(body.inputs[2:], _carried(node), strict=False):
         if outside is None:
@@ -120,6 +129,7 @@ def loop_regions(node: Node) -> None:
         inside.type = outside.type
     if captures:
         bind_captures(body, node.operands[-captures:])
+    return None
 
 
 @carried_by("onnx.Loop")

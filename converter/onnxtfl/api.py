@@ -73,6 +73,7 @@ def onnx_to_tflite(
     *,
     check: CheckMode = True,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    elements: Mapping[str, int | None] | None = None,
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
     dynamic_quant: DynamicQuant = "exact",
@@ -98,8 +99,10 @@ def onnx_to_tflite(
 
     ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``keep_failed``: see `CheckMode`. ``quantize``,
     ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions or to change
-    static ones. ``io_layout``: "channels-last" transposes inputs and outputs. ``quantized_io``: "float", "int8" or
-    "uint8" for inputs that are quantized first and outputs that are dequantized last; "source" keeps their types.
+    static ones. ``elements``: the number of elements of each input that is a sequence, None for an optional input
+    without a value; their tensors are called NAME_0, NAME_1, ... ``io_layout``: "channels-last" transposes inputs
+    and outputs. ``quantized_io``: "float", "int8" or "uint8" for inputs that are quantized first and outputs that are
+    dequantized last; "source" keeps their types.
     ``dynamic_quant``: "exact" computes MatMulInteger and its kin as they are; "hybrid" writes faster kernels on float
     activations and int8 weights, with the error in ``conversion.report.quantization.tolerance``. ``lstm``: "exact"
     begins every run from the initial states, as ONNX does; "fused" writes LSTM and RNN layers that begin from zeros as
@@ -122,6 +125,7 @@ def onnx_to_tflite(
     options = Options(
         *common, on_progress=on_progress, quantized_io=quantized_io, dynamic_quant=dynamic_quant, lstm=lstm
     )
+    options = replace(options, elements=_lengths(elements))
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
 
@@ -370,15 +374,17 @@ def _check(
         gc.collect()  # the graph of the conversion, whose nodes and values are cycles
     part = options.inputs is not None or options.outputs is not None
     states = {name for state in result.states for name in (state.input, state.output)}
+    owners = {tensor: name for name, tensors in result.elements.items() for tensor in tensors}
     names = [
-        [name for name, _, _ in specs if name not in states] if part else None
+        list(dict.fromkeys(owners.get(name, name) for name, _, _ in specs if name not in states)) if part else None
         for specs in (result.inputs, result.outputs)
     ]
     source = _as_file(job.model, "source", stack)
     shapes = _shapes(options.input_shapes)
     source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
     layout: Layout = "source" if options.io_layout == "source" else "channels-last"
-    shapes = {name: shape for name, shape in shapes.items() if min(shape, default=1) > 0}
+    given = {v: shape for k, shape in shapes.items() for v in result.elements.get(k, (k,))}
+    shapes = {name: shape for name, shape in given.items() if min(shape, default=1) > 0}
     comparison = dict(job.comparison)
     if options.state == "reset" or result.kept_states:
         comparison["steps"] = 1  # only one of the models keeps its state
@@ -405,6 +411,7 @@ def _report(job: _Job, result: Report, output: Output, seconds: float) -> Conver
         tuple(StateReport(state.input, state.output, state.initial) for state in result.states),
         None if result.kept_states is None else tuple(result.kept_states),
         tuple(result.other_signatures),
+        result.elements,
     )
 
 
@@ -457,6 +464,13 @@ def _validate(
 
 def _shapes(input_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[int, ...]]:
     return {name: tuple(int(size) for size in shape) for name, shape in (input_shapes or {}).items()}
+
+
+def _lengths(elements: Mapping[str, int | None] | None) -> dict[str, int | None]:
+    lengths = {name: None if length is None else int(length) for name, length in (elements or {}).items()}
+    if any(length is not None and length < 0 for length in lengths.values()):
+        raise UsageError("a negative number of elements", hint="use 0 or more, None for an optional without a value")
+    return lengths
 
 
 def _one_of(name: str, value: object, allowed: Sequence[object]) -> None:

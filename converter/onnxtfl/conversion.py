@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +44,9 @@ class ConversionReport:
     does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order. ``quantization``: which ops
     of a quantized model compute on integers, which in float and why, which biases got another scale, which tensors
     were requantized; None where nothing is quantized. ``states``: those that became inputs and outputs.
-    ``kept_states``: tensors of
-    a .tflite that the next run begins with, None where that was not asked for. ``other_signatures``: the entry points
-    of the source that were not converted.
+    ``kept_states``: tensors of a .tflite that the next run begins with, None where that was not asked for.
+    ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
+    that each input and output of sequence or optional type became.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -62,6 +62,7 @@ class ConversionReport:
     states: tuple[StateReport, ...] = ()
     kept_states: tuple[str, ...] | None = None
     other_signatures: tuple[str, ...] = ()
+    elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ from onnxtfl.passes.quantize import (
     use_integer_constants,
 )
 from onnxtfl.passes.recognize import RECOGNIZE
+from onnxtfl.passes.sequences import flatten_inputs, flatten_outputs
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
@@ -95,6 +96,7 @@ class Options:
     `input_shapes`: input name -> sizes (-1 stays dynamic). `io_layout`: whether inputs and outputs keep the source's
     axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the oldest runtime that must run
     the result. `inputs`, `outputs`: names of tensors where the model begins and ends. `opset`: the ONNX opset to write.
+    `elements`: input name -> the number of elements of a sequence; None for an optional without a value.
     `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
     `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent
     layers begin every run from their initial state, or ("fused") from where the last run ended. `debug`: the verifier
@@ -115,6 +117,7 @@ class Options:
     state: StateMode = "io"
     signature: str | None = None
     lstm: LstmMode = "exact"
+    elements: Mapping[str, int | None] | None = None
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
@@ -127,6 +130,7 @@ class Report:
     `quantization`: which ops compute on integers and which do not, and why; None if nothing is quantized. `states`:
     those that became inputs and outputs. `kept_states`: names of the tensors that the next run begins with, None where
     that was not asked for. `other_signatures`: the entry points of the file that were not converted.
+    `elements`: the names of the tensors that each input and output of sequence or optional type became.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -139,6 +143,7 @@ class Report:
     states: list[StateEntry] = field(default_factory=list)
     kept_states: list[str] | None = None
     other_signatures: list[str] = field(default_factory=list)
+    elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -234,7 +239,11 @@ _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
 _LEGAL: frozenset[Fact] = frozenset({"legal"})
 _LAID_OUT: frozenset[Fact] = frozenset({"laid out"})
 _LOWERED: frozenset[Fact] = frozenset({"lowered"})
-_LIFT = (Pass("lift", partial(lift, expand=body), Pass.idle, establishes=_NEUTRAL), Pass("remove dead", remove_dead))
+_LIFT = (
+    Pass("lift", partial(lift, expand=body), Pass.idle, establishes=_NEUTRAL),
+    Pass("sequences", flatten_outputs, Pass.idle),
+    Pass("remove dead", remove_dead),
+)
 
 
 def _common(target: Target, options: Options) -> list[Pass | Group]:
@@ -376,7 +385,9 @@ class _Conversion:
     def _select_part(self, graph: Graph) -> None:
         """Apply `input_shapes`, `inputs` and `outputs` of the options."""
         names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
-        set_input_shapes(graph, self.options.input_shapes or {})
+        flatten_inputs(graph, self.options.elements or {})
+        shapes = self.options.input_shapes or {}
+        set_input_shapes(graph, {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))})
         graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
 
     def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
@@ -384,6 +395,7 @@ class _Conversion:
         self.report.ops_after = count_ops(graph)
         self.report.inputs = [_describe(v) for v in graph.inputs]
         self.report.outputs = [_describe(v) for v in graph.outputs]
+        self.report.elements = dict(graph.elements)
         self.report.record = record_of(graph, names)
         if self.options.lstm == "fused":
             self.report.kept_states = [names[s.input] for s in graph.states if s.input.producer is None]

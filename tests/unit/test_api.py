@@ -19,7 +19,7 @@ from onnxtfl import (
     OutputError,
     UnsupportedError,
     UsageError,
-    api,
+    conversion,
 )
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
@@ -300,4 +300,4 @@ def test_errors_print_few_scales() -> None:
 
 
 def test_peak_memory() -> None:
-    assert (api.peak_memory() or 1) > 0
+    assert (conversion.peak_memory() or 1) > 0

@@ -299,7 +299,7 @@ def test_sequences_are_not_checked(tmp_path: Path) -> None:
     sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None))
     model.graph.input.append(helper.make_value_info("x", sequence))
     report = compared(tmp_path, model, model)
-    assert (report.status, report.reason) == ("not checked", "no values for an input of type sequence")
+    assert (report.status, report.reason) == ("not checked", "no values for the sequence 'x'")
 
 
 def test_permutations() -> None:

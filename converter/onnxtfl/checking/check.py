@@ -19,6 +19,7 @@ from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_in
 from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
+from onnxtfl.checking.sequences import Slot, joined, slots_of, split
 from onnxtfl.checking.states import Hidden, hidden, states_of, worst
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
@@ -89,6 +90,8 @@ class _Side:
 
     ``states``: of an ONNX model, by its metadata; ``hidden``: those that the other model does not have as inputs.
     ``keeps_state``: whether the model keeps values from run to run. ``info`` is without hidden states.
+    ``slots``: the model's own inputs and outputs, of which those in `info` are the tensors; None while these are the
+    same.
     """
 
     info: ModelInfo
@@ -97,6 +100,7 @@ class _Side:
     states: list[StateEntry]
     keeps_state: bool
     hidden: Hidden = field(default_factory=Hidden)
+    slots: tuple[Sequence[Slot], Sequence[Slot]] | None = None
 
     @classmethod
     def read(cls, path: PathLike, worker: Worker | None) -> _Side:
@@ -114,15 +118,28 @@ class _Side:
         self.info, self.keeps_state = self.hidden.visible(self.info), self.keeps_state or bool(self.hidden.initial)
 
     def run(self, values: Sequence[Any], options: RunOptions) -> list[Any]:
-        """The outputs of one run."""
+        """The outputs of one run; raises `RunError` and `MismatchError`."""
         return self.run_steps([values], options)[0]
 
     def run_steps(self, steps: Sequence[Sequence[Any]], options: RunOptions) -> list[list[Any]]:
         """The outputs of several runs, one after the other."""
         assert self.worker is not None
         given = [self.hidden.given(values) for values in steps]
+        if self.slots is not None:
+            given = [joined(self.slots[0], values) for values in given]
         runs = self.worker.run_steps(self.info.path, given, options, self.hidden.feedback)
+        if self.slots is not None:
+            runs = [split(self.slots[1], outputs) for outputs in runs]
         return [[outputs[i] for i in self.hidden.outputs] for outputs in runs]
+
+    def flatten(self, other: ModelInfo) -> None:
+        """Replace sequences and optionals by the tensors that `other` has in their place."""
+        if all(info.kind == "tensor" for info in (*self.info.inputs, *self.info.outputs)):
+            return
+        inputs, in_infos = slots_of(self.info.inputs, other.inputs)
+        outputs, out_infos = slots_of(self.info.outputs, other.outputs)
+        self.slots = inputs, outputs
+        self.info = replace(self.info, inputs=in_infos, outputs=out_infos)
 
 
 @dataclass
@@ -155,6 +172,8 @@ class _Check:
         self.problem = ""
         workers = [self._start(path, stack) for path in (a, b)]  # their imports run while the graphs are read
         self.a, self.b = _Side.read(a, workers[0]), _Side.read(b, workers[1])
+        self.a.flatten(self.b.info)
+        self.b.flatten(self.a.info)
         names = [{spec.name for spec in side.info.inputs} for side in (self.a, self.b)]
         self.a.hide(names[1])
         self.b.hide(names[0])
@@ -348,6 +367,8 @@ class _Check:
         except RunError as error:
             status = "not checked" if error.kind in EXCUSES else "failed"
             return self._result(status, f"the second model does not run: {error}", used)
+        except MismatchError as error:
+            return self._result("failed", str(error), used)
         moved = any(spec.moved for spec in used)
         runs = [(expected, found) for (_, expected), found in zip(steps, got, strict=True)]
         outputs = tuple(

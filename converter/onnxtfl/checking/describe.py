@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from onnxtfl.ir.dims import SymDim, Unknown, symbols
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import is_real
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.types import OptionalType, SequenceType, TensorType, Type
 
 Dim = int | str | None
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """An input or output: name, dtype (NumPy's name for it, or "string", "bfloat16", "sequence", ...) and shape.
+    """An input or output: name, dtype (NumPy's name for it, or "string", "bfloat16", "undefined", ...) and shape.
 
-    A dimension is a size, the name of a symbol, or None; ``shape`` is None where even the rank is unknown.
+    A dimension is a size, the name of a symbol, or None; ``shape`` is None where even the rank is unknown. ``kind``:
+    what else it is of tensors of this dtype and shape; "optional sequence" is an optional of a sequence.
     """
 
     name: str
     dtype: str
     shape: tuple[Dim, ...] | None
     quantization: Quantization | None = None
+    kind: Literal["tensor", "sequence", "optional", "optional sequence"] = "tensor"
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ def _is_hybrid(node: Node) -> bool:
 
 
 def _tensor(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:
+    if isinstance(type_, SequenceType) and isinstance(type_.element, TensorType):
+        return replace(_tensor(name, type_.element, format_), kind="sequence")
+    if isinstance(type_, OptionalType) and isinstance(type_.element, TensorType | SequenceType):
+        element = _tensor(name, type_.element, format_)
+        return replace(element, kind="optional" if element.kind == "tensor" else "optional sequence")
     if not isinstance(type_, TensorType):
         return TensorInfo(name, type(type_).__name__.removesuffix("Type").lower() if type_ else "undefined", None)
     shape = None if type_.shape is None else tuple(_dim(dim, format_) for dim in type_.shape)

@@ -65,6 +65,8 @@ def make_input(info: TensorInfo, shape: tuple[int, ...], known: Range | None, se
     """
     random = np.random.default_rng(list(seed))
     known = known or _by_name(info)
+    if info.kind != "tensor":
+        raise UnknownInputError(f"no values for the {info.kind} {info.name!r}")
     if info.dtype == "string":
         return WORDS[random.integers(0, len(WORDS), shape)], "words"
     dtype = numpy_type(info.dtype)

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.types import DType, SequenceType, TensorType, TupleType, Type
 from onnxtfl.passes.boundary import cut, set_input_shapes
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.pipeline import lifted_where_possible
@@ -65,6 +65,7 @@ def write_part(
     set_input_shapes(model.main, shapes)
     results = [value for node in model.main.nodes for value in node.results]
     unknown = [v for v in results if v.name in (inputs or ()) and not isinstance(v.type, TensorType)]
+    unknown += [v for v in results if v.name in (outputs or ()) and v.type is None]
     if unknown:
         types = _types(source, shapes)
         for value in unknown:
@@ -100,6 +101,14 @@ def _types(source: Path, shapes: Shapes) -> dict[str, Type]:
     types: dict[str, Type] = {}
     for node in lifted_where_possible(model).nodes:
         for value in (*node.operands, *node.results):
-            if value is not None and value.origin is not None and isinstance(value.type, TensorType):
-                types[value.origin.tensor] = value.type
+            if value is not None and value.origin is not None and value.type is not None:
+                types[value.origin.tensor] = _type_in_file(value.type)
     return types
+
+
+def _type_in_file(type_: Type) -> Type:
+    """The type in the file of a value that has `type_` in the lifted graph."""
+    if not isinstance(type_, TupleType):
+        return type_
+    elements = [t for t in type_.elements if isinstance(t, TensorType)]
+    return SequenceType(elements[0].with_shape(None)) if elements else SequenceType(TensorType(DType.FLOAT32, None))

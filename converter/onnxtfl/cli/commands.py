@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from onnxtfl.cli.options import MODEL, checking, converting, quantizing, verbose
+from onnxtfl.cli.options import MODEL, checking, converting, quantizing, sequences, verbose
 from onnxtfl.cli.running import run
 
 EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but the check failed."
@@ -32,13 +32,14 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
     show_default=True,
     help="LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended.",
 )
+@sequences
 @quantizing
 @click.version_option(package_name="onnxtfl")
 def _onnx2tfl(**options: Any) -> int:
     """Convert the ONNX file MODEL to TFLite, run both on the same inputs, and fail where they differ."""
     from onnxtfl import onnx_to_tflite
 
-    return _convert(onnx_to_tflite, ".tflite", **options)
+    return _convert(onnx_to_tflite, ".tflite", elements=dict(options.pop("elements")), **options)
 
 
 _QUANTIZED = click.Choice(["qdq", "qoperator", "float"])

@@ -29,6 +29,19 @@ class InputShape(click.ParamType[tuple[str, tuple[int, ...]]]):
         return name, shape
 
 
+class Elements(click.ParamType[tuple[str, "int | None"]]):
+    """``NAME:3``, or ``NAME:none``; the name may contain colons."""
+
+    name = "NAME:COUNT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int | None]:
+        """Return (name, number of elements, None for "none")."""
+        name, colon, count = str(value).rpartition(":")
+        if not colon or not name or not (count == "none" or (count.isascii() and count.isdecimal())):
+            self.fail(f"{value!r} is not NAME:COUNT, like x:3, nor NAME:none", param, ctx)
+        return name, None if count == "none" else int(count)
+
+
 def _setting(name: str, default: Any, help_: str, type_: Any = None) -> Callable[[F], F]:
     """An option with a value, whose default is shown."""
     return click.option(name, type=type_, default=default, show_default=True, help=help_)
@@ -79,6 +92,12 @@ def converting(command: F) -> F:
     for option in reversed((*_CONVERTING, verbose, *_CHECKING)):
         command = option(command)
     return command
+
+
+def sequences(command: F) -> F:
+    """Add the option that says how long the sequences among the inputs are."""
+    help_ = "Number of elements of an input that is a sequence; NAME:none is an optional without a value (repeatable)."
+    return click.option("--elements", type=Elements(), multiple=True, help=help_)(command)
 
 
 def quantizing(command: F) -> F:

@@ -36,6 +36,7 @@ def show_conversion(model: str, output: str, conversion: Conversion, verbose: bo
     rows = [Row("model", f"{model} -> {output}" if conversion.path else f"{model} (nothing written)")]
     rows += _titled("inputs", [_tensor(spec) for spec in report.inputs])
     rows += _titled("outputs", [_tensor(spec) for spec in report.outputs])
+    rows += _titled("sequences", [_elements(*entry) for entry in report.elements.items()])
     rows += _state_rows(report.states) + _kept_rows(report.kept_states, verbose)
     if report.other_signatures:
         others = _some(list(report.other_signatures), verbose)
@@ -174,6 +175,13 @@ def _printable(line: str) -> str:
 
 def _titled(title: str, lines: Iterable[str]) -> list[Row]:
     return [Row("" if k else title, line) for k, line in enumerate(lines)]
+
+
+def _elements(name: str, tensors: Sequence[str]) -> str:
+    """What became of an input or output of sequence or optional type."""
+    if tuple(tensors) == (name,):
+        return f"{name} is one tensor"
+    return f"{name} became {', '.join(tensors)}" if tensors else f"{name} has no elements"
 
 
 def _tensor(spec: TensorReport) -> str:

@@ -336,6 +336,8 @@ class Graph:
     states: list[State] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
     """The names of the outputs if they differ from those of the values (one value may be several outputs)."""
+    elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The names of the tensors that each input and output of sequence or optional type became."""
     first: Node | None = None
     last: Node | None = None
 

@@ -114,12 +114,13 @@ class OptionalType:
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
-    """A tuple of values (XLA)."""
+    """A tuple of values (XLA); its text has the first four."""
 
     elements: tuple[Type, ...]
 
     def __str__(self) -> str:
-        return f"tuple<{', '.join(map(str, self.elements))}>"
+        shown = [*map(str, self.elements[:4]), *(["..."] if len(self.elements) > 4 else [])]
+        return f"tuple<{', '.join(shown)}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ def compatible(a: Type | None, b: Type | None) -> bool:
         return a.dtype is b.dtype and a.quantization == b.quantization and shapes_compatible(a.shape, b.shape)
     if isinstance(a, SequenceType | OptionalType) and a.__class__ is b.__class__:
         return compatible(a.element, b.element)
+    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.elements) == len(b.elements):
+        return all(map(compatible, a.elements, b.elements))
     return a == b
 
 

@@ -14,7 +14,7 @@ from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import clone, prepare, set_regions
-from onnxtfl.rewriting.registry import ANY_VERSION, LiftRule, rule_name, rules
+from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules
 
 Expand = Callable[[Node], Graph | None]
 """Returns the body of an op that its format defines by other ops; None if there is no such definition."""
@@ -93,8 +93,11 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
     """Lift the regions first, so that the rule knows their result types; then the dialect ops that the rule makes."""
     regions = node.regions
     inlined = prepare(node) if regions else None
-    if inlined is not None:
+    if isinstance(inlined, Inlined):
         _inline(graph, node, inlined.region, inlined.operands, expand)
+        return
+    if inlined is not None:
+        _replace(graph, node, _lifted_steps(graph, node, inlined, expand))
         return
     _lift_regions(node, expand)
     builder, values = _applied(graph, node, rule)
@@ -199,14 +202,38 @@ def _remark_parts(node: Node, created: Sequence[Node]) -> None:
 
 def _inline(graph: Graph, node: Node, body: Graph, operands: Sequence[Value | None], expand: Expand) -> None:
     """Replace `node` by the nodes of `body`, with `operands` as its inputs, and lift each of them."""
+    inserted = _spliced(graph, node, body, operands)
+    _replace(graph, node, body.outputs)
+    for inner_node in inserted:
+        lift_node(graph, inner_node, expand)
+
+
+def _spliced(graph: Graph, node: Node, body: Graph, operands: Sequence[Value | None]) -> list[Node]:
+    """The nodes of `body` that are not neutral, all of which move before `node`, with `operands` as its inputs."""
     inserted = graph.splice(body, operands, node)
     for inner_node in inserted:
         inner_node.sources = node.sources
         for result in inner_node.results:
             result.name = result.origin = None
-    _replace(graph, node, body.outputs)
-    for inner_node in inserted:
-        lift_node(graph, inner_node, expand)
+    return [inner_node for inner_node in inserted if inner_node.op.dialect != "neutral"]
+
+
+def _lifted_steps(graph: Graph, node: Node, steps: Steps, expand: Expand) -> Sequence[Value]:
+    """Insert the regions of `steps` before `node`, lift each, and return the results for `node`."""
+    try:
+        step = next(steps)
+        while True:
+            inserted = _spliced(graph, node, step.region, step.operands)
+            (results,) = Builder(graph, node).foreign("", "Results", step.region.outputs, [None])
+            assert results.producer is not None
+            for inner_node in inserted:
+                lift_node(graph, inner_node, expand)
+            outputs = [v for v in results.producer.operands if v is not None]
+            graph.remove(results.producer)
+            step = steps.send(outputs)
+    except StopIteration as stop:
+        values: Sequence[Value] = stop.value
+        return values
 
 
 def op_name(node: Node) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value, constant, inherit
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
-from onnxtfl.rewriting.registry import Inlined, rules
+from onnxtfl.rewriting.registry import Inlined, Steps, rules
 
 MAX_DEPTH = 8
 """How many producers back a condition is evaluated before run time."""
@@ -25,14 +26,58 @@ SMALL = 1 << 10
 """Elements of the largest constant that is read for it."""
 
 
-def prepare(node: Node) -> Inlined | None:
+SEQUENCES = frozenset({ops.Absent, ops.Tuple, ops.Unstack})
+"""The ops whose results are sequences and optionals, of the operands that their elements are stored in."""
+
+
+def prepare(node: Node) -> Inlined | Steps | None:
     """Run the rule for the regions of `node`; UnsupportedError if there is none."""
+    if node.attributes.get("captures"):
+        _capture_elements(node)
     rule = rules().regions.get(node.op.name)
     if rule is None:
         raise UnsupportedError(
             "subgraphs of this op are not supported", hint="cut the model around it with --inputs/--outputs"
         )
     return rule(node)
+
+
+def _capture_elements(node: Node) -> None:
+    """Capture the elements of each captured sequence; the regions make the sequence of them again."""
+    i = len(node.operands) - node.attributes["captures"]
+    while i < len(node.operands):
+        outer = node.operands[i]
+        if outer is None or not is_sequence(outer) or outer.producer is None:
+            i += 1
+            continue
+        for region in node.regions:
+            rebuild_input(region, len(region.inputs) - len(node.operands) + i, outer.producer)
+        elements = outer.producer.operands
+        replace_operands(node, [*node.operands[:i], *elements, *node.operands[i + 1 :]])
+        node.attributes["captures"] += len(elements) - 1
+
+
+def is_sequence(value: Value) -> bool:
+    """Whether `value` is a sequence or an optional that was resolved to its elements."""
+    return value.producer is not None and value.producer.op in SEQUENCES
+
+
+def rebuild_input(region: Graph, index: int, maker: Node) -> None:
+    """Replace input `index` of `region` by inputs for the operands of `maker`, from which `region` makes it again."""
+    old = region.inputs[index]
+    inputs = [Value(None if v is None else v.type) for v in maker.operands]
+    region.inputs[index : index + 1] = inputs
+    (made,) = Builder(region, region.first).many(maker.op, *inputs, **maker.attributes)
+    region.substitute(old, made, retyped=True)
+
+
+def replace_operands(node: Node, operands: Sequence[Value | None]) -> None:
+    """Give `node` these operands, of any number."""
+    for i in range(len(node.operands)):
+        node.set_operand(i, None)
+    node.operands = [None] * len(operands)
+    for i, value in enumerate(operands):
+        node.set_operand(i, value)
 
 
 def bind_captures(region: Graph, operands: Sequence[Value | None]) -> None:

@@ -14,7 +14,7 @@ rule                signature
 lift_onnx           ``(b, node) -> Value | sequence of Values``: an ``onnx.X`` node as neutral ops
 upgrade             ``(b, node) -> None``: rewrite a node of an old since-version to a newer form, in place
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
-regions_of          ``(node) -> Inlined | None``: types and constants of the inputs of an op's regions
+regions_of          ``(node) -> Inlined | Steps | None``: types and constants of the inputs of an op's regions
 carried_by          ``(node) -> pairs of Values``: the body's input and output for each value that a loop carries
 lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op for a neutral node
@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -46,7 +46,9 @@ LowerTfl = Callable[[Node], "Form | None"]
 LowerOnnx = Callable[[Node, int], "Form | None"]
 QuantizedForm = Callable[[Node, "Form"], "Form | None"]
 CarriedRule = Callable[[Node], Sequence[tuple[Value, Value]]]
-PrepareRule = Callable[[Node], "Inlined | None"]
+Steps = Generator["Inlined", list[Value], Sequence[Value]]
+"""Regions that together replace a node: each is yielded, its lifted outputs are sent; returns the node's results."""
+PrepareRule = Callable[[Node], "Inlined | Steps | None"]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
 Condition = Callable[[Node], bool]
 Target = Literal["tfl", "onnx"]
@@ -253,7 +255,8 @@ def lift_tfl(*names: str) -> Callable[[LiftRule], LiftRule]:
 def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
     """Register the rule that prepares the regions of a file's op `name` ("onnx.If") before the op is lifted.
 
-    The rule sets the types of the regions' inputs; a region that it returns replaces the node.
+    The rule sets the types of the regions' inputs; a region that it returns, or regions that it yields one after the
+    other, replace the node.
     """
 
     return _decorator(lambda rule: _add(_RULES.regions, name, rule, f"the regions of {name}"))

@@ -46,6 +46,7 @@ from onnxtfl.rewriting.registry import (
     Computed,
     Form,
     Inlined,
+    Steps,
     append_operand,
     carried_by,
     decompose,
@@ -92,6 +93,19 @@ from onnxtfl.rules.qlinear import (
 from onnxtfl.rules.qoperator import bias_in_steps, linear_domain, parameters, qoperator, quantized_operand
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
+from onnxtfl.rules.sequences import (
+    MOST_ELEMENTS,
+    Outputs,
+    elements_of,
+    is_absent,
+    is_list,
+    known_elements,
+    limit_rounds,
+    listed,
+    one_shape,
+    rounds_over_sequences,
+    stacked,
+)
 from onnxtfl.rules.sigmoid_tables import sigmoid_table, tanh_table
 from onnxtfl.rules.sizes import (
     HUGE,

@@ -63,6 +63,8 @@ identity
     Copy(x)
 control (attributes are graphs, which take all captures or values as inputs)
     If(pred, captures...; then_branch, else_branch) -> n results   While(values...; cond, body) -> n results
+sequences (resolved while lifting)
+    Tuple(elements...)   Unstack(x) -> its slices along axis 0   Absent(; type)
 pooling
     MaxPool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, return_indices)
     AveragePool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, count_include_pad)
@@ -111,6 +113,7 @@ from onnxtfl.ir.ops.reversal import *
 from onnxtfl.ir.ops.sampling import *
 from onnxtfl.ir.ops.scattering import *
 from onnxtfl.ir.ops.segments import *
+from onnxtfl.ir.ops.sequences import *
 from onnxtfl.ir.ops.shape import *
 from onnxtfl.ir.ops.slicing import *
 from onnxtfl.ir.ops.softmax import *

@@ -1,0 +1,208 @@
+"""Sequences and optionals while lifting: their elements, one tensor of all elements, and regions that return them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.reshape import unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import OptionalType, SequenceType
+from onnxtfl.rewriting.regions import clone, condition_value, is_sequence, size_of
+from onnxtfl.rewriting.registry import Inlined, Steps
+
+MOST_ELEMENTS = 1024
+"""Elements of the longest sequence whose elements are separate values."""
+FIX = "fix the sizes that decide it, with --input-shape or as an initializer"
+
+
+def elements_of(value: Value) -> list[Value] | None:
+    """The elements of a sequence of known length; None where the length is known only at run time.
+
+    UnsupportedError where nothing is known of the sequence.
+    """
+    maker = value.producer
+    if maker is not None and maker.op is ops.Tuple:
+        return [v for v in maker.operands if v is not None]
+    if maker is not None and maker.op is ops.Unstack:
+        return None
+    raise UnsupportedError(f"the elements of a value of type {value.type} are unknown", hint=FIX)
+
+
+def listed(b: Builder, elements: Sequence[Value | None]) -> Value:
+    """A sequence of these elements; UnsupportedError for more than `MOST_ELEMENTS`."""
+    if len(elements) > MOST_ELEMENTS:
+        message = f"a sequence of more than {MOST_ELEMENTS} elements"
+        raise UnsupportedError(
+            message, hint="join the elements to one tensor, or cut the model with --inputs/--outputs"
+        )
+    return b(ops.Tuple, *elements)
+
+
+def known_elements(value: Value) -> list[Value]:
+    """The elements of a sequence; UnsupportedError where its length is known only at run time."""
+    elements = elements_of(value)
+    if elements is None:
+        raise UnsupportedError("the length of the sequence is known only at run time", hint=FIX)
+    return elements
+
+
+def is_absent(value: Value | None) -> bool:
+    """Whether an optional has no value; UnsupportedError where that is known only at run time."""
+    if value is None or (value.producer is not None and value.producer.op is ops.Absent):
+        return True
+    if isinstance(value.type, OptionalType) and not is_sequence(value):
+        raise UnsupportedError("whether an optional has a value is known only at run time")
+    return False
+
+
+def is_list(value: Value | None) -> bool:
+    """Whether `value` is a sequence or an optional, resolved or not."""
+    return value is not None and (is_sequence(value) or isinstance(value.type, SequenceType | OptionalType))
+
+
+def stacked(b: Builder, sequence: Value, like: Value | None = None) -> Value:
+    """All elements of a sequence as one tensor, joined along a new axis 0; UnsupportedError for other shapes.
+
+    `like`: an element of the type that those of an empty sequence would have.
+    """
+    elements = elements_of(sequence)
+    if elements is None:
+        assert sequence.producer is not None
+        return sequence.producer.operand(0)
+    first = elements[0] if elements else like
+    if first is None:
+        raise UnsupportedError("the sequence is empty, so the type of its elements is unknown")
+    shape = one_shape(*elements, first.shape)
+    if elements:
+        return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
+    if not all(isinstance(d, int) for d in shape):
+        raise UnsupportedError("the sequence is empty, and the shape of its elements is known only at run time")
+    return constant(np.zeros((0, *shape), first.dtype.numpy), first.dtype)
+
+
+def one_shape(*elements: Value | Shape) -> Shape:
+    """The shape that all elements have; UnsupportedError where they differ, or may differ at run time."""
+    shapes = list(dict.fromkeys(v.shape if isinstance(v, Value) else v for v in elements))
+    if len(shapes) > 1:
+        shown = " and ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes)
+        raise UnsupportedError(f"elements of different shapes {shown} where one tensor has to hold them", hint=FIX)
+    return shapes[0]
+
+
+MOST_NODES = 1 << 13
+"""Largest number of nodes that a loop may become if its rounds follow each other without a loop."""
+UNROLL = "fix it with --input-shape or as an initializer, or collect tensors of one shape as scan outputs"
+
+
+def limit_rounds(body: Graph, rounds: int) -> None:
+    """UnsupportedError where `rounds` copies of `body` are too many nodes."""
+    size = size_of(body)
+    if rounds * (size + 1) > MOST_NODES:
+        message = f"{rounds} rounds over sequences, of {size} nodes each, cannot be written without a loop"
+        raise UnsupportedError(message, hint="join the elements to one tensor before the loop")
+
+
+def rounds_over_sequences(node: Node, body: Graph, carried: Sequence[Value | None]) -> Steps:
+    """The body of a loop for each of its rounds, whose number has to be known.
+
+    `node`: its operands are the trip count, the condition, the `carried` values, and captures.
+    """
+    values, collected = list(carried), list[list[Value]]()
+    count, captured = static_ints(node.operands[0]), node.operands[2 + len(values) :]
+    go_on = node.operands[1] if node.operands[1] is not None else constant(np.asarray(True))
+    if node.operands[0] is not None and count is None:
+        raise UnsupportedError("the number of rounds of a loop over sequences is known only at run time", hint=UNROLL)
+    while _truth(go_on) and (count is None or len(collected) < count[0]):
+        limit_rounds(body, len(collected) + 1)
+        number = constant(np.asarray(len(collected), np.int64))
+        outputs = yield Inlined(clone(body), [number, go_on, *values, *captured])
+        go_on, values = outputs[0], list[Value | None](outputs[1 : len(values) + 1])
+        collected.append(outputs[len(values) + 1 :])
+    assert node.graph is not None
+    b, results = Builder(node.graph, node), node.results[len(values) :]
+    joined = [_joined(b, result, [elements[i] for elements in collected]) for i, result in enumerate(results)]
+    return [*(v for v in values if v is not None), *joined]
+
+
+def _truth(condition: Value) -> bool:
+    known = condition_value(condition)
+    if known is None:
+        raise UnsupportedError("whether a loop over sequences goes on is known only at run time", hint=UNROLL)
+    return known
+
+
+def _joined(b: Builder, result: Value, elements: Sequence[Value]) -> Value:
+    """The elements of a collected result; of its declared type if there are none."""
+    if elements:
+        return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
+    if not all(isinstance(d, int) for d in result.shape[1:]):
+        raise UnsupportedError("a loop of no rounds collects elements of unknown shape")
+    return constant(np.zeros((0, *result.shape[1:]), result.dtype.numpy), result.dtype)
+
+
+class Outputs:
+    """The outputs of regions of which one runs, as tensors: sequences are replaced by what their elements are in.
+
+    `count`: of tensors. `regrouped` makes the sequences again from the results of the node.
+    """
+
+    def __init__(self, regions: Sequence[Graph]) -> None:
+        columns = zip(*(region.outputs for region in regions), strict=True)
+        self._builders = [Builder(region) for region in regions]
+        found: list[tuple[Value, ...]] = []
+        self._makers = [self._flatten(column, found) for column in columns]
+        for region, outputs in zip(regions, zip(*found, strict=True), strict=False):
+            region.outputs = list(outputs)
+        if not found:
+            for region in regions:
+                region.outputs = []
+
+    def _flatten(self, column: tuple[Value, ...], found: list[tuple[Value, ...]]) -> _Maker | None:
+        """Append the tensors of one output, one of each region, to `found`; return what makes it of them again."""
+        if not any(map(is_sequence, column)):
+            found.append(column)
+            return None
+        if len({is_absent(v) for v in column}) > 1:
+            raise UnsupportedError("whether an optional has a value is known only at run time")
+        makers = [v.producer for v in column if v.producer is not None and is_sequence(v)]
+        if len(makers) < len(column):
+            raise UnsupportedError("a sequence in one region and a tensor in the other")
+        counts = {(maker.op, len(maker.operands)) for maker in makers}
+        if len(counts) > 1:
+            makers = self._unstacked(column)
+        parts = zip(*(maker.operands for maker in makers), strict=True)
+        inner = [self._flatten(tuple(v for v in part if v is not None), found) for part in parts]
+        return _Maker(makers[0], inner)
+
+    def _unstacked(self, column: tuple[Value, ...]) -> list[Node]:
+        """Sequences of different lengths, each as one tensor."""
+        known = [elements_of(v) for v in column]
+        like = next((elements[0] for elements in known if elements), None)
+        made = [stacked(b, v, like) for b, v in zip(self._builders, column, strict=True)]
+        results = [b(ops.Unstack, v) for b, v in zip(self._builders, made, strict=True)]
+        return [v.producer for v in results if v.producer is not None]
+
+    def regrouped(self, b: Builder, results: Iterable[Value]) -> list[Value]:
+        """The results of the node, with its sequences."""
+        given = iter(results)
+        return [_made(b, maker, given) for maker in self._makers]
+
+
+class _Maker:
+    """A node whose result is a sequence, and what makes those of its operands that are sequences (None: tensors)."""
+
+    def __init__(self, node: Node, operands: Sequence[_Maker | None]) -> None:
+        self.node, self.operands = node, operands
+
+
+def _made(b: Builder, maker: _Maker | None, given: Iterator[Value]) -> Value:
+    if maker is None:
+        return next(given)
+    return b(maker.node.op, *(_made(b, part, given) for part in maker.operands), **maker.node.attributes)

@@ -1,0 +1,408 @@
+"""Sequences and optionals: ops on them become ops on their elements; both runtimes compute the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import onnxtfl
+from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, UsageError
+
+HEADER = '<ir_version: 8, opset_import: ["" : %d]>\n'
+Array = np.ndarray[Any, Any]
+
+
+def convert(text: str, opset: int = 17, **options: Any) -> onnxtfl.Conversion:
+    """The model, converted and compared with ONNX Runtime on both kernel sets."""
+    model = onnx.parser.parse_model(HEADER % opset + text)
+    conversion = onnxtfl.onnx_to_tflite(model, check="require", **options)
+    assert conversion.check is not None and conversion.check.status == "passed"
+    return conversion
+
+
+def outputs_of(conversion: onnxtfl.Conversion) -> list[str]:
+    return [f"{spec.name}{list(spec.shape)}" for spec in conversion.report.outputs]
+
+
+def three(body: str, result: str = "float[A,B] y", constants: str = "") -> str:
+    """A model of three inputs of shape [2, 3]."""
+    return f"main (float[2,3] a, float[2,3] b, float[2,3] c) => ({result}) {constants} {{ {body} }}"
+
+
+# --- positions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("position", "wanted"), [(0, "a"), (2, "c"), (-1, "c"), (-3, "a")])
+def test_an_element_at_a_known_position_is_that_value(position: int, wanted: str) -> None:
+    body = "s = SequenceConstruct(a, b, c) y = SequenceAt(s, at) "
+    conversion = convert(three(body, constants=f"<int64 at = {{{position}}}>"))
+    assert dict(conversion.report.ops_after) == {"RESHAPE": 1}
+
+
+@pytest.mark.parametrize("position", [3, -4])
+def test_a_position_outside_of_the_sequence_is_an_error(position: int) -> None:
+    with pytest.raises(InvalidModelError, match=f"position {position} in a sequence of 3 elements"):
+        convert(three("s = SequenceConstruct(a, b, c) y = SequenceAt(s, at)", constants=f"<int64 at = {{{position}}}>"))
+
+
+@pytest.mark.parametrize("position", [None, 0, 1, 2, -1, -2])
+def test_insertion_before_a_position_or_at_the_end(position: int | None) -> None:
+    place, constant = ("", "") if position is None else (", at", f"<int64 at = {{{position}}}>")
+    body = f"s = SequenceConstruct(a, b) t = SequenceInsert(s, c{place}) y = ConcatFromSequence<axis = 0>(t)"
+    convert(three(body, constants=constant))
+
+
+@pytest.mark.parametrize("position", [None, 0, 1, -1, -3])
+def test_erasure_at_a_position_or_at_the_end(position: int | None) -> None:
+    place, constant = ("", "") if position is None else (", at", f"<int32 at = {{{position}}}>")
+    body = f"s = SequenceConstruct(a, b, c) t = SequenceErase(s{place}) y = ConcatFromSequence<axis = -1>(t)"
+    convert(three(body, constants=constant))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
+def test_elements_joined_along_a_new_axis(axis: int) -> None:
+    convert(
+        three(
+            f"s = SequenceConstruct(a, b, c) y = ConcatFromSequence<axis = {axis}, new_axis = 1>(s)", "float[A,B,C] y"
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_an_element_at_a_position_of_run_time_is_gathered(kind: str) -> None:
+    text = """
+    main (float[2,3] a, float[2,3] b, int64 at) => (float[2,3] y) {
+      s = SequenceConstruct(a, b) y = SequenceAt(s, at)
+    }
+    """
+    text = text.replace("int64", kind)
+    model = onnx.parser.parse_model(HEADER % 17 + text)
+    conversion = onnxtfl.onnx_to_tflite(model, check=False)
+    assert conversion.report.ops_after["GATHER"] == 1
+    assert conversion.data is not None
+    a, b = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    for position in (0, 1, -1, -2):
+        feeds = {"a": a, "b": b, "at": np.asarray(position, kind)}
+        assert onnxtfl.check(model, conversion.data, inputs=feeds).status == "passed"
+
+
+@pytest.mark.parametrize("op", ["t = SequenceInsert(s, c, at)", "t = SequenceErase(s, at)"])
+@pytest.mark.parametrize("position", [0, 1, 2, -1, -2])
+def test_positions_of_run_time_reorder_a_tensor_of_all_elements(op: str, position: int) -> None:
+    text = f"""
+    main (float[3] a, float[3] b, float[3] c, int64 at) => (float[N,3] y, int64 n) {{
+      s = SequenceConstruct(a, b, c)
+      {op}
+      n = SequenceLength(t)
+      y = ConcatFromSequence<axis = 0, new_axis = 1>(t)
+    }}
+    """
+    model = onnx.parser.parse_model(HEADER % 17 + text)
+    conversion = onnxtfl.onnx_to_tflite(model, check=False)
+    assert conversion.data is not None
+    assert onnxtfl.check(model, conversion.data, inputs={"at": np.asarray(position)}).status == "passed"
+
+
+def test_a_position_of_run_time_needs_equal_shapes() -> None:
+    text = (
+        "main (float[2] a, float[3] b, int64 at) => (float[N] y) { s = SequenceConstruct(a, b) y = SequenceAt(s, at) }"
+    )
+    with pytest.raises(UnsupportedError, match=r"different shapes \[2\] and \[3\].*SequenceAt-11"):
+        convert(text)
+
+
+# --- SplitToSequence -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opset", [11, 24])
+@pytest.mark.parametrize(
+    "split", ["int64 split = {2}", "int64 split = {3}", "int64[3] split = {1, 4, 2}", "int32[1] split = {7}"]
+)
+def test_a_tensor_in_parts(split: str, opset: int) -> None:
+    """A scalar is the size of all parts but the last; a vector has the size of each."""
+    text = f"main (float[2,7] x) => (seq(float[]) y) <{split}> {{ y = SplitToSequence<axis = -1>(x, split) }}"
+    convert(text, opset)
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_tensor_in_slices(keepdims: int) -> None:
+    conversion = convert(
+        f"main (float[2,3] x) => (seq(float[]) y) {{ y = SplitToSequence<axis = 1, keepdims = {keepdims}>(x) }}"
+    )
+    assert outputs_of(conversion) == [f"y_{i}{[2, 1] if keepdims else [2]}" for i in range(3)]
+
+
+def test_keepdims_is_for_parts_of_size_one() -> None:
+    """PyTorch exports unbind with the scalar 1 and without the axis; a vector of sizes keeps it."""
+    text = """
+    main (float[2,3] x) => (seq(float[]) y, seq(float[]) z) <int64 one = {1}, int64[2] sizes = {1, 2}> {
+      y = SplitToSequence<axis = 1, keepdims = 0>(x, one)
+      z = SplitToSequence<axis = 1, keepdims = 0>(x, sizes)
+    }
+    """
+    assert outputs_of(convert(text)) == ["y_0[2]", "y_1[2]", "y_2[2]", "z_0[2, 1]", "z_1[2, 2]"]
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize(("use", "rank"), [
+    ("y = ConcatFromSequence<axis = 1, new_axis = 1>(s)", 1),
+    ("y = ConcatFromSequence<axis = -1>(s)", 0),
+    ("y = SequenceAt(s, last)", 0),
+    ("t = SequenceInsert(s, v) y = ConcatFromSequence<axis = 0>(t)", 0),
+    ("t = SequenceErase(s) y = ConcatFromSequence<axis = 0, new_axis = 1>(t)", 1),
+    ("n = SequenceLength(s) f = Cast<to = 1>(n) y = Mul(v, f)", 0),
+])  # fmt: skip
+def test_slices_whose_number_is_known_only_at_run_time(use: str, rank: int, keepdims: int) -> None:
+    """They are one tensor, with the slices along axis 0."""
+    text = """
+    main (float[2,N,3] x, float[2,%s3] v) => (float[%s] y) <int64 last = {-1}> {
+      s = SplitToSequence<axis = 1, keepdims = %d>(x)
+      %s
+    }
+    """
+    convert(text % ("1," * keepdims, ",".join("ABCD"[: 2 + keepdims + rank]), keepdims, use))
+
+
+def test_uneven_parts_of_an_unknown_number_are_an_error() -> None:
+    text = "main (float[N] x) => (int64 n) <int64 two = {2}> { s = SplitToSequence(x, two) n = SequenceLength(s) }"
+    with pytest.raises(UnsupportedError, match=r"known only at run time.*SplitToSequence-11.*--input-shape"):
+        convert(text)
+    convert(text, input_shapes={"x": [5]})
+
+
+# --- inputs and outputs ----------------------------------------------------------------------------------------------
+
+JOIN = "main (seq(float[N,3]) x) => (float[M,3] y) { y = ConcatFromSequence<axis = 0>(x) }"
+
+
+def test_an_input_sequence_is_an_input_for_each_element() -> None:
+    conversion = convert(JOIN, elements={"x": 3})
+    assert [spec.name for spec in conversion.report.inputs] == ["x_0", "x_1", "x_2"]
+    assert conversion.report.elements == {"x": ("x_0", "x_1", "x_2")}
+
+
+def test_sizes_of_one_element_or_of_all() -> None:
+    conversion = convert(JOIN, elements={"x": 2}, input_shapes={"x": [2, 3]})
+    assert [spec.shape for spec in conversion.report.inputs] == [(2, 3), (2, 3)]
+    conversion = convert(JOIN, elements={"x": 2}, input_shapes={"x_1": [4, 3]})
+    assert conversion.report.inputs[1].shape == (4, 3)
+
+
+def test_the_length_of_an_input_sequence_has_to_be_given() -> None:
+    with pytest.raises(UnsupportedError, match=r"input 'x' is a sequence of unknown length.*--elements x:N"):
+        convert(JOIN)
+    with pytest.raises(UsageError, match="no sequence 'z' among the inputs"):
+        convert(JOIN, elements={"z": 1})
+
+
+OPTIONAL = """
+main (optional(float[2]) x, float[2] d) => (float[2] y, bool has) {
+  has = OptionalHasElement(x)
+  y = If (has) <
+    then_branch = some () => (float[2] p) { p = OptionalGetElement(x) },
+    else_branch = none () => (float[2] q) { q = Neg(d) }>
+}
+"""
+
+
+@pytest.mark.parametrize("opset", [16, 18])
+@pytest.mark.parametrize("elements", [{}, {"x": 1}, {"x": None}, {"x": 0}])
+def test_an_optional_input_is_there_unless_said_otherwise(opset: int, elements: dict[str, int | None]) -> None:
+    conversion = convert(OPTIONAL, opset, elements=elements)
+    there = elements.get("x", 1)
+    assert [spec.name for spec in conversion.report.inputs] == (["x", "d"] if there else ["d"])
+    assert conversion.report.elements["x"] == (("x",) if there else ())
+
+
+@pytest.mark.parametrize(("elements", "names"), [({"x": 2}, ["x_0", "x_1"]), ({"x": None}, [])])
+def test_an_optional_sequence(elements: dict[str, int | None], names: list[str]) -> None:
+    text = """
+    main (optional(seq(float[2])) x, float[1] a) => (optional(seq(float[2])) y, float[1] b) {
+      y = Identity(x) b = Exp(a)
+    }
+    """
+    conversion = convert(text, elements=elements)
+    assert [spec.name for spec in conversion.report.inputs] == [*names, "a"]
+    assert [spec.name for spec in conversion.report.outputs] == [*(n.replace("x", "y") for n in names), "b"]
+
+
+def test_a_model_without_outputs_is_an_error() -> None:
+    with pytest.raises(UnsupportedError, match="no output: y has no elements"):
+        convert("main (float[1] x) => (seq(float) y) { y = SequenceEmpty() }")
+
+
+def test_an_output_of_unknown_length_is_one_tensor() -> None:
+    conversion = convert("main (float[N,2] x) => (seq(float[2]) y) { y = SplitToSequence<keepdims = 0>(x) }")
+    assert [spec.name for spec in conversion.report.outputs] == ["y"]
+
+
+def test_a_part_of_a_model_that_ends_in_a_sequence() -> None:
+    text = three("s = SequenceConstruct(a, b) y = ConcatFromSequence<axis = 0>(s)")
+    assert [spec.name for spec in convert(text, outputs=["s"]).report.outputs] == ["s_0", "s_1"]
+
+
+# --- optionals made in the model -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("opset", "made", "there"), [
+    (15, "o = Optional(x)", True),
+    (15, "o = Optional<type = float[2]>()", False),
+    (18, "o = Optional(x)", True),
+    (18, "o = Identity(x)", True),
+])  # fmt: skip
+def test_whether_an_optional_has_a_value_is_known(opset: int, made: str, there: bool) -> None:
+    text = f"""main (float[2] x) => (float[2] y) {{
+      {made}
+      has = OptionalHasElement(o)
+      y = If (has) <
+        then_branch = some () => (float[2] p) {{ p = Exp(x) }},
+        else_branch = none () => (float[2] q) {{ q = Neg(x) }}>
+    }}"""
+    assert dict(convert(text, opset).report.ops_after) == {"EXP" if there else "NEG": 1}
+
+
+@pytest.mark.parametrize("opset", [15, 18])
+def test_the_value_of_an_optional(opset: int) -> None:
+    convert("main (float[2] x) => (float[2] y) { o = Optional(x) v = OptionalGetElement(o) y = Exp(v) }", opset)
+
+
+def test_an_optional_without_a_value_cannot_be_read() -> None:
+    with pytest.raises(InvalidModelError, match=r"the optional has no value.*OptionalGetElement-15"):
+        convert("main (float[2] x) => (float[2] y) { o = Optional<type = float[2]>() y = OptionalGetElement(o) }", 15)
+
+
+# --- SequenceMap -----------------------------------------------------------------------------------------------------
+
+
+def test_a_map_over_sequences_and_tensors_that_captures() -> None:
+    text = """
+    main (seq(float[2]) s, seq(float[2]) t, float[2] w, float[2] k) => (seq(float[2]) y, seq(int64[1]) n) {
+      y, n = SequenceMap (s, t, w) <body = f (float[2] a, float[2] b, float[2] c) => (float[2] r, int64[1] q) {
+        p = Add(a, b)
+        v = Mul(p, k)
+        r = Sub(v, c)
+        q = Shape(r)
+      }>
+    }
+    """
+    conversion = convert(text, elements={"s": 2, "t": 2})
+    assert outputs_of(conversion) == ["y_0[2]", "y_1[2]", "n_0[1]", "n_1[1]"]
+    with pytest.raises(InvalidModelError, match="sequences of different lengths"):
+        convert(text, elements={"s": 2, "t": 3})
+
+
+# --- regions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_branches_that_return_sequences(nested: bool) -> None:
+    """The branches of an If return the elements; a captured sequence is captured as its elements."""
+    inner = (
+        "t = Identity(s)"
+        if not nested
+        else """
+      t = If (d) <
+        then_branch = three () => (seq(float[2,3]) m) { m = Identity(s) },
+        else_branch = four () => (seq(float[2,3]) n) { n = SequenceConstruct(a, a) }>"""
+    )
+    text = """
+    main (float[2,3] a, float[2,3] b, bool c, bool d) => (float[A,3] y, int64 n) <int64 last = {-1}> {
+      s = SequenceConstruct(a, b)
+      r = If (c) <
+        then_branch = one () => (seq(float[2,3]) p) { {inner} e = SequenceErase(t) p = SequenceInsert(e, b) },
+        else_branch = two () => (seq(float[2,3]) q) { v = SequenceAt(s, last) w = Neg(v) q = SequenceConstruct(w, v) }>
+      y = ConcatFromSequence<axis = 0>(r)
+      n = SequenceLength(r)
+    }
+    """
+    assert convert(text.replace("{inner}", inner)).report.ops_after["IF"] == 1 + nested
+
+
+def test_branches_that_return_sequences_of_different_lengths() -> None:
+    """The elements, of one shape, are one tensor."""
+    text = """
+    main (bool c, float[3] x) => (float[N,3] y, int64 n) {
+      e = Exp(x)
+      s = If (c) <
+        then_branch = one () => (seq(float[3]) p) { p = SequenceConstruct(x, e, x) },
+        else_branch = two () => (seq(float[3]) q) { q = SequenceConstruct(x) }>
+      y = ConcatFromSequence<axis = 0, new_axis = 1>(s)
+      n = SequenceLength(s)
+    }
+    """
+    convert(text)
+
+
+LOOP = """
+main (float[4] x, seq(float[N]) given) => (seq(float[N]) y, float[R,4] scanned)
+<int64 rounds = {%d}, bool yes = {1}, int64 one = {1}, int64[1] zero = {0}> {
+  y, scanned = Loop (rounds, yes, given) <
+    body = body (int64 i, bool go, seq(float[N]) s) => (bool on, seq(float[N]) t, float[4] u) {
+    on = Identity(go)
+    end = Add(i, one)
+    stop = Unsqueeze(end, zero)
+    part = Slice(x, zero, stop)
+    t = SequenceInsert(s, part)
+    n = SequenceLength(s)
+    f = Cast<to = 1>(n)
+    u = Mul(x, f)
+  }>
+}
+"""
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("given", [0, 2])
+def test_a_loop_over_sequences_of_a_known_number_of_rounds(rounds: int, given: int) -> None:
+    """Elements of other sizes each round, and a scan output."""
+    conversion = convert(LOOP % rounds, elements={"given": given})
+    assert len(conversion.report.outputs) == rounds + given + 1
+    assert "WHILE" not in conversion.report.ops_after
+
+
+def test_a_condition_ends_a_loop_over_sequences() -> None:
+    text = """
+    main (float[4] x) => (seq(float[4]) y) <bool yes = {1}, int64 three = {3}> {
+      s = SequenceEmpty()
+      y = Loop (, yes, s) <body = body (int64 i, bool go, seq(float[4]) s) => (bool on, seq(float[4]) t) {
+        on = Less(i, three)
+        t = SequenceInsert(s, x)
+      }>
+    }
+    """
+    assert len(convert(text).report.outputs) == 4
+
+
+def test_a_loop_that_never_ends_is_an_error() -> None:
+    text = """
+    main (float[4] x) => (seq(float[4]) y) <bool yes = {1}> {
+      s = SequenceEmpty()
+      y = Loop (, yes, s) <body = body (int64 i, bool go, seq(float[4]) s) => (bool on, seq(float[4]) t) {
+        on = Identity(go)
+        t = SequenceInsert(s, x)
+      }>
+    }
+    """
+    with pytest.raises(OnnxtflError, match="more than 1024 elements"):
+        convert(text)
+
+
+def test_an_optional_that_has_a_value_after_the_first_round() -> None:
+    text = """
+    main (float[2] x) => (seq(float[2]) y) <int64 rounds = {3}, bool yes = {1}> {
+      o = Optional<type = seq(float[2])>()
+      y = Loop (rounds, yes, o) <
+        body = body (int64 i, bool go, optional(seq(float[2])) s) => (bool on, seq(float[2]) t) {
+        on = Identity(go)
+        has = OptionalHasElement(s)
+        r = If (has) <
+          then_branch = some () => (seq(float[2]) p) { p = OptionalGetElement(s) },
+          else_branch = none () => (seq(float[2]) q) { q = SequenceEmpty() }>
+        t = SequenceInsert(r, x)
+      }>
+    }
+    """
+    assert len(convert(text, 16).report.outputs) == 3
