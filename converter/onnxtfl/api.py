@@ -125,7 +125,7 @@ def onnx_to_tflite(
     options = Options(
         *common, on_progress=on_progress, quantized_io=quantized_io, dynamic_quant=dynamic_quant, lstm=lstm
     )
-    options = replace(options, elements=_lengths(elements))
+    options = replace(options, elements=elements)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
 
@@ -464,13 +464,6 @@ def _validate(
 
 def _shapes(input_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[int, ...]]:
     return {name: tuple(int(size) for size in shape) for name, shape in (input_shapes or {}).items()}
-
-
-def _lengths(elements: Mapping[str, int | None] | None) -> dict[str, int | None]:
-    lengths = {name: None if length is None else int(length) for name, length in (elements or {}).items()}
-    if any(length is not None and length < 0 for length in lengths.values()):
-        raise UsageError("a negative number of elements", hint="use 0 or more, None for an optional without a value")
-    return lengths
 
 
 def _one_of(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -196,6 +196,8 @@ def test_the_length_of_an_input_sequence_has_to_be_given() -> None:
         convert(JOIN)
     with pytest.raises(UsageError, match="no sequence 'z' among the inputs"):
         convert(JOIN, elements={"z": 1})
+    with pytest.raises(UsageError, match="use 0 to 1024"):
+        convert(JOIN, elements={"x": -1})
 
 
 OPTIONAL = """

@@ -68,8 +68,8 @@ def _element_types(element: Type, name: str, length: int | None, given: tuple[st
     if not given or length is None:
         hint = f"say how many elements it has: --elements {name}:N"
         raise UnsupportedError(f"the input {name!r} is a sequence of unknown length", type_=str(element), hint=hint)
-    if length > MOST_ELEMENTS:
-        raise UsageError(f"{length} elements of the input {name!r}", hint=f"use at most {MOST_ELEMENTS}")
+    if not 0 <= length <= MOST_ELEMENTS:
+        raise UsageError(f"{length} elements of the input {name!r}", hint=f"use 0 to {MOST_ELEMENTS}")
     return tuple(_own_sizes(element) for _ in range(length))
 
 
