@@ -102,9 +102,8 @@ def onnx_to_tflite(
     static ones. ``elements``: the number of elements of each input that is a sequence, None for an optional input
     without a value; their tensors are called NAME_0, NAME_1, ... ``io_layout``: "channels-last" transposes inputs
     and outputs. ``quantized_io``: "float", "int8" or "uint8" for inputs that are quantized first and outputs that are
-    dequantized last; "source" keeps their types.
-    ``dynamic_quant``: "exact" computes MatMulInteger and its kin as they are; "hybrid" writes faster kernels on float
-    activations and int8 weights, with the error in ``conversion.report.quantization.tolerance``. ``lstm``: "exact"
+    dequantized last; "source" keeps their types. ``dynamic_quant``: "exact" computes MatMulInteger and its kin as they
+    are; "hybrid" writes faster kernels on float activations and int8 weights, with the error in ``conversion.report.quantization.tolerance``. ``lstm``: "exact"
     begins every run from the initial states, as ONNX does; "fused" writes LSTM and RNN layers that begin from zeros as
     one kernel that goes on where the run before ended (``Conversion.report.kept_states``). ``float64``: "narrow"
     computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run
@@ -122,10 +121,8 @@ def onnx_to_tflite(
     _one_of("lstm", lstm, ("exact", "fused"))
     quantizing = _quantizing(quantize, calibration, quantized_io)
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
-    options = Options(
-        *common, on_progress=on_progress, quantized_io=quantized_io, dynamic_quant=dynamic_quant, lstm=lstm
-    )
-    options = replace(options, elements=elements)
+    options = Options(*common, on_progress=on_progress, quantized_io=quantized_io)
+    options = replace(options, dynamic_quant=dynamic_quant, lstm=lstm, elements=elements)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
 
