@@ -67,3 +67,28 @@ TABLE = """graph main(%x: tensor<3xint64>) -> (%y) {
  %d = constant tensor<1xstring> ["?"]
  %y = tfl.HASHTABLE_FIND@1(%t, %x, %d) : tensor<3xstring>
 }"""
+RNN_IN_A_BRANCH = """graph main(%p: tensor<bool>, %x: tensor<2x3xfloat32>) -> (%y) {
+ %y = tfl.IF@1(%p, %x) {then_subgraph_index = graph t(%x: tensor<2x3xfloat32>) -> (%z) {
+  BODY
+ }, else_subgraph_index = graph e(%x: tensor<2x3xfloat32>) -> (%s) {
+  %c = constant tensor<2x4xfloat32> [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+  %s = tfl.ABS@1(%c) : tensor<2x4xfloat32>
+ }} : tensor<2x4xfloat32>
+}""".replace("BODY", RNN.partition("{\n")[2].rpartition("\n")[0].replace("%y", "%z"))
+RNN_IN_A_LOOP = """graph main(%n: tensor<1xint32>, %x: tensor<2x4xfloat32>) -> (%y) {
+ %m, %y = tfl.WHILE@1(%n, %x) {cond_subgraph_index = graph c(%i: tensor<1xint32>, %x: tensor<2x4xfloat32>) -> (%l) {
+  %k = constant tensor<1xint32> [9]
+  %l = tfl.LESS@1(%i, %k) : tensor<1xbool>
+ }, body_subgraph_index = graph b(%i: tensor<1xint32>, %x: tensor<2x4xfloat32>) -> (%j, %z) {
+  BODY
+  %o = constant tensor<1xint32> [1]
+  %j = tfl.ADD@1(%i, %o) {fused_activation_function = "NONE"} : tensor<1xint32>
+ }} : tensor<1xint32>, tensor<2x4xfloat32>
+}""".replace(
+    "BODY",
+    RNN.partition("{\n")[2]
+    .rpartition("\n")[0]
+    .replace("%y", "%z")
+    .replace("4x3", "4x4")
+    .replace("[0.1, 0.2, 0.3, 0.1", "[0.3, -0.1, 0.2, 0.2, 0.1, 0.2, 0.3, 0.1", 1),
+)

@@ -50,7 +50,7 @@ def _initialize(call: Node, found: dict[str, Resource]) -> None:
     """Set the initial values of the resources to which the subgraphs of `call` store constants."""
     for node in (node for region in call.regions for node in region.walk()):
         if node.op.name in ("tfl.ASSIGN_VARIABLE", "tfl.HASHTABLE_IMPORT"):
-            name, contents = resource_name(node.operand(0)), list(_constants(node.operands[1:]))
+            name, contents = resource_name(node.optional(0)), list(_constants(node.operands[1:]))
             if name in found and len(contents) == len(node.operands) - 1:
                 found[name] = replace(found[name], initial=tuple(contents))
 

@@ -17,10 +17,11 @@ of its results, then the new state for each of these operands. Later uses of the
 `State`, are this result. This holds too where the operand is no state but the result of another node.
 
 Variables (VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE) become values, those that subgraphs of IF and WHILE read or
-write further operands and results of these. One that is assigned before it is read is no state. CALL_ONCE is removed:
-what its subgraph assigns is the initial value. A table's constant contents become operands: HASHTABLE_FIND takes
-(keys, values, query, default). Source: LiteRT's kernels of these ops, and its core of variables and tables
-(experimental/resource).
+write further operands and results of these. One that is assigned before it is read is no state. The variable tensors of
+such a subgraph are reset whenever the IF or WHILE begins, so they are no states; a loop carries them. CALL_ONCE is
+removed: what its subgraph assigns is the initial value. A table's constant contents become operands: HASHTABLE_FIND
+takes (keys, values, query, default). Source: LiteRT's kernels of these ops, its Subgraph::ReleaseMemory, and its core
+of variables and tables (experimental/resource).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.resources import resource_name
 from onnxtfl.formats.unique import UniqueNames
@@ -58,7 +59,10 @@ def explicit_states(model: Model, evaluate: Evaluate) -> None:
     `evaluate` is called where an initial value is computed. UnsupportedError for contents of tables that are not
     constant, and for variables where other ops than IF and WHILE would read or write them.
     """
-    _Threader(model.main, _Variables.of(model, evaluate)).run_main()
+    try:
+        _Threader(model.main, _Variables.of(model, evaluate)).run_main()
+    except (ValueError, TypeError, IndexError, KeyError) as error:
+        raise InvalidModelError(f"malformed ops on variables or tables: {error}") from error
 
 
 @dataclass
@@ -81,7 +85,7 @@ class _Variables:
         graphs = [*model.subgraphs, model.main]
         declared: dict[str, list[tuple[str, Type]]] = {}
         for graph in graphs:
-            for name, access, type_ in _accesses(graph, {}):
+            for name, access, type_ in found.accesses(graph, {}):
                 declared.setdefault(name, []).append((access, type_))
                 if graph is not model.main and access is not _INITIALIZE:
                     (found.read if access is _READ else found.written).add(name)
@@ -91,6 +95,26 @@ class _Variables:
             for region in call.regions:
                 found._initialize(call, region, evaluate)
         return found
+
+    def accesses(self, graph: Graph, handles: Mapping[Value, str]) -> Iterator[tuple[str, str, Type]]:
+        """The variable, the kind of access and the type of each read and write in `graph` and its regions, in order.
+
+        `handles`: the names of variables whose handles are inputs of the graph.
+        """
+        known = dict(handles)
+        for node in graph.nodes:
+            name = _handle_name(node, known)
+            if node.op.name == "tfl.READ_VARIABLE" and name and node.result.type is not None:
+                yield name, _READ, node.result.type
+            elif node.op.name == "tfl.ASSIGN_VARIABLE" and name and (type_ := node.operand(1).type) is not None:
+                yield name, _WRITE, type_
+            for region in node.regions:
+                inner = {inside: known[v] for inside, v in _bound(node, region) if v in known}
+                found = self.accesses(region, inner)
+                yield from ((n, _INITIALIZE, t) for n, _, t in found) if node.op.name == _ONCE else found
+            for i, result in enumerate(node.results):
+                if (same := _passed(node, i, known)) is not None:
+                    known[result] = same
 
     def _initialize(self, call: Node, region: Graph, evaluate: Evaluate) -> None:
         """Set what the subgraph of a CALL_ONCE assigns; its nodes are consumed."""
@@ -108,27 +132,6 @@ class _Variables:
 
 
 _READ, _WRITE, _INITIALIZE = "reads", "writes", "initializes"
-
-
-def _accesses(graph: Graph, handles: Mapping[Value, str]) -> Iterator[tuple[str, str, Type]]:
-    """The variable, the kind of access and the type of each read and write in `graph` and its regions, in order.
-
-    `handles`: the names of variables whose handles are inputs of the graph.
-    """
-    known = dict(handles)
-    for node in graph.nodes:
-        name = _handle_name(node, known)
-        if node.op.name == "tfl.READ_VARIABLE" and name and node.result.type is not None:
-            yield name, _READ, node.result.type
-        elif node.op.name == "tfl.ASSIGN_VARIABLE" and name and (type_ := node.operand(1).type) is not None:
-            yield name, _WRITE, type_
-        for region in node.regions:
-            inner = {inside: known[v] for inside, v in _bound(node, region) if v in known}
-            found = _accesses(region, inner)
-            yield from ((n, _INITIALIZE, t) for n, _, t in found) if node.op.name == _ONCE else found
-        for i, result in enumerate(node.results):
-            if (same := _passed(node, i, known)) is not None:
-                known[result] = same
 
 
 def _handle_name(node: Node, handles: dict[Value, str]) -> str | None:
@@ -226,10 +229,8 @@ class _Threader:
         for state in list(self.graph.states):
             state.initial = state.initial or _after_reset(state.input.tensor_type)
             if state.output is state.input and state.input.tensor_type.is_static:
-                zeros = np.broadcast_to(state.initial.numpy(), state.input.shape)
                 self.graph.states.remove(state)
-                data = ArrayData(np.array(zeros), state.initial.dtype)
-                self.graph.substitute(state.input, constant(data, type_=state.input.type))
+                self.graph.substitute(state.input, _filled(state.input, state.initial))
 
     def run(self) -> None:
         """Rewrite the nodes of the graph, and the graphs among their attributes."""
@@ -311,6 +312,8 @@ class _Threader:
             self.graph.remove(node)
             return
         condition = node.attributes.get(_CONDITION)
+        for region in node.regions:
+            _reset(node, region, region is condition)
         accesses = [(region, name, kind) for region in node.regions for name, kind in self._in_region(node, region)]
         touched = _distinct(name for _, name, _ in accesses)
         written = _distinct(name for _, name, kind in accesses if kind is _WRITE)
@@ -367,7 +370,41 @@ class _Threader:
     def _in_region(self, node: Node, region: Graph) -> Iterator[tuple[str, str]]:
         """The variables that a region of `node` reads or writes."""
         handles = {inside: self.handles[v] for inside, v in _bound(node, region) if v in self.handles}
-        return ((name, kind) for name, kind, _ in _accesses(region, handles) if kind is not _INITIALIZE)
+        return ((name, kind) for name, kind, _ in self.variables.accesses(region, handles) if kind is not _INITIALIZE)
+
+
+def _reset(node: Node, region: Graph, is_condition: bool) -> None:
+    """Let the variable tensors of a region begin with their initial value; a loop carries those of its body."""
+    states, region.states = region.states, []
+    for state in states:
+        first = _filled(state.input, _after_reset(state.input.tensor_type))
+        if node.op.name != _LOOP:
+            region.substitute(state.input, first)
+            continue
+        if is_condition or not all(_is_static(v) for inner in region.nodes for v in inner.results):
+            message = "variable tensors in the condition of a loop, or in a body of dynamic shapes"
+            raise UnsupportedError(message, node=node.name, op=node.op.name)
+        for graph in node.regions:
+            graph.output_names = []
+            if graph is not region:
+                graph.add_input(state.input.type)
+        region.inputs.append(state.input)
+        region.outputs.append(state.output)
+        node.operands.append(None)
+        node.set_operand(len(node.operands) - 1, first)
+        node.add_result(state.input.type)
+
+
+def _is_static(value: Value) -> bool:
+    return not isinstance(value.type, TensorType) or value.type.is_static
+
+
+def _filled(value: Value, initial: TensorData) -> Value:
+    """`initial`, broadcast to the type of `value`, as a constant."""
+    if not _is_static(value):
+        raise UnsupportedError("a variable tensor of dynamic shape", node=value.name, type_=value.type)
+    shape = tuple(int(d) for d in value.shape if isinstance(d, int))
+    return constant(ArrayData(np.array(np.broadcast_to(initial.numpy(), shape)), initial.dtype), type_=value.type)
 
 
 def _updated_operands(node: Node) -> list[int]:
