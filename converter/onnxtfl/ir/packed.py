@@ -10,6 +10,10 @@ import numpy as np
 
 from onnxtfl.ir.data import Array, TensorData, unpack
 from onnxtfl.ir.dtypes import DType
+from onnxtfl.ir.graph import Value
+
+_SMALL = 16 << 10
+"""Constants of fewer elements become larger types."""
 
 
 class FieldData(TensorData):
@@ -103,3 +107,11 @@ def stacked(data: TensorData) -> StackedFields | None:
     if data.size % per:
         return None
     return StackedFields(data if data.shape and data.shape[0] % per == 0 else data.reshape((data.size,)))
+
+
+def is_packed(x: Value) -> bool:
+    """Whether `x` is a constant of fewer than 8 bits that is large enough to stay in packed bytes, and fills them."""
+    data = x.data
+    if data is None or data.size < _SMALL or not data.dtype.is_integer or data.dtype.bits >= 8:
+        return False
+    return data.size % fields_per_byte(data.dtype) == 0

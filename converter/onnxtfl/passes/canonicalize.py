@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, scalar, uniform_scalar
@@ -108,13 +109,20 @@ def broadcast(b: Builder, node: Node) -> Value | None:
 
 
 def _identity_element(element: float, places: tuple[int, ...]) -> Callable[[Builder, Node], Value | None]:
-    """A rewrite that removes a binary op whose operand at one of `places` is its identity element."""
+    """A rewrite that removes a binary op whose operand at one of `places` is its identity element, but for what its
+    result's quantization rounds.
+    """
 
     def rewrite(b: Builder, node: Node) -> Value | None:
         for place in places:
             other = node.operand(1 - place)
-            if scalar(node.operand(place)) == element and _same_type(other, node.result):
+            if scalar(node.operand(place)) != element:
+                continue
+            quantization = node.result.tensor_type.quantization
+            if _same_type(other, node.result):
                 return other
+            if other.is_quantized and quantization and other.tensor_type.stored_as(quantization) == node.result.type:
+                return converted(b, other, quantization)
         return None
 
     return rewrite

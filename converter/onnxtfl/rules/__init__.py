@@ -17,7 +17,7 @@ from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
-from onnxtfl.ir.packed import ByteData, FieldData
+from onnxtfl.ir.packed import ByteData, FieldData, is_packed
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import Quantization, limits, product_quantization, quantize
 from onnxtfl.ir.quantized import quantization_of, real_of_stored_zero
@@ -127,7 +127,7 @@ from onnxtfl.rules.sizes import (
     with_int32,
 )
 from onnxtfl.rules.stablehlo import combining_op, index_vectors, int_list
-from onnxtfl.rules.stored import fields_of, is_packed, stored_dequantized, unpacked, unpacked_rows
+from onnxtfl.rules.stored import fields_of, stored_dequantized, unpacked, unpacked_rows
 from onnxtfl.rules.tables import by_table, interpolated
 from onnxtfl.rules.uint64 import SMALLEST_INT64, on_signed, words
 from onnxtfl.rules.windows import (

@@ -60,7 +60,9 @@ def _quotient(powers: Term, total: Term, highest: int) -> Term:
 
 
 def _gathered(table: Array, index: Term) -> Term:
-    return Term(index.b, index.b(ops.Gather, table.astype(np.int32), index.value, axis=0))
+    """Entries of a table of int32, which is stored as int16 where it has only such numbers."""
+    stored = table.astype(np.int32 if np.any(table >> 15) else np.int16)
+    return Term(index.b, index.b(ops.Gather, stored, index.value, axis=0)).to(DType.INT32)
 
 
 def _exponentials(x: Quantization, beta: float) -> Array:

@@ -9,12 +9,9 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.packed import fields_per_byte, stacked, zero_offset
+from onnxtfl.ir.packed import fields_per_byte, is_packed, stacked, zero_offset
 from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.types import DType, TensorType
-
-_SMALL = 16 << 10
-"""Constants of fewer elements become larger types."""
 
 
 def stored_dequantized(b: Builder, x: Value) -> Value:
@@ -30,14 +27,6 @@ def stored_dequantized(b: Builder, x: Value) -> Value:
     zero = constant(ArrayData(zeros, quantization.dtype)) if any(quantization.zero_points) else None
     axis, block = quantization.axis or 0, quantization.block or 0
     return b(ops.DequantizeLinear, stored, scale, zero, axis=axis, block_size=block, dtype=type_.dtype)
-
-
-def is_packed(x: Value) -> bool:
-    """Whether `x` is a constant of fewer than 8 bits that is large enough to stay in packed bytes, and fills them."""
-    data = x.data
-    if data is None or data.size < _SMALL or not data.dtype.is_integer or data.dtype.bits >= 8:
-        return False
-    return data.size % fields_per_byte(data.dtype) == 0
 
 
 def unpacked(b: Builder, x: Value) -> tuple[Term, int] | None:

@@ -20,6 +20,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.packed import is_packed
 from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.types import DType, TensorType
@@ -194,11 +195,13 @@ def _dequantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
 
 
 def _widen_constants(node: Node) -> None:
-    """Store constants of less than 8 bits in 8, where what reads them stays arithmetic (negative scales): no kernel
-    casts them.
+    """Store small constants of less than 8 bits in 8, where what reads them stays arithmetic (negative scales): no
+    kernel casts them. Large ones stay packed, and are unpacked by arithmetic.
     """
     for i, value in enumerate(node.operands):
         if value is not None and value.data is not None and value.dtype.is_integer and value.dtype.bits < 8:
+            if is_packed(value):
+                continue
             dtype = DType.INT8 if value.dtype.is_signed else DType.UINT8
             node.set_operand(i, constant(value.data.cast(dtype)))
 
