@@ -103,9 +103,10 @@ def onnx_to_tflite(
     without a value; their tensors are called NAME_0, NAME_1, ... ``io_layout``: "channels-last" transposes inputs
     and outputs. ``quantized_io``: "float", "int8" or "uint8" for inputs that are quantized first and outputs that are
     dequantized last; "source" keeps their types. ``dynamic_quant``: "exact" computes MatMulInteger and its kin as they
-    are; "hybrid" writes faster kernels on float activations and int8 weights, with the error in ``conversion.report.quantization.tolerance``. ``lstm``: "exact"
-    begins every run from the initial states, as ONNX does; "fused" writes LSTM and RNN layers that begin from zeros as
-    one kernel that goes on where the run before ended (``Conversion.report.kept_states``). ``float64``: "narrow"
+    are; "hybrid" writes faster kernels on float activations and int8 weights, with the error in
+    ``conversion.report.quantization.tolerance``. ``lstm``: "exact" begins every run from the initial states, as ONNX
+    does; "fused" writes LSTM and RNN layers that begin from zeros as one kernel that goes on where the run before
+    ended (``Conversion.report.kept_states``). ``float64``: "narrow"
     computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run
     the result. ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
     ``on_progress``: called with the name of each step.
