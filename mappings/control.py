@@ -121,7 +121,9 @@ def loop_regions(node: Node) -> Steps | None:
     """The body's operands: iteration number, condition, loop-carried values, captured values."""
     body, captures = _graph(node, "body"), node.attributes["captures"]
     if any(map(is_list, _carried(node))):
-        return rounds_over_sequences(node, body, _carried(node))
+        carried = [v for v in _carried(node) if v is not None]
+        names = SequenceOps("SplitToSequence", "ConcatFromSequence", "SequenceAt")
+        return loop_over_sequences(node, body, carried, names)
     body.inputs[0].type, body.inputs[1].type = tensor("int64"), _condition_type(node)
     for inside, outside in zip(body.inputs[2:], _carried(node), strict=False):
         if outside is None:

@@ -197,7 +197,7 @@ def _optional(b: Builder, node: Node) -> Value:
 @lift_onnx("OptionalHasElement", since=(15, 18, 28))
 def _has_element(b: Builder, node: Node) -> Value:
     """Tensors and sequences, which version 18 accepts, are values themselves."""
-    return constant(np.asarray(not node.operands or not is_absent(node.operands[0])))
+    return constant(np.asarray(bool(node.operands) and not is_absent(node.operands[0])))
 
 
 @lift_onnx("OptionalGetElement", since=(15, 18, 28))

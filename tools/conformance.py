@@ -34,7 +34,7 @@ AnyCase = Case | TfliteCase
 
 
 def _load(mode: str) -> Sequence[AnyCase]:
-    return load_tflite_cases() if mode == "tflite" else load_cases(mode)
+    return load_tflite_cases() if mode == "tflite" else load_cases(mode, sequences=True)
 
 
 def main() -> int:

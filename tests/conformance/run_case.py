@@ -58,7 +58,7 @@ def attempt(case: Case, runtime: str = DEFAULT) -> Result:
     """Convert and run a case, in the worker process."""
     stage("convert")
     try:
-        model = _convert(case.model)
+        model = _convert(case)
     except Exception as error:
         return conversion_failure(error)
     stage("run")
@@ -73,10 +73,10 @@ def attempt(case: Case, runtime: str = DEFAULT) -> Result:
     return Result()
 
 
-def _convert(model: bytes) -> bytes:
+def _convert(case: Case) -> bytes:
     import onnxtfl
 
-    data = onnxtfl.onnx_to_tflite(model, check=False).data
+    data = onnxtfl.onnx_to_tflite(case.model, check=False, elements=case.elements, input_shapes=case.shapes).data
     if not isinstance(data, bytes):
         raise TypeError(f"Conversion.data is {type(data).__name__}, not bytes")
     return data

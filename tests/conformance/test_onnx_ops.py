@@ -12,7 +12,7 @@ from tests.conformance.run_case import run_case
 from tests.harness.workers import Worker
 
 _LISTS = {mode: ratchet.load(mode) for mode in MODES}
-_PARAMETERS = [pytest.param(mode, case, id=f"{mode}-{case.name}") for mode in MODES for case in load_cases(mode)]
+_PARAMETERS = [pytest.param(mode, case, id=f"{mode}-{case.name}") for mode in MODES for case in load_cases(mode, True)]
 
 
 @pytest.fixture(scope="module")

@@ -93,6 +93,7 @@ from onnxtfl.rules.qlinear import (
 from onnxtfl.rules.qoperator import bias_in_steps, linear_domain, parameters, qoperator, quantized_operand
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
+from onnxtfl.rules.sequence_loops import SequenceOps, limit_rounds, loop_over_sequences
 from onnxtfl.rules.sequences import (
     MOST_ELEMENTS,
     Outputs,
@@ -100,10 +101,8 @@ from onnxtfl.rules.sequences import (
     is_absent,
     is_list,
     known_elements,
-    limit_rounds,
     listed,
     one_shape,
-    rounds_over_sequences,
     stacked,
 )
 from onnxtfl.rules.sigmoid_tables import sigmoid_table, tanh_table

@@ -12,10 +12,8 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
-from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import OptionalType, SequenceType
-from onnxtfl.rewriting.regions import clone, condition_value, is_sequence, size_of
-from onnxtfl.rewriting.registry import Inlined, Steps
+from onnxtfl.rewriting.regions import is_sequence
 
 MOST_ELEMENTS = 1024
 """Elements of the longest sequence whose elements are separate values."""
@@ -94,57 +92,6 @@ def one_shape(*elements: Value | Shape) -> Shape:
         shown = " and ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes)
         raise UnsupportedError(f"elements of different shapes {shown} where one tensor has to hold them", hint=FIX)
     return shapes[0]
-
-
-MOST_NODES = 1 << 13
-"""Largest number of nodes that a loop may become if its rounds follow each other without a loop."""
-UNROLL = "fix it with --input-shape or as an initializer, or collect tensors of one shape as scan outputs"
-
-
-def limit_rounds(body: Graph, rounds: int) -> None:
-    """UnsupportedError where `rounds` copies of `body` are too many nodes."""
-    size = size_of(body)
-    if rounds * (size + 1) > MOST_NODES:
-        message = f"{rounds} rounds over sequences, of {size} nodes each, cannot be written without a loop"
-        raise UnsupportedError(message, hint="join the elements to one tensor before the loop")
-
-
-def rounds_over_sequences(node: Node, body: Graph, carried: Sequence[Value | None]) -> Steps:
-    """The body of a loop for each of its rounds, whose number has to be known.
-
-    `node`: its operands are the trip count, the condition, the `carried` values, and captures.
-    """
-    values, collected = list(carried), list[list[Value]]()
-    count, captured = static_ints(node.operands[0]), node.operands[2 + len(values) :]
-    go_on = node.operands[1] if node.operands[1] is not None else constant(np.asarray(True))
-    if node.operands[0] is not None and count is None:
-        raise UnsupportedError("the number of rounds of a loop over sequences is known only at run time", hint=UNROLL)
-    while _truth(go_on) and (count is None or len(collected) < count[0]):
-        limit_rounds(body, len(collected) + 1)
-        number = constant(np.asarray(len(collected), np.int64))
-        outputs = yield Inlined(clone(body), [number, go_on, *values, *captured])
-        go_on, values = outputs[0], list[Value | None](outputs[1 : len(values) + 1])
-        collected.append(outputs[len(values) + 1 :])
-    assert node.graph is not None
-    b, results = Builder(node.graph, node), node.results[len(values) :]
-    joined = [_joined(b, result, [elements[i] for elements in collected]) for i, result in enumerate(results)]
-    return [*(v for v in values if v is not None), *joined]
-
-
-def _truth(condition: Value) -> bool:
-    known = condition_value(condition)
-    if known is None:
-        raise UnsupportedError("whether a loop over sequences goes on is known only at run time", hint=UNROLL)
-    return known
-
-
-def _joined(b: Builder, result: Value, elements: Sequence[Value]) -> Value:
-    """The elements of a collected result; of its declared type if there are none."""
-    if elements:
-        return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
-    if not all(isinstance(d, int) for d in result.shape[1:]):
-        raise UnsupportedError("a loop of no rounds collects elements of unknown shape")
-    return constant(np.zeros((0, *result.shape[1:]), result.dtype.numpy), result.dtype)
 
 
 class Outputs:
