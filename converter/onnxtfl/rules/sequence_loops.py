@@ -155,7 +155,7 @@ class _Place:
 def _over_tensors(node: Node, body: Graph, carried: Sequence[Value], names: SequenceOps) -> Steps:
     """The loop that carries tensors; one round is lifted, and removed again, to see what becomes of the sequences."""
     b, captured, before, number = _builder(node), node.operands[2 + len(carried) :], node.previous, next_number()
-    (index,) = b.foreign("", "Round", [], [tensor("int64")])
+    (index,) = b.foreign("", "Iteration", [], [tensor("int64")])
     outputs = yield Inlined(clone(body), [index, _start(node), *carried, *captured])
     pairs = enumerate(zip(carried, outputs[1 : 1 + len(carried)], strict=True))
     places = [_place(old, new, _append_to(body, i) is not None, number) for i, (old, new) in pairs]
