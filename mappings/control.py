@@ -359,9 +359,13 @@ def scan_as_rounds(b: Builder, node: Node) -> Sequence[Value]:
     """The body once for each round if there are few, else a While."""
     parts = ScanParts.of(node)
     rounds = parts.rounds
-    if isinstance(rounds, int) and rounds * unrolled_size(parts.body) <= MOST_UNROLLED:
-        return unrolled(b, parts, max(rounds, 0))
-    return as_while(b, parts)
+    return unrolled(b, parts, max(rounds, 0)) if isinstance(rounds, int) and is_unrolled(parts) else as_while(b, parts)
+
+
+@decompose_late(ops.Scan, "tfl", when=is_called)
+def scan_as_calls(b: Builder, node: Node) -> Sequence[Value]:
+    """An If on the same body for each round."""
+    return called(b, ScanParts.of(node))
 
 
 @regions_of("tfl.WHILE")

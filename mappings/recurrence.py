@@ -313,13 +313,12 @@ def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
 
 # --- to TFLite --------------------------------------------------------------------------------------------------------
 
-MOST_UNROLLED = 64
+MOST_UNROLLED = 128
 """Steps of the longest sequence that is written out."""
-MOST_PACKED = 64 << 20
-"""Bytes of the recurrent weights of all steps that are written out.
+LARGE = 128 << 10
+"""Bytes of recurrent weights from which the kernel of a layer takes longer than calls of one subgraph for each step.
 
-XNNPACK packs them for each step. Up to about this size they stay in the processor's cache: 25 steps of a GRU of 256
-cells (20 MB) take 1.6 times as long as the same loop, those of an LSTM of 128 cells (6.5 MB) 0.9 times.
+100 steps take, in microseconds: an LSTM with 64 cells (64 kB) 280 and 340, with 256 cells (1 MB) 2700 and 1700.
 """
 
 
@@ -328,7 +327,7 @@ def _is_unrolled(node: Node) -> bool:
     steps, recurrent = node.operand(0).shape[0], node.operand(2)
     if not isinstance(steps, int) or not 0 < steps <= MOST_UNROLLED or _keeps_state(node):
         return False
-    return recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
+    return steps == 1 or recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
 
 
 @decompose(ops.Rnn, "tfl")
@@ -361,13 +360,18 @@ def _operands_of(node: Node) -> dict[str, Value | None]:
 def _is_fused(node: Node) -> bool:
     """Whether one kernel computes the layer, once its operands are brought to the form that it takes.
 
-    Not a sequence that is written out, nor a known short one with large weights: the kernels, without a packed product,
-    take 2 to 4 times as long as a loop. The batch has to be known: the memory planner allocates states of another size
-    than the file says only where no tensor before them has a size that is computed (ArenaPlanner, persistent tensors).
+    Not where a loop of a known number of steps is faster. The batch has to be known: the memory planner allocates
+    states of another size than the file says only where no tensor before them has a size that is computed
+    (ArenaPlanner, persistent tensors).
     """
     given, (steps, batch, _) = _operands_of(node), node.operand(0).shape
-    if not isinstance(batch, int) or (isinstance(steps, int) and steps <= MOST_UNROLLED and not _keeps_state(node)):
+    if not isinstance(batch, int):
         return False
+    if isinstance(steps, int) and not _keeps_state(node):
+        data = node.operand(2).data
+        calls = steps <= MOST_CALLS and data is not None and data.nbytes >= LARGE
+        if steps <= MOST_UNROLLED or calls:
+            return False
     if node.attr("clip") or node.attr("rows") or node.operand(0).dtype is not DType.FLOAT32:
         return False
     constants = (given[n] for n in ("weights", "recurrent", "bias", "peepholes") if n in given)

@@ -44,6 +44,7 @@ from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.keep_states import keep_states
 from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.passes.pass_through import pass_through
 from onnxtfl.passes.quantize import (
     STORED_CLAMPS,
     TOLERANCE,
@@ -312,6 +313,7 @@ def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
     """Passes over tfl ops."""
     return [
         Pass("fuse activations", partial(fuse_activations, target=target), needs=_LOWERED),
+        Pass("pass through", pass_through, needs=_LOWERED),
         Pass("state tensors", partial(own_state_tensors, target=target, operands=state_operands), needs=_LOWERED),
         Pass("memory", partial(copy_overwritten, target=target), needs=_LOWERED),
     ]

@@ -36,6 +36,7 @@ def layer(
     opset: int = 22,
     steps: int = STEPS,
     batch: int = BATCH,
+    cells: int = CELLS,
     inputs: str = "",
     given: str = "B",
     **attributes: Any,
@@ -45,21 +46,21 @@ def layer(
     """
     rng = np.random.default_rng(0)
     gates, directions = GATES[kind], 2 if attributes.get("direction") == "bidirectional" else 1
-    state = (batch, directions, CELLS) if attributes.get("layout") else (directions, batch, CELLS)
+    state = (batch, directions, cells) if attributes.get("layout") else (directions, batch, cells)
     shapes = {
-        "W": (directions, gates * CELLS, FEATURES),
-        "R": (directions, gates * CELLS, CELLS),
-        "B": (directions, 2 * gates * CELLS),
+        "W": (directions, gates * cells, FEATURES),
+        "R": (directions, gates * cells, cells),
+        "B": (directions, 2 * gates * cells),
     }
-    shapes |= {"sequence_lens": (batch,), "initial_h": state, "initial_c": state, "P": (directions, 3 * CELLS)}
+    shapes |= {"sequence_lens": (batch,), "initial_h": state, "initial_c": state, "P": (directions, 3 * cells)}
     x = rng.standard_normal((batch, steps, FEATURES) if attributes.get("layout") else (steps, batch, FEATURES))
-    arrays = {n: (rng.standard_normal(s) * 0.5).astype(np.float32) for n, s in shapes.items()}
+    arrays = {n: (rng.standard_normal(s) * min(0.5, 4 / cells)).astype(np.float32) for n, s in shapes.items()}
     arrays["sequence_lens"] = np.asarray([steps, 1, 3][:batch], np.int32)
     used = ["W", "R", *given.split()]
     names = ["X", *(n if n in used else "" for n in list(shapes)[: 7 if kind == "LSTM" else 5])]
     results = [n if n not in absent else "" for n in ("Y", "Y_h", "Y_c")[: 3 if kind == "LSTM" else 2]]
     feeds = {"X": x.astype(np.float32), **{n: arrays[n] for n in used if n in inputs.split()}}
-    node = helper.make_node(kind, names, results, hidden_size=CELLS, **attributes)
+    node = helper.make_node(kind, names, results, hidden_size=cells, **attributes)
     graph = helper.make_graph(
         [node],
         "g",
@@ -188,7 +189,7 @@ def test_layers_in_one_kernel(runtime: str) -> None:
     if runtime == "tflite-runtime" and not TFLITE_RUNTIME.available():
         pytest.skip("tflite-runtime is not installed")
     for kind, variant in FUSED:
-        for steps in (80, None):
+        for steps in (200, None):
             model, feeds = layer(kind, steps=steps or STEPS, **variant)
             if steps is None:
                 model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "steps"
@@ -204,9 +205,43 @@ def test_layers_in_one_kernel(runtime: str) -> None:
                 check(a, b, (kind, variant, steps))
 
 
+@pytest.mark.parametrize("kind", GATES)
+def test_layers_of_unknown_sizes(kind: str) -> None:
+    """Steps and batch are known at run time only."""
+    model, _ = layer(kind, given="B sequence_lens", inputs="sequence_lens", direction="bidirectional")
+    dims = [d for value in model.graph.input for d in value.type.tensor_type.shape.dim][:4]
+    dims[0].dim_param = "steps"
+    dims[1].dim_param = dims[3].dim_param = "batch"
+    data = onnxtfl.onnx_to_tflite(model, check=False).data
+    assert data is not None
+    rng, runs = np.random.default_rng(0), []
+    for steps, batch in ((5, 3), (2, 1), (9, 4)):
+        x = rng.standard_normal((steps, batch, FEATURES)).astype(np.float32)
+        runs.append({"X": x, "sequence_lens": rng.integers(1, steps + 1, batch).astype(np.int32)})
+    wanted = [list(run_onnx(model.SerializeToString(), run).values()) for run in runs]
+    for a, b in zip(wanted, run_again("litert", data, runs), strict=True):
+        check(a, b, kind)
+
+
+@pytest.mark.parametrize("runtime", ["litert", "litert:builtin", "litert:reference", "tflite-runtime"])
+def test_large_layers_call_one_subgraph(runtime: str) -> None:
+    """Weights that would be packed for each step: each step is an IF on the same subgraph, on every runtime."""
+    if runtime == "tflite-runtime" and not TFLITE_RUNTIME.available():
+        pytest.skip("tflite-runtime is not installed")
+    for kind in GATES:
+        model, feeds = layer(kind, steps=12, cells=512 if kind == "RNN" else 256, direction="reverse")
+        conversion = onnxtfl.onnx_to_tflite(model, check=False)
+        assert conversion.report.ops_after["IF"] == 12
+        assert conversion.data is not None
+        assert len(conversion.data) < 1.2 * len(model.SerializeToString())
+        runs = [{"X": 2.0 * feeds["X"]}, feeds]
+        wanted = list(run_onnx(model.SerializeToString(), feeds).values())
+        check(wanted, run_again(runtime, conversion.data, runs)[1], kind)
+
+
 def test_lengths_of_layers_in_one_kernel() -> None:
     for direction in ("forward", "reverse"):
-        model, feeds = layer("LSTM", "Y_h", "Y_c", steps=80, given="B sequence_lens", direction=direction)
+        model, feeds = layer("LSTM", "Y_h", "Y_c", steps=200, given="B sequence_lens", direction=direction)
         check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), direction)
         assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in onnxtfl.onnx_to_tflite(model, check=False).report.ops_after
 
@@ -261,7 +296,7 @@ def test_layers_are_written_to_onnx() -> None:
 
 def test_layers_come_back_from_tflite() -> None:
     for kind in ("LSTM", "RNN"):
-        model, feeds = layer(kind, steps=80)
+        model, feeds = layer(kind, steps=200)
         data = onnxtfl.tflite_to_onnx(onnxtfl.onnx_to_tflite(model, check=False).data, check=False).data
         assert data is not None
         assert kind in {node.op_type for node in onnx.load_from_string(data).graph.node}

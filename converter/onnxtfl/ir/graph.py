@@ -454,11 +454,14 @@ class Graph:
         return {*self.outputs, *(state.output for state in self.states)}
 
     def walk(self) -> Iterator[Node]:
-        """All nodes; those of regions follow the node that has them."""
+        """All nodes; those of regions follow the first node that has them."""
+        seen: set[Graph] = set()
         for node in self.nodes:
             yield node
             for graph in node.regions:
-                yield from graph.walk()
+                if graph not in seen:
+                    seen.add(graph)
+                    yield from graph.walk()
 
 
 def _of_another_type(old: Value, new: Value) -> InternalError:
@@ -481,10 +484,7 @@ def constant(
     name: str | None = None,
     type_: Type | None = None,
 ) -> Value:
-    """A constant; numbers and arrays are converted to `dtype`.
-
-    `type_`: the quantized type of the stored elements; by default they are not quantized.
-    """
+    """A constant: numbers and arrays as `dtype`, or stored elements of the quantized type `type_`."""
     if not isinstance(value, TensorData):
         array = np.asarray(value, None if dtype is None else dtype.numpy)
         value = ArrayData(array, dtype)

@@ -101,9 +101,14 @@ class PassManager:
                 return
 
     def _visit(self, step: Pass | Group, graph: Graph, is_region: bool) -> int:
-        """Rewrite `graph`, then the regions of its remaining nodes; return the number of nodes with regions."""
+        """Rewrite `graph`, then the regions of its remaining nodes; return the number of nodes with regions.
+
+        A region that several nodes share is visited once.
+        """
         self._apply(step, graph, is_region)
-        return sum(1 + sum(self._visit(step, region, True) for region in node.regions) for node in graph.nodes)
+        nodes = list(graph.nodes)
+        regions = dict.fromkeys(region for node in nodes for region in node.regions)
+        return len(nodes) + sum(self._visit(step, region, True) for region in regions)
 
     def _apply(self, step: Pass | Group, graph: Graph, is_region: bool) -> bool:
         if isinstance(step, Pass):

@@ -67,7 +67,7 @@ from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.int16_softmax import int16_softmax
-from onnxtfl.rules.loops import MOST_UNROLLED, Collected, as_while, unrolled, unrolled_size
+from onnxtfl.rules.loops import MOST_CALLS, MOST_PACKED, Collected, as_while, called, is_called, is_unrolled, unrolled
 from onnxtfl.rules.operands import (
     align_by_axis,
     formula,

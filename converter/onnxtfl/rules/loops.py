@@ -1,4 +1,4 @@
-"""Rounds of a loop as other ops: unrolled, or as a While with collected results.
+"""Rounds of a loop as other ops: unrolled, calls of one subgraph, or a While with collected results.
 
 Collected results of a While are carried tensors: of their full size from the start, where that can be computed before
 the first round, each round writing its element; else empty at the start, each round appending its element.
@@ -6,7 +6,8 @@ the first round, each round writing its element; else empty at the start, each r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Graph, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis, static_ints
@@ -26,6 +27,17 @@ from onnxtfl.rules.sizes import INT32_MAX, as_int32
 
 MOST_UNROLLED = 1 << 10
 """The most nodes that a Scan with a known number of rounds is unrolled to."""
+MOST_PACKED = 8 << 20
+"""The most bytes of constants of an unrolled Scan, counted once for each round.
+
+XNNPACK packs the weights of each product separately, and up to about this size they stay in the processor's cache. 25
+steps of a recurrent layer take, unrolled and as calls of one subgraph, in microseconds: LSTM with 128 cells (6.5 MB)
+112 and 138, with 160 cells (10 MB) 207 and 190, GRU with 256 cells (20 MB) 635 and 300, with a While 363.
+"""
+MOST_CALLS = 256
+"""The most rounds that become calls of one subgraph."""
+MOST_PASSED = 64 << 10
+"""The most bytes of values that rounds only read; each call copies them, a While does not."""
 
 
 def unrolled_size(region: Graph) -> int:
@@ -38,13 +50,57 @@ def unrolled_size(region: Graph) -> int:
     return total
 
 
-def unrolled(b: Builder, parts: ScanParts, rounds: int) -> list[Value]:
-    """The results of a Scan of `rounds` rounds, with a copy of the body for each."""
+def constant_bytes(region: Graph) -> int:
+    """The bytes of the constants that the nodes of `region` read."""
+    operands = (v for node in region.walk() for v in node.operands)
+    return sum(data.nbytes for data in {v.data.key: v.data for v in operands if v is not None and v.data}.values())
+
+
+def is_called(node: Node) -> bool:
+    """Whether the body of this Scan becomes one subgraph that each round calls.
+
+    The number of rounds and all sizes are known, and too many weights would be packed, or nodes made, if it were
+    unrolled.
+    """
+    parts = ScanParts.of(node)
+    rounds, values = parts.rounds, (*parts.body.inputs, *parts.body.outputs)
+    if not isinstance(rounds, int) or not 1 < rounds <= MOST_CALLS or not all(v.tensor_type.is_static for v in values):
+        return False
+    passed = sum(math.prod(v.shape) * v.tensor_type.storage.bits // 8 for v in parts.captures if not v.is_constant)
+    return passed <= MOST_PASSED and not is_unrolled(parts)
+
+
+def is_unrolled(parts: ScanParts) -> bool:
+    """Whether a Scan becomes copies of its body."""
+    rounds = parts.rounds
+    if not isinstance(rounds, int) or rounds * unrolled_size(parts.body) > MOST_UNROLLED:
+        return False
+    return rounds < 2 or rounds * constant_bytes(parts.body) <= MOST_PACKED
+
+
+def called(b: Builder, parts: ScanParts) -> list[Value]:
+    """The results of a Scan whose rounds are an If on one body each: TFLite has no other call of a subgraph."""
+    rounds = parts.rounds
+    assert isinstance(rounds, int)
+
+    def call(b: Builder, body: Graph, operands: Sequence[Value]) -> list[Value]:
+        return b.many(ops.If, np.asarray([True]), *operands, then_branch=body, else_branch=body)
+
+    return unrolled(b, parts, rounds, call)
+
+
+def unrolled(
+    b: Builder,
+    parts: ScanParts,
+    rounds: int,
+    call: Callable[[Builder, Graph, Sequence[Value]], list[Value]] = copied,
+) -> list[Value]:
+    """The results of a Scan of `rounds` rounds; `call`: the results of the body in a round."""
     carried, elements = list(parts.carried), []
     scanned = zip(parts.scanned, parts.axes, parts.reversed, strict=True)
     slices = [_slices(b, v, normalize_axis(axis, v.rank), rounds, back) for v, axis, back in scanned]
     for i in range(rounds):
-        outputs = copied(b, parts.body, [*carried, *(s[i] for s in slices), *parts.captures])
+        outputs = call(b, parts.body, [*carried, *(s[i] for s in slices), *parts.captures])
         carried = outputs[: parts.count]
         elements.append(outputs[parts.count :])
     results = []

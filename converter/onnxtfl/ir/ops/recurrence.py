@@ -92,7 +92,8 @@ class Recurrent(Derived, register=False):
         steps = [] if lengths is None else [_counts(b, x)]
         back = bool(attributes["reverse"])
         scanned = [product, *steps]
-        rest = [*layer.captures.values(), *([] if lengths is None else [lengths])]
+        computed = [v for v in layer.captures.values() if not v.is_constant]
+        rest = [*computed, *([] if lengths is None else [lengths])]
         finals = b.many(
             Scan,
             None,
@@ -167,8 +168,8 @@ class _Body:
         self.b = Builder(self.graph)
         self.states = [self._input(t) for t in states]
         self.product = self._input(TensorType(product.dtype, product.shape[1:]))
-        self.number = None if lengths is None else self._input(TensorType(DType.INT64, ()))
-        self.captures = {name: self._input(v.type) for name, v in captures.items()}
+        self.number = None if lengths is None else self._input(TensorType(DType.INT32, ()))
+        self.captures = {n: Term(self.b, v) if v.is_constant else self._input(v.type) for n, v in captures.items()}
         self.lengths = None if lengths is None else self._input(lengths.type)
 
     def _input(self, type_: Type | None) -> Term:
@@ -206,9 +207,9 @@ def _zeros(b: Builder, dims: Sequence[Dim], x: Value, *sources: Value) -> Value:
 
 
 def _counts(b: Builder, x: Value) -> Value:
-    """The numbers of the steps, int64 [T]."""
-    length = b(Reshape, b(Shape, x, axes=(0,)), [])
-    return b(Range, np.asarray(0, np.int64), length, np.asarray(1, np.int64))
+    """The numbers of the steps, int32 [T]."""
+    length = b(Reshape, b(Shape, x, axes=(0,), dtype=DType.INT32), [])
+    return b(Range, b.scalar(0, length), length, b.scalar(1, length))
 
 
 def _matmul(x: Term, weights: Term, attributes: Attributes) -> Term:
@@ -272,17 +273,17 @@ class Gru(Recurrent):
     @classmethod
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
         hidden, recurrent, bias = states[0], given["recurrent"], given.get("recurrent_bias")
+        update, reset, candidate = _parts(x, 3)
         if attributes["linear_before_reset"]:
             product = _matmul(hidden, recurrent, attributes)
-            of_update, of_reset, of_candidate = _parts(product if bias is None else product + bias, 3)
+            product = product if bias is None else product + bias
+            z, r, _ = _parts(activation(x + product, 0, attributes), 3)
+            inner = r * _parts(product, 3)[2]
         else:
-            of_update, of_reset = _parts(_with_bias(_matmul(hidden, _rows(recurrent, 0, 2), attributes), bias, 0, 2), 2)
-        update, reset, candidate = _parts(x, 3)
-        z = activation(update + of_update, 0, attributes)
-        r = activation(reset + of_reset, 0, attributes)
-        if attributes["linear_before_reset"]:
-            inner = r * of_candidate
-        else:
+            product = _with_bias(_matmul(hidden, _rows(recurrent, 0, 2), attributes), bias, 0, 2)
+            of_update, of_reset = _parts(product, 2)
+            z = activation(update + of_update, 0, attributes)
+            r = activation(reset + of_reset, 0, attributes)
             inner = _with_bias(_matmul(r * hidden, _rows(recurrent, 2, 3), attributes), bias, 2, 3)
         n = activation(candidate + inner, 1, attributes)
         return [n + z * (hidden - n)]
@@ -345,19 +346,26 @@ class Lstm(Recurrent):
     @classmethod
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
         hidden, cell = states
-        sums = _parts(x + _matmul(hidden, given["recurrent"], attributes), 4)
+        total = x + _matmul(hidden, given["recurrent"], attributes)
+        sums = _parts(total, 4)
         look = _parts(given["peepholes"], 3) if "peepholes" in given else [None] * 3
+        plain = "peepholes" not in given and "norm" not in given
+        together = _parts(activation(total, 0, attributes), 4) if plain else []
 
-        def gate(place: int, kind: int, seen: Term) -> Term:
-            total, weights = sums[place], look[place] if place < 3 else None
-            total = total if weights is None else total + weights * seen
-            return activation(_normalized(total, place, given), kind, attributes)
+        def gate(place: int, seen: Term) -> Term:
+            """Gate `place` of the first kind; without peepholes all of them are one activation."""
+            if together:
+                return together[place]
+            weights = look[place]
+            whole = sums[place] if weights is None else sums[place] + weights * seen
+            return activation(_normalized(whole, place, given), 0, attributes)
 
-        i = gate(0, 0, cell)
-        f = 1.0 - i if attributes["coupled"] else gate(2, 0, cell)
+        i = gate(0, cell)
+        f = 1.0 - i if attributes["coupled"] else gate(2, cell)
+        g = activation(_normalized(sums[3], 3, given), 1, attributes)
         of_hidden, of_cell, of_operand = attributes["grids"]
-        new = on_grid(clipped(f * cell + i * gate(3, 1, cell), attributes["cell_clip"]), of_cell)
-        output = gate(1, 0, new) * activation(new, 2, {**attributes, "clip": 0.0})
+        new = on_grid(clipped(f * cell + i * g, attributes["cell_clip"]), of_cell)
+        output = gate(1, new) * activation(new, 2, {**attributes, "clip": 0.0})
         output = _projected(on_grid(output, of_operand), given, attributes) if "projection" in given else output
         return [on_grid(clipped(output, attributes["projection_clip"]), of_hidden), new]
 
