@@ -190,14 +190,14 @@ def _lstm_layer(
     given, (hidden, cell), of = weights.gates(b), states, node.attributes
     activation = _fused(node)
     grids = _grids(node, hidden, cell)
-    return b.many(
+    reread = _Reread.of(b, node, hidden, weights.projection)
+    results = b.many(
         ops.Lstm,
         x,
         given["weights"],
-        given["recurrent"],
-        given["bias"],
+        *reread.weights(given["recurrent"], given["bias"]),
         None,
-        hidden,
+        reread.written(hidden),
         cell,
         *(given[name] for name in ("peepholes", "projection", "projection_bias", "norm")),
         activations=("sigmoid", activation, activation if grids[0] is None else "tanh"),
@@ -206,13 +206,81 @@ def _lstm_layer(
         projection_clip=float(of.get("proj_clip", 0.0)),
         reverse=reverse,
         rows=_rows(node, x, weights.input[1]),
-        grids=grids,
+        grids=(reread.grid or grids[0], *grids[1:]),
         clip=0.0 if grids[0] is None else _LARGEST_SUM,
     )
+    return [reread.result(node, results[0]), reread.read(results[1]), results[2]]
+
+
+@dataclass(frozen=True)
+class _Reread:
+    """The hidden state as an integer kernel without projection stores it, and as it reads it in the next step.
+
+    It stores numbers of the type of intermediate 4 and reads them as numbers of the type of the state, which differ
+    where the output was given the type of another tensor (the other direction's, by CONCATENATION). The layer computes
+    on what is stored: n = h / scale + zero point. `read_as`: the scale and zero point of the state, `stored_as` those
+    of intermediate 4; None where both are the same. Source: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc.
+    """
+
+    b: Builder
+    read_as: tuple[float, int, int] | None
+    stored_as: tuple[float, int, int] | None
+
+    @classmethod
+    def of(cls, b: Builder, node: Node, hidden: Value | None, projection: Value | None) -> _Reread:
+        """From the types of the intermediates of `node` and of the hidden state."""
+        intermediates: Sequence[Any] = node.attributes.get("intermediates") or ()
+        stored = _grid(intermediates[4]) if len(intermediates) > 4 and projection is None else None
+        read = None if hidden is None else _grid(hidden.tensor_type)
+        return cls(b, None, None) if None in (stored, read) or stored == read else cls(b, read, stored)
+
+    @property
+    def grid(self) -> tuple[float, int, int] | None:
+        """What the layer's hidden state is rounded to; None where that is the type of the state."""
+        return self.stored_as
+
+    def weights(self, recurrent: Value | None, bias: Value | None) -> tuple[Value | None, Value | None]:
+        """Recurrent weights and bias for the hidden state as it is stored."""
+        if recurrent is None or bias is None or self.read_as is None:
+            return recurrent, bias
+        factor, shift = self._change(self.stored_as, self.read_as)
+        term = Term(self.b, recurrent)
+        return (term * factor).value, (Term(self.b, bias) + term.reduce("sum", [1], keepdims=False) * shift).value
+
+    def written(self, hidden: Value | None) -> Value | None:
+        """The state as the layer computes on it."""
+        return hidden if hidden is None else self._changed(hidden, self.read_as, self.stored_as)
+
+    def read(self, hidden: Value) -> Value:
+        """The new state as a number of its own type."""
+        return self._changed(hidden, self.stored_as, self.read_as)
+
+    def result(self, node: Node, output: Value) -> Value:
+        """The output as a number of its own type."""
+        return (
+            output
+            if self.stored_as is None
+            else self._changed(output, self.stored_as, _grid(node.results[0].tensor_type))
+        )
+
+    def _changed(self, value: Value, before: Any, after: Any) -> Value:
+        if before is None or after is None or before == after:
+            return value
+        factor, shift = self._change(before, after)
+        return (Term(self.b, value) * factor + shift).value
+
+    @staticmethod
+    def _change(before: Any, after: Any) -> tuple[float, float]:
+        """Factor and summand that make of what numbers are in one type what they are in the other."""
+        return after[0] / before[0], (before[1] - after[1]) * after[0]
 
 
 _LARGEST_SUM = 32767 / 4096
 """Integer kernels hold the argument of a gate as int16 with 12 bits after the point."""
+
+
+_LEAST_CELL, _LARGEST_CELL = 2.0**-15, 2.0**-9
+"""Scales of an int16 cell state with 0 to 6 bits before the point. Source: ApplyTanh in portable_tensor_utils.cc."""
 
 
 def _grids(node: Node, hidden: Value | None, cell: Value | None) -> tuple[Any, Any, Any]:
@@ -223,6 +291,9 @@ def _grids(node: Node, hidden: Value | None, cell: Value | None) -> tuple[Any, A
     last = intermediates[4] if len(intermediates) > 4 else None
     if hidden is None or cell is None or not hidden.is_quantized:
         return (None, None, None)
+    of_cell = quantization_of(cell)
+    if of_cell is not None and not _LEAST_CELL <= of_cell.scales[0] <= _LARGEST_CELL:
+        raise UnsupportedError("the kernel computes no tanh of a cell state of this scale", type_=cell.type)
     operand = _grid(last)
     negated = None if operand is None else (operand[0], -operand[1], operand[2])
     return _grid(hidden.tensor_type), _grid(cell.tensor_type), negated

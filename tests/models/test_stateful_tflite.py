@@ -13,7 +13,11 @@ NAMES = (
     "litert_bin/call_once_mul",
     "litert_bin/converter__quantization__lite__lstm_quantized",
     "litert_bin/multi_subgraphs_while",
+    "litert_bin/unidirectional_sequence_lstm",
     "tflm/keyword_scrambled",
+    "tflm/micro_speech_lstm",
+    "tflm/trained_lstm",
+    "tflm/trained_lstm_int8",
 )
 FILES = [CORPUS / "tflite" / f"{name}.tflite" for name in NAMES]
 

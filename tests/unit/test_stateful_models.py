@@ -152,3 +152,16 @@ def test_a_failed_check_of_one_signature_comes_after_all_conversions(
     with pytest.raises(CheckFailedError, match="first"):
         onnxtfl.signatures_to_onnx(tflite(*TWO, signatures=True), tmp_path)
     assert done == ["first", "second"]
+
+
+@pytest.mark.parametrize("state", ["0.004:5", "0.006:-9"], ids=["the same", "another"])
+def test_an_integer_lstm_may_read_its_state_in_another_type_than_it_stores_it(state: str) -> None:
+    """As where the outputs of both directions were given one type."""
+    conversion = onnxtfl.tflite_to_onnx(tflite(texts.int8_lstm("0.004:5", state)), check="require")
+    assert conversion.check is not None
+    assert [out.steps for out in conversion.check.outputs] == [pytest.approx(0, abs=1)]
+
+
+def test_an_integer_lstm_without_tanh_is_an_error() -> None:
+    with pytest.raises(UnsupportedError, match="no tanh of a cell state of this scale"):
+        onnxtfl.tflite_to_onnx(tflite(texts.int8_lstm("0.004:5", "0.004:5", "1.52587890625e-05")), check=False)

@@ -92,3 +92,26 @@ RNN_IN_A_LOOP = """graph main(%n: tensor<1xint32>, %x: tensor<2x4xfloat32>) -> (
     .replace("4x3", "4x4")
     .replace("[0.1, 0.2, 0.3, 0.1", "[0.3, -0.1, 0.2, 0.2, 0.1, 0.2, 0.3, 0.1", 1),
 )
+
+
+def int8_lstm(stored: str, state: str, cell: str = "0.000244140625") -> str:
+    """An integer LSTM of 2 cells over 3 steps; quantization of what it stores as its output, of its state, and the
+    scale of its cell.
+    """
+    weights = "constant tensor<2x{}xfloat32, quant<int8 0.01:0>> [{}]"
+    gates = [
+        f"%i{k} = {weights.format(3, ', '.join(str(17 * (k + 2) * (-1) ** j) for j in range(6)))}" for k in range(4)
+    ]
+    gates += [f"%r{k} = {weights.format(2, ', '.join(str(25 * (k - 2) + 9 * j) for j in range(4)))}" for k in range(4)]
+    gates += [f"%b{k} = constant tensor<2xfloat32, quant<int32 0.0002:0>> [{1000 * k}, -500]" for k in range(4)]
+    operands = ", ".join([*(f"%i{k}" for k in range(4)), *(f"%r{k}" for k in range(4)), "_, _, _"])
+    biases = ", ".join(f"%b{k}" for k in range(4))
+    intermediates = ", ".join([*["type tensor<0xfloat32>"] * 4, f"type tensor<0xfloat32, quant<int8 {stored}>>"])
+    options = f'fused_activation_function = "TANH", intermediates = [{intermediates}]'
+    return f"""graph main(%x: tensor<1x3x3xfloat32, quant<int8 0.02:-3>>) -> (%y) {{
+ state %h: tensor<1x2xfloat32, quant<int8 {state}>> -> %h
+ state %c: tensor<1x2xfloat32, quant<int16 {cell}:0>> -> %c
+ {chr(10).join(gates)}
+ %y = tfl.UNIDIRECTIONAL_SEQUENCE_LSTM@3(%x, {operands}, {biases}, _, _, %h, %c, _, _, _, _) {{{options}}} : \
+tensor<1x3x2xfloat32, quant<int8 {stored}>>
+}}"""

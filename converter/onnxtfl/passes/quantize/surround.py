@@ -8,7 +8,12 @@
                                             %b = Convert(%d) : float32
 
 This is exact, as the elements are on the grid. ONNX Runtime adds such pairs itself where they are missing, at opset 21
-with the type of another zero point, and then refuses the model (its optimizer QDQPropagationTransformer, 1.31).
+with the type of another zero point, and then refuses the model (its optimizer QDQPropagationTransformer, 1.31). It also
+moves elements itself, to make one Gemm of a product and a constant summand (MatMulAddFusion); so that is written here::
+
+    %a = Convert(%q) : 2x3x4xfloat32              %b = Reshape(%a) : 6x4xfloat32
+    %m = DotGeneral(%a, constant) : 2x3x8   ->    %m = DotGeneral(%b, constant) : 6x8
+    %y = Add(%m, constant)                        %y = Reshape(Add(%m, constant)) : 2x3x8
 """
 
 from __future__ import annotations
@@ -16,12 +21,16 @@ from __future__ import annotations
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted, output_instead
-from onnxtfl.ir.graph import Graph, Value
-from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.quantized import quantization_of, touches_quantized
+from onnxtfl.ir.reshape import has_constant_target, reshape
 
 
 def surround_moves(graph: Graph) -> None:
-    """Quantize and dequantize the results of ops that move dequantized elements."""
+    """Quantize and dequantize the results of ops that move dequantized elements, those of products with a summand
+    included.
+    """
     for node in list(graph.nodes):
         source = node.operands[0].producer if node.operands and node.operands[0] is not None else None
         if node.op.moves is None or source is None or source.op is not ops.Convert or len(node.results) != 1:
@@ -31,6 +40,9 @@ def surround_moves(graph: Graph) -> None:
             continue
         if node.op.moves == slice(0, 1) and not _is_quantized_next(node.result):
             _surround(graph, node.result)
+    for node in list(graph.nodes):
+        if node.op is ops.DotGeneral and _is_row_product(graph, node):
+            _flatten(graph, node)
 
 
 def _is_quantized_next(value: Value) -> bool:
@@ -48,3 +60,38 @@ def _surround(graph: Graph, value: Value) -> None:
         user.set_operand(index, real)
     if graph.is_output(value):
         output_instead(graph, value, real)
+
+
+def _is_row_product(graph: Graph, node: Node) -> bool:
+    """Whether this is the product of a dequantized tensor of rank 3 or more and a matrix, to which one constant is
+    added.
+    """
+    rows, matrix, user = node.operand(0), node.operand(1), next(iter(node.result.users()), None)
+    source = rows.producer
+    if source is None or source.op is not ops.Convert or not source.operand(0).is_quantized or touches_quantized(node):
+        return False
+    if rows.rank < 3 or matrix.rank != 2 or node.attr("lhs_batching_dimensions") or node.attr("output_permutation"):
+        return False
+    ways = node.attr("lhs_contracting_dimensions"), node.attr("rhs_contracting_dimensions")
+    if [list(way) for way in ways] != [[rows.rank - 1], [0]] or not has_constant_target(node.result.shape):
+        return False
+    if user is None or user.op is not ops.Add or len(node.result.uses) != 1 or graph.is_output(node.result):
+        return False
+    if touches_quantized(user):
+        return False
+    other = user.operand(1 - user.operands.index(node.result))
+    return other.is_constant and other.shape[-1:] == node.result.shape[-1:] and set(other.shape[:-1]) <= {1}
+
+
+def _flatten(graph: Graph, node: Node) -> None:
+    """Take the product, and the sum, of the rows as one matrix."""
+    rows, matrix = node.operand(0), node.operand(1)
+    (add,) = node.result.users()
+    other = add.operand(1 - add.operands.index(node.result))
+    b = Builder(graph, add, cause=node, maker="surround moves")
+    flat = reshape(b, rows, [product(rows.shape[:-1]), rows.shape[-1]])
+    contracting = {"lhs_contracting_dimensions": [1], "rhs_contracting_dimensions": [0]}
+    total = b(ops.Add, b(ops.DotGeneral, flat, matrix, **contracting), reshape(b, other, other.shape[-1:]))
+    graph.replace(add, [reshape(b, total, add.result.shape)])
+    graph.remove(node)
+    _surround(graph, flat)
