@@ -28,14 +28,24 @@ def differences(path: Path) -> list[Difference]:
     from onnxtfl.formats.tflite import reader
 
     data = path.read_bytes()
-    interpreter = _run(data)
-    nodes = list(reader.read(data).main.nodes)
-    details = interpreter._get_ops_details()
+    interpreter = _allocated(data)
+    graph = reader.read(data).main
+    nodes = list(graph.nodes)
+    details = interpreter._get_ops_details()[: len(nodes)]
+    states = {state.input for state in graph.states}
+    indices = [
+        i
+        for n, d in zip(nodes, details, strict=True)
+        for v, i in zip(n.operands, d["inputs"], strict=True)
+        if v in states
+    ]
+    before = {i: interpreter.get_tensor(i) for i in indices}
+    interpreter.invoke()
     return [
         found
-        for node, detail in zip(nodes, details[: len(nodes)], strict=True)
+        for node, detail in zip(nodes, details, strict=True)
         if not node.regions and _is_quantized(node)
-        for found in _differences(interpreter, node, detail)
+        for found in _differences(interpreter, before, node, detail)
     ]
 
 
@@ -51,8 +61,8 @@ def optimized_ops(path: Path) -> Counter[str]:
     return Counter(node.op_type for node in onnx.load_from_string(optimized(data, "ALL")).graph.node)
 
 
-def _run(data: bytes) -> Any:
-    """An interpreter that has computed, and kept, every tensor of the model."""
+def _allocated(data: bytes) -> Any:
+    """An interpreter with inputs, that keeps every tensor of the model."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(
@@ -64,7 +74,6 @@ def _run(data: bytes) -> Any:
     interpreter.allocate_tensors()
     for detail, array in zip(interpreter.get_input_details(), samples_of(data).values(), strict=True):
         interpreter.set_tensor(detail["index"], array)
-    interpreter.invoke()
     return interpreter
 
 
@@ -72,7 +81,8 @@ def _is_quantized(node: Any) -> bool:
     return any(v is not None and v.is_quantized for v in (*node.operands, *node.results))
 
 
-def _differences(interpreter: Any, node: Any, detail: Any) -> Iterator[Difference]:
+def _differences(interpreter: Any, before: dict[int, Array], node: Any, detail: Any) -> Iterator[Difference]:
+    """The differences of one op; `before`: the states that ops have updated since, by tensor."""
     import onnx
 
     import onnxtfl
@@ -84,7 +94,8 @@ def _differences(interpreter: Any, node: Any, detail: Any) -> Iterator[Differenc
         return
     assert data is not None
     names = [v.name for v in onnx.load_from_string(data).graph.input]
-    given = [interpreter.get_tensor(detail["inputs"][i]) for i in places]
+    read = [detail["inputs"][i] for i in places]
+    given = [before[i] if i in before else interpreter.get_tensor(i) for i in read]
     results = run_onnx(data, dict(zip(names, given, strict=True))).values()
     for got, index in zip(results, detail["outputs"], strict=True):
         yield Difference(node.op.name.removeprefix("tfl."), _steps(got, interpreter.get_tensor(index)))

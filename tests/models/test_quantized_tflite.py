@@ -14,10 +14,13 @@ pytestmark = pytest.mark.skipif(not corpus.CORPUS.exists(), reason=f"no corpus a
 _OTHER = {
     "litert/matmul_quant.tflite": "int16 BATCH_MATMUL wraps around where its result saturates",
     "litert/single_rsqrt_default_a16w8_recipe_quantized.tflite": "RSQRT refuses 0, which is an input",
+    "tflm/keyword_scrambled.tflite": "the sums of SVDF wrap around",
     "litert_bin/add_quantized.tflite": "the file calls a tensor float that LiteRT quantizes",
     "litert_bin/add_quantized_int8.tflite": "the file calls a tensor float that LiteRT quantizes",
 }
 """Files whose ops cannot be compared: what LiteRT does with them."""
+_RECURRENT = {"UNIDIRECTIONAL_SEQUENCE_LSTM": 3}
+"""Steps that ops may differ by which round many times, one after the other."""
 _CNNS = (
     "coral/mobilenet_v1_0.25_128_quant.tflite",
     "coral/mobilenet_v2_1.0_224_quant.tflite",
@@ -47,7 +50,7 @@ def test_each_op_is_within_one_step(worker: Worker, name: str) -> None:
     outcome = worker.run("tests.models.each_tflite_op:differences", path, corpus.TIMEOUT)
     assert outcome.kind == "done", f"{outcome.kind} in {outcome.stage}: {outcome.message}\n{outcome.detail}"
     for found in outcome.value:
-        assert found.steps <= 1, found
+        assert found.steps <= _RECURRENT.get(found.op, 1), found
 
 
 @pytest.mark.parametrize("name", _CNNS)

@@ -177,7 +177,7 @@ def _isolate(model: Model, values: Mapping[Value, Array]) -> list[Array]:
         if value.uses:
             value.replace_uses(graph.add_input(value.type, f"value_{k}"))
             fed.append(array)
-    graph.outputs, graph.states = list(values), []
+    graph.outputs, graph.states = list(values), [state for state in graph.states if state.input.uses]
     graph.output_names = [f"result_{k}" for k in range(len(values))]
     remove_unreached(graph, set())
     model.signatures, model.subgraphs = [], []
