@@ -100,7 +100,10 @@ def _lifted(b: Builder, node: Node, operands: Sequence[Value | None]) -> list[Va
         for i, attributes in enumerate(_attributes(node, layer))
     ]
     outputs, *states = zip(*directions, strict=True)
-    return [_sequence(b, outputs, batch_major), *(_joined_states(b, s, batch_major) for s in states)]
+    weights = operands[1]
+    single = weights is not None and weights.rank == _RANKS[0] - 1
+    whole = outputs[0] if single else _sequence(b, outputs, batch_major)
+    return [whole, *(_joined_states(b, s, batch_major) for s in states)]
 
 
 def _sequence(b: Builder, outputs: Sequence[Value], batch_major: bool) -> Value:
@@ -163,7 +166,7 @@ def _operands(
 ) -> list[Value | None]:
     """The operands of the neutral op of direction `index`, in its order."""
     w, r, bias, lengths, hidden, cell, peepholes = (
-        v if v is None or i == 3 else _of_direction(b, v, index, 1 if batch_major and i in (4, 5) else 0)
+        v if v is None or i == 3 else _of_direction(b, v, index, 1 if batch_major and i in (4, 5) else 0, _RANKS[i])
         for i, v in enumerate(operands[1:])
     )
     if layer is _LSTM:
@@ -173,8 +176,17 @@ def _operands(
     return [x, w, r, _summed(b, bias), lengths, hidden]
 
 
-def _of_direction(b: Builder, x: Value, index: int, axis: int) -> Value:
-    """Part `index` of `x` along its axis of directions, which is dropped."""
+_RANKS = (3, 3, 2, 1, 3, 3, 2)
+"""The ranks of the operands after the input."""
+
+
+def _of_direction(b: Builder, x: Value, index: int, axis: int, rank: int) -> Value:
+    """Part `index` of `x` along its axis of directions, which is dropped.
+
+    PyTorch's first exporter wrote weights of one direction, and read the output, without that axis.
+    """
+    if x.rank == rank - 1 and index == 0:
+        return x
     part = sliced(b, x, {axis: slice(index, index + 1)})
     return reshape(b, part, (*x.shape[:axis], *x.shape[axis + 1 :]), part)
 

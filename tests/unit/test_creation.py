@@ -11,7 +11,7 @@ from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.types import DType, TensorType, tensor
 from onnxtfl.rewriting.lift import lift
-from tests.unit.lifting import lifted_tfl
+from tests.unit.lifting import lifted_onnx, lifted_tfl
 
 
 def test_range_counts() -> None:
@@ -22,6 +22,15 @@ def test_range_counts() -> None:
     assert b(ops.Range, zero, n, two).shape == (parse_dim("-((-n)//2)"),)
     floats = [constant(v, DType.FLOAT32) for v in (1.0, 5.0, 0.5)]
     assert b(ops.Range, *floats).shape == (8,)
+
+
+def test_constant_fill() -> None:
+    """An experimental op of the first opsets."""
+    shape, x = np.asarray([2, 3]), np.ones((4, 1), np.float32)
+    found = lifted_onnx("ConstantFill", 6, [shape], input_as_shape=1, value=1.5)
+    np.testing.assert_array_equal(found, np.full((2, 3), 1.5, np.float32))
+    np.testing.assert_array_equal(lifted_onnx("ConstantFill", 6, [x], extra_shape=[2]), np.zeros((4, 1, 2), np.float32))
+    assert lifted_onnx("ConstantFill", 6, [], shape=[5], dtype=7).dtype == np.int64
 
 
 def test_zeros_like() -> None:

@@ -165,6 +165,16 @@ def test_first_versions(kind: str, opset: int) -> None:
     check(wanted, in_tflite(old, feeds), opset)
 
 
+def test_operands_without_directions() -> None:
+    """As PyTorch's first exporter wrote one direction: the output has no axis of directions either."""
+    model, feeds = layer("LSTM", opset=6)
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor)[0], tensor.name))
+    found = in_tflite(model, feeds)
+    y, *states = run_onnx(layer("LSTM", opset=7)[0].SerializeToString(), feeds).values()
+    check([y[:, 0], *states], found, "LSTM")
+
+
 def test_absent_results() -> None:
     """A layer may have any of its results."""
     model, feeds = layer("LSTM", "Y")
