@@ -166,8 +166,11 @@ def _map_steps(node: Node) -> Steps:
     """The body for each element of the first sequence, with that of the other sequences, and with the tensors."""
     captured = node.attributes["captures"]
     given = [node.operand(i) for i in range(len(node.operands))]
-    columns = [known_elements(v) if is_list(v) else None for v in given[: len(given) - captured]] + [None] * captured
-    count = len(known_elements(given[0]))
+    sequences = [v for v in given[: len(given) - captured] if is_list(v)]
+    if any(elements_of(v) is None for v in sequences):
+        return (yield from _map_rows(node, given, sequences))
+    columns = [elements_of(v) if v in sequences else None for v in given]
+    count = len(elements_of(given[0]) or [])
     if any(column is not None and len(column) != count for column in columns):
         raise ValueError("sequences of different lengths")
     body, rounds = node.attributes["body"], list[list[Value]]()
@@ -178,6 +181,26 @@ def _map_steps(node: Node) -> Steps:
     assert node.graph is not None
     b = Builder(node.graph, node)
     return [b(ops.Tuple, *(outputs[i] for outputs in rounds)) for i in range(len(node.results))]
+
+
+def _map_rows(node: Node, given: Sequence[Value], sequences: Sequence[Value]) -> Steps:
+    """The body for each row of the tensors of all elements: a Scan, which captures the other operands."""
+    assert node.graph is not None
+    body, number = node.attributes["body"], next_number()
+    scanned = [i for i, v in enumerate(given) if v in sequences]
+    others = [i for i in range(len(given)) if i not in scanned]
+    body.inputs = [body.inputs[i] for i in (*scanned, *others)]
+    before, region = Builder(node.graph, node), Graph(body.name)
+    operands = [*(stacked(before, given[i]) for i in scanned), *(given[i] for i in others)]
+    inputs = [region.add_input(v.type) for v in operands]
+    attributes = {"body": body, "num_scan_inputs": len(scanned), "captures": len(others)}
+    types = [None] * len(body.outputs)
+    region.outputs = Builder(region).foreign("onnx", "Scan", inputs, types, 16, **attributes)
+    results = yield Inlined(region, operands)
+    for result in results:
+        check_constant_shape(result.tensor_type.with_shape(result.shape[1:]), number)
+    after = Builder(node.graph, node)
+    return [after(ops.Unstack, v) for v in results]
 
 
 @lift_onnx("SequenceMap", since=(17,))

@@ -504,5 +504,48 @@ def test_elements_whose_sizes_change_from_round_to_round_need_a_known_number_of_
     text = LOOP.replace("<int64 rounds = {%d}, bool yes = {1},", "<bool yes = {1},").replace(
         "main (", "main (int64 rounds, "
     )
-    with pytest.raises(UnsupportedError, match=r"shape of the elements.*changes from round to round.*trip count"):
+    with pytest.raises(UnsupportedError, match=r"elements of .* change from round to round.*trip count"):
         convert(text, elements={"given": 0})
+
+
+CELL = """
+main (float[%s,2,3] x, float[2,3] start) => (float[N,2,3] y, float[2,3] last)
+<float[3,3] w = {0.5, -0.25, 0.125, 1, 0.5, -1, 0.25, 0.75, -0.5}, bool yes = {1}, int64 first = {0}> {
+  all = SplitToSequence<axis = 0, keepdims = 0>(x)
+  steps = SequenceLength(all)
+  none = SequenceEmpty()
+  last, states = Loop (steps, yes, start, none) <
+    body = f (int64 i, bool go, float[2,3] h, seq(float[A,3]) done) => (bool on, float[2,3] k, seq(float[A,3]) more) {
+      on = Identity(go)
+      step = SequenceAt(all, i)
+      p = MatMul(h, w)
+      q = Add(p, step)
+      k = Tanh(q)
+      more = SequenceInsert(done, k)
+    }>
+  y = ConcatFromSequence<axis = 0, new_axis = 1>(states)
+}
+"""
+
+
+@pytest.mark.parametrize("length", ["4", "T"])
+def test_a_recurrent_cell_over_the_slices_of_a_tensor(length: str) -> None:
+    """As scripted models are exported: slices are read by their number, states are appended to a sequence."""
+    text = CELL % length
+    assert ("WHILE" in convert(text).report.ops_after) == (length == "T")
+
+
+def test_a_map_over_slices_whose_number_is_known_only_at_run_time() -> None:
+    text = """
+    main (float[N,2] x, float[2] k) => (float[M,2] y, int64[L,1] n) {
+      s = SplitToSequence<axis = 0, keepdims = 0>(x)
+      r, l = SequenceMap (s, k) <body = f (float[2] a, float[2] c) => (float[2] p, int64[1] q) {
+        t = Mul(a, k)
+        p = Sub(t, c)
+        q = Shape(a)
+      }>
+      y = ConcatFromSequence<axis = 0, new_axis = 1>(r)
+      n = ConcatFromSequence<axis = 0, new_axis = 1>(l)
+    }
+    """
+    convert(text)

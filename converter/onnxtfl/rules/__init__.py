@@ -9,7 +9,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.data import Array, ArrayData, RowsData, TensorData
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, product, static
+from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, next_number, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
@@ -93,14 +93,13 @@ from onnxtfl.rules.qlinear import (
 from onnxtfl.rules.qoperator import bias_in_steps, linear_domain, parameters, qoperator, quantized_operand
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
-from onnxtfl.rules.sequence_loops import SequenceOps, limit_rounds, loop_over_sequences
+from onnxtfl.rules.sequence_loops import SequenceOps, check_constant_shape, limit_rounds, loop_over_sequences
 from onnxtfl.rules.sequences import (
     MOST_ELEMENTS,
     Outputs,
     elements_of,
     is_absent,
     is_list,
-    known_elements,
     listed,
     one_shape,
     stacked,

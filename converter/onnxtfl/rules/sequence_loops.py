@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, Unknown, next_number, symbols
+from onnxtfl.ir.dims import Unknown, next_number, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
 from onnxtfl.ir.shapes import static_ints
@@ -184,11 +184,7 @@ def _place(before: Value, after: Value, appends: bool, number: int) -> _Place:
     if old.op is new.op and old.op is not ops.Unstack and len(old.operands) == len(new.operands):
         return _Place(before, "parts")
     element = _element(before, after)
-    if any(_is_of_round(d, number) for d in element.shape or ()):
-        message = (
-            f"the shape of the elements, {element}, changes from round to round, and how many there are is unknown"
-        )
-        raise UnsupportedError(message, hint="fix the trip count with --input-shape or as an initializer")
+    check_constant_shape(element, number)
     return _Place(before, "appended" if appends else "stack", element)
 
 
@@ -207,8 +203,15 @@ def _element(*sequences: Value) -> TensorType:
     return types[0]
 
 
-def _is_of_round(dim: Dim, number: int) -> bool:
-    return any(isinstance(symbol, Unknown) and symbol.number > number for symbol in symbols(dim))
+def check_constant_shape(element: TensorType, number: int) -> None:
+    """UnsupportedError where the shape of what rounds collect is that of a round.
+
+    `number`: `next_number` before the round was lifted; unknown sizes with a higher one are of the round.
+    """
+    atoms = [atom for dim in element.shape or () for atom in symbols(dim)]
+    if any(isinstance(atom, Unknown) and atom.number > number for atom in atoms):
+        message = f"elements of {element}, whose sizes change from round to round, of an unknown number of rounds"
+        raise UnsupportedError(message, hint="fix the trip count with --input-shape or as an initializer")
 
 
 def _append_to(body: Graph, index: int) -> Node | None:

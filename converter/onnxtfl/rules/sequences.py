@@ -43,14 +43,6 @@ def listed(b: Builder, elements: Sequence[Value | None]) -> Value:
     return b(ops.Tuple, *elements)
 
 
-def known_elements(value: Value) -> list[Value]:
-    """The elements of a sequence; UnsupportedError where its length is known only at run time."""
-    elements = elements_of(value)
-    if elements is None:
-        raise UnsupportedError("the length of the sequence is known only at run time", hint=FIX)
-    return elements
-
-
 def is_absent(value: Value | None) -> bool:
     """Whether an optional has no value; UnsupportedError where that is known only at run time."""
     if value is None or (value.producer is not None and value.producer.op is ops.Absent):
