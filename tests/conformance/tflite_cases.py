@@ -120,7 +120,7 @@ def run_steps(model: bytes, steps: Sequence[Sequence[Array]]) -> list[list[Array
     types = {v.name: onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type) for v in proto.graph.input}
     states = decode({p.key: p.value for p in proto.metadata_props}, types)
     shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in proto.graph.input}
-    given = {s.input: np.broadcast_to(s.initial, shapes[s.input]) for s in states if s.input and s.initial is not None}
+    given = {s.input: _filled(s.initial, shapes[s.input]) for s in states if s.input and s.initial is not None}
     names = [name for name in types if name not in given]
     found = []
     for inputs in steps:
@@ -128,6 +128,10 @@ def run_steps(model: bytes, steps: Sequence[Sequence[Array]]) -> list[list[Array
         given |= {s.input: outputs[s.output] for s in states if s.input and s.output}
         found.append([value for name, value in outputs.items() if name not in {s.output for s in states}])
     return found
+
+
+def _filled(initial: Array, shape: Sequence[int]) -> Array:
+    return np.broadcast_to(initial, shape) if initial.ndim == 0 else initial
 
 
 def _compared(case: TfliteCase, actual: Sequence[Array]) -> Result:

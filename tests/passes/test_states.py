@@ -52,6 +52,14 @@ def test_a_state_that_is_only_read_is_no_output() -> None:
     assert graph.output_names == ["y"]
 
 
+def test_an_initial_value_has_the_shape_that_the_state_has_in_the_first_run() -> None:
+    text = COUNTER.replace("tensor<2xint32>", "tensor<[n]xint32>").replace(
+        "tensor<int32> [5]", "tensor<3xint32> [5, 6, 7]"
+    )
+    graph, _ = exposed(text, "reset")
+    assert "constant tensor<3xint32> [5, 6, 7]" in print_graph(graph)
+
+
 def test_a_constant_needs_a_known_value_and_shape() -> None:
     for text in (COUNTER.replace(" = tensor<int32> [5]", ""), COUNTER.replace("tensor<2xint32>", "tensor<[n]xint32>")):
         with pytest.raises(UnsupportedError, match="--state io"):

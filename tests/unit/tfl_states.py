@@ -15,6 +15,9 @@ COUNTER = f"""graph main(%x: tensor<2xfloat32>) -> (%y) {{
  %y = {ADD.format("%a", "%x")}
  tfl.ASSIGN_VARIABLE@1(%v, %y)
 }}"""
+UNKNOWN_RANK = COUNTER.replace(
+    "tfl.READ_VARIABLE@1(%v) : tensor<2xfloat32>", "tfl.READ_VARIABLE@1(%v) : tensor<*xfloat32>"
+)
 ASSIGNED_FIRST = f"""graph main(%x: tensor<2xfloat32>) -> (%y) {{
  {H}
  tfl.ASSIGN_VARIABLE@1(%v, %x)

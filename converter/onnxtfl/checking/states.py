@@ -77,10 +77,12 @@ def hidden(info: ModelInfo, states: Sequence[StateEntry], others: Collection[str
 
 
 def _filled(spec: TensorInfo, state: StateEntry) -> Any:
-    """The initial value in the shape of the input; unknown sizes are 1, as those of TFLite's variable tensors."""
-    shape = tuple(size if isinstance(size, int) else 1 for size in spec.shape or ())
+    """The initial value in the shape of the input; unknown sizes are 1, as those of TFLite's variable tensors, unless
+    the initial value has others.
+    """
     initial = np.zeros((), numpy_type(spec.dtype)) if state.initial is None else state.initial
-    return np.broadcast_to(initial, shape) if initial.ndim == 0 else initial.reshape(shape)
+    shape = tuple(size if isinstance(size, int) else 1 for size in spec.shape or ())
+    return initial if initial.ndim or spec.shape is None else np.broadcast_to(initial, shape)
 
 
 def worst(checks: Sequence[OutputCheck]) -> OutputCheck:

@@ -81,11 +81,13 @@ def _initial(state: State) -> Value:
     type_ = state.input.type
     if state.initial is None or not isinstance(type_, TensorType):
         raise UnsupportedError("the file has no initial value of a variable", node=state.input.name, hint=_HINT)
-    if type_.shape != state.initial.shape and not type_.is_static:
+    if type_.is_static:
+        shape = tuple(int(d) for d in type_.shape or () if isinstance(d, int))
+    elif type_.shape is None or len(type_.shape) == len(state.initial.shape):
+        shape = state.initial.shape
+    else:
         raise UnsupportedError("the shape of a variable is not static", node=state.input.name, type_=type_, hint=_HINT)
-    shape = tuple(int(d) for d in type_.shape or () if isinstance(d, int)) if type_.is_static else state.initial.shape
-    array = np.broadcast_to(state.initial.numpy(), shape)
-    data = ArrayData(np.array(array), state.initial.dtype)
+    data = ArrayData(np.array(np.broadcast_to(state.initial.numpy(), shape)), state.initial.dtype)
     return constant(data, type_=type_.with_shape(data.shape))
 
 

@@ -2,7 +2,7 @@
 
 Entry "onnxtfl.states" of `metadata_props`: a JSON list of objects with "input" and "output" (names of an input and an
 output of the model, or null), and "initial": what to feed in the first run. That is one element where all are equal,
-nested lists, or {"base64": bytes of the elements, little-endian, in the order of the input}; null if it is unknown.
+nested lists, or {"base64": bytes of the elements, little-endian, "shape": [...]}; null if it is unknown.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _entry(found: Mapping[str, Any], types: Mapping[str, np.dtype[Any]]) -> Stat
     name, initial = found["input"], found["initial"]
     dtype = types.get(name, np.dtype(object))
     if isinstance(initial, dict):
-        array: Array | None = np.frombuffer(base64.b64decode(initial["base64"]), dtype)
+        array: Array | None = np.frombuffer(base64.b64decode(initial["base64"]), dtype).reshape(initial["shape"])
     else:
         array = None if initial is None else np.asarray(initial, dtype)
     return StateEntry(name, found["output"], array)
@@ -68,7 +68,7 @@ def _text(initial: Array | None) -> Any:
     if initial.size and initial.dtype.kind in "biufO" and (initial == initial.reshape(-1)[0]).all():
         initial = initial.reshape(-1)[:1].reshape(())
     if initial.size > _LISTED or initial.dtype.kind not in "biufO" or not _is_finite(initial):
-        return {"base64": base64.b64encode(np.ascontiguousarray(initial).tobytes()).decode()}
+        return {"base64": base64.b64encode(initial.tobytes()).decode(), "shape": list(initial.shape)}
     return initial.tolist()
 
 
