@@ -41,6 +41,8 @@ _QUANTIZED = {
     "vgg_qdq_int16act": 0.0,
 }
 """Quantized CNNs of the corpus, and how many times faster than their float originals they have to be (0: any)."""
+_RECURRENT = ("lstm_h128_dynamo", "gru_uni1")
+"""Recurrent layers of the corpus: an LSTM of 128 cells and a GRU of 256, over 25 steps."""
 _CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).resolve().parents[2] / "shared" / "corpus")) / "onnx"
 _LATENCY = ("resnet50", "mobilenet_v2", "bert_base")
 _CHECKED = ("resnet50", "bert_base")
@@ -96,7 +98,7 @@ for _ in range(3):
     run()
 times = []
 begin = time.perf_counter()
-while len(times) < 5 or (time.perf_counter() - begin < 2 and len(times) < 100):
+while len(times) < 5 or (time.perf_counter() - begin < 2 and len(times) < 5000):
     start = time.perf_counter()
     run()
     times.append(time.perf_counter() - start)
@@ -209,6 +211,7 @@ def main() -> int:
         if not options.no_latency:
             _latencies(bench, [name for name in _LATENCY if _wanted(name, options)])
             if _CORPUS.exists():
+                _recurrent_latencies(bench, [name for name in _RECURRENT if _wanted(name, options)])
                 _quantized_latencies(bench, [name for name in _QUANTIZED if _wanted(name, options)])
     finally:
         if not options.dir:
@@ -336,6 +339,22 @@ def _quantized_latencies(bench: Bench, names: Sequence[str]) -> None:
             share = bench.check(f"{name} float", result_run.wall / run.wall, 1 / _QUANTIZED[name], "times")
             text += f"; float {1000 * run.wall:.2f} ms: {share}"
         print(text, flush=True)
+
+
+def _recurrent_latencies(bench: Bench, names: Sequence[str]) -> None:
+    print("\nlatency, recurrent: LiteRT on the result over ONNX Runtime on the source")
+    for name in names:
+        source, target = _CORPUS / name / "model.onnx", _target(bench, name)
+        try:
+            bench.convert(source, target)(Series())
+            source_run, result_run = bench.in_turn(_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target))
+        except FailedError as error:
+            bench.failed(f"{name} latency", error)
+            continue
+        ratio = bench.check(f"{name} latency", result_run.wall / source_run.wall, 1.2, "times")
+        print(
+            f"  {name:32} {1000 * result_run.wall:6.3f} ms over {1000 * source_run.wall:6.3f} ms: {ratio}", flush=True
+        )
 
 
 def _float_result(bench: Bench, name: str, source: Path) -> Path:

@@ -31,6 +31,19 @@ def test_two_that_meet_vanish(middle: str) -> None:
     assert "Reshape" not in op_counts(graph)
 
 
+def test_not_through_a_split_into_many() -> None:
+    """One reshape would become nine."""
+    parts = ", ".join(f"%p{i}" for i in range(9))
+    negated = "\n".join(f"%n{i} = Neg(%p{i})" for i in range(9))
+    joined = ", ".join(f"%n{i}" for i in range(9))
+    text = f"""{HEAD}
+      {parts} = Split(%r, _) {{axis = 2, count = 9}}
+      {negated}
+      %y = Concatenate({joined}) {{axis = 2}}
+    }}"""
+    assert op_counts(transformed(text, sink_reshapes))["Reshape"] == 1
+
+
 def test_through_slices_pads_and_splits() -> None:
     text = f"""{HEAD}
       %starts = constant tensor<3xint64> [0, 2, 1]

@@ -256,6 +256,23 @@ def test_lengths_of_layers_in_one_kernel() -> None:
         assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in onnxtfl.onnx_to_tflite(model, check=False).report.ops_after
 
 
+@pytest.mark.parametrize("steps", [20, 200])
+def test_layers_in_branches(steps: int) -> None:
+    """A layer of a subgraph begins from its initial state too, however often that runs."""
+    model, feeds = layer("LSTM", "Y_h", "Y_c", steps=steps)
+    y, negated, whole = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in ("Y", "N", "Z"))
+    branch = helper.make_graph(list(model.graph.node), "then", [], [y])
+    other = helper.make_graph([helper.make_node("ReduceSum", ["X"], ["N"])], "else", [], [negated])
+    node = helper.make_node("If", ["p"], ["Z"], then_branch=branch, else_branch=other)
+    inputs = [*model.graph.input, helper.make_tensor_value_info("p", onnx.TensorProto.BOOL, [])]
+    model.graph.CopyFrom(helper.make_graph([node], "g", inputs, [whole], model.graph.initializer))
+    runs = [{"X": k * feeds["X"], "p": np.asarray(k != 2)} for k in range(4)]
+    data = onnxtfl.onnx_to_tflite(model, check=False).data
+    found = run_again("litert:builtin", data or b"", runs)
+    for given, result in zip(runs, found, strict=True):
+        check(list(run_onnx(model.SerializeToString(), given).values()), result, given["p"])
+
+
 @pytest.mark.parametrize("runtime", ["litert", "litert:builtin", "litert:reference"])
 @pytest.mark.parametrize("kind", ["LSTM", "RNN"])
 def test_streaming(kind: str, runtime: str) -> None:

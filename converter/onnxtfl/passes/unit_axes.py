@@ -35,7 +35,7 @@ from onnxtfl.rewriting.patterns import Patterns
 
 T = TypeVar("T")
 MOST_USERS = 8
-"""The most users of a reshape that sinks."""
+"""The most users of a reshape that sinks, and the most results of an op that it sinks through."""
 _TO_THE_END = np.iinfo(np.int32).max
 
 
@@ -118,7 +118,7 @@ def _may_sink_through(user: Node, move: UnitReshape) -> bool:
     """Whether an equal reshape could sink through `user` too, judged by its op and operands."""
     if user.op is ops.Reshape:
         return UnitReshape.of(user.result) is not None
-    if user.op not in CARRIERS and not issubclass(user.op, Elementwise):
+    if (user.op not in CARRIERS and not issubclass(user.op, Elementwise)) or len(user.results) > MOST_USERS:
         return False
     if issubclass(user.op, Elementwise) and user.results[0].tensor_type.shape != move.after:
         return False
@@ -182,7 +182,7 @@ CARRIERS: set[type[Op]] = {*RENUMBERED, ops.Concatenate}
 @SINK.on(*RENUMBERED, quantized=True)
 def _renumbered(b: Builder, node: Node) -> list[Value] | None:
     """Renumber the axes of an op that does not change unit axes."""
-    move = _through(b, node, node.operands[:1])
+    move = _through(b, node, node.operands[:1]) if len(node.results) <= MOST_USERS else None
     if move is None or not all(r.shape == move.after or has_constant_target(r.shape) for r in node.results):
         return None
     operands: list[Operand] = [move.source, *node.operands[1:]]
