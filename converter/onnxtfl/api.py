@@ -212,6 +212,8 @@ def signatures_to_onnx(
         except CheckFailedError as error:
             failures.append(error)
             found[key] = error.conversion
+        if found[key] is not None:
+            found[key] = replace(found[key], report=replace(found[key].report, other_signatures=()))
         if on_conversion is not None:
             on_conversion(key, path, found[key])
     if failures:

@@ -153,8 +153,17 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
     Raises OnnxtflError (InvalidModelError, UnsupportedError, ...); the content of `out` is then undefined.
     """
     with _Conversion.of(options, _tflite_target(options)) as conversion:
-        graph = conversion.run(onnx_reader.read(model))
-        return conversion.finish(graph, tflite_writer.write(Model(graph), out))
+        source = onnx_reader.read(model)
+        graph = conversion.run(source)
+        return conversion.finish(graph, tflite_writer.write(Model(graph, properties=_kept(source, graph)), out))
+
+
+def _kept(source: Model, graph: Graph) -> dict[str, Any]:
+    """The metadata that name states, where all of these are still inputs and outputs."""
+    names = {v.name for v in graph.inputs} | set(graph.output_names)
+    states = state_metadata.decode(source.properties, None)
+    kept = states and all(name is None or name in names for s in states for name in (s.input, s.output))
+    return {state_metadata.KEY: source.properties[state_metadata.KEY]} if kept else {}
 
 
 def _tflite_target(options: Options) -> TfliteTarget:

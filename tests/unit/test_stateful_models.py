@@ -54,6 +54,8 @@ STATELESS = {"ASSIGNED_FIRST", "RNN_IN_A_BRANCH", "RNN_IN_A_LOOP"}
 @pytest.mark.parametrize("state", ["io", "reset"])
 def test_runs_agree(name: str, state: str) -> None:
     conversion = onnxtfl.tflite_to_onnx(tflite(TEXTS[name]), state=state, check="require")
+    assert conversion.check is not None
+    assert conversion.check.runs == (3 if conversion.report.states else 1)
     assert bool(conversion.report.states) == (state == "io" and name not in STATELESS)
 
 
@@ -84,6 +86,7 @@ def test_explicit_states_stay_inputs_and_outputs_of_tflite() -> None:
     back = onnxtfl.onnx_to_tflite(there, check="require")
     assert [spec.name for spec in back.report.inputs] == ["x", "h"]
     assert [spec.name for spec in back.report.outputs] == ["y", "h_next"]
+    assert onnxtfl.check(tflite(texts.RNN), back.data or b"").ok  # the metadata name the states
 
 
 def test_a_model_that_keeps_state_where_the_other_does_not_fails() -> None:

@@ -377,7 +377,8 @@ class _Check:
         )
         wrong = [f"input {spec.name!r}: {spec.note}" for spec in used if not spec.ok]
         wrong += [f"output {out.name!r}: {out.message}" for out in outputs if not out.ok]
-        return self._result("failed" if wrong else "passed", wrong[0] if wrong else "", used, outputs)
+        report = self._result("failed" if wrong else "passed", wrong[0] if wrong else "", used, outputs)
+        return replace(report, runs=len(runs))
 
     def _compare_output(self, pair: Pair, expected: Any, got: Any, moved: bool) -> OutputCheck:
         """Compare one output; another layout is allowed where the shape proves it or inputs are permuted too."""

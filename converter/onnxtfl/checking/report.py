@@ -70,7 +70,7 @@ class CheckReport:
     """The result of comparing two models on the same inputs.
 
     ``status``: "passed", "failed" or "not checked"; ``reason``: one line, "" for passed. ``runtimes``: what ran the
-    two models. ``seconds``: wall time.
+    two models. ``runs``: how often the second model ran, one run after the other. ``seconds``: wall time.
     """
 
     status: Status
@@ -82,6 +82,7 @@ class CheckReport:
     rtol: float = 1e-3
     atol: float = 1e-4
     seed: int = 0
+    runs: int = 1
     seconds: float = field(default=0.0, compare=False)
 
     @property

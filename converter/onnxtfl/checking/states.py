@@ -64,8 +64,8 @@ class Hidden:
 
 
 def states_of(model: Model, info: ModelInfo) -> list[StateEntry]:
-    """The states that the metadata of an ONNX model describe."""
-    if info.format != "onnx" or KEY not in model.properties:
+    """The states that the metadata of a model describe."""
+    if KEY not in model.properties:
         return []
     types = {spec.name: numpy_type(spec.dtype) for spec in info.inputs if spec.dtype != "string"}
     return decode(model.properties, types)

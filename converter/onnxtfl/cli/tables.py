@@ -128,7 +128,8 @@ def show_check(a: str, b: str, report: CheckReport, verbose: bool) -> None:
 def _check_rows(report: CheckReport, verbose: bool) -> list[Row]:
     verdict = f"{report.status}: {report.reason}" if report.status == "not checked" else report.status
     if report.runtimes and report.status != "not checked":
-        verdict += f" ({', '.join(report.runtimes)}; {report.seconds:.2f} s)"
+        runs = f"{report.runs} runs; " if report.runs > 1 else ""
+        verdict += f" ({', '.join(report.runtimes)}; {runs}{report.seconds:.2f} s)"
     rows = [Row("check", verdict, STYLES[report.status])]
     for spec in report.inputs:
         used = f"{spec.name}  {spec.dtype} {_shape(spec.shape)}: {spec.values}" if verbose else spec.name

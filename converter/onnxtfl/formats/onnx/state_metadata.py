@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir.data import Array
+from onnxtfl.ir.data import Array, TensorData
 
 KEY = "onnxtfl.states"
 _LISTED = 256
@@ -40,19 +40,26 @@ def encode(states: Sequence[StateEntry]) -> str:
     return json.dumps([{"input": s.input, "output": s.output, "initial": _text(s.initial)} for s in states])
 
 
-def decode(properties: Mapping[str, Any], types: Mapping[str, np.dtype[Any]]) -> list[StateEntry]:
-    """The states of a model with this metadata, whose inputs have these `types`; InvalidModelError if malformed."""
+def decode(properties: Mapping[str, Any], types: Mapping[str, np.dtype[Any]] | None) -> list[StateEntry]:
+    """The states of a model with this metadata, whose inputs have these `types` (None: without initial values).
+
+    InvalidModelError if malformed.
+    """
     text = properties.get(KEY)
     if text is None:
         return []
+    if isinstance(text, TensorData):
+        text = text.numpy().tobytes()
     try:
         return [_entry(found, types) for found in json.loads(text)]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidModelError(f"malformed metadata {KEY}: {error}") from error
 
 
-def _entry(found: Mapping[str, Any], types: Mapping[str, np.dtype[Any]]) -> StateEntry:
+def _entry(found: Mapping[str, Any], types: Mapping[str, np.dtype[Any]] | None) -> StateEntry:
     name, initial = found["input"], found["initial"]
+    if types is None:
+        return StateEntry(name, found["output"], None)
     dtype = types.get(name, np.dtype(object))
     if isinstance(initial, dict):
         array: Array | None = np.frombuffer(base64.b64decode(initial["base64"]), dtype).reshape(initial["shape"])

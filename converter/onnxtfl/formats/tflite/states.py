@@ -50,7 +50,7 @@ REPLACED = frozenset(
 )
 """The ops that are not in a graph with explicit states."""
 _LOOP, _CONDITION = "tfl.WHILE", "cond_subgraph_index"
-_BRANCH, _ONCE = "tfl.IF", "tfl.CALL_ONCE"
+_BRANCHES, _ONCE = frozenset({"tfl.IF", "tfl.STABLEHLO_CASE", "tfl.STABLEHLO_COMPOSITE"}), "tfl.CALL_ONCE"
 
 
 def explicit_states(model: Model, evaluate: Evaluate) -> None:
@@ -321,7 +321,7 @@ class _Threader:
             for region in node.regions:
                 _Threader(region, self.variables).run()
             return
-        if node.op.name not in (_LOOP, _BRANCH):
+        if node.op.name not in {_LOOP, *_BRANCHES}:
             raise UnsupportedError("its subgraphs use variables or tables", node=node.name, op=node.op.name)
         if any(region is condition and kind is _WRITE for region, _, kind in accesses):
             raise UnsupportedError("the condition of the loop assigns a variable", node=node.name, op=node.op.name)
