@@ -60,6 +60,7 @@ row(
     ops.While,
     tfl="WHILE",
     tfl_options={"cond": "cond_subgraph_index", "body": "body_subgraph_index"},
+    lifts=False,
     when=lambda node: not _resized(node),
 )
 
@@ -110,6 +111,40 @@ def if_lowered_onnx(node: Node, opset: int) -> Form | None:
     return Form("If", tuple(node.operands), {**branches, "captures": len(node.operands) - 1})
 
 
+@regions_of("tfl.STABLEHLO_CASE")
+def case_regions(node: Node) -> None:
+    """Branches take all operands but the index."""
+    for branch in node.regions:
+        _without_state(branch)
+        bind_captures(branch, node.operands[1:])
+
+
+@lift_tfl("STABLEHLO_CASE")
+def case(b: Builder, node: Node) -> Sequence[Value]:
+    """If for each branch but the last, which is taken for every other index."""
+    operands = [v for v in node.operands[1:] if v is not None]
+    return _one_of(b, b(ops.Reshape, node.operand(0), []), operands, node.regions)
+
+
+def _one_of(
+    b: Builder, index: Value, operands: Sequence[Value], branches: Sequence[Graph], first: int = 0
+) -> list[Value]:
+    """The results of branch `index` of those from `first` on."""
+    branch = branches[first]
+    if first == len(branches) - 1:
+        return copied(b, branch, operands)
+    regions = []
+    for is_first in (True, False):
+        region = Graph(branch.name if is_first else "otherwise")
+        inside, place = Builder(region), region.add_input(index.type)
+        given = [region.add_input(v.type) for v in operands]
+        outputs = copied(inside, branch, given) if is_first else _one_of(inside, place, given, branches, first + 1)
+        region.outputs = outputs
+        regions.append(region)
+    chosen = b(ops.Compare, index, b.scalar(first, index), comparison_direction="EQ")
+    return b.many(ops.If, chosen, index, *operands, then_branch=regions[0], else_branch=regions[1])
+
+
 FOREVER = (1 << 31) - 1
 """From this trip count on, a loop is one that ends by its condition only."""
 MOST_PREALLOCATED = 1 << 16
@@ -135,12 +170,12 @@ def loop_regions(node: Node) -> Steps | None:
 
 
 @carried_by("onnx.Loop")
-def loop_carried(node: Node) -> Sequence[tuple[Value, Value]]:
+def loop_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
     """Each loop-carried value before and after a round."""
     body, count = _graph(node, "body"), len(_carried(node))
     if len(body.outputs) <= count or len(body.inputs) < count + 2:
         raise ValueError(f"the body has {len(body.inputs)} inputs, {len(body.outputs)} outputs, {count} carried values")
-    return list(zip(body.inputs[2 : 2 + count], body.outputs[1 : 1 + count], strict=True))
+    return list(zip(body.inputs[2 : 2 + count], body.outputs[1 : 1 + count], [None] * count, strict=True))
 
 
 def _carried(node: Node) -> list[Value | None]:
@@ -189,9 +224,9 @@ def _loop_as_while(b: Builder, node: Node, count: Value | None) -> list[Value]:
     starts = [c.start(b, _room(c, count), values) for c in collected]
     wholes = [body.add_input(c.type(v)) for c, v in zip(collected, starts, strict=True)]
     limit = None if count is None else body.add_input(count.type)
-    _next_round(body, captures, collected, wholes, limit)
+    next_round(body, captures, collected, wholes, limit)
     given = [b.value(np.asarray(0, np.int64)), go_on, *node.operands[2:], *starts, *([] if count is None else [count])]
-    rounds, _, *results = b.many(ops.While, *given, cond=_goes_on(body, limit), body=body)
+    rounds, _, *results = b.many(ops.While, *given, cond=goes_on(body, limit), body=body)
     found = results[len(node.operands) - 2 :]
     return [*results[:carried], *(c.cut(b, v, rounds) for v, c in zip(found, collected, strict=False))]
 
@@ -202,32 +237,6 @@ def _room(collected: Collected, count: Value | None) -> Value | None:
     if limit is None or not isinstance(size, int) or limit[0] * size > MOST_PREALLOCATED:
         return None
     return constant(np.asarray(max(limit[0], 0), np.int32))
-
-
-def _next_round(
-    body: Graph, captures: Sequence[Value], collected: Sequence[Collected], wholes: Sequence[Value], limit: Value | None
-) -> None:
-    """Let `body` return what the next round takes: its number, condition and carried values, captures, and `wholes`."""
-    b, (number, condition) = Builder(body), body.inputs[:2]
-    again, *values = body.outputs
-    carried, elements = values[: len(values) - len(wholes)], values[len(values) - len(wholes) :]
-    place = b(ops.Convert, number, dtype=DType.INT32)
-    triples = zip(collected, wholes, elements, strict=True)
-    written = [c.with_element(b, whole, element, place, None) for c, whole, element in triples]
-    following = (b(ops.Add, number, np.asarray(1, np.int64)), b(ops.Reshape, again, [1] * condition.rank))
-    body.outputs = [*following, *carried, *captures, *written, *([] if limit is None else [limit])]
-
-
-def _goes_on(body: Graph, limit: Value | None) -> Graph:
-    """Whether there is another round: the condition, and that the trip count, an input of `body`, is not reached."""
-    region = Graph("goes_on")
-    inputs = {v: region.add_input(v.type) for v in body.inputs}
-    b, (number, condition) = Builder(region), region.inputs[:2]
-    truth = b(ops.Reshape, condition, [])
-    if limit is not None:
-        truth = b(ops.And, truth, b(ops.Compare, number, inputs[limit], comparison_direction="LT"))
-    region.outputs = [truth]
-    return region
 
 
 SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
@@ -269,12 +278,12 @@ def _without(type_: TensorType, axes: Sequence[int]) -> TensorType:
 
 
 @carried_by("onnx.Scan")
-def scan_carried(node: Node) -> Sequence[tuple[Value, Value]]:
+def scan_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
     """Each carried value before and after a round."""
     body, count = _graph(node, "body"), _scan_states(node)
     if len(body.outputs) < count:
         raise ValueError(f"the body has {len(body.outputs)} outputs for {count} carried values")
-    return list(zip(body.inputs[:count], body.outputs[:count], strict=True))
+    return list(zip(body.inputs[:count], body.outputs[:count], [None] * count, strict=True))
 
 
 def _scan_states(node: Node) -> int:
@@ -369,11 +378,44 @@ def scan_as_calls(b: Builder, node: Node) -> Sequence[Value]:
 
 
 @regions_of("tfl.WHILE")
+@regions_of("tfl.STABLEHLO_WHILE")
 def while_regions_tfl(node: Node) -> Inlined | None:
-    """Condition and body have inputs of their own types, which hold for every round."""
-    for name in ("cond_subgraph_index", "body_subgraph_index"):
-        _without_state(_graph(node, name))
+    """Condition and body have the types of the first round; see :func:`while_carried`. What they only read is known."""
+    cond, body = (_graph(node, name) for name in ("cond_subgraph_index", "body_subgraph_index"))
+    for region in (cond, body):
+        _without_state(region)
+        for i, (inside, outside) in enumerate(zip(region.inputs, node.operands, strict=False)):
+            if outside is None or not isinstance(inside.type, TensorType) or not isinstance(outside.type, TensorType):
+                continue
+            inside.type = inside.type.with_shape(outside.type.shape)
+            inside.known = outside.known if _is_kept(body, i) else None
     return None
+
+
+@carried_by("tfl.WHILE")
+@carried_by("tfl.STABLEHLO_WHILE")
+def while_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
+    """Each value before and after a round; the declared type of the result holds for every round."""
+    body = _graph(node, "body_subgraph_index")
+    return list(zip(body.inputs, body.outputs, [r.type for r in node.results], strict=True))
+
+
+def _is_kept(body: Graph, index: int) -> bool:
+    """Whether output `index` is the input with that index, or a copy of it."""
+    if max(len(body.inputs), len(body.outputs)) <= index:
+        return False
+    taken, value = body.inputs[index], body.outputs[index]
+    while value is not taken and (node := value.producer) is not None and node.op.name in ("tfl.RESHAPE", "Reshape"):
+        value = node.operand(0)
+    return value is taken and taken.type == body.outputs[index].type
+
+
+@lift_tfl("WHILE", "STABLEHLO_WHILE")
+def while_tfl(b: Builder, node: Node) -> Sequence[Value]:
+    """While, whose body returns what it only reads without a copy."""
+    cond, body = (_graph(node, name) for name in ("cond_subgraph_index", "body_subgraph_index"))
+    body.outputs = [body.inputs[i] if _is_kept(body, i) else v for i, v in enumerate(body.outputs)]
+    return b.many(ops.While, *node.operands, cond=cond, body=body)
 
 
 @decompose(ops.While, "onnx")

@@ -36,7 +36,13 @@ from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
+from onnxtfl.passes.boundary import (
+    cut,
+    keep_names,
+    separate_outputs,
+    separate_region_outputs,
+    set_input_shapes,
+)
 from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import remove_dead
 from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
@@ -259,7 +265,8 @@ _LIFT = (
 def _common(target: Target, options: Options) -> list[Pass | Group]:
     """The passes of both directions, from neutral ops to the ops of the target."""
     moves = Patterns.of(MOVES, SHAPE_ARITHMETIC, *([] if target.name == "tfl" else [CONVERSIONS]))
-    separate = Pass("separate outputs", partial(separate_outputs, shares_inputs=target.shares_inputs), separate_outputs)
+    outputs = partial(separate_outputs, shares_inputs=target.shares_inputs)
+    separate = Pass("separate outputs", outputs, separate_region_outputs)
     fold, merge_equal, dead = CLEANUP
     tidy = (fold, merge_equal, Pass("moves", moves.apply), dead, separate)
     layout = partial(assign_layouts, target=target)

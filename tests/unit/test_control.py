@@ -32,9 +32,10 @@ def test_a_short_scan_of_known_length_is_unrolled() -> None:
 
 def test_a_scan_of_unknown_length_is_a_while() -> None:
     feeds = [{"s": floats(2), "x": floats(n, 2), "k": floats(2)} for n in (5, 1, 12)]
-    there, _ = there_and_back(SUMS, *feeds)
+    there, back = there_and_back(SUMS, *feeds)
     assert there["WHILE"] == 1
     assert there["DYNAMIC_UPDATE_SLICE"] == 2
+    assert back == {"Scan": 1, "Add": 1, "Mul": 1, "Identity": 1}
 
 
 def test_a_scan_over_nothing() -> None:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from onnxtfl.errors import UsageError
 from onnxtfl.ir import ops
@@ -122,11 +122,26 @@ def separate_outputs(graph: Graph, shares_inputs: bool = False) -> None:
 
     `shares_inputs`: an output with the name of an input is that input (in ONNX a name denotes one value).
     """
+    names = graph.output_names if shares_inputs else ()
+    shared = {i for i, (v, name) in enumerate(zip(graph.outputs, names, strict=False)) if v.name == name}
+    _separate(graph, {i for i in shared if graph.outputs[i] in graph.inputs})
+    separate_region_outputs(graph)
+
+
+def separate_region_outputs(graph: Graph) -> None:
+    """The same for the regions of nodes of `graph`; a value that a While only reads is input and output."""
+    for node in graph.nodes:
+        for region in node.regions:
+            pairs = zip(region.inputs, region.outputs, strict=False) if node.op is ops.While else ()
+            _separate(region, {i for i, (taken, returned) in enumerate(pairs) if taken is returned})
+
+
+def _separate(graph: Graph, kept: Collection[int]) -> None:
+    """Copy the outputs of `graph` that are no distinct results, but for those with the indices `kept`."""
     builder = Builder(graph, maker="separate outputs")
     taken: set[Value] = set(graph.inputs)
-    names = graph.output_names if shares_inputs else ()
     for i, value in enumerate(graph.outputs):
-        if i < len(names) and value in graph.inputs and value.name == names[i]:
+        if i in kept:
             continue
         if value in taken or value.is_constant:
             builder.cause = value.producer

@@ -8,6 +8,7 @@ from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.fold import fold
 from onnxtfl.passes.fuse import FUSE
 from onnxtfl.passes.if_simplification import IF_SIMPLIFICATION
+from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.quantize.infinite import INFINITE
 from onnxtfl.passes.refine import refine
 from onnxtfl.passes.shape_arithmetic import SHAPE_ARITHMETIC
@@ -21,7 +22,10 @@ SIMPLIFY = Group(
     "simplify",
     (
         *CLEANUP,
-        Pass("canonicalize", Patterns.of(CANONICAL, BOOLEANS, IF_SIMPLIFICATION, INFINITE, SHAPE_ARITHMETIC).apply),
+        Pass(
+            "canonicalize",
+            Patterns.of(CANONICAL, BOOLEANS, IF_SIMPLIFICATION, LOOP_SIMPLIFICATION, INFINITE, SHAPE_ARITHMETIC).apply,
+        ),
         Pass("fuse", FUSE.apply),
         Pass("refine", refine),
     ),

@@ -162,12 +162,12 @@ def _lift_regions(node: Node, expand: Expand) -> None:
         spare = [] if carried is None else [clone(region) for region in node.regions]
         for region in node.regions:
             lift(region, expand)
-        pairs = [] if carried is None else carried(node)
-        wider = [(v.type, _wider(v.type, new.type, widened, attempt > 0)) for v, new in pairs]
+        triples = [] if carried is None else carried(node)
+        wider = [(v.type, _wider(v.type, new.type, stated, widened, attempt)) for v, new, stated in triples]
         if all(old == new for old, new in wider):
             return
-        bodies = [region for region in node.regions if any(v is pairs[0][0] for v in region.inputs)]
-        places = [bodies[0].inputs.index(v) for v, _ in pairs]
+        bodies = [region for region in node.regions if any(v is triples[0][0] for v in region.inputs)]
+        places = [bodies[0].inputs.index(v) for v, _, _ in triples]
         for region in spare:
             for place, (_, type_) in zip(places, wider, strict=True):
                 region.inputs[place].type = type_
@@ -175,18 +175,24 @@ def _lift_regions(node: Node, expand: Expand) -> None:
     raise UnsupportedError("the types of the values that this loop carries change without end")
 
 
-def _wider(taken: Type | None, returned: Type | None, widened: set[Dim], entirely: bool) -> Type | None:
-    """The type of a carried value that is `taken` by the first round and `returned` to the next; `widened`: sizes that
-    stand for any. `entirely`: if a size changes, all are unknown.
+def _wider(
+    taken: Type | None, returned: Type | None, stated: Type | None, widened: set[Dim], attempt: int
+) -> Type | None:
+    """The type of a carried value that is `taken` by the first round and `returned` to the next.
+
+    `stated`: the type that the file declares. `widened`: sizes that stand for any. From the second `attempt` on, all
+    sizes are unknown if one changes.
     """
     if not isinstance(taken, TensorType) or not isinstance(returned, TensorType) or taken.shape is None:
         return taken
     if returned.shape is None or len(returned.shape) != len(taken.shape):
-        return taken.with_shape(None)
+        return taken.with_shape(stated.shape if isinstance(stated, TensorType) else None)
     changed = [a != b and a not in widened for a, b in zip(taken.shape, returned.shape, strict=True)]
     if not any(changed):
         return taken
-    dims = [fresh() if change or entirely else d for d, change in zip(taken.shape, changed, strict=True)]
+    if isinstance(stated, TensorType) and stated.shape is not None:
+        return taken if attempt else taken.with_shape(stated.shape)
+    dims = [fresh() if change or attempt else d for d, change in zip(taken.shape, changed, strict=True)]
     widened.update(d for d, old in zip(dims, taken.shape, strict=True) if d != old)
     return taken.with_shape(tuple(dims))
 

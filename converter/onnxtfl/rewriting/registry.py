@@ -15,7 +15,7 @@ lift_onnx           ``(b, node) -> Value | sequence of Values``: an ``onnx.X`` n
 upgrade             ``(b, node) -> None``: rewrite a node of an old since-version to a newer form, in place
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
 regions_of          ``(node) -> Inlined | Steps | None``: types and constants of the inputs of an op's regions
-carried_by          ``(node) -> pairs of Values``: the body's input and output for each value that a loop carries
+carried_by          ``(node) -> triples``: the body's input and output for each value that a loop carries, declared type
 lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op for a neutral node
 decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes (None: try
@@ -37,7 +37,7 @@ from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import TensorType, Type
 
 Lifted = Value | Sequence[Value]
 LiftRule = Callable[[Builder, Node], Lifted]
@@ -45,7 +45,7 @@ UpgradeRule = Callable[[Builder, Node], None]
 LowerTfl = Callable[[Node], "Form | None"]
 LowerOnnx = Callable[[Node, int], "Form | None"]
 QuantizedForm = Callable[[Node, "Form"], "Form | None"]
-CarriedRule = Callable[[Node], Sequence[tuple[Value, Value]]]
+CarriedRule = Callable[[Node], Sequence[tuple[Value, Value, Type | None]]]
 Steps = Generator["Inlined", list[Value], Sequence[Value]]
 """Regions that together replace a node: each is yielded, its lifted outputs are sent; returns the node's results."""
 PrepareRule = Callable[[Node], "Inlined | Steps | None"]
@@ -265,7 +265,7 @@ def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
 def carried_by(name: str) -> Callable[[CarriedRule], CarriedRule]:
     """Register the rule that returns which inputs and outputs of the body of a file's loop `name` have one type.
 
-    The body is lifted again with wider input types until that holds.
+    The body is lifted again with other input types until that holds: those that the file declares, else wider ones.
     """
 
     return _decorator(lambda rule: _add(_RULES.carried, name, rule, f"values carried by {name}"))

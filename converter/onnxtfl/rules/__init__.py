@@ -38,7 +38,7 @@ from onnxtfl.ir.reshape import (
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.spatial import Window
-from onnxtfl.ir.types import DType, TensorType, tensor
+from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.regions import bind_captures, clone, condition_value, copied, size_of
 from onnxtfl.rewriting.registry import (
@@ -67,7 +67,18 @@ from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.int16_softmax import int16_softmax
-from onnxtfl.rules.loops import MOST_CALLS, MOST_PACKED, Collected, as_while, called, is_called, is_unrolled, unrolled
+from onnxtfl.rules.loops import (
+    MOST_CALLS,
+    MOST_PACKED,
+    Collected,
+    as_while,
+    called,
+    goes_on,
+    is_called,
+    is_unrolled,
+    next_round,
+    unrolled,
+)
 from onnxtfl.rules.operands import (
     align_by_axis,
     formula,

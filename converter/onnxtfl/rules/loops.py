@@ -19,9 +19,10 @@ from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, with_unit_axis
-from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.ir.types import TensorType, Type, tensor
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.regions import copied
 from onnxtfl.rules.sizes import INT32_MAX, as_int32
 
@@ -203,7 +204,7 @@ class Collected:
             return whole
         ends = [constant(np.full(n, INT32_MAX, np.int64)) for n in (self.axis, whole.rank - self.axis - 1)]
         count = as_int64(b, reshape(b, rounds, (1,)))
-        ends.insert(1, b(ops.Max, count, b.scalar(0, count)))
+        ends.insert(1, count if never_negative(count) else b(ops.Max, count, b.scalar(0, count)))
         limits = b(ops.Concatenate, *(v for v in ends if v.shape != (0,)), axis=0)
         return b(ops.Slice, whole, [0] * whole.rank, limits, [1] * whole.rank)
 
@@ -215,14 +216,40 @@ class Collected:
 
 
 def _count(b: Builder, rounds: Value) -> Value:
-    """`rounds` as an int64 vector of one size; at least 1 if it is unknown, since kernels check the first element."""
+    """`rounds` as an int64 vector of one size; if it is unknown one more, since kernels want room even if it is 0."""
     count = as_int64(b, reshape(b, rounds, (1,)))
-    return count if rounds.is_constant else b(ops.Max, count, b.scalar(1, count))
+    return count if rounds.is_constant else b(ops.Add, count, b.scalar(1, count))
 
 
 def _from_end(b: Builder, size: Value, number: Value) -> Value:
     """The index that is `number` before the last of `size` ones."""
     return b(ops.Sub, b(ops.Sub, size, b.scalar(1, size)), number)
+
+
+def next_round(
+    body: Graph, captures: Sequence[Value], collected: Sequence[Collected], wholes: Sequence[Value], limit: Value | None
+) -> None:
+    """Let `body` return what the next round takes: its number, condition and carried values, captures, and `wholes`."""
+    b, (number, condition) = Builder(body), body.inputs[:2]
+    again, *values = body.outputs
+    carried, elements = values[: len(values) - len(wholes)], values[len(values) - len(wholes) :]
+    place = b(ops.Convert, number, dtype=DType.INT32)
+    triples = zip(collected, wholes, elements, strict=True)
+    written = [c.with_element(b, whole, element, place, None) for c, whole, element in triples]
+    following = (b(ops.Add, number, np.asarray(1, np.int64)), b(ops.Reshape, again, [1] * condition.rank))
+    body.outputs = [*following, *carried, *captures, *written, *([] if limit is None else [limit])]
+
+
+def goes_on(body: Graph, limit: Value | None) -> Graph:
+    """Whether there is another round: the condition, and that the trip count, an input of `body`, is not reached."""
+    region = Graph("goes_on")
+    inputs = {v: region.add_input(v.type) for v in body.inputs}
+    b, (number, condition) = Builder(region), region.inputs[:2]
+    truth = b(ops.Reshape, condition, [])
+    if limit is not None:
+        truth = b(ops.And, truth, b(ops.Compare, number, inputs[limit], comparison_direction="LT"))
+    region.outputs = [truth]
+    return region
 
 
 def as_while(b: Builder, parts: ScanParts) -> list[Value]:
@@ -242,7 +269,7 @@ class _Counted:
         self.given: list[Value] = []
         self.inputs: dict[Value, Value] = {}
         """The inputs of the body for values of the graph that rounds only read."""
-        self.steps = {i: step for i in range(parts.count) if (step := _step(parts, i)) is not None}
+        self.steps = {i: step for i in range(parts.count) if (step := parts.counter(i)) is not None}
 
     def results(self) -> list[Value]:
         """The final carried values, and the collected results."""
@@ -314,17 +341,6 @@ def _length(b: Builder, parts: ScanParts) -> Value:
 def _int32(b: Builder, value: Value) -> Value:
     """A value of one element as int32 of rank 0."""
     return as_int32(b, reshape(b, value, ()))
-
-
-def _step(parts: ScanParts, index: int) -> tuple[int, int] | None:
-    """Start and step of carried value `index` if it only counts; None for others."""
-    start, taken, returned = static_ints(parts.carried[index]), parts.body.inputs[index], parts.body.outputs[index]
-    node = returned.producer
-    if start is None or len(start) != 1 or not taken.is_single or node is None or node.op is not ops.Add:
-        return None
-    others = [v for v in node.operands if v is not taken]
-    step = static_ints(others[0]) if len(others) == 1 else None
-    return (start[0], step[0]) if step is not None and len(step) == 1 else None
 
 
 def _at(b: Builder, like: Value, start: int, step: int, number: Value) -> Value:

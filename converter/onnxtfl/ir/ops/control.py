@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.define import *
 from onnxtfl.ir.interpret import run
+from onnxtfl.ir.ops.arithmetic import Add
 
 VALUES = Operand("values", variadic=True)
 
@@ -217,6 +218,16 @@ class ScanParts:
             return next((d for d in sizes if isinstance(d, int)), sizes[0])
         known = known_dims(self.length)
         return fresh() if known is None else known[0]
+
+    def counter(self, index: int) -> tuple[int, int] | None:
+        """Start and step of carried value `index` if that is an integer that only counts; None for others."""
+        start, taken, returned = static_ints(self.carried[index]), self.body.inputs[index], self.body.outputs[index]
+        node = returned.producer
+        if start is None or len(start) != 1 or not taken.is_single or node is None or node.op is not Add:
+            return None
+        others = [v for v in node.operands if v is not taken]
+        step = static_ints(others[0]) if len(others) == 1 else None
+        return (start[0], step[0]) if step is not None and len(step) == 1 else None
 
     def slice_types(self) -> list[TensorType]:
         """The types of one slice of each scanned value."""

@@ -1,0 +1,383 @@
+"""Loops over rows: a While that counts becomes a Scan, its reads and writes at the count become slices and results.
+
+::
+
+    While(i, x, s): i < n; i + 1, x, s'        ->  Scan(n; carried: i, s; capture: x)
+    Scan(n; carried: i, s; capture: x)
+        with Gather(x, i), n rows of x         ->  Scan(carried: i, s; scanned: x)
+    Scan(carried: i, y)
+        with y' = DynamicUpdateSlice(y, e, i)  ->  Scan(carried: i), which collects e
+        with y' = Concatenate(y, e)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, Unknown, fresh, symbols
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.reshape import dim_vector, reshape
+from onnxtfl.ir.shapes import known_dims, static_ints
+from onnxtfl.rewriting.patterns import Patterns, erase_dead
+from onnxtfl.rewriting.regions import copied
+
+LOOPS = Patterns()
+INT32_MAX = (1 << 31) - 1
+"""From here on, the end of a slice is that of its axis."""
+DEPTH = 8
+"""How many producers back a vector of indices is read."""
+
+
+@LOOPS.on(ops.While, quantized=True)
+def counted(b: Builder, node: Node) -> Sequence[Value] | None:
+    """A While whose condition compares a count to what no round changes is a Scan."""
+    cond, body = node.attr("cond"), node.attr("body")
+    same = [i for i, v in enumerate(body.inputs) if body.outputs[i] is v]
+    found = _test(cond, body, same)
+    if found is None:
+        return None
+    counter, bound, closed = found
+    start = node.operand(counter)
+    limit = Graph()
+    limit.inputs, limit.outputs = cond.inputs, [bound]
+    (end,) = copied(b, _with_nodes_of(limit, cond), node.operands)
+    length = b(ops.Sub, reshape(b, end, ()), reshape(b, start, ()))
+    length = b(ops.Add, length, b.scalar(1, length)) if closed else length
+    carried = [i for i in range(len(body.inputs)) if i not in same]
+    for i in same:
+        body.inputs[i].type = node.operand(i).type
+    body.inputs = [body.inputs[i] for i in (*carried, *same)]
+    body.outputs = [body.outputs[i] for i in carried]
+    made = b.many(ops.Scan, length, *(node.operand(i) for i in (*carried, *same)), body=body, carried=len(carried))
+    finals = dict(zip(carried, made, strict=True))
+    return [finals[i] if i in finals else node.operand(i) for i in range(len(node.operands))]
+
+
+def _with_nodes_of(graph: Graph, other: Graph) -> Graph:
+    """`graph`, to be read only, with the nodes of `other`."""
+    graph.first, graph.last = other.first, other.last
+    return graph
+
+
+def _test(cond: Graph, body: Graph, same: Sequence[int]) -> tuple[int, Value, bool] | None:
+    """Index of the counter, bound, and whether the bound is included, of the condition of a counting While."""
+    test = _plain(cond.outputs[0]).producer
+    if test is None or test.op is not ops.Compare:
+        return None
+    direction, (lhs, rhs) = test.attr("comparison_direction"), (test.operand(0), test.operand(1))
+    if direction in ("GT", "GE"):
+        direction, lhs, rhs = {"GT": "LT", "GE": "LE"}[direction], rhs, lhs
+    taken = _plain(lhs)
+    if direction not in ("LT", "LE") or taken not in cond.inputs or not taken.dtype.is_integer or not rhs.is_single:
+        return None
+    counter = cond.inputs.index(taken)
+    read = {v for v in _ancestors(rhs) if v in cond.inputs}
+    if any(cond.inputs.index(v) not in same for v in read) or not _counts_by_one(body, counter):
+        return None
+    return (counter, rhs, direction == "LE") if rhs.dtype is taken.dtype else None
+
+
+def _counts_by_one(body: Graph, index: int) -> bool:
+    step = _plain(body.outputs[index]).producer
+    if step is None or step.op is not ops.Add or not body.inputs[index].is_single:
+        return False
+    others = [v for v in step.operands if v is not None and _plain(v) is not body.inputs[index]]
+    return len(others) == 1 and static_ints(others[0]) == [1]
+
+
+def _plain(value: Value) -> Value:
+    """`value` before reshapes."""
+    while value.producer is not None and value.producer.op is ops.Reshape:
+        value = value.producer.operand(0)
+    return value
+
+
+def _ancestors(value: Value) -> set[Value]:
+    seen: set[Value] = set()
+    work = [value]
+    while work:
+        value = work.pop()
+        if value not in seen:
+            seen.add(value)
+            work.extend(v for v in (value.producer.operands if value.producer else ()) if v is not None)
+    return seen
+
+
+@dataclass
+class _Read:
+    """A slice that rounds take of capture `capture` along `axis`; `keeps`: the axis stays, with size 1."""
+
+    value: Value
+    capture: int
+    axis: int
+    back: bool
+    keeps: bool
+
+
+@dataclass
+class _Write:
+    """The `element` that rounds write to carried value `state` along `axis`; `grows`: at its end."""
+
+    state: int
+    element: Value
+    axis: int
+    back: bool
+    grows: bool
+
+
+@LOOPS.on(ops.Scan, quantized=True)
+def rows(b: Builder, node: Node) -> Sequence[Value] | None:
+    """Reads of captures at the number of the round are slices; writes at it are collected results."""
+    parts = ScanParts.of(node)
+    if parts.length is None and not parts.count:
+        return None
+    found = _Rows(parts)
+    return found.rewritten(b) if found.reads or found.writes else None
+
+
+class _Rows:
+    """The reads and writes at the number of the round, in a copy of the body."""
+
+    def __init__(self, parts: ScanParts) -> None:
+        self.parts, self.rounds = parts, parts.rounds
+        self.number = fresh()
+        self.region = Graph(parts.body.name)
+        self.inputs = [self.region.add_input(v.type, v.name) for v in parts.body.inputs]
+        for i in range(parts.count):
+            if (counter := parts.counter(i)) is not None:
+                self.inputs[i].known = _array(counter[0] + counter[1] * self.number, self.inputs[i].shape)
+        self.region.outputs = copied(Builder(self.region), parts.body, self.inputs)
+        first = parts.count + len(parts.axes)
+        self.captures = {v: i for i, v in enumerate(self.inputs[first:])}
+        self.reads = [read for node in self.region.nodes if (read := self.read(node)) is not None]
+        self.writes = [write for i in range(parts.count) if (write := self.write(i)) is not None]
+
+    def read(self, node: Node) -> _Read | None:
+        """The read that `node` is."""
+        if node.op not in (ops.Gather, ops.Slice) or node.operand(0) not in self.captures:
+            return None
+        if not node.result.uses and not self.region.is_output(node.result):
+            return None
+        capture = self.captures[node.operand(0)]
+        source = self.parts.captures[capture]
+        if source.tensor_type.shape is None:
+            return None
+        place = self.gathered(node) if node.op is ops.Gather else self.sliced(node, source)
+        if place is None or not self.fits(source.shape[place[0]]):
+            return None
+        keeps = node.op is ops.Slice or node.operand(1).rank == 1
+        return _Read(node.result, capture, place[0], place[1], keeps)
+
+    def gathered(self, node: Node) -> tuple[int, bool] | None:
+        """Axis and direction of a Gather of one index that is the number of the round."""
+        indices, axis = node.operand(1), node.attr("axis") % node.operand(0).rank
+        if node.attr("batch_dims") or indices.rank > 1 or not indices.is_single:
+            return None
+        return self.place(_entries(indices), axis)
+
+    def sliced(self, node: Node, source: Value) -> tuple[int, bool] | None:
+        """Axis and direction of a Slice of one index that is the number of the round, and of all other axes."""
+        starts, ends, steps = (_entries(node.operand(i)) for i in (1, 2, 3))
+        if starts is None or ends is None or steps is None or any(step != 1 for step in steps):
+            return None
+        cut = [i for i, n in enumerate(source.shape) if starts[i] != 0 or not _reaches(ends[i], n)]
+        if len(cut) != 1 or (start := starts[cut[0]]) is None or ends[cut[0]] != start + 1:
+            return None
+        return self.place([start], cut[0])
+
+    def place(self, index: Sequence[Dim | None] | None, axis: int) -> tuple[int, bool] | None:
+        """`axis`, and whether `index` along it counts from the last round; None if it is no number of a round."""
+        if index is None or len(index) != 1 or index[0] not in (self.number, self.rounds - 1 - self.number):
+            return None
+        return axis, index[0] != self.number
+
+    def fits(self, size: Dim) -> bool:
+        """Whether there is an index for each round in `size`."""
+        more = size - self.rounds
+        return isinstance(more, int) and more >= 0
+
+    def write(self, index: int) -> _Write | None:
+        """The write of carried value `index`."""
+        state, node = self.inputs[index], self.region.outputs[index].producer
+        if node is None or state.tensor_type.shape is None or any(v is state for v in self.region.outputs):
+            return None
+        if [user for user, _ in state.uses] != [node]:
+            return None
+        if node.op is ops.DynamicUpdateSlice and node.operand(0) is state:
+            return self.updated(index, node)
+        if node.op is ops.Concatenate and len(node.operands) == 2:
+            element = node.operand(1 if node.operand(0) is state else 0)
+            axis = node.attr("axis") % state.rank
+            if element.tensor_type.shape is not None and element.shape[axis] == 1:
+                return _Write(index, element, axis, node.operand(1) is state, True)
+        return None
+
+    def updated(self, index: int, node: Node) -> _Write | None:
+        """The write of one row at the number of the round."""
+        state, element, starts = self.inputs[index], node.operand(1), _entries(node.operand(2))
+        if starts is None or element.tensor_type.shape is None:
+            return None
+        pairs = list(zip(state.shape, element.shape, starts, strict=True))
+        cut = [i for i, (n, m, start) in enumerate(pairs) if m != n or start != 0]
+        if len(cut) != 1 or element.shape[cut[0]] != 1:
+            return None
+        place = self.place([starts[cut[0]]], cut[0])
+        if place is None or not self.fits(state.shape[cut[0]]):
+            return None
+        return _Write(index, element, place[0], place[1], False)
+
+    def rewritten(self, b: Builder) -> list[Value]:
+        """The results of the Scan over the reads, which collects the writes."""
+        parts, count, written = self.parts, self.parts.count, {w.state for w in self.writes}
+        scanned, slices = self.scanned(b)
+        kept = [i for i in range(count) if i not in written]
+        inside = Builder(self.region)
+        elements = [_without_axis(inside, w.element, w.axis) for w in self.writes]
+        first = count + len(parts.axes)
+        self.region.inputs = [*(self.inputs[i] for i in kept), *self.inputs[count:first], *slices, *self.inputs[first:]]
+        self.region.outputs = [*(self.region.outputs[i] for i in kept), *self.region.outputs[count:], *elements]
+        erase_dead(self.region, self.region.nodes)
+        given = [*(parts.carried[i] for i in kept), *parts.scanned, *(v for v, _ in scanned), *parts.captures]
+        results = b.many(
+            ops.Scan,
+            parts.length,
+            *given,
+            body=self.region,
+            carried=len(kept),
+            axes=(*parts.axes, *(r.axis for _, r in scanned)),
+            reversed=(*parts.reversed, *(r.back for _, r in scanned)),
+            result_axes=(*parts.result_axes, *(w.axis for w in self.writes)),
+            result_reversed=(*parts.result_reversed, *(w.back for w in self.writes)),
+        )
+        old, new = results[len(kept) : len(results) - len(self.writes)], results[len(results) - len(self.writes) :]
+        finals = dict(zip(kept, results, strict=False))
+        finals |= {w.state: self.final(b, w, v) for w, v in zip(self.writes, new, strict=True)}
+        return [*(finals[i] for i in range(count)), *old]
+
+    def scanned(self, b: Builder) -> tuple[list[tuple[Value, _Read]], list[Value]]:
+        """The scanned values of the reads, and their slices in the body, which replace the reads."""
+        found: dict[tuple[int, int, bool], tuple[Value, _Read]] = {}
+        slices: dict[tuple[int, int, bool], Value] = {}
+        for read in self.reads:
+            key = (read.capture, read.axis, read.back)
+            source = self.parts.captures[read.capture]
+            if key not in found:
+                found[key] = self.cut(b, source, read.axis), read
+                shape = tuple(d for i, d in enumerate(source.shape) if i != read.axis)
+                slices[key] = Value(source.tensor_type.with_shape(shape))
+            assert read.value.producer is not None
+            inside = Builder(self.region, read.value.producer)
+            value = slices[key]
+            if read.keeps:
+                value = reshape(inside, value, (*value.shape[: read.axis], 1, *value.shape[read.axis :]))
+            self.region.substitute(read.value, value, retyped=True)
+            self.writes = [w if w.element is not read.value else _replaced(w, value) for w in self.writes]
+        return list(found.values()), list(slices.values())
+
+    def cut(self, b: Builder, source: Value, axis: int) -> Value:
+        """The first rows of `source` along `axis`, as many as there are rounds."""
+        size = source.shape[axis]
+        if size == self.rounds or not isinstance(size, int):
+            return source
+        return _part(b, source, axis, 0, self.rounds)
+
+    def final(self, b: Builder, write: _Write, collected: Value) -> Value:
+        """What a carried value that is written to is at the end."""
+        start = self.parts.carried[write.state]
+        size = start.shape[write.axis]
+        if write.grows:
+            pair = (collected, start) if write.back else (start, collected)
+            return collected if size == 0 else b(ops.Concatenate, *pair, axis=write.axis)
+        if size == self.rounds:
+            return collected
+        rest = _part(b, start, write.axis, self.rounds, size)
+        return b(ops.Concatenate, collected, rest, axis=write.axis)
+
+
+def _replaced(write: _Write, element: Value) -> _Write:
+    return _Write(write.state, element, write.axis, write.back, write.grows)
+
+
+def _array(dim: Dim, shape: Sequence[int]) -> Array:
+    known = np.empty(shape, object)
+    known[...] = dim
+    return known
+
+
+def _without_axis(b: Builder, value: Value, axis: int) -> Value:
+    return reshape(b, value, tuple(d for i, d in enumerate(value.shape) if i != axis))
+
+
+def _part(b: Builder, x: Value, axis: int, start: Dim, end: Dim) -> Value:
+    """The part of `x` from `start` to `end` along `axis`."""
+    starts = dim_vector(b, [start if i == axis else 0 for i in range(x.rank)], x)
+    ends = dim_vector(b, [end if i == axis else ops.END for i in range(x.rank)], x)
+    return b(ops.Slice, x, starts, ends, [1] * x.rank)
+
+
+def _reaches(end: Dim | None, size: Dim) -> bool:
+    """Whether a slice to `end` takes all of an axis of `size`."""
+    return end == size or (isinstance(end, int) and end >= (size if isinstance(size, int) else INT32_MAX))
+
+
+def _entries(value: Value, depth: int = DEPTH) -> list[Dim | None] | None:
+    """The elements of a small integer tensor as far as they are known; None if not even their number is."""
+    node = value.producer
+    if node is not None and depth:
+        if node.op is ops.Concatenate and value.rank == 1:
+            parts = [_entries(v, depth - 1) for v in node.operands if v is not None]
+            return None if any(p is None for p in parts) else [d for p in parts for d in p or ()]
+        if node.op in (ops.Reshape, ops.Convert, ops.Copy):
+            return _entries(node.operand(0), depth - 1)
+        if node.op is ops.Select and (chosen := _chosen(node.operand(0))) is not None:
+            return _entries(node.operand(1 if chosen else 2), depth - 1)
+    known = known_dims(value)
+    return None if known is None else list(known)
+
+
+def _chosen(condition: Value) -> bool | None:
+    """Whether one condition on known integers holds; None if that depends on the round."""
+    node = condition.producer
+    if node is None or node.op is not ops.Compare or not condition.is_single:
+        return None
+    lhs, rhs = (_entries(node.operand(i), 2) for i in (0, 1))
+    if lhs is None or rhs is None or lhs[0] is None or rhs[0] is None:
+        return None
+    difference, direction = lhs[0] - rhs[0], node.attr("comparison_direction")
+    if _is_positive(difference):
+        return bool(direction in ("GT", "GE", "NE"))
+    if difference == 0 or _is_positive(difference * -1):
+        return bool(direction in ("LE", "EQ", "GE") if difference == 0 else direction in ("LT", "LE", "NE"))
+    return None
+
+
+def _is_positive(dim: Dim) -> bool:
+    """Whether `dim` is a positive number plus sizes."""
+    if isinstance(dim, int):
+        return dim > 0
+    constants = [c for m, c in dim.terms if not m]
+    sizes = all(not isinstance(s, Unknown) or s.is_size for s in symbols(dim))
+    return sizes and all(c > 0 for _, c in dim.terms) and bool(constants)
+
+
+@LOOPS.on(ops.Slice, quantized=True)
+def first_part(b: Builder, node: Node) -> Value | None:
+    """Slice(Concatenate(x, y), everything of x) -> x."""
+    joined = node.operand(0).producer
+    if joined is None or joined.op is not ops.Concatenate:
+        return None
+    axis, x = joined.attr("axis") % node.operand(0).rank, joined.operand(0)
+    starts, ends, steps = (_entries(node.operand(i)) for i in (1, 2, 3))
+    if starts is None or ends is None or steps is None or any(d != 0 for d in starts) or any(d != 1 for d in steps):
+        return None
+    if ends[axis] != x.shape[axis] or (x.type != node.result.type and not x.tensor_type.shape):
+        return None
+    whole = all(_reaches(ends[i], n) for i, n in enumerate(x.shape))
+    return x if whole else None
