@@ -168,3 +168,13 @@ def test_an_integer_lstm_may_read_its_state_in_another_type_than_it_stores_it(st
 def test_an_integer_lstm_without_tanh_is_an_error() -> None:
     with pytest.raises(UnsupportedError, match="no tanh of a cell state of this scale"):
         onnxtfl.tflite_to_onnx(tflite(texts.int8_lstm("0.004:5", "0.004:5", "1.52587890625e-05")), check=False)
+
+
+@pytest.mark.parametrize(("name", "states"), [("y", ["n"]), ("a", ["n"]), ("z", [])])
+def test_a_part_has_the_states_that_it_depends_on(name: str, states: list[str]) -> None:
+    text = texts.COUNTER.replace("%y = ", "%z = tfl.ABS@1(%x) : tensor<2xfloat32>\n %y = ").replace(
+        "-> (%y)", "-> (%y, %z)"
+    )
+    conversion = onnxtfl.tflite_to_onnx(tflite(text), outputs=[name], check="require")
+    assert [state.input for state in conversion.report.states] == states
+    assert names(conversion.data)[1][0] == name

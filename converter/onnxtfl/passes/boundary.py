@@ -104,7 +104,11 @@ def _infer_up_to(graph: Graph, names: Sequence[str], expand: Expand) -> None:
 
 
 def _named(graph: Graph, names: Sequence[str]) -> dict[str, Value]:
+    """The values with these names; also by the name of an output, or of a tensor that a value replaces."""
     known = {v.name: v for v in _values(graph) if v.name}
+    if any(name not in known for name in names):
+        replaced = {o.tensor: v for v in _values(graph) for o in v.origins if o.shape is None and o.permutation is None}
+        known = replaced | dict(zip(graph.output_names, graph.outputs, strict=False)) | known
     for name in names:
         if name not in known:
             raise UsageError(f"there is no tensor {name!r} to cut at")
@@ -113,6 +117,7 @@ def _named(graph: Graph, names: Sequence[str]) -> dict[str, Value]:
 
 def _values(graph: Graph) -> Iterator[Value]:
     yield from graph.inputs
+    yield from (state.input for state in graph.states)
     for node in graph.nodes:
         yield from node.results
 
