@@ -23,6 +23,9 @@ NOTHING = {
         " %t = constant tensor<3xint64> [1, 1, 1]\n %y = Slice(%x, %s, %e, %t)"
     ),
     "concatenation of one": "%y = Concatenate(%x) {axis = 1}",
+    "all parts of a split": (
+        "%a, %b, %c, %d = Split(%x, _) {axis = 2, count = 4}\n %y = Concatenate(%a, %b, %c, %d) {axis = 2}"
+    ),
     "pad by nothing": "%p = constant tensor<3x2xint64> [0, 0, 0, 0, 0, 0]\n %y = Pad(%x, %p)",
 }
 

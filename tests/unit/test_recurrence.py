@@ -321,6 +321,19 @@ def test_layers_are_written_to_onnx() -> None:
         check(wanted, found, (kind, variant))
 
 
+@pytest.mark.parametrize("kind", GATES)
+def test_layers_in_both_directions_are_one_op(kind: str) -> None:
+    names = ["HardSigmoid", "Tanh", "Tanh", "Sigmoid", "ScaledTanh", "Relu"]
+    chosen = {"LSTM": names, "GRU": names[:2] * 2, "RNN": names[1:3]}[kind]
+    parameters = {"activation_alpha": [0.3, 0.6], "activation_beta": [0.4, 0.7]} if kind != "RNN" else {}
+    for variant in ({"given": ALL}, {"given": "B", "activations": chosen, **parameters}):
+        model, feeds = layer(kind, direction="bidirectional", **variant)
+        written = in_onnx(model)
+        assert [node.op_type for node in written.graph.node] == [kind]
+        wanted, found = (list(run_onnx(m.SerializeToString(), feeds).values()) for m in (model, written))
+        check(wanted, found, (kind, variant))
+
+
 def test_layers_come_back_from_tflite() -> None:
     for kind in ("LSTM", "RNN"):
         model, feeds = layer(kind, steps=200)

@@ -8,6 +8,7 @@
     Add(x, 0)  Mul(x, 1)  Pow(x, 1) -> x                        Add(BroadcastTo(x), y)     ->  Add(x, y)
     Slice(x, everything)           ->  x                        Concatenate(x)             ->  x
     Pad(x, nothing)                ->  x                        Select(all true, x, y)     ->  x
+    Concatenate(Split(x))          ->  x
 """
 
 from __future__ import annotations
@@ -66,6 +67,16 @@ def reshape_(b: Builder, node: Node) -> Value | None:
     result = b(ops.Reshape, inner.operand(0), node.operand(1))
     result.type = node.result.type
     return result
+
+
+@MOVES.on(ops.Concatenate, quantized=True)
+def split_parts(b: Builder, node: Node) -> Value | None:
+    """Remove a concatenation of all parts of a split along the same axis."""
+    first = node.operands[0]
+    split = made_by(first, ops.Split, quantized=True)
+    if split is None or list(node.operands) != split.results or split.attr("axis") != node.attr("axis"):
+        return None
+    return split.operand(0) if compatible(split.operand(0).type, node.result.type) else None
 
 
 @MOVES.on(ops.Convert, quantized=True)

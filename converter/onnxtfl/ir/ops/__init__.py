@@ -79,6 +79,7 @@ resizing, sampling, detection
 from onnxtfl.ir.op import OPS
 from onnxtfl.ir.ops.activations import *
 from onnxtfl.ir.ops.arithmetic import *
+from onnxtfl.ir.ops.bidirectional import *
 from onnxtfl.ir.ops.broadcasting import *
 from onnxtfl.ir.ops.casts import *
 from onnxtfl.ir.ops.comparison import *

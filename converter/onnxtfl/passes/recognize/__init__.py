@@ -11,13 +11,14 @@ from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.formulas import recognize_formulas
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
+from onnxtfl.passes.recognize.recurrence import RECURRENCE
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.unit_axes import SINK
 from onnxtfl.rewriting.pass_manager import Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, SINK, CONVERSIONS, LOOPS)
+_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, SINK, CONVERSIONS, LOOPS)
 MAX_ROUNDS = 32
 
 RECOGNIZE = Group(

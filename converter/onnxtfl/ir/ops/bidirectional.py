@@ -1,0 +1,57 @@
+"""Two recurrent layers over the same input, one in each direction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxtfl.ir.define import *
+from onnxtfl.ir.graph import OPS
+from onnxtfl.ir.ops.concatenation import Concatenate
+
+_OF_EACH = ("activations", "alphas", "betas")
+
+
+class Bidirectional(Derived):
+    """The outputs [T, N, 2 K] of a forward and a backward layer, joined; then the last states of each.
+
+    `values`: the operands of the forward layer, then those of the backward one, absent ones included. `layer`: the
+    name of their op. `activations`, `alphas`, `betas`: those of the forward layer, then those of the backward one;
+    `clip`, `linear_before_reset`, `coupled`: of both, as far as the op has them.
+    Source: ONNX LSTM, GRU and RNN with direction "bidirectional" (added).
+    """
+
+    operands = (Operand("values", variadic=True),)
+    results = (Operand("outputs", variadic=True),)
+    defaults = {
+        "layer": REQUIRED,
+        "activations": REQUIRED,
+        "alphas": (),
+        "betas": (),
+        "clip": 0.0,
+        "linear_before_reset": False,
+        "coupled": False,
+    }
+
+    @classmethod
+    def expand(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
+        forward, backward = (
+            b.many(OPS[attributes["layer"]], *values, **of_each)
+            for values, of_each in directions_of(operands, attributes)
+        )
+        return [b(Concatenate, forward[0], backward[0], axis=2), *forward[1:], *backward[1:]]
+
+
+Direction = tuple[list[Value | None], dict[str, Any]]
+"""The operands and attributes of a layer."""
+
+
+def directions_of(operands: Sequence[Value | None], attributes: Attributes) -> list[Direction]:
+    """The operands and attributes of the forward layer, and of the backward one."""
+    half, known = len(operands) // 2, OPS[attributes["layer"]].defaults
+    shared = {n: v for n, v in attributes.items() if n in known and n not in _OF_EACH}
+    found = []
+    for i in range(2):
+        parts = {n: attributes[n][i * (len(attributes[n]) // 2) :][: len(attributes[n]) // 2] for n in _OF_EACH}
+        found.append((list(operands[i * half :][:half]), {**shared, **parts, "reverse": i == 1}))
+    return found
