@@ -24,6 +24,11 @@ class Function(Protocol):
         """The number of nodes in the body by op."""
         ...
 
+    @property
+    def graph_references(self) -> int:
+        """How many times the body contains a graph that is an attribute of its call."""
+        ...
+
     def body(self, call: Node) -> Graph:
         """The body with the attributes of `call` bound, and one input for each of its operands (also absent ones)."""
         ...

@@ -36,8 +36,9 @@ def inline_functions(model: Model) -> None:
             if total > MOST_NODES:
                 message = f"the function {key[1]!r} is recursive, or its calls expand to over {MOST_NODES} nodes"
                 raise InvalidModelError(message, node=node.name)
+    room = MOST_NODES
     for graph in model.graphs():
-        _inline_calls(graph, model.functions)
+        room = _inline_calls(graph, model.functions, room)
 
 
 def _size(key: FunctionKey, functions: Mapping[FunctionKey, Function], sizes: dict[FunctionKey, float]) -> float:
@@ -49,18 +50,25 @@ def _size(key: FunctionKey, functions: Mapping[FunctionKey, Function], sizes: di
     return sizes[key]
 
 
-def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function]) -> None:
+def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function], room: int) -> int:
+    """Inline the calls in `graph`; `room`: how many nodes their graphs may have in total; returns what is left."""
     node = graph.first
     while node is not None:
         following = node.next
         for region in node.regions:
-            _inline_calls(region, functions)
+            room = _inline_calls(region, functions, room)
         function = functions.get(_key(node))
         if function is not None:
+            if node.regions:
+                room -= function.graph_references * sum(1 for region in node.regions for _ in region.walk())
+            if room < 0:
+                message = f"the graphs that calls of functions pass on expand to over {MOST_NODES} nodes"
+                raise InvalidModelError(message, node=node.name, op=node.op.name)
             before = node.previous
             _inline_call(graph, node, function)
             following = before.next if before is not None else graph.first
         node = following
+    return room
 
 
 def _inline_call(graph: Graph, call: Node, function: Function) -> None:

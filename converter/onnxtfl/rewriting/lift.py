@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
-from onnxtfl.rewriting.regions import clone, prepare, set_regions
+from onnxtfl.rewriting.regions import prepare, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules
 
 Expand = Callable[[Node], Graph | None]

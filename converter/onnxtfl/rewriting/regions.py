@@ -14,6 +14,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.cloning import cloned_attribute
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value, constant, inherit
 from onnxtfl.ir.interpret import evaluate_node
@@ -94,35 +95,6 @@ def bind_captures(region: Graph, operands: Sequence[Value | None]) -> None:
             region.substitute(inside, constant(outside.data, type_=outside.type))
 
 
-def clone(region: Graph) -> Graph:
-    """A copy of `region`, of any dialect, that shares no node, value or inner region with it, except for constants."""
-    result = Graph(region.name, output_names=list(region.output_names))
-    values: dict[Value, Value] = {}
-    for value in region.inputs:
-        values[value] = _like(value, result.add_input(value.type))
-    for node in region.nodes:
-        attributes = {name: _cloned(value) for name, value in node.attributes.items()}
-        copy = Node(node.op, [None if v is None else values.get(v, v) for v in node.operands], attributes)
-        copy.name, copy.sources, copy.made_by, copy.remarks = node.name, node.sources, node.made_by, node.remarks
-        for value in node.results:
-            values[value] = _like(value, copy.add_result(value.type))
-        result.insert(copy)
-    result.outputs = [values.get(v, v) for v in region.outputs]
-    return result
-
-
-def _like(value: Value, copy: Value) -> Value:
-    copy.name, copy.known, copy.origins = value.name, value.known, value.origins
-    return copy
-
-
-def _cloned(attribute: Any) -> Any:
-    """An attribute; graphs are copied."""
-    if isinstance(attribute, Graph):
-        return clone(attribute)
-    return tuple(map(_cloned, attribute)) if isinstance(attribute, tuple) else attribute
-
-
 def set_regions(node: Node, regions: Sequence[Graph]) -> None:
     """Replace the regions of `node`, in their order, by `regions`."""
     new = dict(zip(node.regions, regions, strict=True))
@@ -149,7 +121,7 @@ def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[
         return values.get(value, value)
 
     for node in region.nodes:
-        inner = {name: _cloned(value) for name, value in node.attributes.items()} if node.regions else {}
+        inner = {name: cloned_attribute(value) for name, value in node.attributes.items()} if node.regions else {}
         results = b.remade(node, *(None if v is None else seen(v) for v in node.operands), **inner)
         for old, new in zip(node.results, results, strict=True):
             if new.producer is not None and new.producer in b.created:

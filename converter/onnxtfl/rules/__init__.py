@@ -8,6 +8,7 @@ activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.data import Array, ArrayData, RowsData, TensorData
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, next_number, product, static
 from onnxtfl.ir.formula import Term
@@ -40,7 +41,7 @@ from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axes, normali
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.declared import as_declared
-from onnxtfl.rewriting.regions import bind_captures, clone, condition_value, copied, size_of
+from onnxtfl.rewriting.regions import bind_captures, condition_value, copied, size_of
 from onnxtfl.rewriting.registry import (
     ANY_VERSION,
     Computed,

@@ -9,7 +9,7 @@ import functools
 import io
 from typing import Any
 
-from onnx import FunctionProto, ModelProto, NodeProto, TypeProto, defs
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, defs
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.onnx.definitions import schema
@@ -17,6 +17,7 @@ from onnxtfl.formats.onnx.encode import ValueWriter
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.graphs import GraphReader
 from onnxtfl.formats.onnx.tensors import Tensors
+from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import Type
 
@@ -29,7 +30,15 @@ def body(node: Node) -> Graph | None:
     Absent operands have an unused input. Context-dependent bodies need the types of the operands.
     """
     name = node.op.name.partition(".")[2]
-    function = _function(node, name) if defined(name, node.op.version, node.op.domain) else None
+    if not defined(name, node.op.version, node.op.domain):
+        return None
+    if node.regions:
+        return _body_with_regions(node, name)
+    return _plain_body(node, name)
+
+
+def _plain_body(node: Node, name: str) -> Graph | None:
+    function = _function(node, name)
     if function is None:
         return None
     function.domain, function.name = _DOMAIN, name
@@ -38,6 +47,47 @@ def body(node: Node) -> Graph | None:
         model.opset_import.add(version=defs.onnx_opset_version())
     (local,) = GraphReader(model, Tensors(None, ExternalFiles(None))).functions.values()
     return local.body(node)
+
+
+def _body_with_regions(node: Node, name: str) -> Graph | None:
+    """The body of an op whose attributes are graphs.
+
+    The definition is asked about graphs of one op each, which are replaced by the nodes of the graph.
+    """
+    captures = int(node.attributes["captures"])
+    own, attributes = len(node.operands) - captures, dict(node.attributes)
+    del attributes["captures"]
+    for key, value in node.attributes.items():
+        if isinstance(value, Graph):
+            attributes[key] = _stand_in(key, value, len(value.inputs) - captures)
+    call = Node(node.op, node.operands[:own], attributes)
+    for result in node.results:
+        call.add_result(result.type)
+    graph = _plain_body(call, name)
+    for i in range(own):
+        call.set_operand(i, None)
+    if graph is None:
+        return None
+    captured = [graph.add_input(None if v is None else v.type) for v in node.operands[own:]]
+    for inner in graph.nodes:
+        if inner.op.domain == _DOMAIN:
+            region = clone(node.attributes[inner.op.name.partition(".")[2]])
+            graph.splice(region, [*inner.operands, *captured], inner)
+            graph.replace(inner, region.outputs, retyped=True)
+    return graph
+
+
+def _stand_in(name: str, region: Graph, inputs: int) -> GraphProto:
+    """A graph of one op, which is called `name` and has the inputs and outputs of `region`."""
+    proto = GraphProto(name=name)
+    for values, infos, letter in ((region.inputs[:inputs], proto.input, "i"), (region.outputs, proto.output, "o")):
+        for i, value in enumerate(values):
+            info = infos.add(name=f"{letter}{i}")
+            if value.type is not None:
+                ValueWriter({}).fill(info.type, value.type, "")
+    names = [[info.name for info in infos] for infos in (proto.input, proto.output)]
+    proto.node.add(op_type=name, domain=_DOMAIN, input=names[0], output=names[1])
+    return proto
 
 
 def _function(node: Node, name: str) -> FunctionProto | None:
@@ -60,6 +110,9 @@ def _call(node: Node, name: str) -> NodeProto:
     call.output.extend(f"o{k}" for k in range(len(node.results)))
     writer = ValueWriter({})
     for key, value in node.attributes.items():
+        if isinstance(value, GraphProto):
+            call.attribute.add(name=key, type=AttributeProto.GRAPH, g=value)
+            continue
         message = writer.attribute((name, node.op.version, node.op.domain), key, value, _no_graph)
         content = io.BytesIO()
         message.write(content)
@@ -68,7 +121,7 @@ def _call(node: Node, name: str) -> NodeProto:
 
 
 def _no_graph(graph: Graph) -> Any:
-    raise UnsupportedError("a function whose call has subgraphs cannot be expanded")
+    raise UnsupportedError("a function whose call has lists of subgraphs cannot be expanded")
 
 
 def _type(type_: Type | None) -> TypeProto:

@@ -31,6 +31,7 @@ from onnxtfl.formats.onnx.names import (
 )
 from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.value_types import ValueTypes
+from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.model import FunctionKey
@@ -43,12 +44,14 @@ from onnxtfl.ir.types import Type
 class _Scope:
     """The graph that nodes are added to, its values by name (None: an absent operand of a function), and the context.
 
-    `arguments`: the attributes of the call in the body of a function, None outside of one.
+    `arguments`: the attributes of the call in the body of a function, None outside of one. `captured`: the values that
+    graphs among these capture where the function is called, which are the last inputs of the body.
     """
 
     graph: Graph
     imports: Mapping[str, int]
     arguments: Mapping[str, Any] | None = None
+    captured: Sequence[Value] = ()
     values: dict[str, Value | None] = field(default_factory=dict)
     types: dict[str, Type | None] = field(default_factory=dict)
 
@@ -140,7 +143,10 @@ class GraphReader:
         captured = self._captured_by(scope, proto)
         attributes = dict(self._attributes(scope, proto, captured))
         outer = [v for v in captured.values() if v is not None and not v.is_constant]
-        if has_graphs(proto):
+        passed = [a.name for a in proto.attribute if isinstance(attributes.get(a.name), Graph) and a.ref_attr_name]
+        if passed:
+            outer += _share_captures(attributes, passed, outer, scope.captured)
+        if has_graphs(proto) or passed:
             attributes["captures"] = len(outer)
         since = imported_since(scope.imports, op, domain, name)
         overload = name_of(proto.overload)
@@ -177,7 +183,14 @@ class GraphReader:
                 message = f"the attribute {attribute.name!r} refers to one of a function, outside of a function"
                 raise InvalidModelError(message, node=display_name(proto))
             elif attribute.ref_attr_name in scope.arguments:
-                yield attribute.name, scope.arguments[attribute.ref_attr_name]
+                yield attribute.name, self._argument(scope, attribute.ref_attr_name, display_name(proto))
+
+    def _argument(self, scope: _Scope, name: str, node: str) -> Any:
+        """The value of the attribute `name` of the call; a graph is copied."""
+        value = (scope.arguments or {})[name]
+        if isinstance(value, Graph) and len(scope.captured) != (scope.arguments or {}).get("captures", 0):
+            raise UnsupportedError("a subgraph of a function uses a graph with captured values", node=node)
+        return clone(value) if isinstance(value, Graph) else value
 
     def _attribute(self, scope: _Scope, proto: AttributeProto, node: str, captured: Mapping[str, Value | None]) -> Any:
         """The value of `proto`; `read` lists the types."""
@@ -211,20 +224,22 @@ class GraphReader:
     def body(self, function: FunctionProto, imports: Mapping[str, int], call: Node) -> Graph:
         """The body of `function` for `call`; no two outputs are the same value, none is an input or a constant."""
         name = call.name or call.op.name
-        if len(call.operands) > len(function.input) or len(call.results) > len(function.output):
+        captures = call.attributes.get("captures", 0)
+        operands = call.operands[: len(call.operands) - captures]
+        if len(operands) > len(function.input) or len(call.results) > len(function.output):
             raise InvalidModelError(f"more operands or results than the function {function.name!r} has", node=name)
-        if "captures" in call.attributes:
-            raise UnsupportedError("a graph as an attribute of a function call", node=name, op=function.name)
         scope = _Scope(Graph(text_of(function.name)), imports)
         defaults = {a.name: self._attribute(scope, a, name, {}) for a in function.attribute_proto}
         scope.arguments = defaults | call.attributes
         for i, formal in enumerate(function.input):
-            if i >= len(call.operands):
+            if i >= len(operands):
                 scope.define(formal, None)
                 continue
-            operand = call.operands[i]
+            operand = operands[i]
             value = scope.graph.add_input(operand.type if operand is not None else None)
             scope.define(formal, value if operand is not None else None)
+        outer = call.operands[len(operands) :]
+        scope.captured = [scope.graph.add_input(None if v is None else v.type) for v in outer]
         self._nodes(scope, function.node)
         for formal in function.output[: len(call.results)]:
             scope.graph.outputs.append(_own(scope, self._output(scope, formal)))
@@ -242,6 +257,12 @@ class LocalFunction:
     def callees(self) -> Mapping[FunctionKey, int]:
         """The number of nodes in the body by op, those in subgraphs too."""
         return Counter(_key(n.domain, n.op_type, n.overload) for n in all_nodes(self._proto.node))
+
+    @property
+    def graph_references(self) -> int:
+        """The number of graph attributes in the body that refer to one of its call."""
+        attributes = (a for n in all_nodes(self._proto.node) for a in n.attribute)
+        return sum(bool(a.ref_attr_name) and a.type == AttributeProto.GRAPH for a in attributes)
 
     def body(self, call: Node) -> Graph:
         """The body for `call`; InvalidModelError where its operands or results do not fit the function."""
@@ -277,3 +298,18 @@ def _captured(graph: Graph, name: str, outer: Value | None) -> Value | None:
     value = graph.add_input(outer.type, name)
     value.origin = outer.origin
     return value
+
+
+def _share_captures(
+    attributes: Mapping[str, Any], passed: Sequence[str], outer: Sequence[Value], captured: Sequence[Value]
+) -> list[Value]:
+    """Let all graphs among `attributes` capture `outer`, then `captured`; those `passed` to a function only the latter.
+
+    Returns what is captured in addition.
+    """
+    for name, region in attributes.items():
+        if isinstance(region, Graph):
+            new = [Value(v.type) for v in (outer if name in passed else captured)]
+            place = len(region.inputs) - len(captured) if name in passed else len(region.inputs)
+            region.inputs[place:place] = new
+    return list(captured)
