@@ -190,7 +190,7 @@ def _lstm_layer(
     given, (hidden, cell), of = weights.gates(b), states, node.attributes
     activation = _fused(node)
     grids = _grids(node, hidden, cell)
-    reread = _Reread.of(b, node, hidden, weights.projection)
+    reread = _Reread.of(b, node, hidden, weights)
     results = b.many(
         ops.Lstm,
         x,
@@ -216,23 +216,26 @@ def _lstm_layer(
 class _Reread:
     """The hidden state as an integer kernel without projection stores it, and as it reads it in the next step.
 
-    It stores numbers of the type of intermediate 4 and reads them as numbers of the type of the state, which differ
-    where the output was given the type of another tensor (the other direction's, by CONCATENATION). The layer computes
-    on what is stored: n = h / scale + zero point. `read_as`: the scale and zero point of the state, `stored_as` those
-    of intermediate 4; None where both are the same. Source: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc.
+    It quantizes the state with the parameters of intermediate 4, and dequantizes it with those of the state. Both
+    differ where the output has the type of another tensor (that of the other direction, by CONCATENATION). The layer
+    computes on real values as they are stored, so its weights and states are rescaled. `read_as`: scale, zero point and
+    bits of the state, `stored_as` those of intermediate 4; None where both are the same.
+    Source: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc.
     """
 
     b: Builder
     read_as: tuple[float, int, int] | None
     stored_as: tuple[float, int, int] | None
+    is_normalized: bool
 
     @classmethod
-    def of(cls, b: Builder, node: Node, hidden: Value | None, projection: Value | None) -> _Reread:
+    def of(cls, b: Builder, node: Node, hidden: Value | None, weights: _Weights) -> _Reread:
         """From the types of the intermediates of `node` and of the hidden state."""
         intermediates: Sequence[Any] = node.attributes.get("intermediates") or ()
-        stored = _grid(intermediates[4]) if len(intermediates) > 4 and projection is None else None
+        stored = _grid(intermediates[4]) if len(intermediates) > 4 and weights.projection is None else None
         read = None if hidden is None else _grid(hidden.tensor_type)
-        return cls(b, None, None) if None in (stored, read) or stored == read else cls(b, read, stored)
+        read, stored = (None, None) if None in (stored, read) or stored == read else (read, stored)
+        return cls(b, read, stored, any(v is not None for v in weights.norm))
 
     @property
     def grid(self) -> tuple[float, int, int] | None:
@@ -241,8 +244,10 @@ class _Reread:
 
     def weights(self, recurrent: Value | None, bias: Value | None) -> tuple[Value | None, Value | None]:
         """Recurrent weights and bias for the hidden state as it is stored."""
-        if recurrent is None or bias is None or self.read_as is None:
+        if self.read_as is None:
             return recurrent, bias
+        if recurrent is None or bias is None or self.is_normalized:
+            raise UnsupportedError("an integer layer that stores its state in another type than it reads it")
         factor, shift = self._change(self.stored_as, self.read_as)
         term = Term(self.b, recurrent)
         return (term * factor).value, (Term(self.b, bias) + term.reduce("sum", [1], keepdims=False) * shift).value
@@ -252,16 +257,13 @@ class _Reread:
         return hidden if hidden is None else self._changed(hidden, self.read_as, self.stored_as)
 
     def read(self, hidden: Value) -> Value:
-        """The new state as a number of its own type."""
+        """The new state, dequantized with the parameters of its own type."""
         return self._changed(hidden, self.stored_as, self.read_as)
 
     def result(self, node: Node, output: Value) -> Value:
-        """The output as a number of its own type."""
-        return (
-            output
-            if self.stored_as is None
-            else self._changed(output, self.stored_as, _grid(node.results[0].tensor_type))
-        )
+        """The output, dequantized with the parameters of its own type."""
+        of_result = None if self.stored_as is None else _grid(node.results[0].tensor_type)
+        return self._changed(output, self.stored_as, of_result)
 
     def _changed(self, value: Value, before: Any, after: Any) -> Value:
         if before is None or after is None or before == after:
@@ -271,7 +273,7 @@ class _Reread:
 
     @staticmethod
     def _change(before: Any, after: Any) -> tuple[float, float]:
-        """Factor and summand that make of what numbers are in one type what they are in the other."""
+        """Factor and summand that turn stored integers dequantized as `before` into the same dequantized as `after`."""
         return after[0] / before[0], (before[1] - after[1]) * after[0]
 
 

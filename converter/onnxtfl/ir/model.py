@@ -93,7 +93,7 @@ class Model:
     dim_names: dict[str, str] = field(default_factory=dict)
 
     def enter(self, key: str) -> None:
-        """Make the graph of the signature `key` the main graph, with the names that the signature gives.
+        """Make the graph of the signature `key` the main graph, with the names of the signature.
 
         UsageError if there is none.
         """

@@ -43,7 +43,7 @@ class ExposedState:
 def expose_states(graph: Graph, mode: StateMode) -> list[ExposedState]:
     """Replace the states by inputs and outputs, or ("reset") by their initial values; returns those exposed.
 
-    `graph.output_names` is extended. UnsupportedError for "reset" where the initial value or its shape is unknown.
+    `graph.output_names` is extended. UnsupportedError for "reset" where the initial value is unknown.
     """
     states, graph.states = graph.states, []
     if mode == "reset":
@@ -81,12 +81,10 @@ def _initial(state: State) -> Value:
     type_ = state.input.type
     if state.initial is None or not isinstance(type_, TensorType):
         raise UnsupportedError("the file has no initial value of a variable", node=state.input.name, hint=_HINT)
-    if type_.is_static:
-        shape = tuple(int(d) for d in type_.shape or () if isinstance(d, int))
-    elif type_.shape is None or len(type_.shape) == len(state.initial.shape):
+    if state.initial.shape or not type_.shape:
         shape = state.initial.shape
-    else:
-        raise UnsupportedError("the shape of a variable is not static", node=state.input.name, type_=type_, hint=_HINT)
+    else:  # as in TFLite, a size of a variable tensor that is unknown is 1
+        shape = tuple(d if isinstance(d, int) else 1 for d in type_.shape)
     data = ArrayData(np.array(np.broadcast_to(state.initial.numpy(), shape)), state.initial.dtype)
     return constant(data, type_=type_.with_shape(data.shape))
 
