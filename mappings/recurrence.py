@@ -1,10 +1,4 @@
-"""Recurrent layers: Lstm, Gru, Rnn, one op for each direction.
-
-=====================  ==========================================================================================
-ONNX                   LSTM, RNN 1 7 14 22, GRU 1 3 7 14 22, com.microsoft DynamicQuantizeLSTM
-TFLite                 UNIDIRECTIONAL_SEQUENCE_LSTM, UNIDIRECTIONAL_SEQUENCE_RNN (read in `stateful_layers`)
-=====================  ==========================================================================================
-"""
+"""Recurrent layers: Lstm, Gru, Rnn, one op for each direction; TFLite's ops are read in `stateful_layers`."""
 
 from __future__ import annotations
 
@@ -66,33 +60,34 @@ def _onnx(b: Builder, node: Node) -> list[Value]:
 @lift_onnx("DynamicQuantizeLSTM", since=(1,), domain=MICROSOFT)
 def _dynamic_quantize_lstm(b: Builder, node: Node) -> list[Value]:
     """Weights are [directions, inputs, gates], with a scale for each direction, or for each gate of each."""
-    operands = [node.optional(i) for i in range(8)]
+    operands: list[_Given] = [node.optional(i) for i in range(8)]
     for i, scale in ((1, 8), (2, 10)):
-        weights, count = operands[i], node.operand(scale).rank
-        if weights is None:
-            raise ValueError("no weights")
-        parameters = [_along(b, node.optional(j), count) for j in (scale, scale + 1)]
-        real = Term(b, weights).to(DType.FLOAT32)
-        if parameters[1] is not None:
-            real = real - Term(b, parameters[1]).to(DType.FLOAT32)
-        assert parameters[0] is not None
-        operands[i] = transposed(b, (real * Term(b, parameters[0])).value, (0, 2, 1))
+        stored, parameters = node.operand(i), (node.operand(scale), node.optional(scale + 1))
+        operands[i] = [_dequantized(b, stored, *parameters, d) for d in range(stored.shape[0])]
     return _lifted(b, node, operands)
 
 
-def _along(b: Builder, parameter: Value | None, rank: int) -> Value | None:
-    """A parameter [directions] or [directions, gates] of weights [directions, inputs, gates]."""
-    if parameter is None:
-        return None
-    return unsqueezed(b, parameter, [1] if rank == 2 else [1, 2])
+def _dequantized(b: Builder, weights: Value, scale: Value, zero: Value | None, index: int) -> Value:
+    """The real weights [gates, inputs] of a direction."""
+    stored = transposed(b, _part(b, weights, index), (1, 0))
+    return b(ops.DequantizeLinear, stored, *(None if v is None else _part(b, v, index) for v in (scale, zero)), axis=0)
 
 
-def _lifted(b: Builder, node: Node, operands: Sequence[Value | None]) -> list[Value]:
+def _part(b: Builder, x: Value, index: int) -> Value:
+    """Part `index` of `x` along its first axis, which is dropped."""
+    if x.data is not None and not x.is_quantized:
+        return constant(RowsData(x.data, index, index + 1).reshape(x.data.shape[1:]))
+    return reshape(b, sliced(b, x, {0: slice(index, index + 1)}), x.shape[1:], x)
+
+
+_Given = Value | list[Value] | None
+"""An operand of both directions, or one of each."""
+
+
+def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
     """The results [steps, directions, batch, cells], and the last states [directions, batch, cells]."""
     layer = _LAYERS[node.op.name.partition(".")[2]]
-    x, batch_major = operands[0], bool(node.attr("layout", 0))
-    if x is None:
-        raise ValueError("no input")
+    x, batch_major = node.operand(0), bool(node.attr("layout", 0))
     if batch_major:
         x = transposed(b, x, (1, 0, 2))
     directions = [
@@ -101,7 +96,7 @@ def _lifted(b: Builder, node: Node, operands: Sequence[Value | None]) -> list[Va
     ]
     outputs, *states = zip(*directions, strict=True)
     weights = operands[1]
-    single = weights is not None and weights.rank == _RANKS[0] - 1
+    single = isinstance(weights, Value) and weights.rank == _RANKS[0] - 1
     whole = outputs[0] if single else _sequence(b, outputs, batch_major)
     return [whole, *(_joined_states(b, s, batch_major) for s in states)]
 
@@ -162,12 +157,12 @@ def _functions(
 
 
 def _operands(
-    b: Builder, x: Value, layer: _Layer, operands: Sequence[Value | None], index: int, batch_major: bool
+    b: Builder, x: Value, layer: _Layer, operands: Sequence[_Given], index: int, batch_major: bool
 ) -> list[Value | None]:
     """The operands of the neutral op of direction `index`, in its order."""
     w, r, bias, lengths, hidden, cell, peepholes = (
-        v if v is None or i == 3 else _of_direction(b, v, index, 1 if batch_major and i in (4, 5) else 0, _RANKS[i])
-        for i, v in enumerate(operands[1:])
+        _of_direction(b, v, index, 1 if batch_major and i in (4, 5) else 0, rank)
+        for i, (v, rank) in enumerate(zip(operands[1:], _RANKS, strict=True))
     )
     if layer is _LSTM:
         return [x, w, r, _summed(b, bias), lengths, hidden, cell, peepholes]
@@ -177,16 +172,20 @@ def _operands(
 
 
 _RANKS = (3, 3, 2, 1, 3, 3, 2)
-"""The ranks of the operands after the input."""
+"""The ranks of the operands after the input; the lengths, of rank 1, have no directions."""
 
 
-def _of_direction(b: Builder, x: Value, index: int, axis: int, rank: int) -> Value:
+def _of_direction(b: Builder, x: _Given, index: int, axis: int, rank: int) -> Value | None:
     """Part `index` of `x` along its axis of directions, which is dropped.
 
     PyTorch's first exporter wrote weights of one direction, and read the output, without that axis.
     """
-    if x.rank == rank - 1 and index == 0:
+    if isinstance(x, list):
+        return x[index]
+    if x is None or rank == 1 or (x.rank == rank - 1 and index == 0):
         return x
+    if axis == 0:
+        return _part(b, x, index)
     part = sliced(b, x, {axis: slice(index, index + 1)})
     return reshape(b, part, (*x.shape[:axis], *x.shape[axis + 1 :]), part)
 

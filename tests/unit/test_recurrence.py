@@ -349,25 +349,32 @@ def test_unknown_activation() -> None:
         onnxtfl.onnx_to_tflite(model, check=False)
 
 
-@pytest.mark.parametrize("by_gate", [False, True])
-def test_dynamically_quantized_weights(by_gate: bool) -> None:
-    """The weights are dequantized; ONNX Runtime also quantizes the input of each product."""
+@pytest.mark.parametrize(
+    ("by_gate", "steps", "cells", "directions"), [(False, 5, 6, 1), (True, 5, 6, 1), (True, 150, 96, 2)]
+)
+def test_dynamically_quantized_weights(by_gate: bool, steps: int, cells: int, directions: int) -> None:
+    """The weights are dequantized, and stay int8 in the file; ONNX Runtime also quantizes the inputs of products."""
     rng = np.random.default_rng(0)
-    scale = rng.uniform(0.004, 0.01, (1, 4 * CELLS) if by_gate else (1,)).astype(np.float32)
+    scale = rng.uniform(0.5, 1, (directions, 4 * cells) if by_gate else (directions,)).astype(np.float32) / (20 * cells)
     zero = np.full(scale.shape, 0 if by_gate else 3, np.int8)  # ONNX Runtime has no other with several scales
     constants = {
-        "W": rng.integers(-127, 127, (1, FEATURES, 4 * CELLS)).astype(np.int8),
-        "R": rng.integers(-127, 127, (1, CELLS, 4 * CELLS)).astype(np.int8),
-        "B": rng.standard_normal((1, 8 * CELLS)).astype(np.float32),
+        "W": rng.integers(-127, 127, (directions, FEATURES, 4 * cells)).astype(np.int8),
+        "R": rng.integers(-127, 127, (directions, cells, 4 * cells)).astype(np.int8),
+        "B": rng.standard_normal((directions, 8 * cells)).astype(np.float32),
     } | {"ws": scale, "wz": zero, "rs": scale, "rz": zero}
     operands = ["X", "W", "R", "B", "", "", "", "", "ws", "wz", "rs", "rz"]
-    node = helper.make_node("DynamicQuantizeLSTM", operands, ["Y"], domain="com.microsoft", hidden_size=CELLS)
+    direction = {1: "forward", 2: "bidirectional"}[directions]
+    node = helper.make_node(
+        "DynamicQuantizeLSTM", operands, ["Y"], domain="com.microsoft", hidden_size=cells, direction=direction
+    )
     value = functools.partial(helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT)
     initializers = [numpy_helper.from_array(a, n) for n, a in constants.items()]
-    graph = helper.make_graph(
-        [node], "g", [value("X", shape=[STEPS, BATCH, FEATURES])], [value("Y", shape=None)], initializers
-    )
+    x, y = value("X", shape=[steps, BATCH, FEATURES]), value("Y", shape=None)
+    graph = helper.make_graph([node], "g", [x], [y], initializers)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    feeds = {"X": rng.standard_normal((STEPS, BATCH, FEATURES)).astype(np.float32)}
+    feeds = {"X": rng.standard_normal((steps, BATCH, FEATURES)).astype(np.float32)}
     check(list(run_onnx(model.SerializeToString(), feeds).values()), in_tflite(model, feeds), by_gate, 2e-2)
+    if cells > CELLS:
+        written = onnxtfl.onnx_to_tflite(model, check=False).data or b""
+        assert len(written) < len(model.SerializeToString()) + 600 * steps

@@ -16,6 +16,7 @@ import numpy as np
 from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.arithmetic import Add
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
+from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.control import Scan
 from onnxtfl.ir.ops.creation import Range
@@ -92,7 +93,7 @@ class Recurrent(Derived, register=False):
         steps = [] if lengths is None else [_counts(b, x)]
         back = bool(attributes["reverse"])
         scanned = [product, *steps]
-        computed = [v for v in layer.captures.values() if not v.is_constant]
+        computed = [v for v in layer.captures.values() if not _is_weight(v)]
         rest = [*computed, *([] if lengths is None else [lengths])]
         finals = b.many(
             Scan,
@@ -169,8 +170,15 @@ class _Body:
         self.states = [self._input(t) for t in states]
         self.product = self._input(TensorType(product.dtype, product.shape[1:]))
         self.number = None if lengths is None else self._input(TensorType(DType.INT32, ()))
-        self.captures = {n: Term(self.b, v) if v.is_constant else self._input(v.type) for n, v in captures.items()}
+        self.captures = {name: self._captured(v) for name, v in captures.items()}
         self.lengths = None if lengths is None else self._input(lengths.type)
+
+    def _captured(self, value: Value) -> Term:
+        """`value` inside the body; weights are constants there too, also quantized ones."""
+        if not _is_weight(value):
+            return self._input(value.type)
+        node = value.producer
+        return Term(self.b, value if node is None else self.b.remade(node, *node.operands)[0])
 
     def _input(self, type_: Type | None) -> Term:
         return Term(self.b, self.graph.add_input(type_))
@@ -181,6 +189,12 @@ class _Body:
         lengths = None if self.lengths is None else self.lengths.value
         output, states = _valid(self.number, lengths, new, self.states)
         self.graph.outputs = [*(s.value for s in states), output.value]
+
+
+def _is_weight(value: Value) -> bool:
+    """Whether `value` is a constant, or converted from one."""
+    node = value.producer
+    return value.is_constant or (node is not None and node.op is Convert and node.operand(0).is_constant)
 
 
 def _valid(
