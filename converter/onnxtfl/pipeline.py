@@ -50,6 +50,8 @@ from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.keep_states import keep_states
 from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.passes.loop_invariants import LOOP_INVARIANTS
+from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.pass_through import pass_through
 from onnxtfl.passes.quantize import (
     STORED_CLAMPS,
@@ -289,6 +291,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         Pass("sink", sink_reshapes, needs=_LEGAL),
         Pass("layout", partial(layout, io_layout=options.io_layout), layout, needs=_LEGAL, establishes=_LAID_OUT),
         Pass("legalize late", partial(legalize, target=target, late=True), needs=_LAID_OUT),
+        Pass("loop invariants", Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION).apply, needs=_LAID_OUT),
         Group("cleanup", tidy, needs=_LAID_OUT),
         *([] if target.name == "tfl" else [Pass("surround moves", surround_moves, needs=_LAID_OUT)]),
         Pass("lower", partial(lower, target=target), needs=_LAID_OUT, establishes=_LOWERED, breaks=_NEUTRAL),

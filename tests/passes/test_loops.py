@@ -10,8 +10,10 @@ import pytest
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
+from onnxtfl.passes.loop_invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.recognize.loops import LOOPS
+from onnxtfl.rewriting.patterns import Patterns
 from tests.passes.helpers import op_counts, simplify
 
 SCAN = """
@@ -127,3 +129,28 @@ def test_a_while_that_does_not_begin() -> None:
     graph = parse_graph(text)
     simplify(graph)
     assert op_counts(graph) == {}
+
+
+def test_what_no_round_changes_is_computed_before_the_loop() -> None:
+    text = """
+    graph main(%n: tensor<int32>, %s: tensor<2x3xfloat32>, %x: tensor<3x2xfloat32>) -> (%y) {
+      %i = constant tensor<int32> [0]
+      %j, %y, %n0, %x0 = While(%i, %s, %n, %x) {body = graph body(%a: tensor<int32>, %b: tensor<2x3xfloat32>, %c: tensor<int32>, %d: tensor<3x2xfloat32>) -> (%e, %f, %c, %d) {
+        %one = constant tensor<int32> [1]
+        %e = Add(%a, %one) : tensor<int32>
+        %t = Transpose(%d) {permutation = [1, 0]} : tensor<2x3xfloat32>
+        %u = Exp(%t) : tensor<2x3xfloat32>
+        %f = Mul(%b, %u) : tensor<2x3xfloat32>
+      }, cond = graph cond(%g: tensor<int32>, %h: tensor<2x3xfloat32>, %k: tensor<int32>, %l: tensor<3x2xfloat32>) -> (%m) {
+        %m = Compare(%g, %k) {comparison_direction = "LT"} : tensor<bool>
+      }} : tensor<int32>, tensor<2x3xfloat32>, tensor<int32>, tensor<3x2xfloat32>
+    }
+    """
+    graph = parse_graph(text)
+    inputs = [np.asarray(3, np.int32), np.ones((2, 3), np.float32), np.arange(6, dtype=np.float32).reshape(3, 2) / 6]
+    wanted = run(graph, inputs)
+    Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION).apply(graph)
+    verify(graph)
+    assert [node.op.name for node in graph.nodes] == ["Transpose", "Exp", "While"]
+    assert len(next(node for node in graph.nodes if node.regions).operands) == 4
+    np.testing.assert_allclose(run(graph, inputs)[0], wanted[0], rtol=1e-6)
