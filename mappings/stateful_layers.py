@@ -200,7 +200,7 @@ def _lstm_layer(
         reread.written(hidden),
         cell,
         *(given[name] for name in ("peepholes", "projection", "projection_bias", "norm")),
-        activations=("sigmoid", activation, activation if grids[0] is None else "tanh"),
+        activations=("sigmoid", activation, activation if grids[0] is None else _of_cell(cell, weights)),
         coupled=weights.input[0] is None,
         cell_clip=float(of.get("cell_clip", 0.0)),
         projection_clip=float(of.get("proj_clip", 0.0)),
@@ -285,6 +285,18 @@ _LEAST_CELL, _LARGEST_CELL = 2.0**-15, 2.0**-9
 """Scales of an int16 cell state with 0 to 6 bits before the point. Source: ApplyTanh in portable_tensor_utils.cc."""
 
 
+def _of_cell(cell: Value | None, weights: _Weights) -> str:
+    """The activation of an integer cell. For other scales ApplyTanh writes nothing to its buffer, which holds the input
+    gate until then (LstmStepInteger8x8_16 in lstm_eval.cc).
+    """
+    found = quantization_of(cell)
+    if found is None or _LEAST_CELL <= found.scales[0] <= _LARGEST_CELL:
+        return "tanh"
+    if weights.input[0] is None:
+        raise UnsupportedError("the kernel computes no tanh of a cell state of this scale", type_=found)
+    return ops.INPUT_GATE
+
+
 def _grids(node: Node, hidden: Value | None, cell: Value | None) -> tuple[Any, Any, Any]:
     """The numbers that the states are, of quantized types; the projection's operand has those of intermediate 4, of
     which the kernel negates the zero point (CalculateLstmOutputInteger8x8_16 in lstm_eval.cc).
@@ -293,9 +305,6 @@ def _grids(node: Node, hidden: Value | None, cell: Value | None) -> tuple[Any, A
     last = intermediates[4] if len(intermediates) > 4 else None
     if hidden is None or cell is None or not hidden.is_quantized:
         return (None, None, None)
-    of_cell = quantization_of(cell)
-    if of_cell is not None and not _LEAST_CELL <= of_cell.scales[0] <= _LARGEST_CELL:
-        raise UnsupportedError("the kernel computes no tanh of a cell state of this scale", type_=cell.type)
     operand = _grid(last)
     negated = None if operand is None else (operand[0], -operand[1], operand[2])
     return _grid(hidden.tensor_type), _grid(cell.tensor_type), negated

@@ -313,15 +313,20 @@ def _rows(weights: Term, start: int, end: int) -> Term:
     return gates[0] if len(gates) == 1 else gates[0].apply("Concatenate", *gates[1:], axis=0)
 
 
+INPUT_GATE = "input_gate"
+"""The third kind of activation of an Lstm whose hidden state does not depend on its cell."""
+
+
 class Lstm(Recurrent):
     """Gates input i, output o, forget f, candidate g: cell = f cell + i g, hidden = o h(cell).
 
     i, o, f and g are activations of input W^T + hidden R^T + peephole * cell + bias, each bounded by `clip`: of the
-    first kind for i, o and f, of the second for g; h is the third. bias [4 H]; cell [N, H], the state before the first
-    step; peepholes [3 H] of i, o (which sees the new cell) and f; projection [K, H] and projection_bias [K], of the
-    hidden state; norm [4 H]: the sum without bias is normalized over the H cells, times norm. `coupled`: f = 1 - i;
-    `cell_clip`, `projection_clip`: bounds of the states, 0 for none. `grids`: the numbers that hidden, cell and the
-    projection's operand are rounded to, None for any. Results also: the last cell [N, H].
+    first kind for i, o and f, of the second for g; h is the third (`INPUT_GATE`: i instead of h(cell)). bias [4 H];
+    cell [N, H], the state before the first step; peepholes [3 H] of i, o (which sees the new cell) and f; projection
+    [K, H] and projection_bias [K], of the hidden state; norm [4 H]: the sum without bias is normalized over the H
+    cells, times norm. `coupled`: f = 1 - i; `cell_clip`, `projection_clip`: bounds of the states, 0 for none. `grids`:
+    the numbers that hidden, cell and the projection's operand are rounded to, None for any. Results also: the last cell
+    [N, H].
     Source: ONNX LSTM, TFLite LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, lstm_eval.cc (added).
     """
 
@@ -379,7 +384,10 @@ class Lstm(Recurrent):
         g = activation(_normalized(sums[3], 3, given), 1, attributes)
         of_hidden, of_cell, of_operand = attributes["grids"]
         new = on_grid(clipped(f * cell + i * g, attributes["cell_clip"]), of_cell)
-        output = gate(1, new) * activation(new, 2, {**attributes, "clip": 0.0})
+        if attributes["activations"][2] == INPUT_GATE:
+            output = gate(1, new) * i
+        else:
+            output = gate(1, new) * activation(new, 2, {**attributes, "clip": 0.0})
         output = _projected(on_grid(output, of_operand), given, attributes) if "projection" in given else output
         return [on_grid(clipped(output, attributes["projection_clip"]), of_hidden), new]
 
