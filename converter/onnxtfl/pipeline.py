@@ -72,7 +72,7 @@ from onnxtfl.passes.quantize import (
     use_integer_constants,
 )
 from onnxtfl.passes.recognize import RECOGNIZE
-from onnxtfl.passes.sequences import flatten_inputs, flatten_outputs
+from onnxtfl.passes.sequences import check_names, flatten_inputs, flatten_outputs
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
@@ -406,10 +406,13 @@ class _Conversion:
     def _select_part(self, graph: Graph) -> None:
         """Apply `input_shapes`, `inputs` and `outputs` of the options."""
         names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
-        flatten_inputs(graph, self.options.elements or {})
+        lengths = self.options.elements or {}
+        flatten_inputs(graph, lengths, strict=False)
         shapes = self.options.input_shapes or {}
         set_input_shapes(graph, {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))})
         graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
+        flatten_inputs(graph, lengths)
+        check_names(graph, lengths)
 
     def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
         """The report; `names`: the written name of each value."""

@@ -184,6 +184,16 @@ def test_an_input_sequence_is_an_input_for_each_element() -> None:
     assert conversion.report.elements == {"x": ("x_0", "x_1", "x_2")}
 
 
+def test_the_check_takes_sequences() -> None:
+    model = onnx.parser.parse_model(HEADER % 17 + JOIN)
+    data = onnxtfl.onnx_to_tflite(model, check=False, elements={"x": 2}).data
+    assert data is not None
+    rows = [np.ones((2, 3), np.float32), np.zeros((1, 3), np.float32)]
+    assert onnxtfl.check(model, data, inputs={"x": rows}).status == "passed"
+    with pytest.raises(UsageError, match="1 elements for 'x', the other model has 2"):
+        onnxtfl.check(model, data, inputs={"x": rows[:1]})
+
+
 def test_sizes_of_one_element_or_of_all() -> None:
     conversion = convert(JOIN, elements={"x": 2}, input_shapes={"x": [2, 3]})
     assert [spec.shape for spec in conversion.report.inputs] == [(2, 3), (2, 3)]
@@ -191,11 +201,24 @@ def test_sizes_of_one_element_or_of_all() -> None:
     assert conversion.report.inputs[1].shape == (4, 3)
 
 
+def test_other_names_stay_as_they_are() -> None:
+    text = """
+    main (seq(float[2]) x, float[2] x_0) => (seq(float[2]) y, float[2] y_1) <int64 first = {0}> {
+      a = SequenceAt(x, first)
+      y = SequenceConstruct(a, x_0)
+      y_1 = Sub(a, x_0)
+    }
+    """
+    conversion = convert(text, elements={"x": 2})
+    assert [spec.name for spec in conversion.report.inputs] == ["x_0_", "x_1", "x_0"]
+    assert [spec.name for spec in conversion.report.outputs] == ["y_0", "y_1_", "y_1"]
+
+
 def test_the_length_of_an_input_sequence_has_to_be_given() -> None:
     with pytest.raises(UnsupportedError, match=r"input 'x' is a sequence of unknown length.*--elements x:N"):
         convert(JOIN)
     with pytest.raises(UsageError, match="no sequence 'z' among the inputs"):
-        convert(JOIN, elements={"z": 1})
+        convert(JOIN, elements={"x": 1, "z": 1})
     with pytest.raises(UsageError, match="use 0 to 1024"):
         convert(JOIN, elements={"x": -1})
 
@@ -239,6 +262,11 @@ def test_a_model_without_outputs_is_an_error() -> None:
 def test_an_output_of_unknown_length_is_one_tensor() -> None:
     conversion = convert("main (float[N,2] x) => (seq(float[2]) y) { y = SplitToSequence<keepdims = 0>(x) }")
     assert [spec.name for spec in conversion.report.outputs] == ["y"]
+
+
+def test_a_part_of_a_model_that_begins_with_a_sequence() -> None:
+    text = three("s = SequenceConstruct(a, b) y = ConcatFromSequence<axis = 0>(s)")
+    assert [spec.name for spec in convert(text, inputs=["s"]).report.inputs] == ["s_0", "s_1"]
 
 
 def test_a_part_of_a_model_that_ends_in_a_sequence() -> None:

@@ -19,7 +19,7 @@ from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_in
 from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
-from onnxtfl.checking.sequences import Slot, joined, slots_of, split
+from onnxtfl.checking.sequences import Slot, flattened, joined, slots_of, split
 from onnxtfl.checking.states import Hidden, hidden, states_of, worst
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
@@ -191,6 +191,7 @@ class _Check:
 
     def report(self, given: Mapping[str, Any] | None) -> CheckReport:
         """The report, without the settings; where the shapes leave the layout open, of each layout until one agrees."""
+        given = flattened(self.a.slots[0], self.a.info.inputs, given or {}) if self.a.slots else given
         arrays = merge_user_inputs([info.name for info in self.a.info.inputs], given)
         if self.problem:
             return self._result("not checked", self.problem)

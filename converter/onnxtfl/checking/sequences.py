@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.match import MismatchError
+from onnxtfl.errors import UsageError
 
 Kind = Literal["tensor", "list", "stack", "absent"]
 
@@ -33,7 +34,7 @@ class Slot:
     def split(self, value: Any) -> list[Any]:
         """The tensors of a value of the output; MismatchError where there are more or fewer."""
         if self.kind == "stack":
-            return [np.stack(value)]
+            return [np.stack(value) if value else np.zeros(0, np.float32)]
         parts = value if self.kind == "list" else [] if self.kind == "absent" and value is None else [value]
         if len(parts) != self.count:
             raise MismatchError(f"{self.name!r} has {len(parts)} elements, the converted model {self.count}")
@@ -46,30 +47,39 @@ def slots_of(infos: Sequence[TensorInfo], others: Sequence[TensorInfo]) -> tuple
     Those that are no tensors there either are left as they are.
     """
     names, left = {info.name for info in others}, {info.name for info in others if info.kind != "tensor"}
-    slots, tensors = list[Slot](), list[TensorInfo]()
+    slots, tensors, taken = list[Slot](), list[TensorInfo](), {info.name for info in infos}
     for info in infos:
         if info.name in left:
             slots.append(Slot(info.name))
             tensors.append(info)
             continue
-        slot = Slot(info.name) if info.kind == "tensor" else _slot(info, names)
+        slot, parts = (Slot(info.name), [info.name]) if info.kind == "tensor" else _slot(info, names, taken)
         slots.append(slot)
-        parts = [info.name] if slot.kind != "list" else [f"{info.name}_{i}" for i in range(slot.count)]
         shape = (None, *info.shape) if slot.kind == "stack" and info.shape is not None else info.shape
-        tensors += [replace(info, name=part, kind="tensor", shape=shape) for part in parts[: slot.count]]
+        tensors += [replace(info, name=part, kind="tensor", shape=shape) for part in parts]
     return slots, tuple(tensors)
 
 
-def _slot(info: TensorInfo, names: set[str]) -> Slot:
-    """The slot of a sequence or optional by the names of its elements in the other model."""
-    count = 0
-    while f"{info.name}_{count}" in names:
-        count += 1
+def _slot(info: TensorInfo, names: set[str], taken: set[str]) -> tuple[Slot, list[str]]:
+    """The slot of a sequence or optional, and the names of its tensors, which are among `names` of the other model.
+
+    `taken`: names of other inputs (or outputs), which a `_` tells apart, as `onnxtfl.passes.sequences` does.
+    """
     if info.kind == "optional":
-        return Slot(info.name) if info.name in names else Slot(info.name, "absent", 0)
-    if info.name in names and not count:
-        return Slot(info.name, "stack")
-    return Slot(info.name, "list", count) if count or info.kind == "sequence" else Slot(info.name, "absent", 0)
+        return (Slot(info.name), [info.name]) if info.name in names else (Slot(info.name, "absent", 0), [])
+    parts = list[str]()
+    while (part := _free(f"{info.name}_{len(parts)}", taken)) in names:
+        parts.append(part)
+    if info.name in names and not parts:
+        return Slot(info.name, "stack"), [info.name]
+    is_list = bool(parts) or info.kind == "sequence"
+    return Slot(info.name, "list" if is_list else "absent", len(parts)), parts
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def joined(slots: Sequence[Slot], tensors: Sequence[Any]) -> list[Any]:
@@ -79,6 +89,19 @@ def joined(slots: Sequence[Slot], tensors: Sequence[Any]) -> list[Any]:
         values.append(slot.joined(tensors[start : start + slot.count]))
         start += slot.count
     return values
+
+
+def flattened(slots: Sequence[Slot], infos: Sequence[TensorInfo], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs that a user gave, lists as their elements; UsageError for a list of another length."""
+    names, result = iter([info.name for info in infos]), dict(given)
+    for slot in slots:
+        parts = [next(names) for _ in range(slot.count)]
+        if slot.kind == "list" and slot.name in result:
+            elements = list(result.pop(slot.name))
+            if len(elements) != len(parts):
+                raise UsageError(f"{len(elements)} elements for {slot.name!r}, the other model has {len(parts)}")
+            result |= dict(zip(parts, elements, strict=True))
+    return result
 
 
 def split(slots: Sequence[Slot], values: Sequence[Any]) -> list[Any]:

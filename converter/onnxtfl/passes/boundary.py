@@ -98,7 +98,7 @@ def _cut_inputs(graph: Graph, names: Sequence[str]) -> None:
 def _infer_up_to(graph: Graph, names: Sequence[str], expand: Expand) -> None:
     """Lift nodes until all named values have types."""
     for node in graph.nodes:
-        if all(isinstance(v.type, TensorType) for v in _named(graph, names).values()):
+        if all(v.type is not None for v in _named(graph, names).values()):
             return
         lift_node(graph, node, expand)
 

@@ -23,54 +23,70 @@ from onnxtfl.ir.types import OptionalType, SequenceType, TensorType, TupleType, 
 MOST_ELEMENTS = 1024
 
 
-def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None]) -> None:
+def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None], *, strict: bool = True) -> None:
     """Replace the inputs of sequence and optional type; `lengths`: by name (None: an optional without a value).
 
-    UnsupportedError for a sequence without a length, UsageError for a length of another input.
+    UnsupportedError for a sequence without a length, which stays an input unless `strict`; UsageError for a length that
+    cannot be.
     """
-    unknown = [name for name in lengths if name not in {v.name for v in graph.inputs if _is_list(v.type)}]
-    if unknown:
-        known = ", ".join(str(v.name) for v in graph.inputs if _is_list(v.type)) or "none"
-        raise UsageError(f"there is no sequence {unknown[0]!r} among the inputs", hint=f"these are sequences: {known}")
+    inputs = _Inputs(Builder(graph, graph.first), lengths, {v.name or "" for v in graph.inputs})
     old, graph.inputs = graph.inputs, []
-    taken = {v.name or "" for v in old}
-    builder = Builder(graph, graph.first)
     for value in old:
-        if not _is_list(value.type) or value.type is None:
+        if not _is_list(value.type) or value.type is None or (not strict and value.name not in lengths):
             graph.inputs.append(value)
             continue
         name, before = value.name or "input", len(graph.inputs)
-        made = _input(builder, value.type, name, lengths.get(name, 1), taken, (name,) if name in lengths else ())
+        made = inputs.value(value.type, name)
         value.name = None
         graph.substitute(value, made, retyped=True)
         graph.elements[name] = tuple(v.name or "" for v in graph.inputs[before:])
+
+
+def check_names(graph: Graph, lengths: Mapping[str, int | None]) -> None:
+    """UsageError where `lengths` has a name that is no sequence or optional among the inputs."""
+    unknown = [name for name in lengths if name not in graph.elements and not _is_part(name, graph)]
+    if unknown:
+        known = ", ".join(graph.elements) or "none"
+        raise UsageError(f"there is no sequence {unknown[0]!r} among the inputs", hint=f"these are sequences: {known}")
+
+
+def _is_part(name: str, graph: Graph) -> bool:
+    return any(name.startswith(f"{sequence}_") for sequence in graph.elements)
 
 
 def _is_list(type_: Type | None) -> bool:
     return isinstance(type_, SequenceType | OptionalType | TupleType)
 
 
-def _input(b: Builder, type_: Type, name: str, length: int | None, taken: set[str], given: tuple[str, ...]) -> Value:
-    """The value of an input called `name`, made of inputs for its elements; `given`: the input, if it has a length."""
-    if isinstance(type_, OptionalType):
-        absent = length is None or (length == 0 and isinstance(type_.element, TensorType))
-        return b(ops.Absent, type=type_.element) if absent else _input(b, type_.element, name, length, taken, given)
-    if isinstance(type_, SequenceType | TupleType):
-        types = type_.elements if isinstance(type_, TupleType) else _element_types(type_.element, name, length, given)
-        return b(ops.Tuple, *(_input(b, t, _new(f"{name}_{i}", taken), 1, taken, ()) for i, t in enumerate(types)))
-    value = b.graph.add_input(type_, name)
-    value.origins = ()
-    return value
+class _Inputs:
+    """Makes the inputs of `b.graph` that sequences and optionals consist of; `taken`: names of inputs."""
 
+    def __init__(self, b: Builder, lengths: Mapping[str, int | None], taken: set[str]) -> None:
+        self.b, self.lengths, self.taken = b, lengths, taken
 
-def _element_types(element: Type, name: str, length: int | None, given: tuple[str, ...]) -> tuple[Type, ...]:
-    """The types of the elements of a sequence; the open sizes of each are its own."""
-    if not given or length is None:
-        hint = f"say how many elements it has: --elements {name}:N"
-        raise UnsupportedError(f"the input {name!r} is a sequence of unknown length", type_=str(element), hint=hint)
-    if not 0 <= length <= MOST_ELEMENTS:
-        raise UsageError(f"{length} elements of the input {name!r}", hint=f"use 0 to {MOST_ELEMENTS}")
-    return tuple(_own_sizes(element) for _ in range(length))
+    def value(self, type_: Type, name: str) -> Value:
+        """The value of an input called `name`, made of inputs for its elements."""
+        length = self.lengths.get(name, 1)
+        if isinstance(type_, OptionalType):
+            absent = length is None or (length == 0 and isinstance(type_.element, TensorType))
+            return self.b(ops.Absent, type=type_.element) if absent else self.value(type_.element, name)
+        if isinstance(type_, SequenceType | TupleType):
+            types = type_.elements if isinstance(type_, TupleType) else self._element_types(type_.element, name)
+            names = [_new(f"{name}_{i}", self.taken) for i in range(len(types))]
+            return self.b(ops.Tuple, *map(self.value, types, names))
+        made = self.b.graph.add_input(type_, name)
+        made.origins = ()
+        return made
+
+    def _element_types(self, element: Type, name: str) -> tuple[Type, ...]:
+        """The types of the elements of a sequence; the open sizes of each are its own."""
+        length = self.lengths.get(name)
+        if length is None:
+            hint = f"say how many elements it has: --elements {name}:N"
+            raise UnsupportedError(f"the input {name!r} is a sequence of unknown length", type_=str(element), hint=hint)
+        if not 0 <= length <= MOST_ELEMENTS:
+            raise UsageError(f"{length} elements of the input {name!r}", hint=f"use 0 to {MOST_ELEMENTS}")
+        return tuple(_own_sizes(element) for _ in range(length))
 
 
 def _own_sizes(type_: Type) -> Type:

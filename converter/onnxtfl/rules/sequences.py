@@ -12,11 +12,12 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
-from onnxtfl.ir.types import OptionalType, SequenceType
+from onnxtfl.ir.types import OptionalType, SequenceType, TensorType
 from onnxtfl.rewriting.regions import is_sequence
 
 MOST_ELEMENTS = 1024
 """Elements of the longest sequence whose elements are separate values."""
+PRESENCE = "return a value and a bool instead of an optional, or cut the model with --inputs/--outputs"
 FIX = "fix the sizes that decide it, with --input-shape or as an initializer"
 
 
@@ -30,6 +31,8 @@ def elements_of(value: Value) -> list[Value] | None:
         return [v for v in maker.operands if v is not None]
     if maker is not None and maker.op is ops.Unstack:
         return None
+    if isinstance(value.type, TensorType):
+        raise TypeError("an operand is a tensor, not a sequence")
     raise UnsupportedError(f"the elements of a value of type {value.type} are unknown", hint=FIX)
 
 
@@ -48,7 +51,7 @@ def is_absent(value: Value | None) -> bool:
     if value is None or (value.producer is not None and value.producer.op is ops.Absent):
         return True
     if isinstance(value.type, OptionalType) and not is_sequence(value):
-        raise UnsupportedError("whether an optional has a value is known only at run time")
+        raise UnsupportedError("whether an optional has a value is known only at run time", hint=PRESENCE)
     return False
 
 
@@ -109,7 +112,7 @@ class Outputs:
             found.append(column)
             return None
         if len({is_absent(v) for v in column}) > 1:
-            raise UnsupportedError("whether an optional has a value is known only at run time")
+            raise UnsupportedError("whether an optional has a value is known only at run time", hint=PRESENCE)
         makers = [v.producer for v in column if v.producer is not None and is_sequence(v)]
         if len(makers) < len(column):
             raise UnsupportedError("a sequence in one region and a tensor in the other")
