@@ -19,7 +19,7 @@ from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_in
 from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
-from onnxtfl.checking.sequences import Slot, flattened, joined, slots_of, split
+from onnxtfl.checking.sequences import Slots, flattened, joined, slots_of, split
 from onnxtfl.checking.states import Hidden, hidden, states_of, worst
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
@@ -100,7 +100,7 @@ class _Side:
     states: list[StateEntry]
     keeps_state: bool
     hidden: Hidden = field(default_factory=Hidden)
-    slots: tuple[Sequence[Slot], Sequence[Slot]] | None = None
+    slots: Slots | None = None
 
     @classmethod
     def read(cls, path: PathLike, worker: Worker | None) -> _Side:
@@ -124,13 +124,10 @@ class _Side:
     def run_steps(self, steps: Sequence[Sequence[Any]], options: RunOptions) -> list[list[Any]]:
         """The outputs of several runs, one after the other."""
         assert self.worker is not None
-        given = [self.hidden.given(values) for values in steps]
-        if self.slots is not None:
-            given = [joined(self.slots[0], values) for values in given]
+        given = [joined(self.slots, self.hidden.given(values)) for values in steps]
         runs = self.worker.run_steps(self.info.path, given, options, self.hidden.feedback)
-        if self.slots is not None:
-            runs = [split(self.slots[1], outputs) for outputs in runs]
-        return [[outputs[i] for i in self.hidden.outputs] for outputs in runs]
+        tensors = [split(self.slots, outputs) for outputs in runs]
+        return [[outputs[i] for i in self.hidden.outputs] for outputs in tensors]
 
     def flatten(self, other: ModelInfo) -> None:
         """Replace sequences and optionals by the tensors that `other` has in their place."""
@@ -191,7 +188,7 @@ class _Check:
 
     def report(self, given: Mapping[str, Any] | None) -> CheckReport:
         """The report, without the settings; where the shapes leave the layout open, of each layout until one agrees."""
-        given = flattened(self.a.slots[0], self.a.info.inputs, given or {}) if self.a.slots else given
+        given = flattened(self.a.slots, self.a.info.inputs, given or {})
         arrays = merge_user_inputs([info.name for info in self.a.info.inputs], given)
         if self.problem:
             return self._result("not checked", self.problem)

@@ -41,6 +41,10 @@ class Slot:
         return list(parts)
 
 
+Slots = tuple[Sequence[Slot], Sequence[Slot]]
+"""The slots of the inputs and of the outputs."""
+
+
 def slots_of(infos: Sequence[TensorInfo], others: Sequence[TensorInfo]) -> tuple[list[Slot], tuple[TensorInfo, ...]]:
     """The slots of the inputs (or outputs) `infos`, and their tensors, named as those of the other model `others`.
 
@@ -82,19 +86,21 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def joined(slots: Sequence[Slot], tensors: Sequence[Any]) -> list[Any]:
+def joined(slots: Slots | None, tensors: Sequence[Any]) -> list[Any]:
     """The values of all inputs for the tensors of all of them."""
+    if slots is None:
+        return list(tensors)
     values, start = [], 0
-    for slot in slots:
+    for slot in slots[0]:
         values.append(slot.joined(tensors[start : start + slot.count]))
         start += slot.count
     return values
 
 
-def flattened(slots: Sequence[Slot], infos: Sequence[TensorInfo], given: Mapping[str, Any]) -> dict[str, Any]:
+def flattened(slots: Slots | None, infos: Sequence[TensorInfo], given: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs that a user gave, lists as their elements; UsageError for a list of another length."""
     names, result = iter([info.name for info in infos]), dict(given)
-    for slot in slots:
+    for slot in () if slots is None else slots[0]:
         parts = [next(names) for _ in range(slot.count)]
         if slot.kind == "list" and slot.name in result:
             elements = list(result.pop(slot.name))
@@ -104,6 +110,8 @@ def flattened(slots: Sequence[Slot], infos: Sequence[TensorInfo], given: Mapping
     return result
 
 
-def split(slots: Sequence[Slot], values: Sequence[Any]) -> list[Any]:
+def split(slots: Slots | None, values: Sequence[Any]) -> list[Any]:
     """The tensors of all outputs."""
-    return [part for slot, value in zip(slots, values, strict=True) for part in slot.split(value)]
+    if slots is None:
+        return list(values)
+    return [part for slot, value in zip(slots[1], values, strict=True) for part in slot.split(value)]
