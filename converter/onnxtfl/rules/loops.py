@@ -81,13 +81,24 @@ def is_unrolled(parts: ScanParts) -> bool:
 
 def called(b: Builder, parts: ScanParts) -> list[Value]:
     """The results of a Scan whose rounds are an If on one body each: TFLite has no other call of a subgraph."""
-    rounds = parts.rounds
+    rounds, body = parts.rounds, parts.body
     assert isinstance(rounds, int)
+    sources = [_copied_from(v) for v in body.outputs]
+    distinct = list(dict.fromkeys(sources))
 
     def call(b: Builder, body: Graph, operands: Sequence[Value]) -> list[Value]:
-        return b.many(ops.If, np.asarray([True]), *operands, then_branch=body, else_branch=body)
+        found = b.many(ops.If, np.asarray([True]), *operands, then_branch=body, else_branch=body)
+        return [found[distinct.index(v)] for v in sources]
 
-    return unrolled(b, parts, rounds, call)
+    collected = Collected.all_of(parts)
+    body.outputs = distinct
+    return unrolled(b, parts, rounds, call, collected)
+
+
+def _copied_from(value: Value) -> Value:
+    """The value that `value`, an output, is a copy of: calls return it once."""
+    node = value.producer
+    return node.operand(0) if node is not None and node.op is ops.Copy else value
 
 
 def unrolled(
@@ -95,8 +106,12 @@ def unrolled(
     parts: ScanParts,
     rounds: int,
     call: Callable[[Builder, Graph, Sequence[Value]], list[Value]] = copied,
+    wholes: Sequence[Collected] | None = None,
 ) -> list[Value]:
-    """The results of a Scan of `rounds` rounds; `call`: the results of the body in a round."""
+    """The results of a Scan of `rounds` rounds.
+
+    `call`: the results of the body in a round. `wholes`: what is collected, by default as the body's outputs say.
+    """
     carried, elements = list(parts.carried), []
     scanned = zip(parts.scanned, parts.axes, parts.reversed, strict=True)
     slices = [_slices(b, v, normalize_axis(axis, v.rank), rounds, back) for v, axis, back in scanned]
@@ -105,7 +120,7 @@ def unrolled(
         carried = outputs[: parts.count]
         elements.append(outputs[parts.count :])
     results = []
-    for i, collected in enumerate(Collected.all_of(parts)):
+    for i, collected in enumerate(Collected.all_of(parts) if wholes is None else wholes):
         found = [element[i] for element in elements]
         results.append(collected.joined(b, found) if found else collected.start(b, _number(0), parts.values))
     return [*carried, *results]
