@@ -371,3 +371,82 @@ def test_a_function_of_onnx_whose_graph_captures_values() -> None:
     ((got,),) = invoked(there.getvalue(), [{"q": q, "k": k, "v": v, "w": w}], "AUTO")
     scores = np.exp(q @ k.transpose(0, 1, 3, 2) / np.sqrt(8) * np.exp(w))
     np.testing.assert_allclose(got, scores / scores.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5)
+
+
+EVERY = """
+main (int64 n, bool b, float[2] x, float[N,2] r) => (float[2] y, float[K,2] z, float[2] last, float[N,2] rows)
+<bool yes = {1}> {
+  y, z = Loop (n, yes, x) <
+    body = one (int64 i, bool c, float[2] v) => (bool d, float[2] o, float[2] e) {
+      o = If (b) <
+        then_branch = added () => (float[2] p) { p = Add(v, x) },
+        else_branch = scaled () => (float[2] q) { q = Mul(v, x) }>
+      e = Neg(o)
+      d = Identity(c)
+    }>
+  last, rows = Scan <num_scan_inputs = 1, %s body = step (float[2] s, float[2] t) => (float[2] u, float[2] w) {
+    u = Add(s, t)
+    w = Neg(u)
+  }> (x, r)
+}
+"""
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13, 16, 19, 21, 23, 24, 25])
+@pytest.mark.parametrize("condition", [False, True])
+def test_every_version(opset: int, condition: bool) -> None:
+    """If, Loop and Scan; opset 9 has If-1 and Loop-1."""
+    text = EVERY % "scan_input_directions = [1],"
+    feeds = {"b": np.asarray(condition), "x": floats(2), "r": floats(3, 2)}
+    there_and_back(text, *({**feeds, "n": np.asarray(n)} for n in (3, 0)), opset=opset)
+
+
+def test_a_loop_over_a_constant_number_of_rows_reads_and_writes_them() -> None:
+    """As exporters write a loop over time: rows are read and written at the iteration number."""
+    text = """
+    main (float[T,2] x, float[2] h) => (float[T,2] y) <bool yes = {1}, int64 zero = {0}, int64[1] front = {0}> {
+      s = Shape(x)
+      n = Gather(s, zero)
+      start = ConstantOfShape(s)
+      a, y = Loop (n, yes, h, start) <
+        body = one (int64 i, bool c, float[2] v, float[T,2] w) => (bool d, float[2] o, float[T,2] u) {
+          r = Gather(x, i)
+          p = Add(r, v)
+          o = Tanh(p)
+          k = Unsqueeze(i, front)
+          j = Unsqueeze(k, front)
+          e = Unsqueeze(o, front)
+          u = ScatterND(w, j, e)
+          d = Identity(c)
+        }>
+    }
+    """
+    there_and_back(text, *({"x": floats(n, 2), "h": floats(2)} for n in (4, 1, 7)))
+
+
+def test_a_list_that_grows_from_nothing() -> None:
+    """As scripted code collects results: an empty tensor, and a concatenation in each round."""
+    text = """
+    main (int64 n, float[1,3] x) => (float[K,3] y) <bool yes = {1}, int64[2] none = {0, 3}> {
+      start = ConstantOfShape(none)
+      y = Loop (n, yes, start) <
+        body = one (int64 i, bool c, float[A,3] v) => (bool d, float[B,3] o) {
+          f = Cast <to = 1> (i)
+          e = Mul(x, f)
+          o = Concat <axis = 0> (v, e)
+          d = Identity(c)
+        }>
+    }
+    """
+    there_and_back(text, *({"n": np.asarray(n), "x": floats(1, 3)} for n in (1, 4, 0, 2)))
+
+
+def test_branches_of_other_shapes() -> None:
+    text = """
+    main (bool b, float[2,3] x) => (float[M,N] y) {
+      y = If (b) <
+        then_branch = one () => (float[A,B] p) { p = Transpose(x) },
+        else_branch = two () => (float[C,D] q) { q = Concat <axis = 1> (x, x) }>
+    }
+    """
+    there_and_back(text, *({"b": np.asarray(b), "x": floats(2, 3)} for b in (True, False)))
