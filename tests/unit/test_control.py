@@ -32,6 +32,16 @@ def test_a_short_scan_of_known_length_is_unrolled() -> None:
     assert there["ADD"] == 5
 
 
+@pytest.mark.parametrize("directions", ["", "scan_input_directions = [1],", "scan_output_directions = [1, 0],"])
+@pytest.mark.parametrize("length", [1008, 1003])
+def test_a_long_scan_of_known_length_takes_several_rounds_at_a_time(directions: str, length: int) -> None:
+    text = SUMS.replace("T,", f"{length},").replace("num_scan_inputs = 1,", f"num_scan_inputs = 1, {directions}")
+    feeds = {"s": floats(2), "x": floats(length, 2) / 100, "k": floats(2)}
+    there, _ = there_and_back(text, feeds)
+    assert there["WHILE"] == 1
+    assert 1 < there["MUL"] < 64
+
+
 def test_a_scan_of_unknown_length_is_a_while() -> None:
     feeds = [{"s": floats(2), "x": floats(n, 2), "k": floats(2)} for n in (5, 1, 12)]
     there, back = there_and_back(SUMS, *feeds)

@@ -191,6 +191,7 @@ class ScanParts:
     """The operands and attributes of a Scan by role; `count`: the number of carried values."""
 
     def __init__(self, length: Value | None, values: Sequence[Value], attributes: Attributes) -> None:
+        self.attributes = dict(attributes)
         self.length, self.count = length, int(attributes["carried"])
         self.axes, self.reversed = tuple(attributes["axes"]), tuple(attributes["reversed"])
         self.result_axes, self.result_reversed = tuple(attributes["result_axes"]), tuple(attributes["result_reversed"])
