@@ -88,8 +88,10 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
     """The results [steps, directions, batch, cells], and the last states [directions, batch, cells]."""
     layer = _LAYERS[node.op.name.partition(".")[2]]
     x, batch_major = node.operand(0), bool(node.attr("layout", 0))
-    if batch_major:
-        x = transposed(b, x, (1, 0, 2))
+    x = transposed(b, x, (1, 0, 2)) if batch_major else x
+    size, recurrent = node.attr("hidden_size"), operands[2]
+    if size is not None and isinstance(recurrent, Value) and recurrent.shape[-1] != size and static(recurrent.shape):
+        raise ValueError(f"hidden_size is {size}, but the recurrent weights are {recurrent.type}")
     directions = [
         b.many(layer.op, *_operands(b, x, layer, operands, i, batch_major), **attributes)
         for i, attributes in enumerate(_attributes(node, layer))

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import onnxtfl
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx import writer
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.model import Model
@@ -341,6 +341,13 @@ def test_layers_come_back_from_tflite() -> None:
         assert data is not None
         assert kind in {node.op_type for node in onnx.load_from_string(data).graph.node}
         check(list(run_onnx(model.SerializeToString(), feeds).values()), list(run_onnx(data, feeds).values()), kind)
+
+
+def test_another_hidden_size() -> None:
+    model, _ = layer("GRU")
+    model.graph.node[0].attribute[0].i = CELLS + 1
+    with pytest.raises(InvalidModelError, match="hidden_size is 7, but the recurrent weights are"):
+        onnxtfl.onnx_to_tflite(model, check=False)
 
 
 def test_unknown_activation() -> None:
