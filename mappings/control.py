@@ -119,6 +119,19 @@ def case_regions(node: Node) -> None:
         bind_captures(branch, node.operands[1:])
 
 
+@regions_of("tfl.CALL")
+def call_regions(node: Node) -> None:
+    """The subgraph takes all operands."""
+    _without_state(_graph(node, "subgraph"))
+    bind_captures(_graph(node, "subgraph"), node.operands)
+
+
+@lift_tfl("CALL")
+def call(b: Builder, node: Node) -> Sequence[Value]:
+    """The nodes of the subgraph."""
+    return copied(b, _graph(node, "subgraph"), node.operands)
+
+
 @lift_tfl("STABLEHLO_CASE")
 def case(b: Builder, node: Node) -> Sequence[Value]:
     """If for each branch but the last, which is taken for every other index."""
@@ -329,7 +342,7 @@ def scan_8(b: Builder, node: Node) -> Sequence[Value]:
         outer.add_input(_without(value.tensor_type, [0]) if i < batched else value.type)
     inner, inside = Builder(outer), list(outer.inputs)
     if lengths is not None:
-        _mask_steps(inner, body, inside, count, scanned)
+        mask_steps(inner, body, inside, count, scanned)
         back = (*back, False)
     collected = len(body.outputs) - count
     steps = {"axes": (0,) * len(back), "reversed": back}
@@ -344,23 +357,6 @@ def _reversed_sequences(b: Builder, scanned: Sequence[Value], lengths: Value, ba
     """The scanned values [batch, steps, ...]; the first `lengths` steps of those that go `back` are reversed."""
     reverse = {"seq_axis": 1, "batch_axis": 0}
     return [b(ops.ReverseSequence, v, lengths, **reverse) if r else v for v, r in zip(scanned, back, strict=True)]
-
-
-def _mask_steps(b: Builder, body: Graph, inside: list[Value], count: int, scanned: int) -> None:
-    """Give `body` the number of its step and the length of the sequence: later steps keep the state and return zeros.
-
-    `inside`: the values of one sequence, in which the length follows the scanned values; the numbers are put before it,
-    and it becomes the first capture.
-    """
-    steps = dim_value(b, inside[count].shape[0], inside[count])
-    number, length = (Value(tensor("int64")) for _ in range(2))
-    inside[count + scanned : count + scanned + 1] = [positions(b, steps), as_int64(b, inside[count + scanned])]
-    body.inputs[count + scanned : count + scanned] = [number, length]
-    masked = Builder(body)
-    valid = masked(ops.Compare, number, length, comparison_direction="LT")
-    otherwise = [*body.inputs[:count], *(masked.scalar(0, v) for v in body.outputs[count:])]
-    pairs = zip(body.outputs, otherwise, strict=True)
-    body.outputs = [masked(ops.Select, valid, new, old) for new, old in pairs]
 
 
 @decompose(ops.Scan, "tfl")

@@ -9,8 +9,13 @@ import onnx.parser
 import pytest
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.types import tensor
 from onnxtfl.passes import inline
 from onnxtfl.pipeline import Options, onnx_to_tflite
+from onnxtfl.rewriting.lift import lift
 from tests.harness.rounds import floats, invoked, parsed, there_and_back
 
 SUMS = """
@@ -460,3 +465,15 @@ def test_branches_of_other_shapes() -> None:
     }
     """
     there_and_back(text, *({"b": np.asarray(b), "x": floats(2, 3)} for b in (True, False)))
+
+
+def test_a_call_is_the_nodes_of_its_subgraph() -> None:
+    """No runtime has a kernel of TFLite's CALL."""
+    body, graph = Graph("called"), Graph()
+    inside = [body.add_input(tensor("float32", 3)) for _ in range(2)]
+    body.outputs = Builder(body).foreign("tfl", "SUB", inside, [tensor("float32", 3)], fused_activation_function="NONE")
+    outside = [graph.add_input(tensor("float32", 3)) for _ in range(2)]
+    graph.outputs = Builder(graph).foreign("tfl", "CALL", outside[::-1], [tensor("float32", 3)], subgraph=body)
+    lift(graph, lambda node: None)
+    assert [node.op.name for node in graph.nodes] == ["Sub"]
+    np.testing.assert_array_equal(run(graph, [np.float32([1, 2, 3]), np.float32([5, 5, 5])])[0], [4, 3, 2])

@@ -78,6 +78,7 @@ from onnxtfl.rules.loops import (
     goes_on,
     is_called,
     is_unrolled,
+    mask_steps,
     next_round,
     unrolled,
 )

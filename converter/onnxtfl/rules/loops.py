@@ -20,11 +20,11 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.ranges import never_negative
-from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, with_unit_axis
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.regions import copied
-from onnxtfl.rules.sizes import INT32_MAX, as_int32, sliced
+from onnxtfl.rules.sizes import INT32_MAX, as_int32, positions, sliced
 
 MOST_UNROLLED = 1 << 10
 """The most nodes that a Scan with a known number of rounds is unrolled to."""
@@ -424,3 +424,20 @@ def _at(b: Builder, like: Value, start: int, step: int, number: Value) -> Value:
     """start + step * number, of the type of `like`."""
     counted = Term(b, number).to(like.dtype) * step + start
     return reshape(b, counted.value, like.shape)
+
+
+def mask_steps(b: Builder, body: Graph, inside: list[Value], count: int, scanned: int) -> None:
+    """Give `body` the number of its step and the length of the sequence: later steps keep the state and return zeros.
+
+    `inside`: the values of one sequence, in which the length follows the scanned values; the numbers are put before it,
+    and it becomes the first capture.
+    """
+    steps = dim_value(b, inside[count].shape[0], inside[count])
+    number, length = (Value(tensor("int64")) for _ in range(2))
+    inside[count + scanned : count + scanned + 1] = [positions(b, steps), as_int64(b, inside[count + scanned])]
+    body.inputs[count + scanned : count + scanned] = [number, length]
+    masked = Builder(body)
+    valid = masked(ops.Compare, number, length, comparison_direction="LT")
+    otherwise = [*body.inputs[:count], *(masked.scalar(0, v) for v in body.outputs[count:])]
+    pairs = zip(body.outputs, otherwise, strict=True)
+    body.outputs = [masked(ops.Select, valid, new, old) for new, old in pairs]
