@@ -109,7 +109,8 @@ def _to_onnx_reshape(node: Node, opset: int) -> Form:
         if zero and opset < 14:
             return Form("Reshape", (node.operand(0), _without_zeros(node)))
         return Form("Reshape", (node.operand(0), numbers), {"allowzero": 1} if zero else {})
-    sizes = known_dims(target) is not None and not may_hold_zeros(target)
+    dims = known_dims(target)
+    sizes = dims is not None and 0 not in dims and not may_hold_zeros(target)
     return Form("Reshape", (node.operand(0), target), {} if sizes or opset < 14 else {"allowzero": 1})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
@@ -13,6 +14,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
 from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import prepare, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules
@@ -111,6 +113,8 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
     for made in builder.created:
         if made.op.dialect != "neutral":
             lift_node(graph, made, expand)
+        elif regions:
+            take_valid_branch(graph, made, partial(lift, expand=expand))
 
 
 def _applied(graph: Graph, node: Node, rule: LiftRule) -> tuple[Builder, Sequence[Value]]:

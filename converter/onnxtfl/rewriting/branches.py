@@ -1,0 +1,76 @@
+"""Branches of an If whose results differ in rank: the ops after it may accept only one of them.
+
+::
+
+    y = If(size == 1) then Squeeze(x) else x    ->    y = Squeeze(x)
+    z = Transpose(y, order of 2 axes)                 z = Transpose(y, order of 2 axes)
+
+PyTorch's exporter writes such an If for `squeeze(dim)` where it does not know the size, although the model fails if
+that is not 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from onnxtfl.errors import InvalidModelError, OnnxtflError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.cloning import clone
+from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.regions import copied
+
+BRANCHES = ("then_branch", "else_branch")
+_TRYING: ContextVar[bool] = ContextVar("trying", default=False)
+"""Whether this is the lifting of a copy, in which no further branch is tried: the time stays linear in their number."""
+
+
+def take_valid_branch(graph: Graph, node: Node, lift: Callable[[Graph], None]) -> None:
+    """Replace `node`, if it is an If of unknown ranks, by the branch without which the rest of `graph` is invalid.
+
+    `lift` lifts all nodes of a graph, with InvalidModelError for an op that does not accept its operands. If the rest
+    is valid with both branches, or with none, `node` stays.
+    """
+    if node.op is not ops.If or _TRYING.get() or not _ranks_differ(node):
+        return
+    valid = [name for name in BRANCHES if _is_valid(graph, node, name, lift)]
+    if len(valid) == 1:
+        _take(graph, node, valid[0])
+
+
+def _ranks_differ(node: Node) -> bool:
+    """Whether the branches return tensors of known ranks that are not the same."""
+    pairs = zip(*(node.attr(name).outputs for name in BRANCHES), strict=True)
+    types = [(a.type, b.type) for a, b in pairs if isinstance(a.type, TensorType) and isinstance(b.type, TensorType)]
+    return any(None is not a.rank != b.rank is not None for a, b in types)
+
+
+def _take(graph: Graph, node: Node, name: str) -> None:
+    graph.replace(node, copied(Builder(graph, node), node.attr(name), node.operands[1:]), retyped=True)
+
+
+def _is_valid(graph: Graph, node: Node, name: str, lift: Callable[[Graph], None]) -> bool:
+    """Whether the rest of `graph` can be lifted if branch `name` replaces `node`; for a copy of it."""
+    trial = clone(graph)
+    place = list(graph.nodes).index(node)
+    _take(trial, list(trial.nodes)[place], name)
+    token = _TRYING.set(True)
+    try:
+        lift(trial)
+    except InvalidModelError:
+        return False
+    except OnnxtflError:
+        return True
+    finally:
+        _TRYING.reset(token)
+        _discard(trial)
+    return True
+
+
+def _discard(graph: Graph) -> None:
+    """Remove the uses that the nodes of `graph` are of constants, which other graphs share."""
+    for node in graph.walk():
+        for i in range(len(node.operands)):
+            node.set_operand(i, None)
