@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from onnxtfl.checking.compare import Expectation, compare
+from onnxtfl.checking.facts import SIGMOID_ERROR
 from onnxtfl.ir.quantization import Quantization
 
 A = np.array([[1.0, -2.0], [0.0, 100.0]], np.float32)
@@ -158,3 +159,9 @@ def test_empty_and_scalar() -> None:
     assert judged(empty, empty).ok
     assert judged(np.float32(2), np.float32(2)).ok
     assert not judged(np.float32(2), np.float32(3)).ok
+
+
+def test_an_error_that_is_always_allowed() -> None:
+    a, b = np.asarray([5.8e-6], np.float32), np.asarray([5.85e-6], np.float32)
+    assert not compare("y", a, b, Expectation()).ok
+    assert compare("y", a, b, Expectation(least=SIGMOID_ERROR)).ok

@@ -169,6 +169,18 @@ def test_random_outputs_and_grids() -> None:
     assert facts.steps == {"w": 0.5}
 
 
+def test_sigmoids() -> None:
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["s"]),
+        helper.make_node("ReduceMean", ["s"], ["m"], axes=[1]),
+        helper.make_node("Transpose", ["m"], ["y"]),
+        helper.make_node("Log", ["s"], ["z"]),
+    ]
+    assert facts_of(onnx_model(nodes, [("x", FLOAT, [2, 3])], [("y", FLOAT, None), ("z", FLOAT, None)])).sigmoids == {
+        "y"
+    }
+
+
 @pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORPUS} (ONNXTFL_CORPUS)")
 def test_tflite() -> None:
     folder = CORPUS / "tflite" / "misc"

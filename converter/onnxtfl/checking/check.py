@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from onnxtfl.checking.compare import Expectation, compare, flips
 from onnxtfl.checking.describe import ModelInfo, TensorInfo, describe
 from onnxtfl.checking.emulation import Distances, Run, alike, measure
-from onnxtfl.checking.facts import Facts, analyze
+from onnxtfl.checking.facts import SIGMOID_ERROR, Facts, analyze
 from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
 from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
@@ -418,7 +418,8 @@ class _Check:
         drawn = a.name in self.a.facts.drawn or b.name in self.b.facts.drawn
         tolerances = (self.settings.rtol, self._atol)
         quantizations = (a.quantization, b.quantization)
-        return Expectation(*tolerances, step, drawn, *quantizations, self.settings.within, self.settings.levels)
+        least = SIGMOID_ERROR if a.name in self.a.facts.sigmoids or b.name in self.b.facts.sigmoids else 0.0
+        return Expectation(*tolerances, step, drawn, *quantizations, self.settings.within, self.settings.levels, least)
 
     def _result(
         self, status: Any, reason: str, used: tuple[InputUsed, ...] = (), outputs: tuple[OutputCheck, ...] = ()

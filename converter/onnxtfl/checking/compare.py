@@ -23,7 +23,7 @@ class Expectation:
     ``step``: the values are multiples of this width, and one step is allowed on 99 % of the elements (the rest may
     differ by anything). ``quantized``: the integers are such a grid themselves. ``drawn``: the output depends on
     random numbers, so only dtype and shape count. ``roundings``: how many steps are allowed instead of one.
-    ``levels``: a step is at least the largest value divided by this.
+    ``levels``: a step is at least the largest value divided by this. ``least``: an error that is always allowed.
     ``quantization_a``, ``quantization_b``: where one side is
     quantized and the other is float, the integers are made real first.
     """
@@ -36,6 +36,7 @@ class Expectation:
     quantization_b: Quantization | None = None
     roundings: float = 1.0
     levels: float | None = None
+    least: float = 0.0
 
 
 def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
@@ -104,7 +105,7 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
     size = np.abs(np.where(finite, x, 0))
     peak, tiny = float(size.max(initial=0.0)), float(np.finfo(np.float32).tiny)
     rtol = max(expect.rtol, FINEST.get(dtype, 0.0))
-    allowed = np.zeros_like(size) if exact else rtol * size + max(expect.atol * peak, tiny)
+    allowed = np.zeros_like(size) if exact else rtol * size + max(expect.atol * peak, expect.least, tiny)
     step = _step(a, expect)
     if expect.levels is not None and not exact:
         step = max(step or 0.0, peak / expect.levels) or None

@@ -65,6 +65,8 @@ POSITIONS = {ops.ArgMax: 0, ops.ArgMin: 0, ops.TopK: 1}
 MOVING = frozenset({ops.Copy, ops.Reshape, ops.Squeeze, ops.Unsqueeze, ops.Transpose})
 """Ops whose result has all elements of their first operand and no others."""
 QUANTIZING = frozenset({ops.QuantizeLinear, ops.DequantizeLinear})
+SIGMOID_ERROR = 2.0**-24
+"""ONNX Runtime computes a Sigmoid as 0.5 + p(x) / q(x), and so small values with an error of half a step of 0.5."""
 SAME_ELEMENTS = MOVING - {ops.Transpose} | {ops.Convert}
 """Ops that change type or shape of their first operand, and neither the order nor the values of its elements."""
 CARRIES: Mapping[type[Op], slice] = {
@@ -97,8 +99,8 @@ class Facts:
     """``ranges``: values of inputs, by name. ``drawn``: outputs that depend on random numbers.
 
     ``steps``: the scale of outputs that are dequantized tensors: their values are multiples of it. ``selections``:
-    outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal. ``quantized``:
-    whether the model quantizes or dequantizes tensors.
+    outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal. ``sigmoids``:
+    outputs that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes tensors.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -106,6 +108,7 @@ class Facts:
     steps: Mapping[str, float] = field(default_factory=dict)
     selections: Mapping[str, Selection] = field(default_factory=dict)
     quantized: bool = False
+    sigmoids: frozenset[str] = frozenset()
 
 
 def analyze(graph: Graph) -> Facts:
@@ -118,13 +121,14 @@ def analyze(graph: Graph) -> Facts:
             steps[name] = step
         if (selection := _selection(value)) is not None:
             selections[name] = selection
-    outputs = zip(graph.output_names, graph.outputs, strict=True)
+    outputs = list(zip(graph.output_names, graph.outputs, strict=True))
     return Facts(
         {name: known for name, known in ranges.items() if known is not None},
         frozenset(name for name, value in outputs if value in drawn),
         steps,
         selections,
         any(node.op in QUANTIZING or touches_quantized(node) for node in graph.walk()),
+        frozenset(name for name, value in outputs if _is_sigmoid(value)),
     )
 
 
@@ -301,6 +305,14 @@ def _step(value: Value) -> float | None:
             return None
         value = source
     return None
+
+
+def _is_sigmoid(value: Value) -> bool:
+    """Whether a value is a Sigmoid, its mean, or a moved one."""
+    node = value.producer
+    while node is not None and (node.op in MOVING or (node.op is ops.Reduce and node.attr("kind") == "mean")):
+        node = node.operand(0).producer
+    return node is not None and node.op is ops.Sigmoid
 
 
 def _is_unknown_unary(node: Node) -> bool:
