@@ -35,6 +35,7 @@ FLOAT_MODELS = (
     "vit_tiny", "whisper_encoder",
 )  # fmt: skip
 REAL_MODELS = ("mnist", "yolox_nano", "version-RFB-320", "version-slim-320_simplified")
+RECURRENT = ("convlstm_unrolled", "gru_op9", "gru_uni1", "lstm_h128_dynamo", "lstm_seqfirst", "rnn_relu_bi")
 PURE_CNNS = ("audio_conv1d", "densenet", "dscnn_kws", "mobilenet_v1", "repvgg_groupconv", "mnist")
 
 

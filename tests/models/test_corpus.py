@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+import onnxtfl
 from tests.harness.workers import Worker
 from tests.models import corpus
-from tests.models.corpus import FLOAT_MODELS, PURE_CNNS, REAL_MODELS, Job, Report
+from tests.models.corpus import FLOAT_MODELS, PURE_CNNS, REAL_MODELS, RECURRENT, Job, Report
 
 pytestmark = pytest.mark.skipif(not corpus.CORPUS.exists(), reason=f"no corpus at {corpus.CORPUS} (ONNXTFL_CORPUS)")
 
@@ -37,6 +38,25 @@ def test_round_trip(worker: Worker, name: str) -> None:
     assert not report.back_error, f"{report.back_error}\n{report.detail}"
     assert report.nodes_ratio <= 1.1
     assert report.size_ratio <= 1.02 or job.path.stat().st_size < _LARGE
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_models(worker: Worker, name: str) -> None:
+    """There and back, with the weights as few times as in the source."""
+    (job,) = corpus.find([name])
+    report = _try(worker, job)
+    assert report.passed, f"{report.error}{report.back_error}\n{report.detail}"
+    assert report.size_ratio <= 1.06
+
+
+@pytest.mark.parametrize(("batch", "samples"), [(1, 512), (1, 256), (2, 512), (3, 640)])
+def test_voice_activity_at_several_sizes(batch: int, samples: int) -> None:
+    """A trained model with an LSTM in subgraphs, whose state is an input and an output."""
+    (job,) = corpus.find(["silero_vad_16k_op15"])
+    sizes = {"input": (batch, samples), "state": (2, batch, 128)}
+    conversion = onnxtfl.onnx_to_tflite(job.path, check="require", input_shapes=sizes)
+    assert conversion.check is not None
+    assert conversion.check.ok
 
 
 @pytest.mark.parametrize("name", PURE_CNNS)
