@@ -477,3 +477,48 @@ def test_a_call_is_the_nodes_of_its_subgraph() -> None:
     lift(graph, lambda node: None)
     assert [node.op.name for node in graph.nodes] == ["Sub"]
     np.testing.assert_array_equal(run(graph, [np.float32([1, 2, 3]), np.float32([5, 5, 5])])[0], [4, 3, 2])
+
+
+BAD = """
+main (float[2] s, float[3,2] x, float[4,2] z) => (float[2] a) {
+  a = Scan <%s, body = step (float[2] p, float[2] q) => (float[2] r) { r = Add(p, q) }> (%s)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("attributes", "operands", "message"),
+    [
+        ("num_scan_inputs = 0", "s, x", "num_scan_inputs is 0"),
+        ("num_scan_inputs = 3", "s, x", "num_scan_inputs is 3"),
+        ("num_scan_inputs = 1, scan_input_axes = [2]", "s, x", "axis 2"),
+        ("num_scan_inputs = 1, scan_input_axes = [0, 0]", "s, x", "2 entries"),
+        ("num_scan_inputs = 2", "x, z", "sizes"),
+        ("num_scan_inputs = 1", "x", "takes 2 values"),
+    ],
+)
+def test_an_invalid_scan_is_refused(attributes: str, operands: str, message: str) -> None:
+    with pytest.raises(InvalidModelError, match=message):
+        onnx_to_tflite(parsed(BAD % (attributes, operands)), io.BytesIO(), Options())
+
+
+def nested(depth: int, size: str, innermost: str) -> str:
+    """Loops within each other, each carrying one value."""
+    text = f"o{depth} = {innermost}".replace("v", f"v{depth}")
+    for k in range(depth, 0, -1):
+        body = f"b (int64 i{k}, bool d{k}, float[{size}] v{k}) => (bool e{k}, float[{size}] o{k})"
+        text = f"o{k - 1} = Loop (n, c, v{k - 1}) <body = {body} {{ e{k} = Identity(d{k}) {text} }}>"
+    return f"main (int64 n, float[2] v0) => (float[{size}] o0) <bool c = {{1}}> {{ {text} }}"
+
+
+def test_deeply_nested_loops() -> None:
+    feeds = {"n": np.asarray(1), "v0": floats(2)}
+    there_and_back(nested(12, "2", "Neg(v)"), feeds)
+    there_and_back(nested(4, "K", "Concat <axis = 0> (v, v)"), feeds)
+    with pytest.raises(UnsupportedError, match="sizes change"):
+        onnx_to_tflite(parsed(nested(16, "K", "Concat <axis = 0> (v, v)")), io.BytesIO(), Options())
+
+
+def test_a_negative_trip_count_is_none() -> None:
+    text = (COLLECTS % {"type": "float", "to": 1, "cond": "yes"}).replace("int64 n, ", "")
+    there_and_back(text.replace("<bool", "<int64 n = {-3}, bool"), {"x": floats(2)})

@@ -157,13 +157,16 @@ def _copied(value: Value, created: Sequence[Node]) -> Value | None:
 
 MOST_LIFTS = 4
 """How often the body of a loop is lifted, until its results have the types that it takes."""
+MOST_CHANGING = 8
+"""How many loops may be within one whose body is lifted several times: each level multiplies the time."""
 
 
 def _lift_regions(node: Node, expand: Expand) -> None:
     """Lift the regions of `node`; those of a loop again while its body does not return the types that it takes."""
     carried = rules().carried.get(node.op.name)
     widened: set[Dim] = set()
-    for attempt in range(MOST_LIFTS):
+    is_deep = carried is not None and _loops_within(node) > MOST_CHANGING
+    for attempt in range(1 if is_deep else MOST_LIFTS):
         spare = [] if carried is None else [clone(region) for region in node.regions]
         for region in node.regions:
             lift(region, expand)
@@ -177,7 +180,15 @@ def _lift_regions(node: Node, expand: Expand) -> None:
             for place, (_, type_) in zip(places, wider, strict=True):
                 region.inputs[place].type = type_
         set_regions(node, spare)
+    if is_deep:
+        raise UnsupportedError(f"a loop around {MOST_CHANGING} other ones carries values whose sizes change")
     raise UnsupportedError("the types of the values that this loop carries change without end")
+
+
+def _loops_within(node: Node) -> int:
+    """How many loops are within each other in the regions of `node`."""
+    inner = (n for region in node.regions for n in region.nodes if n.regions)
+    return max((_loops_within(n) + (n.op.name in rules().carried) for n in inner), default=0)
 
 
 def _wider(

@@ -205,6 +205,8 @@ class ScanParts:
             raise ValueError(f"{len(values)} values for {self.count} carried and {len(self.axes)} scanned ones")
         if length is None and not self.axes:
             raise ValueError("neither a length nor a scanned value")
+        if length is None and len({d for d in self.sizes if isinstance(d, int)}) > 1:
+            raise ValueError(f"scanned axes of sizes {self.sizes}")
 
     @classmethod
     def of(cls, node: Node) -> ScanParts:
@@ -212,13 +214,21 @@ class ScanParts:
         return cls(node.operands[0], [v for v in node.operands[1:] if v is not None], attributes_of(node))
 
     @property
+    def sizes(self) -> list[Dim]:
+        """The sizes of the scanned axes, where the rank is known."""
+        pairs = zip(self.scanned, self.axes, strict=True)
+        return [v.shape[normalize_axis(a, v.rank)] for v, a in pairs if v.tensor_type.shape is not None]
+
+    @property
     def rounds(self) -> Dim:
         """How many rounds there are; a fresh symbol where that is not known before run time."""
         if self.length is None:
-            sizes = [v.shape[normalize_axis(a, v.rank)] for v, a in zip(self.scanned, self.axes, strict=True)]
-            return next((d for d in sizes if isinstance(d, int)), sizes[0])
+            sizes = self.sizes
+            return next((d for d in sizes if isinstance(d, int)), sizes[0] if sizes else fresh())
         known = known_dims(self.length)
-        return fresh() if known is None else known[0]
+        if known is None:
+            return fresh()
+        return max(known[0], 0) if isinstance(known[0], int) else known[0]
 
     def counter(self, index: int) -> tuple[int, int] | None:
         """Start and step of carried value `index` if that is an integer that only counts; None for others."""
