@@ -71,7 +71,7 @@ from onnxtfl.passes.quantize import (
     use_hybrid_weights,
     use_integer_constants,
 )
-from onnxtfl.passes.recognize import RECOGNIZE
+from onnxtfl.passes.recognize import RECOGNIZE, RECOGNIZE_LAYERS
 from onnxtfl.passes.sequences import check_names, flatten_inputs, flatten_outputs
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
@@ -214,7 +214,8 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
     """The passes from the graph of a file to the graph of the target, in order."""
     if not isinstance(target, TfliteTarget):
         dequantize = Pass("dequantize", dequantize_all, needs=_NEUTRAL)
-        return [*_LIFT, *([dequantize] if options.quantized == "float" else []), RECOGNIZE, *_common(target, options)]
+        first = [*_LIFT, *([dequantize] if options.quantized == "float" else [])]
+        return [*first, RECOGNIZE, RECOGNIZE_LAYERS, *_common(target, options)]
     return [*_LIFT, *_tflite_first(options), *_common(target, options), *_tflite_last(target)]
 
 

@@ -10,7 +10,7 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes.recognize import RECOGNIZE
+from onnxtfl.passes.recognize import RECOGNIZE, RECOGNIZE_LAYERS
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
 from tests.passes import quantized
@@ -57,3 +57,8 @@ def simplify(graph: Graph) -> None:
 
 def recognize(graph: Graph) -> None:
     run_pass(RECOGNIZE, graph)
+
+
+def recognize_layers(graph: Graph) -> None:
+    run_pass(RECOGNIZE, graph)
+    run_pass(RECOGNIZE_LAYERS, graph)

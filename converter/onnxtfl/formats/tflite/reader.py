@@ -16,6 +16,8 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model, Signature
 
 SIGNATURE = "serving_default"
+MOST_COPIED = 1 << 16
+"""Nodes of subgraphs that are copied for their uses, of a small file: a layer may call one for each of 1000 steps."""
 MAX_DEPTH = 64
 _VERSION = 3
 
@@ -59,7 +61,7 @@ class _ModelReader:
         self.codes = [self._code(code) for code in model["operator_codes"] or ()]
         subgraphs: Sequence[Decoded] = model["subgraphs"]
         self.has_rank_flags = any(t["has_rank"] for s in subgraphs for t in s["tensors"] or ())
-        self._nodes_left = 1000 + 8 * sum(len(s["operators"] or ()) + 1 for s in subgraphs)
+        self._nodes_left = MOST_COPIED + 8 * sum(len(s["operators"] or ()) + 1 for s in subgraphs)
 
     def read(self) -> Model:
         """The model; subgraph 0, which the interpreter runs, is its main graph."""

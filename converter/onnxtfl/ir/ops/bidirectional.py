@@ -41,6 +41,10 @@ class Bidirectional(Derived):
         )
         return [b(Concatenate, forward[0], backward[0], axis=2), *forward[1:], *backward[1:]]
 
+    @classmethod
+    def result_dtype(cls, index: int, given: Sequence[Any], attributes: Attributes) -> Any:
+        return given[0].dtype
+
 
 Direction = tuple[list[Value | None], dict[str, Any]]
 """The operands and attributes of a layer."""

@@ -11,22 +11,35 @@ from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.formulas import recognize_formulas
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
-from onnxtfl.passes.recognize.recurrence import RECURRENCE
+from onnxtfl.passes.recognize.recurrence import RECURRENCE, join_directions, recognize_layers
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.unit_axes import SINK
-from onnxtfl.rewriting.pass_manager import Group, Pass
+from onnxtfl.rewriting.pass_manager import Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
 _PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, SINK, CONVERSIONS, LOOPS)
 MAX_ROUNDS = 32
 
+_NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
 RECOGNIZE = Group(
     "recognize",
-    (SIMPLIFY, Pass("formulas", recognize_formulas), Pass("patterns", _PATTERNS.apply)),
+    (
+        SIMPLIFY,
+        Pass("formulas", recognize_formulas),
+        Pass("patterns", _PATTERNS.apply),
+        Pass("directions", join_directions),
+    ),
     rounds=MAX_ROUNDS,
-    needs=frozenset({"neutral"}),
+    needs=_NEUTRAL,
 )
 """Finds what is one op in ONNX; idempotent."""
+RECOGNIZE_LAYERS = Group(
+    "recognize layers",
+    (Pass("recurrent layers", recognize_layers), RECOGNIZE),
+    dependent=True,
+    needs=_NEUTRAL,
+)
+"""Finds recurrent layers, whose steps are in their simplest form, also in the regions of loops."""
 
-__all__ = ["RECOGNIZE"]
+__all__ = ["RECOGNIZE", "RECOGNIZE_LAYERS"]

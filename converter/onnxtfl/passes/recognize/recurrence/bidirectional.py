@@ -16,15 +16,16 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.rewriting.patterns import Patterns
 
-RECURRENCE = Patterns()
+DIRECTIONS = Patterns()
 _LAYERS = (ops.Rnn, ops.Gru, ops.Lstm)
 _BATCH_MAJOR = (1, 0, 2)
 _OF_EACH = ("activations", "alphas", "betas")
 
 
-@RECURRENCE.on(ops.Concatenate)
+@DIRECTIONS.on(ops.Concatenate)
 def both_directions(b: Builder, node: Node) -> Value | None:
     """Join a forward and a backward layer; both outputs may be batch-major."""
     if len(node.operands) != 2 or node.attr("axis") not in (2, -1):
@@ -53,6 +54,8 @@ def _layer(b: Builder, value: Value | None) -> tuple[Node, bool] | None:
     source = moved.operand(0) if moved is not None and batch_major else value
     node = None if source is None else source.producer
     if value is None or source is None or node is None or node.op not in _LAYERS or source.index != 0:
+        return None
+    if touches_quantized(node):
         return None
     return (node, batch_major) if single_use(value, b.graph) and single_use(source, b.graph) else None
 

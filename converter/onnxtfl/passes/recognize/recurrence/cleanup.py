@@ -1,0 +1,234 @@
+"""What files have around a recurrent layer, since the kernels of TFLite do not have it, becomes part of the layer.
+
+::
+
+    Lstm(x, ..., hidden = zeros)                                    ->  Lstm(x, ...)
+    Reverse(Lstm(Reverse(x)))                                       ->  Lstm(x) {reverse}
+    Select(position < lengths, Lstm(x), 0)                          ->  Lstm(x, lengths)
+    Slice(Lstm(x).output) [the last step]                           ->  Lstm(x).last_hidden
+    Lstm(x) {cell_clip = 100} of 10 steps                           ->  Lstm(x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import made_by, scalar
+from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.passes.recognize.recurrence.reading import peeled
+from onnxtfl.rewriting.patterns import Patterns
+
+AROUND_LAYERS = Patterns()
+LAYERS = (ops.Rnn, ops.Gru, ops.Lstm)
+MOST_BYTES = 1 << 20
+"""The largest constant that is compared with zeros."""
+
+
+def operands_of(layer: Node) -> dict[str, Value | None]:
+    """The operands of `layer` by name."""
+    return {o.name: v for o, v in zip(layer.op.operands, layer.op.padded(layer.operands), strict=True)}
+
+
+def _remade(b: Builder, layer: Node, given: Mapping[str, Value | None], **changes: object) -> list[Value]:
+    operands = list(given.values())
+    while operands[-1] is None:
+        operands.pop()
+    return b.many(layer.op, *operands, **{**layer.attributes, **changes})
+
+
+def is_zero(value: Value | None) -> bool:
+    """Whether all elements of `value` are known to be 0."""
+    node = None if value is None else value.producer
+    constant = node.operand(0) if node is not None and node.op is ops.BroadcastTo else value
+    if constant is None or constant.data is None or constant.data.nbytes > MOST_BYTES:
+        return False
+    return not np.any(constant.numpy())
+
+
+@AROUND_LAYERS.on(*LAYERS)
+def zero_states(b: Builder, node: Node) -> list[Value] | None:
+    """Initial states that are zeros are absent."""
+    given = operands_of(node)
+    zeros = [name for name in ("hidden", "cell") if is_zero(given.get(name))]
+    return _remade(b, node, {**given, **dict.fromkeys(zeros)}) if zeros else None
+
+
+@AROUND_LAYERS.on(*LAYERS)
+def reversed_layer(b: Builder, node: Node) -> list[Value] | None:
+    """A layer over a reversed sequence goes backwards over the sequence."""
+    reverse, given = made_by(node.operand(0), ops.Reverse), operands_of(node)
+    if reverse is None or tuple(reverse.attr("dimensions")) != (0,) or given["lengths"] is not None:
+        return None
+    given["input"] = reverse.operand(0)
+    output, *states = _remade(b, node, given, reverse=not node.attr("reverse"))
+    return [b(ops.Reverse, output, dimensions=(0,)), *states]
+
+
+@AROUND_LAYERS.on(ops.Reverse, ops.ReverseSequence)
+def reversed_twice(b: Builder, node: Node) -> Value | None:
+    """A sequence that is reversed twice is the sequence."""
+    before = made_by(node.operand(0), node.op)
+    if before is None or before.attributes != node.attributes or before.operands[1:] != node.operands[1:]:
+        return None
+    return before.operand(0)
+
+
+@AROUND_LAYERS.on(ops.Slice)
+def last_output(b: Builder, node: Node) -> Value | None:
+    """The output of the last step is the last hidden state."""
+    layer = _layer_with_output(node.operand(0))
+    starts, strides = static_ints(node.optional(1)), static_ints(node.optional(3))
+    shape = node.operand(0).tensor_type.shape
+    if layer is None or shape is None or starts is None or strides != [1] * len(shape):
+        return None
+    if node.result.shape != (1, *shape[1:]) or not _is_last(layer, starts[0]):
+        return None
+    return reshape(b, layer.results[1], node.result.shape, node.operand(0))
+
+
+@AROUND_LAYERS.on(ops.Gather)
+def gathered_last_output(b: Builder, node: Node) -> Value | None:
+    """The output of the last step is the last hidden state."""
+    layer, index = _layer_with_output(node.operand(0)), static_ints(node.operand(1))
+    if layer is None or index is None or len(index) != 1 or node.attr("axis") != 0 or not _is_last(layer, index[0]):
+        return None
+    return reshape(b, layer.results[1], node.result.shape, node.operand(0))
+
+
+def _layer_with_output(value: Value) -> Node | None:
+    """The layer of which `value` is the output, where all sequences have the same length."""
+    layer = made_by(value, *LAYERS)
+    return None if layer is None or value.index or operands_of(layer)["lengths"] is not None else layer
+
+
+def _is_last(layer: Node, index: int) -> bool:
+    steps = layer.operand(0).shape[0]
+    return index == 0 if layer.attr("reverse") else index == -1 or (isinstance(steps, int) and index == steps - 1)
+
+
+@AROUND_LAYERS.on(ops.Slice)
+def slice_of_operand(b: Builder, node: Node) -> Value | None:
+    """A slice that is one operand of a Concatenate, as files have it to read a state after the layer."""
+    joined = made_by(node.operand(0), ops.Concatenate)
+    starts, strides = static_ints(node.optional(1)), static_ints(node.optional(3))
+    if joined is None or starts is None or strides is None or any(s != 1 for s in strides):
+        return None
+    axis, end = normalize_axis(joined.attr("axis"), joined.result.rank), 0
+    for part in (v for v in joined.operands if v is not None):
+        if starts[axis] == end and part.tensor_type.shape == node.result.shape:
+            return part
+        size = part.shape[axis] if part.tensor_type.shape is not None else None
+        if not isinstance(size, int):
+            return None
+        end += size
+    return None
+
+
+@AROUND_LAYERS.on(ops.Concatenate)
+def joined_parts(b: Builder, node: Node) -> Value | None:
+    """All parts of a value, joined again: the states of both directions."""
+    axis, parts = normalize_axis(node.attr("axis"), node.result.rank), [v for v in node.operands if v is not None]
+    split = made_by(parts[0], ops.Split)
+    if split is not None and normalize_axis(split.attr("axis"), split.operand(0).rank) == axis:
+        return split.operand(0) if parts == split.results else None
+    whole, end = None, 0
+    for part in parts:
+        cut = made_by(part, ops.Slice)
+        found = None if cut is None else _range_along(cut, axis)
+        if cut is None or found is None or found[0] != end or (whole is not None and cut.operand(0) is not whole):
+            return None
+        whole, end = cut.operand(0), found[1]
+    return whole if whole is not None and whole.tensor_type == node.result.tensor_type else None
+
+
+def _range_along(cut: Node, axis: int) -> tuple[int, int] | None:
+    """Start and end of a Slice that takes a range along `axis`, and everything along others."""
+    shape, result = cut.operand(0).tensor_type.shape, cut.result.tensor_type.shape
+    starts, strides = static_ints(cut.optional(1)), static_ints(cut.optional(3))
+    if shape is None or result is None or starts is None or strides is None or any(s != 1 for s in strides):
+        return None
+    if any(a != b for i, (a, b) in enumerate(zip(shape, result, strict=True)) if i != axis):
+        return None
+    size, taken = shape[axis], result[axis]
+    if not isinstance(size, int) or not isinstance(taken, int):
+        return None
+    start = starts[axis] + (size if starts[axis] < 0 else 0)
+    return start, start + taken
+
+
+@AROUND_LAYERS.on(ops.Select)
+def masked_layer(b: Builder, node: Node) -> Value | None:
+    """Zeros for the outputs of steps after the last: a layer with lengths, backwards over reversed sequences."""
+    value = node.operand(1)
+    back = made_by(value, ops.ReverseSequence)
+    layer = made_by(value if back is None else back.operand(0), *LAYERS)
+    if layer is None or scalar(node.operand(2)) != 0 or _layer_with_output(layer.results[0]) is None:
+        return None
+    users = [u for u in layer.results[0].users() if u.op is not ops.Shape]
+    if any(r.uses for r in layer.results[1:]) or len(users) != 1 or layer.attr("reverse"):
+        return None
+    lengths, given = _lengths(node.operand(0), layer.results[0]), operands_of(layer)
+    if lengths is None:
+        return None
+    if back is not None:
+        before = made_by(layer.operand(0), ops.ReverseSequence)
+        if before is None or any(peeled(v.operand(1)) is not peeled(lengths) for v in (before, back)):
+            return None
+        if any((v.attr("seq_axis"), v.attr("batch_axis")) != (0, 1) for v in (before, back)):
+            return None
+        given["input"] = before.operand(0)
+    return _remade(b, layer, {**given, "lengths": lengths}, reverse=back is not None)[0]
+
+
+def _lengths(mask: Value, output: Value) -> Value | None:
+    """The lengths [N] for which `mask` [T, N, 1] says whether a step is valid; None where it says something else."""
+    node, shape = made_by(peeled(mask), ops.Compare), output.shape
+    if mask.tensor_type.shape != (*shape[:2], 1) or node is None or node.attr("comparison_direction") != "LT":
+        return None
+    positions, lengths = peeled(node.operand(0)), peeled(node.operand(1))
+    column = node.operand(0).shape == (shape[0], 1) and node.operand(1).shape in ((1, shape[1]), (shape[1],))
+    if not column or lengths.shape != (shape[1],) or not counts(positions, shape[0]):
+        return None
+    return lengths
+
+
+def counts(value: Value, size: object = None) -> bool:
+    """Whether `value` is 0, 1, 2, ... (up to `size`, without it)."""
+    if size is not None and value.shape[0] != size:
+        return False
+    known = static_ints(value)
+    if known is not None:
+        return known == list(range(len(known)))
+    node = value.producer
+    if node is None or node.op is not ops.Range:
+        return False
+    return static_ints(node.operand(0)) == [0] and static_ints(node.operand(2)) == [1]
+
+
+_UP_TO_ONE = frozenset({"sigmoid", "hard_sigmoid", "tanh", "softsign", "sign", "relu_n1_to_1"})
+"""Activations whose values are at most 1, and at least -1."""
+
+
+@AROUND_LAYERS.on(ops.Lstm)
+def inert_clip(b: Builder, node: Node) -> list[Value] | None:
+    """A bound that cells do not reach: each step adds at most 1."""
+    clip, steps, given = node.attr("cell_clip"), node.operand(0).shape[0], operands_of(node)
+    gates, candidate, _ = node.attr("activations")
+    if (
+        not clip
+        or not isinstance(steps, int)
+        or candidate not in _UP_TO_ONE
+        or gates not in ("sigmoid", "hard_sigmoid")
+    ):
+        return None
+    cell = given["cell"]
+    if cell is not None and (cell.data is None or cell.data.nbytes > MOST_BYTES or not cell.data.size):
+        return None
+    largest = 0.0 if cell is None else float(np.abs(cell.numpy()).max())
+    return _remade(b, node, given, cell_clip=0.0) if steps + largest <= clip else None

@@ -1,0 +1,244 @@
+"""A layer that was recognized by its step, and the op that is written for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.reshape import reshape, transposed
+from onnxtfl.passes.recognize.recurrence.matching import (
+    GATES,
+    GIVEN,
+    INPUT,
+    Bound,
+    Pattern,
+    options,
+    pattern,
+    state,
+    unified,
+)
+from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atoms, Piece, Poly, UnfitError, products
+from onnxtfl.passes.recognize.recurrence.reading import peeled, pieces_of
+
+PART = ("part",)
+"""The name of the leaf that is what a step takes of the sequence."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What the steps take: parts [N, M] of `sequence` [T, N, M] (`time_first`) or [N, T, M], by step.
+
+    Parts may be [1, N, M] and the like: the elements are in this order.
+    """
+
+    sequence: Value
+    count: Dim
+    batch: Dim
+    time_first: bool = True
+    reverse: bool = False
+
+    def ordered(self, b: Builder, x: Value, width: Dim) -> Value:
+        """`x`, with the elements of `sequence` for another `width`, as [T, N, width]."""
+        if self.time_first:
+            return reshape(b, x, (self.count, self.batch, width), self.sequence)
+        return transposed(b, reshape(b, x, (self.batch, self.count, width), self.sequence), (1, 0, 2))
+
+    def as_written(self, b: Builder, output: Value, result: Value) -> Value:
+        """`output` [T, N, H] with the shape and order of `result`."""
+        output = output if self.time_first else transposed(b, output, (1, 0, 2))
+        return reshape(b, output, result.shape, output, result)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A recognized layer: its pattern, what the operands are, the `lengths` of its sequences, its number of cells."""
+
+    pattern: Pattern
+    bound: Bound
+    lengths: Value | None
+    cells: int
+
+    @property
+    def values(self) -> list[Value]:
+        """The matrices and lengths that the layer takes."""
+        polys = [v for v in self.bound.values() if isinstance(v, Poly)]
+        pieces = [atom.piece for poly in polys for atom in products(poly) if atom.piece is not None]
+        pieces += [v for v in self.bound.values() if isinstance(v, Piece)]
+        return [*(p.value for p in pieces), *([] if self.lengths is None else [self.lengths])]
+
+    def write(self, b: Builder, steps: Steps, initial: Sequence[Value | None]) -> list[Value]:
+        """The op: output [T, N, H], and the last states [N, H]. UnfitError where its weights are no constants."""
+        x, weights, bias = self._input(b, steps)
+        recurrent = self._matrix(b, "recurrent")
+        given: dict[str, Value | None] = {
+            "input": x,
+            "weights": weights,
+            "recurrent": recurrent,
+            "bias": None if not bias.any() else constant(bias, x.dtype),
+            "lengths": None if self.lengths is None else reshape(b, self.lengths, (steps.batch,)),
+        }
+        names = ("hidden", "cell")[: len(initial)]
+        given |= {
+            n: None if v is None else reshape(b, v, (steps.batch, self.cells), x)
+            for n, v in zip(names, initial, strict=True)
+        }
+        for name in ("peepholes", "recurrent_bias"):
+            numbers = self._numbers(name)
+            given[name] = None if numbers is None else constant(numbers, x.dtype)
+        operands = [given.get(o.name) for o in self.pattern.kind.operands]
+        while operands[-1] is None:
+            operands.pop()
+        return b.many(self.pattern.kind, *operands, reverse=steps.reverse, **self.pattern.attributes)
+
+    @property
+    def _starts(self) -> list[int]:
+        """The first row of each gate; one that is not computed (of a coupled layer) has the weights of the first."""
+        return [gate * self.cells for gate in range(GATES[self.pattern.kind])]
+
+    def _input(self, b: Builder, steps: Steps) -> tuple[Value, Value, Array]:
+        """The input [T, N, I], its weights, and the bias of all gates."""
+        found = [self.bound.get((INPUT, start), self.bound[(INPUT, 0)]) for start in self._starts]
+        parts = [_affine(poly, self.cells) for poly in found]
+        numbers = np.concatenate([p.numbers for p in parts])
+        if all(p.piece is not None for p in parts):
+            pieces, x = [p.piece for p in parts if p.piece is not None], steps.sequence
+        elif all(p.piece is None for p in parts):
+            x, matrix, bias = product_of(steps.sequence)
+            pieces = [matrix.part(p.start, p.start + self.cells) for p in parts]
+            if bias is not None:
+                numbers = numbers + np.concatenate([bias[p.start : p.start + self.cells] for p in parts])
+        else:
+            raise UnfitError
+        width = pieces[0].right - pieces[0].left
+        return steps.ordered(b, x, width), _stacked(b, pieces), numbers
+
+    def _matrix(self, b: Builder, name: str) -> Value:
+        return _stacked(b, [self.bound.get((name, start), self.bound[(name, 0)]) for start in self._starts])
+
+    def _numbers(self, name: str) -> Array | None:
+        """The vectors of all gates that have one; those of a gate that is not computed are any."""
+        starts = self._starts[: 3 if name == "peepholes" else None]
+        found = [self.bound.get((GIVEN, name, start), np.zeros(())) for start in starts]
+        if not any(v.any() for v in found):
+            return None
+        return np.concatenate([np.broadcast_to(v, (self.cells,)) for v in found])
+
+
+@dataclass(frozen=True)
+class _Affine:
+    """What a gate has of the input: columns from `start` of a part, or the product of a part with `piece`; numbers."""
+
+    start: int
+    piece: Piece | None
+    numbers: Array
+
+
+def _affine(poly: Poly, cells: int) -> _Affine:
+    terms = dict(poly.terms)
+    numbers = np.broadcast_to(terms.pop((), np.zeros(())), (cells,))
+    if len(terms) != 1:
+        raise UnfitError
+    ((monomial, factor),) = terms.items()
+    if len(monomial) != 1 or factor.ndim or factor != 1:
+        raise UnfitError
+    (atom,) = monomial
+    if atom.kind == "leaf" and atom.name == PART:
+        return _Affine(atom.start, None, numbers)
+    argument = atom.arguments[0].atom if atom.kind == "dot" else None
+    if argument is None or argument.name != PART or argument.start or atom.piece is None:
+        raise UnfitError
+    if argument.detail != atom.piece.right - atom.piece.left:
+        raise UnfitError
+    return _Affine(0, atom.piece, numbers)
+
+
+def product_of(value: Value) -> tuple[Value, Piece, Array | None]:
+    """The left operand, the matrix and the bias of the product that `value` is; UnfitError where it is none."""
+    node = peeled(value).producer
+    bias = None
+    if node is not None and node.op is ops.Add and node.operand(1).is_constant:
+        bias, node = node.operand(1), made_by(peeled(node.operand(0)), ops.DotGeneral)
+    if node is None or node.op not in (ops.DotGeneral, ops.DotGeneralBias):
+        raise UnfitError
+    pieces = pieces_of(node)
+    bias = node.optional(2) if bias is None else bias
+    if len(pieces) != 1 or (bias is not None and bias.data is None):
+        raise UnfitError
+    if bias is None:
+        return node.operand(0), pieces[0], None
+    numbers = bias.numpy().astype(np.float64)
+    rows = pieces[0].rows
+    if numbers.size not in (1, rows) or (numbers.size > 1 and bias.shape[-1:] != (rows,)):
+        raise UnfitError
+    return node.operand(0), pieces[0], np.broadcast_to(numbers.reshape(-1), (rows,))
+
+
+def _stacked(b: Builder, pieces: Sequence[Piece]) -> Value:
+    """The rows of all `pieces` as one matrix."""
+    first, rows = pieces[0], [r for p in pieces for r in (p.start, p.stop)]
+    joined = all(p.key == first.key and p.transposed == first.transposed for p in pieces)
+    whole = (rows[0], rows[-1], first.left, first.right) == (0, first.rows, 0, first.columns)
+    if joined and whole and rows[1:-1:2] == rows[2::2]:
+        return _matrix(b, first)
+    return b(ops.Concatenate, *(_rows(b, p) for p in pieces), axis=0)
+
+
+def _matrix(b: Builder, piece: Piece) -> Value:
+    """All of the matrix that `piece` is of, as [rows, columns]."""
+    if piece.transposed:
+        return transposed(b, reshape(b, piece.value, (piece.columns, piece.rows)), (1, 0))
+    return reshape(b, piece.value, (piece.rows, piece.columns))
+
+
+def _rows(b: Builder, piece: Piece) -> Value:
+    starts, limits = [piece.start, piece.left], [piece.stop, piece.right]
+    return b(ops.Slice, _matrix(b, piece), starts, limits, [1, 1])
+
+
+# --- recognition ------------------------------------------------------------------------------------------------------
+
+
+def layer_of(atoms: Atoms, cells: int, hidden: Poly, others: Sequence[Poly] | None) -> tuple[Layer, list[Poly]] | None:
+    """The layer whose hidden state after a step is `hidden`, and its states; None where there is none.
+
+    `others`: what the second state may be; None for a layer with one state.
+    """
+    inner, lengths = _unmasked(hidden, 0)
+    for option in options(inner, 1 if others is None else 2):
+        wanted = pattern(atoms, option, cells)
+        for bound in unified(wanted.states[:1], [inner], wanted, {}):
+            if others is None:
+                return Layer(wanted, bound, lengths, cells), [hidden]
+            for other in others:
+                second, same = _unmasked(other, 1)
+                if same is lengths and any(unified(wanted.states[1:], [second], wanted, bound)):
+                    return Layer(wanted, bound, lengths, cells), [hidden, other]
+    return None
+
+
+def _unmasked(poly: Poly, role: int) -> tuple[Poly, Value | None]:
+    """State `role` after a valid step, and the lengths of sequences: steps after the last keep the state."""
+    atom = poly.atom
+    if atom is None or atom.name is not ops.Select:
+        return poly, None
+    mask, _, before = (argument.atom for argument in atom.arguments)
+    if before is None or before.name != state(role) or before.start or mask is None or mask.name[0] != "lengths":
+        return poly, None
+    return atom.arguments[1], mask.name[1]
+
+
+def output_of(atoms: Atoms, layer: Layer, hidden: Poly) -> Poly:
+    """The output of a step: the hidden state, or zeros after the last step."""
+    atom = hidden.atom
+    if layer.lengths is None or atom is None:
+        return hidden
+    mask, after, _ = atom.arguments
+    return atoms.apply(ops.Select, None, [mask, after, ZERO])

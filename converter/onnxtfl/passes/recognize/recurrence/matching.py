@@ -1,0 +1,306 @@
+"""Which layer a step is: the steps of the layers, as they are defined, are unified with the step that is found."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.ops.recurrence import ACTIVATIONS, Recurrent
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.recognize.recurrence.polynomials import (
+    Atom,
+    Atoms,
+    Monomial,
+    Piece,
+    Poly,
+    functions,
+    leaves,
+    products,
+)
+from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader
+
+Bound = Mapping[Hashable, Any]
+"""What was found for the operands of a layer: the `Poly` of columns of the input, a `Piece` of a matrix, numbers."""
+
+INPUT, GIVEN = "input", "given"
+
+
+def state(role: int) -> tuple[str, int]:
+    """The name of the leaf that is state number `role` before a step."""
+    return ("state", role)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The step of a layer: the `states` after it, as polynomials of the input, the states before, and operands."""
+
+    kind: type[Recurrent]
+    attributes: dict[str, Any]
+    states: list[Poly]
+    matrices: dict[Hashable, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A kind of layer, with attributes and optional operands."""
+
+    kind: type[Recurrent]
+    given: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+
+GATES: Mapping[type[Recurrent], int] = {ops.Rnn: 1, ops.Gru: 3, ops.Lstm: 4}
+_BATCH = 2
+
+
+def pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
+    """The step of a layer with `cells` cells."""
+    key = (option.kind, option.given, tuple(sorted(option.attributes.items())), cells)
+    found: Pattern | None = atoms.patterns.get(key)
+    if found is None:
+        found = atoms.patterns[key] = _pattern(atoms, option, cells)
+    return found
+
+
+def _pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
+    graph = Graph("step")
+    b = Builder(graph)
+    gates = GATES[option.kind]
+    shapes: dict[str, tuple[int, ...]] = {"peepholes": (3 * cells,), "recurrent_bias": (gates * cells,)}
+    x = graph.add_input(TensorType(DType.FLOAT32, (_BATCH, gates * cells)))
+    states = [graph.add_input(TensorType(DType.FLOAT32, (_BATCH, cells))) for _ in option.kind.results[1:]]
+    given = {name: graph.add_input(TensorType(DType.FLOAT32, shapes[name])) for name in option.given}
+    matrix = graph.add_input(TensorType(DType.FLOAT32, (gates * cells, cells)))
+    leaf: dict[Value, Columns] = {x: [(gates * cells, atoms.leaf((INPUT,), 0, gates * cells))]}
+    leaf |= {v: [(cells, atoms.leaf(state(i), 0, cells))] for i, v in enumerate(states)}
+    for name, value in given.items():
+        leaf[value] = [(value.shape[0], atoms.leaf((GIVEN, name), 0, value.shape[0]))]
+    reader = Reader(atoms, _BATCH, leaf.get)
+    piece = Piece.whole(matrix, gates * cells, cells)
+    reader.matrices[matrix] = [piece]
+    terms = {name: Term(b, v) for name, v in {**given, "recurrent": matrix}.items()}
+    attributes = {**option.kind.defaults, **option.attributes}
+    new = option.kind.step(Term(b, x), [Term(b, s) for s in states], terms, attributes)
+    return Pattern(option.kind, dict(option.attributes), [reader.poly(t.value) for t in new], {piece.key: "recurrent"})
+
+
+def options(hidden: Poly, states: int) -> Iterator[Option]:
+    """The layers with so many states that may have `hidden` as the new hidden state, ordinary ones first."""
+    kinds = (ops.Lstm,) if states == 2 else (ops.Gru, ops.Rnn)
+    if not _multiplies_state(hidden):
+        return
+    used = list(dict.fromkeys(functions(hidden)))
+    names = frozenset(atom.name for atom in used)
+    for kind in kinds:
+        count = len(kind.defaults["activations"])
+        chosen = [a for a in itertools.product(_activations(used), repeat=count) if _covers(a, names)]
+        if kind is ops.Lstm:
+            chosen = [a for a in chosen if (a[2][0] == "none") == (len(hidden.terms) > 1)]
+        usual = [a for a in chosen if tuple(name for name, _, _ in a) == kind.defaults["activations"]]
+        chosen = [*usual, *(a for a in chosen if a not in usual)]
+        for activations, clip, more in itertools.product(chosen, _clips(used), _MORE[kind]):
+            functions_ = dict(zip(("activations", "alphas", "betas"), zip(*activations, strict=True), strict=True))
+            yield Option(kind, more[0], {**functions_, "clip": clip, **more[1]})
+
+
+def _multiplies_state(hidden: Poly) -> bool:
+    """Whether `hidden` has a product of the state before with a matrix."""
+    return any(leaf.name == state(0) for product in products(hidden) for leaf in leaves(product.arguments[0]))
+
+
+_MORE: Mapping[type[Recurrent], Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]] = {
+    ops.Rnn: [((), {})],
+    ops.Gru: [
+        ((), {"linear_before_reset": False}),
+        (("recurrent_bias",), {"linear_before_reset": True}),
+        ((), {"linear_before_reset": True}),
+    ],
+    ops.Lstm: [(given, {"coupled": coupled}) for coupled in (False, True) for given in ((), ("peepholes",))],
+}
+"""The optional operands and attributes of each kind that change its step."""
+
+Activation = tuple[str, float, float]
+_OPS: Mapping[type[Op], tuple[str, ...]] = {
+    ops.Sigmoid: ("sigmoid",),
+    ops.Tanh: ("tanh",),
+    ops.Relu: ("relu",),
+    ops.Softplus: ("softplus",),
+    ops.Div: ("softsign",),
+    ops.Sign: ("sign",),
+    ops.Elu: ("elu",),
+    ops.LeakyRelu: ("leaky_relu",),
+    ops.ThresholdedRelu: ("thresholded_relu",),
+    ops.HardSigmoid: ("hard_sigmoid",),
+    ops.Relu6: ("relu6",),
+    ops.ReluN1To1: ("relu_n1_to_1",),
+}
+"""Activations by the op that they contain."""
+_PARAMETERS: Mapping[type[Op], tuple[str, ...]] = {
+    ops.Elu: ("alpha",),
+    ops.LeakyRelu: ("alpha",),
+    ops.ThresholdedRelu: ("alpha",),
+    ops.HardSigmoid: ("slope", "offset"),
+}
+
+
+def _activations(used: Sequence[Atom]) -> list[Activation]:
+    """The activations that the functions of a step may be."""
+    found: dict[Activation, None] = {}
+    for atom in used:
+        attributes = dict(atom.detail[0]) if atom.detail is not None else {}
+        values = [float(attributes[name]) for name in _PARAMETERS.get(atom.name, ())]
+        for name in _OPS.get(atom.name, ()):
+            assert name in ACTIVATIONS
+            alpha, beta = [*values, 0.0, 0.0][:2]
+            found[name, alpha, beta] = None
+    return [*found, ("none", 0.0, 0.0)]
+
+
+def _covers(activations: Sequence[Activation], names: frozenset[type[Op]]) -> bool:
+    """Whether every function of a step is one of `activations`."""
+    wanted = {name for name, _, _ in activations}
+    return all(wanted & set(of) for name, of in _OPS.items() if name in names)
+
+
+def _clips(used: Sequence[Atom]) -> list[float]:
+    """The bounds of the arguments of activations that a step may have."""
+    bounds = {0.0: None}
+    for atom in used:
+        if atom.name is ops.Clamp and len(atom.arguments) == 3:
+            high = atom.arguments[2].constant
+            if high is not None and not high.ndim and high > 0:
+                bounds[float(high)] = None
+    return list(bounds)
+
+
+# --- unification ------------------------------------------------------------------------------------------------------
+
+
+def unified(wanted: Sequence[Poly], found: Sequence[Poly], of: Pattern, bound: Bound) -> Iterator[Bound]:
+    """Each way in which `found` are the polynomials `wanted` of a pattern: what its operands are."""
+    yield from _Unifier(of).all(list(zip(wanted, found, strict=True)), bound)
+
+
+class _Unifier:
+    """Finds what stands for the operands of a pattern; sums and products match in any order."""
+
+    def __init__(self, pattern_: Pattern) -> None:
+        self.matrices = pattern_.matrices
+
+    def all(self, pairs: Sequence[tuple[Poly, Poly]], bound: Bound) -> Iterator[Bound]:
+        if not pairs:
+            yield bound
+            return
+        for first in self.poly(*pairs[0], bound):
+            yield from self.all(pairs[1:], first)
+
+    def poly(self, wanted: Poly, given: Poly, bound: Bound) -> Iterator[Bound]:
+        """Each way in which the terms of `wanted` are terms of `given`; the input stands for the rest."""
+        if wanted.key == given.key:
+            yield bound
+            return
+        inputs = [m for m in wanted.terms if any(a.name == (INPUT,) for a in m)]
+        alone = [m for m in wanted.terms if m and all(_is_given(a) for a in m)]
+        others = [m for m in wanted.terms if m not in inputs and m not in alone]
+        if len(inputs) > 1 or (alone and not inputs) or len(others) > len(given.terms):
+            return
+        if inputs and (len(inputs[0]) != 1 or wanted.terms[inputs[0]] != 1):
+            return
+        for m in alone:
+            none = _with(bound, _of_columns(m[0]), np.zeros(()))
+            if none is None:
+                return
+            bound = none
+        for rest, more in self._terms(wanted, others, dict(given.terms), bound):
+            if not inputs:
+                if not rest:
+                    yield more
+            elif (
+                not _reads_state(Poly(rest))
+                and (new := _with(more, (INPUT, inputs[0][0].start), Poly(rest))) is not None
+            ):
+                yield new
+
+    def _terms(
+        self, wanted: Poly, left: Sequence[Monomial], given: dict[Monomial, Array], bound: Bound
+    ) -> Iterator[tuple[dict[Monomial, Array], Bound]]:
+        """Each way in which terms `left` of `wanted` are among `given`, with the rest of that."""
+        if not left:
+            yield given, bound
+            return
+        monomial, factor = left[0], wanted.terms[left[0]]
+        numbers, atoms = [a for a in monomial if _is_given(a)], [a for a in monomial if not _is_given(a)]
+        for other, coefficient in given.items():
+            if len(other) != len(atoms) or len(numbers) > 1:
+                continue
+            now: Bound | None = bound
+            if numbers:
+                now = _with(bound, _of_columns(numbers[0]), coefficient / factor)
+            elif coefficient.shape != factor.shape or (coefficient != factor).any():
+                continue
+            if now is None:
+                continue
+            rest = {m: c for m, c in given.items() if m is not other}
+            for more in self._factors(atoms, other, now):
+                yield from self._terms(wanted, left[1:], rest, more)
+
+    def _factors(self, wanted: Sequence[Atom], given: Sequence[Atom], bound: Bound) -> Iterator[Bound]:
+        if not wanted:
+            yield bound
+            return
+        for i, other in enumerate(given):
+            for more in self._atom(wanted[0], other, bound):
+                yield from self._factors(wanted[1:], [*given[:i], *given[i + 1 :]], more)
+
+    def _atom(self, wanted: Atom, given: Atom, bound: Bound) -> Iterator[Bound]:
+        if wanted is given:
+            yield bound
+            return
+        if wanted.kind != given.kind or wanted.kind == "leaf" or len(wanted.arguments) != len(given.arguments):
+            return
+        if (wanted.name, wanted.detail) != (given.name, given.detail):
+            return
+        pairs = list(zip(wanted.arguments, given.arguments, strict=True))
+        if wanted.piece is not None and given.piece is not None:
+            key = (self.matrices[wanted.piece.key], wanted.piece.start)
+            if (wanted.piece.stop - wanted.piece.start) != given.piece.stop - given.piece.start:
+                return
+            with_piece = _with(bound, key, given.piece)
+            if with_piece is None:
+                return
+            bound = with_piece
+        yield from self.all(pairs, bound)
+
+
+def _reads_state(poly: Poly) -> bool:
+    return any(atom.name[0] == state(0)[0] for atom in leaves(poly))
+
+
+def _is_given(atom: Atom) -> bool:
+    return atom.kind == "leaf" and atom.name[0] == GIVEN
+
+
+def _of_columns(atom: Atom) -> Hashable:
+    return (*atom.name, atom.start)
+
+
+def _with(bound: Bound, key: Hashable, value: Any) -> Bound | None:
+    """`bound` with `value` for `key`; None where another value is bound."""
+    if key not in bound:
+        return {**bound, key: value}
+    before = bound[key]
+    if isinstance(value, Poly):
+        return bound if before.key == value.key else None
+    if isinstance(value, Piece):
+        return bound if before.identity == value.identity else None
+    return bound if bool(np.all(np.equal(before, value))) else None

@@ -1,0 +1,251 @@
+"""Steps of recurrent layers as polynomials, in which it no longer matters how a step is written.
+
+A float value [N, M] of a step, N sequences of a batch, is a row of columns: one `Poly` for each range of columns that
+was computed in its own way. Joined and separate gates, in any order, come out as the same polynomials::
+
+    Split(Sigmoid(x + h R^T), 3)       ->   sigmoid(x[0:H] + h R[0:H]^T), sigmoid(x[H:2H] + h R[H:2H]^T), ...
+    (1 - z) n + z h,  n + z (h - n)    ->   n - z n + z h
+
+Equal polynomials are equal functions of real numbers; nothing is rounded but products of constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Value
+
+Monomial = tuple["Atom", ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """What a polynomial is made of: columns of a leaf, a function of polynomials, or a product with a matrix.
+
+    `kind`: "leaf" (`name`, columns from `start`), "apply" (op `name` with attributes `detail`, of `arguments`), or
+    "dot" (`piece` of a matrix, transposed, times the argument). `key` identifies it; equal atoms are one object.
+    """
+
+    kind: str
+    name: Any
+    key: int
+    start: int = 0
+    detail: Any = None
+    arguments: tuple[Poly, ...] = ()
+    piece: Piece | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows `start` to `stop` and columns `left` to `right` of the matrix `value` (of its transpose, if `transposed`),
+    which is any tensor of `rows` times `columns` elements.
+    """
+
+    value: Value = field(compare=False)
+    key: Hashable
+    transposed: bool
+    rows: int
+    columns: int
+    start: int
+    stop: int
+    left: int
+    right: int
+
+    @classmethod
+    def whole(cls, value: Value, rows: int, columns: int, *, transposed: bool = False) -> Piece:
+        """All of a matrix."""
+        key = id(value) if value.data is None else value.data.key
+        return cls(value, key, transposed, rows, columns, 0, rows, 0, columns)
+
+    def part(self, start: int, stop: int) -> Piece:
+        """Rows of this piece."""
+        return self._with(start=self.start + start, stop=self.start + stop)
+
+    def across(self, left: int, right: int) -> Piece:
+        """Columns of this piece."""
+        return self._with(left=self.left + left, right=self.left + right)
+
+    def _with(self, **changes: int) -> Piece:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Piece(**{**fields, **changes})
+
+    @property
+    def identity(self) -> Hashable:
+        return self.key, self.transposed, self.columns, self.start, self.stop, self.left, self.right
+
+
+class Poly:
+    """Products of atoms, with their coefficients: numbers, or one number for each column."""
+
+    __slots__ = ("key", "terms")
+
+    def __init__(self, terms: Mapping[Monomial, Array]) -> None:
+        kept = {m: _least(c) for m, c in terms.items()}
+        self.terms: dict[Monomial, Array] = {m: c for m, c in kept.items() if c.ndim or c != 0}
+        parts = (((tuple(a.key for a in m)), c.shape, c.tobytes()) for m, c in self.terms.items())
+        self.key: Hashable = frozenset(parts)
+
+    @property
+    def constant(self) -> Array | None:
+        """The value of a polynomial without atoms."""
+        if any(self.terms.keys()):
+            return None
+        return self.terms.get((), np.zeros(()))
+
+    @property
+    def atom(self) -> Atom | None:
+        """The atom that this polynomial is, alone."""
+        if len(self.terms) != 1:
+            return None
+        ((monomial, factor),) = self.terms.items()
+        return monomial[0] if len(monomial) == 1 and not factor.ndim and factor == 1 else None
+
+
+def _least(coefficient: Array) -> Array:
+    """One number where all columns have the same one."""
+    if coefficient.ndim and (coefficient == coefficient.reshape(-1)[0]).all():
+        return np.asarray(coefficient.reshape(-1)[0])
+    return coefficient
+
+
+ONE = np.ones(())
+ZERO = Poly({})
+
+
+def number(value: Array | float) -> Poly:
+    """A constant: a number, or one for each column."""
+    return Poly({(): np.asarray(value, np.float64)})
+
+
+def plus(a: Poly, b: Poly, factor: float = 1.0) -> Poly:
+    """a + factor b."""
+    terms = dict(a.terms)
+    for monomial, coefficient in b.terms.items():
+        scaled = coefficient if factor == 1.0 else coefficient * factor
+        terms[monomial] = terms[monomial] + scaled if monomial in terms else scaled
+    return Poly(terms)
+
+
+MOST_TERMS = 64
+"""Terms of the largest product; steps of layers have fewer than ten."""
+
+
+class UnfitError(Exception):
+    """No step of a recurrent layer."""
+
+
+def times(a: Poly, b: Poly) -> Poly:
+    """a b, expanded."""
+    if len(a.terms) * len(b.terms) > MOST_TERMS:
+        raise UnfitError
+    terms: dict[Monomial, Array] = {}
+    for m, c in a.terms.items():
+        for n, d in b.terms.items():
+            joined = tuple(sorted((*m, *n), key=lambda atom: atom.key))
+            terms[joined] = terms[joined] + c * d if joined in terms else c * d
+    return Poly(terms)
+
+
+class Atoms:
+    """The atoms of one comparison; equal ones are made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Atom] = {}
+        self.patterns: dict[Hashable, Any] = {}
+        """What was made of these atoms to compare others with."""
+
+    def _atom(self, identity: Hashable, kind: str, name: Any, **more: Any) -> Poly:
+        atom = self._made.get(identity)
+        if atom is None:
+            atom = self._made[identity] = Atom(kind, name, len(self._made), **more)
+        return Poly({(atom,): ONE})
+
+    def leaf(self, name: Hashable, start: int, width: int) -> Poly:
+        """Columns of what `name` stands for."""
+        return self._atom(("leaf", name, start, width), "leaf", name, start=start, detail=width)
+
+    def apply(self, name: Any, detail: Hashable, arguments: Sequence[Poly]) -> Poly:
+        """A function, elementwise, of polynomials of the same columns."""
+        identity = ("apply", name, detail, tuple(a.key for a in arguments))
+        return self._atom(identity, "apply", name, detail=detail, arguments=tuple(arguments))
+
+    def dot(self, argument: Poly, piece: Piece) -> Poly:
+        """The product of `argument` and the transposed `piece`."""
+        if not argument.terms:
+            return ZERO
+        identity = ("dot", argument.key, piece.identity)
+        return self._atom(identity, "dot", "dot", arguments=(argument,), piece=piece)
+
+    def columns(self, poly: Poly, start: int, stop: int) -> Poly:
+        """Columns `start` to `stop` of `poly`."""
+        return self._mapped(
+            poly,
+            lambda atom: self._columns(atom, start, stop),
+            lambda c: c[start:stop] if c.ndim else c,
+        )
+
+    def _columns(self, atom: Atom, start: int, stop: int) -> Poly:
+        if atom.kind == "leaf":
+            every = atom.detail is None
+            return Poly({(atom,): ONE}) if every else self.leaf(atom.name, atom.start + start, stop - start)
+        if atom.piece is not None:
+            return self.dot(atom.arguments[0], atom.piece.part(start, stop))
+        return self.apply(atom.name, atom.detail, [self.columns(a, start, stop) for a in atom.arguments])
+
+    def mask(self, name: Hashable) -> Poly:
+        """What is the same for all columns."""
+        return self._atom(("leaf", name, 0, None), "leaf", name, detail=None)
+
+    def substitute(self, poly: Poly, leaf: Callable[[Atom], Poly | None]) -> Poly:
+        """`poly` with other polynomials for its leaves, where `leaf` returns one."""
+        return self._mapped(poly, lambda atom: self._substituted(atom, leaf), lambda c: c)
+
+    def _substituted(self, atom: Atom, leaf: Callable[[Atom], Poly | None]) -> Poly:
+        if atom.kind == "leaf":
+            other = leaf(atom)
+            return Poly({(atom,): ONE}) if other is None else other
+        arguments = [self.substitute(a, leaf) for a in atom.arguments]
+        if atom.piece is not None:
+            return self.dot(arguments[0], atom.piece)
+        return self.apply(atom.name, atom.detail, arguments)
+
+    def _mapped(self, poly: Poly, of_atom: Callable[[Atom], Poly], of_number: Callable[[Array], Array]) -> Poly:
+        whole = ZERO
+        for monomial, coefficient in poly.terms.items():
+            product = number(of_number(coefficient))
+            for atom in monomial:
+                product = times(product, of_atom(atom))
+            whole = plus(whole, product)
+        return whole
+
+
+def _inner(poly: Poly) -> list[Atom]:
+    """All atoms in `poly`, those in arguments of others too."""
+    found: dict[Atom, None] = {}
+    work = [poly]
+    while work:
+        for atom in (a for m in work.pop().terms for a in m):
+            if atom not in found:
+                found[atom] = None
+                work.extend(atom.arguments)
+    return list(found)
+
+
+def leaves(poly: Poly) -> Iterable[Atom]:
+    """The leaves in `poly`."""
+    return (atom for atom in _inner(poly) if atom.kind == "leaf")
+
+
+def functions(poly: Poly) -> Iterable[Atom]:
+    """The applied functions in `poly`."""
+    return (atom for atom in _inner(poly) if atom.kind == "apply")
+
+
+def products(poly: Poly) -> Iterable[Atom]:
+    """The products with matrices in `poly`."""
+    return (atom for atom in _inner(poly) if atom.kind == "dot")

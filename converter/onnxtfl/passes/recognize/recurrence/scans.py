@@ -1,0 +1,127 @@
+"""Recurrent layers that are written as a Scan.
+
+::
+
+    %h, %y = Scan(%zeros, %products) {body = graph (%h, %p) -> (%n, %n) { %n = Tanh(Add(%p, DotGeneral(%h, %R))) }}
+
+    ->     %y, %h = Rnn(%x, %W, %R, %b)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.passes.recognize.recurrence.cleanup import counts, is_zero
+from onnxtfl.passes.recognize.recurrence.layers import PART, Steps, layer_of, output_of
+from onnxtfl.passes.recognize.recurrence.matching import state
+from onnxtfl.passes.recognize.recurrence.polynomials import Atoms, Piece, Poly, UnfitError, number
+from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader, peeled
+from onnxtfl.rewriting.patterns import Patterns
+
+SCANS = Patterns()
+POSITION = ("position",)
+
+
+@SCANS.on(ops.Scan)
+def scan_of_layer(b: Builder, node: Node) -> list[Value] | None:
+    """Replace a Scan by the layer whose step its body is."""
+    parts = ScanParts.of(node)
+    if parts.count not in (1, 2) or (parts.length is not None and static_ints(parts.length) != [parts.rounds]):
+        return None
+    for order in itertools.permutations(range(parts.count)):
+        try:
+            return _Body(node, parts, order).written(b)
+        except UnfitError:
+            continue
+    return None
+
+
+class _Body:
+    """The body of a Scan whose carried value order[i] is state i of a layer."""
+
+    def __init__(self, node: Node, parts: ScanParts, order: Sequence[int]) -> None:
+        self.node, self.parts, self.order = node, parts, order
+        self.body: Graph = parts.body
+        hidden = self.body.inputs[order[0]]
+        if any(v.tensor_type.shape is None or v.rank < 2 or not v.dtype.is_float for v in parts.carried):
+            raise UnfitError
+        self.batch, self.cells = product(hidden.shape[:-1]), hidden.shape[-1]
+        if not isinstance(self.cells, int):
+            raise UnfitError
+        self.place = self._scanned()
+        self.reader = self._reader()
+
+    def _scanned(self) -> int:
+        """The index of the only scanned value that is not the number of the step."""
+        floats = [i for i, v in enumerate(self.parts.scanned) if v.dtype.is_float]
+        if len(floats) != 1 or len(set(self.parts.reversed)) != 1:
+            raise UnfitError
+        return floats[0]
+
+    def _reader(self) -> Reader:
+        places: dict[Value, Columns] = {}
+        atoms, count = Atoms(), self.parts.count
+        reader = Reader(atoms, self.batch, places.get)
+        slices = self.body.inputs[count : count + len(self.parts.axes)]
+        for role, place in enumerate(self.order):
+            value = self.body.inputs[place]
+            places[value] = reader.named(value, state(role))
+        places[slices[self.place]] = reader.named(slices[self.place], PART)
+        for value, outside in zip(slices, self.parts.scanned, strict=True):
+            if counts(outside):
+                places[value] = [(1, atoms.mask(POSITION))]
+        for value, outside in zip(self.body.inputs[count + len(slices) :], self.parts.captures, strict=True):
+            reader.outside[value] = outside
+            if outside.rank == 2 and outside.tensor_type.is_static:
+                reader.matrices[value] = [Piece.whole(outside, *outside.shape)]
+            elif outside.rank == 1 and outside.is_constant and outside.dtype.is_float:
+                places[value] = [(outside.shape[0], number(outside.numpy()))]
+        return reader
+
+    def written(self, b: Builder) -> list[Value]:
+        """The results of the layer in place of those of the Scan; UnfitError where it is none."""
+        polys = [self.reader.poly(self.body.outputs[i]) for i in self.order]
+        found = layer_of(self.reader.atoms, self.cells, polys[0], None if len(polys) == 1 else polys[1:])
+        if found is None:
+            raise UnfitError
+        layer, count = found[0], self.parts.count
+        outside = {*self.parts.captures, *map(peeled, self.parts.captures)}
+        if not all(v.is_constant or v in outside for v in layer.values):
+            raise UnfitError
+        self._check_collected(output_of(self.reader.atoms, layer, polys[0]))
+        initial = [None if is_zero(v := self.parts.carried[i]) else v for i in self.order]
+        steps = self._steps()
+        output, *states = layer.write(b, steps, initial)
+        results = [reshape(b, states[self.order.index(i)], self.node.results[i].shape, output) for i in range(count)]
+        return [*results, *(self._collected(b, steps, output, i) for i in range(len(self.parts.result_axes)))]
+
+    def _steps(self) -> Steps:
+        x = self.parts.scanned[self.place]
+        axis = normalize_axis(self.parts.axes[self.place], x.rank)
+        before = product(x.shape[:axis])
+        if before not in (1, self.batch):
+            raise UnfitError
+        return Steps(x, x.shape[axis], self.batch, before == 1, self.parts.reversed[self.place])
+
+    def _check_collected(self, wanted: Poly) -> None:
+        """UnfitError where the Scan collects something else than the output."""
+        back = self.parts.reversed[self.place]
+        for value, reverse in zip(self.body.outputs[self.parts.count :], self.parts.result_reversed, strict=True):
+            if self.reader.poly(value).key != wanted.key or reverse != back:
+                raise UnfitError
+
+    def _collected(self, b: Builder, steps: Steps, output: Value, index: int) -> Value:
+        result = self.node.results[self.parts.count + index]
+        before = product(result.shape[: normalize_axis(self.parts.result_axes[index], result.rank)])
+        if before not in (1, self.batch):
+            raise UnfitError
+        return replace(steps, time_first=before == 1).as_written(b, output, result)
