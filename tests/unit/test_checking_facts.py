@@ -238,3 +238,13 @@ def test_open_dimensions() -> None:
     assert next(iter(open_shapes(specs, {"image": (7, 3, 9, 9)}))) == [(7, 16), (7, 3, 9, 9)]
     assert list(open_shapes([info("float32", (1, 3))], {})) == [[(1, 3)]]
     assert list(open_shapes([info("float32", ())], {})) == [[()]]
+
+
+def test_lengths_of_sequences() -> None:
+    """They are at most the number of steps, also where that is open."""
+    for steps, high in ((5, 6), ("t", 3)):
+        nodes = [helper.make_node("RNN", ["x", "w", "r", "", "n"], ["", "y"], hidden_size=4)]
+        constants = {"w": np.zeros((1, 4, 3), np.float32), "r": np.zeros((1, 4, 4), np.float32)}
+        inputs = [("x", FLOAT, [steps, 2, 3]), ("n", TensorProto.INT32, [2])]
+        facts = facts_of(onnx_model(nodes, inputs, [("y", FLOAT, None)], constants))
+        assert facts.ranges == {"n": Range("range", 1, high)}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from onnxtfl.formats.onnx.definitions import ROUNDED
 from onnxtfl.ir.dims import SymDim, Unknown, symbols
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.model import FormatName, Model
@@ -35,7 +36,7 @@ class TensorInfo:
 class ModelInfo:
     """A model file: its format, and its inputs and outputs in its own order.
 
-    ``hybrid``: whether kernels of TFLite quantize activations at run time, each kernel set in its own way.
+    ``hybrid``: whether kernels quantize activations at run time, each kernel set in its own way.
     """
 
     path: Path
@@ -55,7 +56,9 @@ def describe(path: Path, model: Model) -> ModelInfo:
 
 
 def _is_hybrid(node: Node) -> bool:
-    """Whether an op of TFLite computes on float activations and constant integer weights."""
+    """Whether an op of TFLite computes on float activations and constant integer weights, or one of ONNX does so."""
+    if (node.op.domain, node.op.name) in ROUNDED:
+        return True
     constants = any(v is not None and v.is_constant and v.is_quantized for v in node.operands)
     changing = [v for v in (*node.operands, *node.results) if v is not None and not v.is_constant]
     return node.op.dialect == "tfl" and constants and all(is_real(v.type) for v in changing) and len(changing) > 1

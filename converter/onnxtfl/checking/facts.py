@@ -161,6 +161,9 @@ def _use_range(node: Node, index: int) -> Range | None:
         return Range("index", 0, _rows(node))
     if name in AXES:
         return Range("range", 0, 1)
+    if name == "lengths":
+        steps = node.operand(0).shape[node.attr("seq_axis", 0)]
+        return Range("range", 1, 1 + (steps if isinstance(steps, int) else DEFAULT_ROWS))
     if node.op is ops.BroadcastTo and index == 1 and _is_single(node.operand(0).tensor_type):
         return Range("range", 1, 4)
     if (node.op, name) in DOMAINS:

@@ -15,6 +15,8 @@ from onnxtfl.formats.onnx.names import name_of
 
 _ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
 _LATEST = (1 << 31) - 1
+ROUNDED = frozenset({("com.microsoft", "onnx.DynamicQuantizeLSTM")})
+"""Domain and name of ops of float tensors for which ONNX Runtime quantizes activations at run time."""
 
 
 def normal_domain(domain: str | bytes) -> str:
