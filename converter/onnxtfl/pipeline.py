@@ -53,6 +53,7 @@ from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loop_invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.pass_through import pass_through
+from onnxtfl.passes.prepared_outputs import copy_prepared
 from onnxtfl.passes.quantize import (
     STORED_CLAMPS,
     TOLERANCE,
@@ -336,6 +337,7 @@ def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
         Pass("pass through", pass_through, needs=_LOWERED),
         Pass("state tensors", partial(own_state_tensors, target=target, operands=state_operands), needs=_LOWERED),
         Pass("memory", partial(copy_overwritten, target=target), needs=_LOWERED),
+        Pass("prepared outputs", Pass.idle, partial(copy_prepared, target=target), needs=_LOWERED),
     ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx.parser
 import pytest
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -279,3 +280,26 @@ def test_what_is_no_good_is_told(node: str) -> None:
     model = onnx.parser.parse_model(f"{HEADER} main (bool c, int64 n, float x) => (float y) {{ {node} }}")
     with pytest.raises((InvalidModelError, UnsupportedError)):
         onnx_to_tflite(model.SerializeToString(), io.BytesIO(), OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("float[3]", "Constant <value = float[3] {1, 2, 3}> ()", "Constant <value = float[3] {3, 2, 1}> ()"),
+        ("int64", "Constant <value_int = 3> ()", "Constant <value_int = 5> ()"),
+        ("int64[2]", "Shape(x)", "Constant <value_ints = [5, 6]> ()"),
+        ("bool", "Not(c)", "Constant <value = bool {0}> ()"),
+    ],
+)
+def test_branches_that_return_constants_run_again(kind: str, one: str, other: str) -> None:
+    """LiteRT computes such outputs once, in memory that the branch must not give away (the check runs twice)."""
+    text = f"""
+    main (bool c, float[N,2] x) => ({kind} y) {{
+      y = If (c) <
+        then_branch = one () => ({kind} p) {{ p = {one} }},
+        else_branch = other () => ({kind} q) {{ q = {other} }}>
+    }}
+    """
+    model = onnx.parser.parse_model(HEADER + text)
+    conversion = onnxtfl.onnx_to_tflite(model, check="require")
+    assert conversion.report.ops_after["SLICE"] == (1 if kind == "bool" else 2)
