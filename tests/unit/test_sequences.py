@@ -264,6 +264,15 @@ def test_an_output_of_unknown_length_is_one_tensor() -> None:
     assert [spec.name for spec in conversion.report.outputs] == ["y"]
 
 
+def test_an_output_that_is_no_sequence_although_it_is_declared_as_one() -> None:
+    """The check does not pass, and does not raise."""
+    text = "main (float[2] x) => (seq(float[2]) y) { y = Exp(x) }"
+    model = onnx.parser.parse_model(HEADER % 17 + text)
+    conversion = onnxtfl.onnx_to_tflite(model, check=False)
+    assert conversion.data is not None
+    assert onnxtfl.check(model, conversion.data).status != "passed"
+
+
 def test_a_part_of_a_model_that_begins_with_a_sequence() -> None:
     text = three("s = SequenceConstruct(a, b) y = ConcatFromSequence<axis = 0>(s)")
     assert [spec.name for spec in convert(text, inputs=["s"]).report.inputs] == ["s_0", "s_1"]

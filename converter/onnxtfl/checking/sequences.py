@@ -33,6 +33,8 @@ class Slot:
 
     def split(self, value: Any) -> list[Any]:
         """The tensors of a value of the output; MismatchError where there are more or fewer."""
+        if self.kind in ("list", "stack") and not isinstance(value, list):
+            raise MismatchError(f"{self.name!r} is declared as a sequence, and is none")
         if self.kind == "stack":
             return [np.stack(value) if value else np.zeros(0, np.float32)]
         parts = value if self.kind == "list" else [] if self.kind == "absent" and value is None else [value]
