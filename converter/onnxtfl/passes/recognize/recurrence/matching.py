@@ -23,6 +23,7 @@ from onnxtfl.passes.recognize.recurrence.polynomials import (
     Monomial,
     Piece,
     Poly,
+    all_atoms,
     functions,
     leaves,
     products,
@@ -97,7 +98,7 @@ def _pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
 def options(hidden: Poly, states: int) -> Iterator[Option]:
     """The layers with so many states that may have `hidden` as the new hidden state, ordinary ones first."""
     kinds = (ops.Lstm,) if states == 2 else (ops.Gru, ops.Rnn)
-    if not _multiplies_state(hidden):
+    if len(all_atoms(hidden)) > MOST_ATOMS or not _multiplies_state(hidden):
         return
     used = list(dict.fromkeys(functions(hidden)))
     names = frozenset(atom.name for atom in used)
@@ -111,6 +112,10 @@ def options(hidden: Poly, states: int) -> Iterator[Option]:
         for activations, clip, more in itertools.product(chosen, _clips(used), _MORE[kind]):
             functions_ = dict(zip(("activations", "alphas", "betas"), zip(*activations, strict=True), strict=True))
             yield Option(kind, more[0], {**functions_, "clip": clip, **more[1]})
+
+
+MOST_ATOMS = 32
+"""Atoms of the largest step; an LSTM with peepholes has 20."""
 
 
 def _multiplies_state(hidden: Poly) -> bool:

@@ -224,7 +224,7 @@ class Atoms:
         return whole
 
 
-def _inner(poly: Poly) -> list[Atom]:
+def all_atoms(poly: Poly) -> list[Atom]:
     """All atoms in `poly`, those in arguments of others too."""
     found: dict[Atom, None] = {}
     work = [poly]
@@ -238,14 +238,14 @@ def _inner(poly: Poly) -> list[Atom]:
 
 def leaves(poly: Poly) -> Iterable[Atom]:
     """The leaves in `poly`."""
-    return (atom for atom in _inner(poly) if atom.kind == "leaf")
+    return (atom for atom in all_atoms(poly) if atom.kind == "leaf")
 
 
 def functions(poly: Poly) -> Iterable[Atom]:
     """The applied functions in `poly`."""
-    return (atom for atom in _inner(poly) if atom.kind == "apply")
+    return (atom for atom in all_atoms(poly) if atom.kind == "apply")
 
 
 def products(poly: Poly) -> Iterable[Atom]:
     """The products with matrices in `poly`."""
-    return (atom for atom in _inner(poly) if atom.kind == "dot")
+    return (atom for atom in all_atoms(poly) if atom.kind == "dot")
