@@ -18,6 +18,7 @@ from onnxtfl.passes.recognize.recurrence.matching import (
     GATES,
     GIVEN,
     INPUT,
+    PART,
     Bound,
     Pattern,
     options,
@@ -27,9 +28,6 @@ from onnxtfl.passes.recognize.recurrence.matching import (
 )
 from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atoms, Piece, Poly, UnfitError, products
 from onnxtfl.passes.recognize.recurrence.reading import peeled, pieces_of
-
-PART = ("part",)
-"""The name of the leaf that is what a step takes of the sequence."""
 
 
 @dataclass(frozen=True)
@@ -206,13 +204,15 @@ def _rows(b: Builder, piece: Piece) -> Value:
 # --- recognition ------------------------------------------------------------------------------------------------------
 
 
-def layer_of(atoms: Atoms, cells: int, hidden: Poly, others: Sequence[Poly] | None) -> tuple[Layer, list[Poly]] | None:
+def layer_of(
+    atoms: Atoms, cells: int, hidden: Poly, others: Sequence[Poly] | None, width: int
+) -> tuple[Layer, list[Poly]] | None:
     """The layer whose hidden state after a step is `hidden`, and its states; None where there is none.
 
-    `others`: what the second state may be; None for a layer with one state.
+    `others`: what the second state may be; None for a layer with one state. `width`: the columns of a part.
     """
     inner, lengths = _unmasked(hidden, 0)
-    for option in options(inner, 1 if others is None else 2):
+    for option in options(inner, 1 if others is None else 2, width // max(cells, 1)):
         wanted = pattern(atoms, option, cells)
         for bound in unified(wanted.states[:1], [inner], wanted, {}):
             if others is None:

@@ -34,6 +34,8 @@ Bound = Mapping[Hashable, Any]
 """What was found for the operands of a layer: the `Poly` of columns of the input, a `Piece` of a matrix, numbers."""
 
 INPUT, GIVEN = "input", "given"
+PART = ("part",)
+"""The name of the leaf that is what a step takes of the sequence."""
 
 
 def state(role: int) -> tuple[str, int]:
@@ -95,11 +97,17 @@ def _pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
     return Pattern(option.kind, dict(option.attributes), [reader.poly(t.value) for t in new], {piece.key: "recurrent"})
 
 
-def options(hidden: Poly, states: int) -> Iterator[Option]:
-    """The layers with so many states that may have `hidden` as the new hidden state, ordinary ones first."""
-    kinds = (ops.Lstm,) if states == 2 else (ops.Gru, ops.Rnn)
+def options(hidden: Poly, states: int, gates: int) -> Iterator[Option]:
+    """The layers with so many states that may have `hidden` as the new hidden state, ordinary ones first.
+
+    `gates`: how many gates there are if a part of the sequence has a column for each cell of each.
+    """
     if len(all_atoms(hidden)) > MOST_ATOMS or not _multiplies_state(hidden):
         return
+    kinds: Sequence[type[Recurrent]] = (ops.Lstm,) if states == 2 else (ops.Gru, ops.Rnn)
+    arguments = [product.arguments[0].atom for product in products(hidden)]
+    if not any(atom is not None and atom.name == PART for atom in arguments):
+        kinds = [kind for kind in kinds if GATES[kind] == gates]
     used = list(dict.fromkeys(functions(hidden)))
     names = frozenset(atom.name for atom in used)
     for kind in kinds:

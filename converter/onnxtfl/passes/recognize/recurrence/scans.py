@@ -21,8 +21,8 @@ from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.passes.recognize.recurrence.cleanup import counts, is_zero
-from onnxtfl.passes.recognize.recurrence.layers import PART, Steps, layer_of, output_of
-from onnxtfl.passes.recognize.recurrence.matching import state
+from onnxtfl.passes.recognize.recurrence.layers import Steps, layer_of, output_of
+from onnxtfl.passes.recognize.recurrence.matching import PART, state
 from onnxtfl.passes.recognize.recurrence.polynomials import Atoms, Piece, Poly, UnfitError, number
 from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader, peeled
 from onnxtfl.rewriting.patterns import Patterns
@@ -75,6 +75,7 @@ class _Body:
         for role, place in enumerate(self.order):
             value = self.body.inputs[place]
             places[value] = reader.named(value, state(role))
+        self.width = reader.width(slices[self.place])
         places[slices[self.place]] = reader.named(slices[self.place], PART)
         for value, outside in zip(slices, self.parts.scanned, strict=True):
             if counts(outside):
@@ -90,7 +91,7 @@ class _Body:
     def written(self, b: Builder) -> list[Value]:
         """The results of the layer in place of those of the Scan; UnfitError where it is none."""
         polys = [self.reader.poly(self.body.outputs[i]) for i in self.order]
-        found = layer_of(self.reader.atoms, self.cells, polys[0], None if len(polys) == 1 else polys[1:])
+        found = layer_of(self.reader.atoms, self.cells, polys[0], None if len(polys) == 1 else polys[1:], self.width)
         if found is None:
             raise UnfitError
         layer, count = found[0], self.parts.count

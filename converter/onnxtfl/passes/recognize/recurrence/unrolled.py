@@ -27,8 +27,8 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.passes.recognize.recurrence.layers import PART, Layer, Steps, layer_of, output_of
-from onnxtfl.passes.recognize.recurrence.matching import state
+from onnxtfl.passes.recognize.recurrence.layers import Layer, Steps, layer_of, output_of
+from onnxtfl.passes.recognize.recurrence.matching import PART, state
 from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atom, Atoms, Poly, UnfitError, functions
 from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader, peeled
 from onnxtfl.rewriting.patterns import erase_dead
@@ -171,6 +171,7 @@ class _Unrolled:
         if not isinstance(cells, int):
             raise UnfitError
         self.cells = cells
+        self.width = self._reader(0, ()).width(steps.parts[0])
         self.steps = self._steps()
 
     def _steps(self) -> Steps:
@@ -196,14 +197,14 @@ class _Unrolled:
             for before in itertools.permutations(self.states[last - 2]):
                 reader = self._reader(last - 1, before)
                 hidden, *others = [reader.poly(v) for v in order]
-                found = layer_of(self.atoms, self.cells, hidden, others or None)
+                found = layer_of(self.atoms, self.cells, hidden, others or None, self.width)
                 if found is not None:
                     yield found
             return
         polys = list(self._last_polys(order).values())
         polys += [p for poly in polys for p in self._states_of(poly)]
         for hidden in reversed(polys):
-            found = layer_of(self.atoms, self.cells, hidden, polys if len(order) == 2 else None)
+            found = layer_of(self.atoms, self.cells, hidden, polys if len(order) == 2 else None, self.width)
             if found is not None:
                 yield found
 
