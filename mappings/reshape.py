@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from onnxtfl.rules import *
@@ -109,9 +111,15 @@ def _to_onnx_reshape(node: Node, opset: int) -> Form:
         if zero and opset < 14:
             return Form("Reshape", (node.operand(0), _without_zeros(node)))
         return Form("Reshape", (node.operand(0), numbers), {"allowzero": 1} if zero else {})
-    dims = known_dims(target)
-    sizes = dims is not None and 0 not in dims and not may_hold_zeros(target)
-    return Form("Reshape", (node.operand(0), target), {} if sizes or opset < 14 else {"allowzero": 1})
+    zeros = _may_copy_wrongly(node.operand(0), known_dims(target))
+    return Form("Reshape", (node.operand(0), target), {"allowzero": 1} if zeros and opset >= 14 else {})
+
+
+def _may_copy_wrongly(x: Value, dims: Sequence[Dim] | None) -> bool:
+    """Whether some of the sizes `dims` may be 0 at run time where that of `x`, which ONNX takes instead, is not."""
+    own = x.tensor_type.shape or ()
+    same = [i < len(own) and d == own[i] for i, d in enumerate(dims or ())]
+    return dims is None or not all(s or (isinstance(d, int) and d != 0) for s, d in zip(same, dims, strict=True))
 
 
 def _without_zeros(node: Node) -> Array:

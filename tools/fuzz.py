@@ -2,6 +2,7 @@
 
 python tools/fuzz.py --seeds 0:500
 python tools/fuzz.py --seeds 17 --no-shrink
+python tools/fuzz.py --seeds 0:100 --size 5 --recurrent
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -24,7 +26,7 @@ def main() -> int:
     options = _options()
     first, _, last = options.seeds.partition(":")
     seeds = range(int(first), int(last or int(first) + 1))
-    trials = [Trial(seed, options.size, not options.no_back, options.io_layout) for seed in seeds]
+    trials = [Trial(seed, options.size, not options.no_back, options.io_layout, options.recurrent) for seed in seeds]
     counts: Counter[str] = Counter()
     with Worker() as worker:
         for trial, outcome in run_all(_JOB, trials, TIMEOUT, options.jobs):
@@ -46,6 +48,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=12, help="steps in each model")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--io-layout", default="source", choices=["source", "channels-last"])
+    parser.add_argument("--recurrent", action="store_true", help="recurrent layers, Scan, Loop and If")
     parser.add_argument("--no-back", action="store_true", help="do not convert the results back")
     parser.add_argument("--no-shrink", action="store_true", help="do not reduce the models that fail")
     parser.add_argument("--show", type=int, default=10, help="failures shown")
@@ -68,7 +71,7 @@ def _shrunk(worker: Worker, trial: Trial, verdict: Verdict) -> tuple[Trial, Verd
     if outcome.kind == "done":
         return trial, outcome.value
     for size in range(1, trial.size):
-        smaller = Trial(trial.seed, size, trial.back, trial.io_layout)
+        smaller = replace(trial, size=size)
         found = _verdict(worker.run(_JOB, smaller, TIMEOUT))
         if found.kind == verdict.kind:
             return smaller, found

@@ -11,7 +11,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tests.fuzz.building import Builder
 from tests.fuzz.graphs import random_graph
+from tests.fuzz.recurrent_graphs import random_recurrent_graph
 from tests.harness.child import stage
 from tests.harness.compare import is_float, largest_error
 from tests.harness.litert import Array, run_onnx, run_tflite
@@ -29,12 +31,17 @@ os.environ.setdefault("ONNXTFL_VERIFY", "1")  # the verifier runs after each pas
 
 @dataclass(frozen=True)
 class Trial:
-    """A seed, the number of steps, whether the result is converted back as well, and its layout."""
+    """A seed, the number of steps, whether the result is converted back as well, its layout, and the kind of ops."""
 
     seed: int
     size: int = 12
     back: bool = False
     io_layout: str = "source"
+    recurrent: bool = False
+
+    def graph(self) -> Builder:
+        """The model under construction."""
+        return (random_recurrent_graph if self.recurrent else random_graph)(self.seed, self.size)
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class Verdict:
 
 def attempt(trial: Trial) -> Verdict:
     """Test a random model, in the worker process."""
-    graph = random_graph(trial.seed, trial.size)
+    graph = trial.graph()
     model = graph.model()
     sizes = {name: graph.types[name][1] for name in graph.inputs}
     feeds = [_inputs(model, sizes, trial.seed)]
@@ -73,7 +80,7 @@ def shrunk(trial: Trial) -> Verdict:
         if _same_failure(found := attempt(replace(trial, size=size)), first):
             trial, first = replace(trial, size=size), found
             break
-    graph = random_graph(trial.seed, trial.size)
+    graph = trial.graph()
     feeds = _inputs(graph.model(), {name: graph.types[name][1] for name in graph.inputs}, trial.seed)
     return _reduced(graph.model(), feeds, trial, first)
 

@@ -24,3 +24,11 @@ def test_random_model(worker: Worker, seed: int) -> None:
     assert verdict.kind in ("passed", "skipped"), (
         f"{verdict.kind}: {verdict.message}\n{verdict.model}\n{verdict.detail}"
     )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_recurrent_model(worker: Worker, seed: int) -> None:
+    outcome = worker.run("tests.fuzz.run:attempt", Trial(seed, 4, back=True, recurrent=True), TIMEOUT)
+    assert outcome.kind == "done", f"{outcome.kind} in {outcome.stage}: {outcome.message}\n{outcome.detail}"
+    verdict = outcome.value
+    assert verdict.kind in ("passed", "skipped"), f"{verdict.kind}: {verdict.message}\n{verdict.model}"

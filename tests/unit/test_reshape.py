@@ -13,6 +13,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import parse_dim
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import tensor
+from tests.harness.rounds import floats, there_and_back
 from tests.unit.lifting import inferred
 from tests.unit.permuting import check_permuted
 
@@ -80,3 +81,26 @@ def test_sizes_stay_symbolic() -> None:
     assert str(b(ops.Unsqueeze, x, [0]).type) == "tensor<1x[n]x1x[2*w]xfloat32>"
     with pytest.raises(InvalidModelError):
         b(ops.Squeeze, graph.add_input(tensor("float32", 2)), [0])
+
+
+def test_a_loop_that_ends_early_for_sizes_known_at_run_time() -> None:
+    """Before the first round there are no elements, whose sizes are 0: in ONNX too, where a 0 may mean another size."""
+    model = """
+main (float[T,N,2] x) => (float[K,N,2] y, float[N,2] last) <bool yes = {1}, float most = {2.5}, int64[1] zero = {0}> {
+  sizes = Shape(x)
+  count = Gather(sizes, zero)
+  trips = Squeeze(count, zero)
+  s = ReduceMean <axes = [0], keepdims = 0> (x)
+  last, y = Loop (trips, yes, s) <
+    body = step (int64 i, bool go, float[N,2] h) => (bool on, float[N,2] new, float[N,2] out) {
+    part = Gather(x, i)
+    size = Abs(part)
+    new = Add(h, size)
+    top = ReduceMax <keepdims = 0> (new)
+    on = Less(top, most)
+    out = Neg(new)
+  }>
+}
+"""
+    there, _ = there_and_back(model, *({"x": floats(t, n, 2)} for t, n in ((5, 3), (1, 1), (9, 2))))
+    assert there["WHILE"] == 1
