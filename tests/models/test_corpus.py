@@ -49,7 +49,7 @@ def test_recurrent_models(worker: Worker, name: str) -> None:
     assert report.size_ratio <= 1.06
 
 
-@pytest.mark.parametrize(("batch", "samples"), [(1, 512), (1, 256), (2, 512), (3, 640)])
+@pytest.mark.parametrize(("batch", "samples"), [(1, 512), (1, 256), (2, 512), (3, 640), (-1, -1)])
 def test_voice_activity_at_several_sizes(batch: int, samples: int) -> None:
     """A trained model with an LSTM in subgraphs, whose state is an input and an output."""
     (job,) = corpus.find(["silero_vad_16k_op15"])
