@@ -1,7 +1,12 @@
 """Steps of recurrent layers, written in whichever way, become the layer."""
 
+import numpy as np
 import pytest
 
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.text import parse_graph
+from onnxtfl.ir.verify import verify
 from tests.passes.helpers import op_counts, recognize_layers, transformed
 
 DOT = "{lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]}"
@@ -163,3 +168,105 @@ def test_two_directions() -> None:
     counts = op_counts(transformed(text, recognize_layers))
     assert counts["Bidirectional"] == 1
     assert counts["Lstm"] == 0
+
+
+BLOCKS = f"""graph main(%x: tensor<6x2x4xfloat32>) -> (%y, %h) {{
+      %w = constant tensor<2x4xfloat32> [0.5, -0.25, 0.75, 1.0, -0.5, 0.25, 0.125, 0.5]
+      %z = constant tensor<2x2xfloat32> [0.0, 0.0, 0.0, 0.0]
+      %p = DotGeneral(%x, %w) {{lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]}}
+      %m = constant tensor<4xint64> [2, 3, 2, 2]
+      %b = Reshape(%p, %m)
+      %h, %y = Scan(_, %z, %b) {{axes = [0], carried = 1, result_axes = [0], reversed = [false],
+        result_reversed = [false], body = graph step(%s: tensor<2x2xfloat32>, %i: tensor<3x2x2xfloat32>) -> (%h2, %o) {{
+        %r = constant tensor<2x2xfloat32> [0.25, 0.5, -0.25, 0.75]
+        %e = constant tensor<2xint64> [6, 2]
+        %f = Reshape(%i, %e)
+        %p0, %p1, %p2 = Split(%f) {{axis = 0, count = 3}}
+        %d0 = DotGeneral(%s, %r) {DOT}
+        %a0 = Add(%p0, %d0)
+        %h0 = Tanh(%a0)
+        %d1 = DotGeneral(%h0, %r) {DOT}
+        %a1 = Add(%p1, %d1)
+        %h1 = Tanh(%a1)
+        %d2 = DotGeneral(%h1, %r) {DOT}
+        %a2 = Add(%p2, %d2)
+        %h2 = Tanh(%a2)
+        %j = Concatenate(%h0, %h1, %h2) {{axis = 0}}
+        %g = constant tensor<3xint64> [3, 2, 2]
+        %o = Reshape(%j, %g)
+      }} }}
+    }}"""
+
+
+def recognized(text: str) -> Graph:
+    """The graph after recognition, which computes the same."""
+    graph = parse_graph(text)
+    inputs = [np.random.default_rng(0).standard_normal(v.shape).astype(np.float32) for v in graph.inputs]
+    wanted = run(graph, inputs)
+    recognize_layers(graph)
+    verify(graph)
+    for got, want in zip(run(graph, inputs), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
+    return graph
+
+
+def test_scan_over_blocks_of_steps() -> None:
+    graph = recognized(BLOCKS)
+    counts = op_counts(graph)
+    assert counts["Rnn"] == 1
+    assert not counts.keys() & {"Scan", "DotGeneral"}
+    (layer,) = (node for node in graph.nodes if node.op.name == "Rnn")
+    assert layer.operand(0).shape == (6, 2, 4)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"%h2, %o)": "%h1, %o)"},  # a round that begins with another state
+        {"%d0 = DotGeneral(%s, %r)": "%q = Neg(%s)\n %d0 = DotGeneral(%q, %r)"},  # a function between rounds
+        {"%h0, %h1, %h2) {": "%h0, %h2, %h1) {"},  # outputs in another order
+        {"reversed = [false]": "reversed = [true]"},  # forward steps in blocks from the last on
+    ],
+)
+def test_blocks_that_are_no_layer_stay(changed: dict[str, str]) -> None:
+    text = BLOCKS
+    for old, new in changed.items():
+        assert old in text
+        text = text.replace(old, new)
+    counts = op_counts(recognized(text))
+    assert (counts["Scan"], counts["Rnn"]) == (1, 0)
+
+
+JOINED = """graph main(%x: tensor<5x2x1xfloat32>) -> (%y, %k) {
+  %w = constant tensor<1x1xfloat32> [0.5]
+  %r = constant tensor<1x1xfloat32> [0.25]
+  %u = constant tensor<1x1xfloat32> [0.75]
+  %from = constant tensor<3xint64> [0, 0, 0]
+  %middle = constant tensor<3xint64> [3, 0, 0]
+  %until = constant tensor<3xint64> [3, 2, 1]
+  %end = constant tensor<3xint64> [5, 2, 1]
+  %one = constant tensor<3xint64> [1, 1, 1]
+  %a = Slice(%x, %from, %until, %one)
+  %b = Slice(%x, %middle, %end, %one)
+  %v, %h = Rnn(%a, %w, %r)
+  %z, %k = Rnn(%b, %w, %r, _, _, %h)
+  %y = Concatenate(%v, %z) {axis = 0}
+}"""
+
+
+def test_layers_that_continue_each_other_are_one() -> None:
+    assert op_counts(transformed(JOINED, recognize_layers)) == {"Rnn": 1}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("%b, %w, %r, _, _, %h)", "%b, %w, %u, _, _, %h)"),  # other weights
+        ("%b, %w, %r, _, _, %h)", "%b, %w, %r)"),  # from zeros on
+        ("(%y, %k)", "(%y, %k, %h)"),  # the state between them is used
+        ("(%v, %z)", "(%z, %v)"),  # outputs in another order
+    ],
+)
+def test_layers_that_do_not_continue_each_other_stay(old: str, new: str) -> None:
+    assert old in JOINED
+    assert op_counts(transformed(JOINED.replace(old, new), recognize_layers))["Rnn"] == 2

@@ -68,6 +68,27 @@ def test_long_sequences_with_lengths(kind: str) -> None:
             check(kind, *absent, direction=direction, steps=70, given="B sequence_lens", inputs="sequence_lens")
 
 
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_loops_over_blocks_of_steps(direction: str) -> None:
+    """Long sequences are several steps in each round of a loop, and the steps that are left."""
+    for steps in (307, 320):
+        check("GRU", direction=direction, steps=steps)
+    check("GRU", direction=direction, steps=307, batch=1, given="B initial_h", inputs="initial_h")
+    check("GRU", direction=direction, steps=307, linear_before_reset=1)
+    both = direction == "bidirectional"
+    check("LSTM", direction=direction, steps=307, activations=["Sigmoid", "Relu", "Tanh"] * (2 if both else 1))
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_loops_over_blocks_with_lengths_stay(direction: str) -> None:
+    """The steps that are left after the last block are no layer: sequences may be longer than these."""
+    model, feeds = layer("GRU", direction=direction, steps=307, given="B sequence_lens", inputs="sequence_lens")
+    back = there_and_back(model)
+    wanted, got = (run_onnx(m.SerializeToString(), feeds) for m in (model, back))
+    for name, array in wanted.items():
+        np.testing.assert_allclose(got[name], array, rtol=0, atol=2e-5)
+
+
 @pytest.mark.parametrize("kind", GATES)
 def test_unknown_length(kind: str) -> None:
     for direction in ("forward", "reverse") if kind != "GRU" else ("forward",):

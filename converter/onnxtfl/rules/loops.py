@@ -290,7 +290,16 @@ def _chunk(parts: ScanParts) -> int:
     if not parts.result_axes or any(v.shape[0] != rounds for v in parts.scanned):
         return 1
     least = max(1, rounds * nodes // MOST_CHUNK_NODES)
-    return min(MOST_IN_CHUNK, rounds // 2, MOST_CHUNK_NODES // max(nodes, 1), _packable(parts.body)) if least > 1 else 1
+    if least < 2:
+        return 1
+    most = min(MOST_IN_CHUNK, rounds // 2, MOST_CHUNK_NODES // max(nodes, 1), _packable(parts.body))
+    return min(range(most, most - most // 4 - 1, -1), key=lambda size: _rest(rounds, size))
+
+
+def _rest(rounds: int, size: int) -> tuple[bool, int]:
+    """A key by which the best size is the least: few rounds are left after the last chunk, but not a single one."""
+    rest = rounds % size if size > 0 else 0
+    return rest == 1, rest
 
 
 def _packable(body: Graph) -> int:

@@ -11,7 +11,7 @@ from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.formulas import recognize_formulas
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
-from onnxtfl.passes.recognize.recurrence import RECURRENCE, join_directions, recognize_layers
+from onnxtfl.passes.recognize.recurrence import RECURRENCE, join_directions, join_parts, recognize_layers
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.unit_axes import SINK
@@ -28,6 +28,7 @@ RECOGNIZE = Group(
         SIMPLIFY,
         Pass("formulas", recognize_formulas),
         Pass("patterns", _PATTERNS.apply),
+        Pass("parts of sequences", join_parts),
         Pass("directions", join_directions),
     ),
     rounds=MAX_ROUNDS,

@@ -1,7 +1,7 @@
 """Recurrent layers, recognized in the forms that files have for them: steps written out, loops, kernels.
 
 `polynomials` and `reading`: what a step computes, however it is written. `matching`: which layer's step that is.
-`unrolled`: steps written out. `scans`: bodies of loops.
+`unrolled`: steps written out. `scans`: bodies of loops. `blocks`: several steps in each round.
 `cleanup`: what is around a layer. `bidirectional`,
 `directions`: two layers as a bidirectional one. `layers`: the op for a recognized layer.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from onnxtfl.ir.graph import Graph
 from onnxtfl.passes.recognize.recurrence.bidirectional import DIRECTIONS
+from onnxtfl.passes.recognize.recurrence.blocks import BLOCKS, join_parts
 from onnxtfl.passes.recognize.recurrence.cleanup import AROUND_LAYERS
 from onnxtfl.passes.recognize.recurrence.directions import join_directions
 from onnxtfl.passes.recognize.recurrence.scans import SCANS
 from onnxtfl.passes.recognize.recurrence.unrolled import recognize_unrolled
 from onnxtfl.rewriting.patterns import Patterns
 
-__all__ = ["RECURRENCE", "join_directions", "recognize_layers"]
+__all__ = ["RECURRENCE", "join_directions", "join_parts", "recognize_layers"]
 
 RECURRENCE = Patterns.of(AROUND_LAYERS, DIRECTIONS)
 """Rewrites of layers that are there."""
@@ -24,5 +25,6 @@ RECURRENCE = Patterns.of(AROUND_LAYERS, DIRECTIONS)
 
 def recognize_layers(graph: Graph) -> bool:
     """Replace the forms of recurrent layers by the layers; returns whether there were any."""
-    scanned = SCANS.apply(graph)
-    return recognize_unrolled(graph) or scanned
+    changed = SCANS.apply(graph)
+    changed |= BLOCKS.apply(graph)
+    return recognize_unrolled(graph) or changed

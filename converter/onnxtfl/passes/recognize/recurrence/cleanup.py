@@ -35,7 +35,8 @@ def operands_of(layer: Node) -> dict[str, Value | None]:
     return {o.name: v for o, v in zip(layer.op.operands, layer.op.padded(layer.operands), strict=True)}
 
 
-def _remade(b: Builder, layer: Node, given: Mapping[str, Value | None], **changes: object) -> list[Value]:
+def remade(b: Builder, layer: Node, given: Mapping[str, Value | None], **changes: object) -> list[Value]:
+    """The results of `layer` with the operands `given` and attributes changed."""
     operands = list(given.values())
     while operands[-1] is None:
         operands.pop()
@@ -56,7 +57,7 @@ def zero_states(b: Builder, node: Node) -> list[Value] | None:
     """Initial states that are zeros are absent."""
     given = operands_of(node)
     zeros = [name for name in ("hidden", "cell") if is_zero(given.get(name))]
-    return _remade(b, node, {**given, **dict.fromkeys(zeros)}) if zeros else None
+    return remade(b, node, {**given, **dict.fromkeys(zeros)}) if zeros else None
 
 
 @AROUND_LAYERS.on(*LAYERS)
@@ -66,7 +67,7 @@ def reversed_layer(b: Builder, node: Node) -> list[Value] | None:
     if reverse is None or tuple(reverse.attr("dimensions")) != (0,) or given["lengths"] is not None:
         return None
     given["input"] = reverse.operand(0)
-    output, *states = _remade(b, node, given, reverse=not node.attr("reverse"))
+    output, *states = remade(b, node, given, reverse=not node.attr("reverse"))
     return [b(ops.Reverse, output, dimensions=(0,)), *states]
 
 
@@ -140,14 +141,14 @@ def joined_parts(b: Builder, node: Node) -> Value | None:
     whole, end = None, 0
     for part in parts:
         cut = made_by(part, ops.Slice)
-        found = None if cut is None else _range_along(cut, axis)
+        found = None if cut is None else range_along(cut, axis)
         if cut is None or found is None or found[0] != end or (whole is not None and cut.operand(0) is not whole):
             return None
         whole, end = cut.operand(0), found[1]
     return whole if whole is not None and whole.tensor_type == node.result.tensor_type else None
 
 
-def _range_along(cut: Node, axis: int) -> tuple[int, int] | None:
+def range_along(cut: Node, axis: int) -> tuple[int, int] | None:
     """Start and end of a Slice that takes a range along `axis`, and everything along others."""
     shape, result = cut.operand(0).tensor_type.shape, cut.result.tensor_type.shape
     starts, strides = static_ints(cut.optional(1)), static_ints(cut.optional(3))
@@ -183,7 +184,7 @@ def masked_layer(b: Builder, node: Node) -> Value | None:
         if any((v.attr("seq_axis"), v.attr("batch_axis")) != (0, 1) for v in (before, back)):
             return None
         given["input"] = before.operand(0)
-    return _remade(b, layer, {**given, "lengths": lengths}, reverse=back is not None)[0]
+    return remade(b, layer, {**given, "lengths": lengths}, reverse=back is not None)[0]
 
 
 def _lengths(mask: Value, output: Value) -> Value | None:
@@ -231,4 +232,4 @@ def inert_clip(b: Builder, node: Node) -> list[Value] | None:
     if cell is not None and (cell.data is None or cell.data.nbytes > MOST_BYTES or not cell.data.size):
         return None
     largest = 0.0 if cell is None else float(np.abs(cell.numpy()).max())
-    return _remade(b, node, given, cell_clip=0.0) if steps + largest <= clip else None
+    return remade(b, node, given, cell_clip=0.0) if steps + largest <= clip else None

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.reshape import reshape, transposed
+from onnxtfl.passes.recognize.recurrence.cleanup import range_along
 from onnxtfl.passes.recognize.recurrence.matching import (
     GATES,
     GIVEN,
@@ -109,7 +110,10 @@ class Layer:
         if all(p.piece is not None for p in parts):
             pieces, x = [p.piece for p in parts if p.piece is not None], steps.sequence
         elif all(p.piece is None for p in parts):
-            x, matrix, bias = product_of(steps.sequence)
+            factors = factors_of(steps.sequence)
+            if factors.part is not None and self.lengths is not None:  # they may be more than the part has steps
+                raise UnfitError
+            x, matrix, bias = factors.rows(b), factors.matrix, factors.bias
             pieces = [matrix.part(p.start, p.start + self.cells) for p in parts]
             if bias is not None:
                 numbers = numbers + np.concatenate([bias[p.start : p.start + self.cells] for p in parts])
@@ -158,9 +162,45 @@ def _affine(poly: Poly, cells: int) -> _Affine:
     return _Affine(0, atom.piece, numbers)
 
 
-def product_of(value: Value) -> tuple[Value, Piece, Array | None]:
-    """The left operand, the matrix and the bias of the product that `value` is; UnfitError where it is none."""
-    node = peeled(value).producer
+@dataclass(frozen=True)
+class Factors:
+    """A product of rows of `left` with `matrix`, and the bias that is added; `part`: which of its first axis.
+
+    `shape`: of the product before a part of it is taken, its last axis the rows of the matrix.
+    """
+
+    left: Value
+    matrix: Piece
+    bias: Array | None
+    shape: tuple[Dim, ...]
+    part: tuple[int, int] | None = None
+
+    def rows(self, b: Builder) -> Value:
+        """The rows that are multiplied."""
+        if self.part is None:
+            return self.left
+        x = reshape(b, self.left, (*self.shape[:-1], self.matrix.right - self.matrix.left))
+        starts, ends = ([n, *[end] * (x.rank - 1)] for n, end in zip(self.part, (0, ops.END), strict=True))
+        return b(ops.Slice, x, starts, ends, [1] * x.rank)
+
+
+def factors_of(value: Value) -> Factors:
+    """The factors of the product that `value` is, or is a part of; UnfitError where it is none."""
+    value = peeled(value)
+    cut = made_by(value, ops.Slice)
+    if cut is None:
+        return _factors_of_product(value)
+    part, whole = range_along(cut, 0), cut.operand(0)
+    if part is None or not whole.tensor_type.is_static or whole.rank < 2:
+        raise UnfitError
+    found = _factors_of_product(whole)
+    if found.matrix.rows != whole.shape[-1] or product(found.left.shape[:-1]) != product(whole.shape[:-1]):
+        raise UnfitError
+    return replace(found, shape=whole.shape, part=part)
+
+
+def _factors_of_product(value: Value) -> Factors:
+    shape, node = value.shape, peeled(value).producer
     bias = None
     if node is not None and node.op is ops.Add and node.operand(1).is_constant:
         bias, node = node.operand(1), made_by(peeled(node.operand(0)), ops.DotGeneral)
@@ -171,12 +211,12 @@ def product_of(value: Value) -> tuple[Value, Piece, Array | None]:
     if len(pieces) != 1 or (bias is not None and bias.data is None):
         raise UnfitError
     if bias is None:
-        return node.operand(0), pieces[0], None
+        return Factors(node.operand(0), pieces[0], None, shape)
     numbers = bias.numpy().astype(np.float64)
     rows = pieces[0].rows
     if numbers.size not in (1, rows) or (numbers.size > 1 and bias.shape[-1:] != (rows,)):
         raise UnfitError
-    return node.operand(0), pieces[0], np.broadcast_to(numbers.reshape(-1), (rows,))
+    return Factors(node.operand(0), pieces[0], np.broadcast_to(numbers.reshape(-1), (rows,)), shape)
 
 
 def _stacked(b: Builder, pieces: Sequence[Piece]) -> Value:
@@ -185,11 +225,11 @@ def _stacked(b: Builder, pieces: Sequence[Piece]) -> Value:
     joined = all(p.key == first.key and p.transposed == first.transposed for p in pieces)
     whole = (rows[0], rows[-1], first.left, first.right) == (0, first.rows, 0, first.columns)
     if joined and whole and rows[1:-1:2] == rows[2::2]:
-        return _matrix(b, first)
+        return matrix_of(b, first)
     return b(ops.Concatenate, *(_rows(b, p) for p in pieces), axis=0)
 
 
-def _matrix(b: Builder, piece: Piece) -> Value:
+def matrix_of(b: Builder, piece: Piece) -> Value:
     """All of the matrix that `piece` is of, as [rows, columns]."""
     if piece.transposed:
         return transposed(b, reshape(b, piece.value, (piece.columns, piece.rows)), (1, 0))
@@ -198,7 +238,7 @@ def _matrix(b: Builder, piece: Piece) -> Value:
 
 def _rows(b: Builder, piece: Piece) -> Value:
     starts, limits = [piece.start, piece.left], [piece.stop, piece.right]
-    return b(ops.Slice, _matrix(b, piece), starts, limits, [1, 1])
+    return b(ops.Slice, matrix_of(b, piece), starts, limits, [1, 1])
 
 
 # --- recognition ------------------------------------------------------------------------------------------------------
