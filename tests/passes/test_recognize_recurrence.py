@@ -270,3 +270,56 @@ def test_layers_that_continue_each_other_are_one() -> None:
 def test_layers_that_do_not_continue_each_other_stay(old: str, new: str) -> None:
     assert old in JOINED
     assert op_counts(transformed(JOINED.replace(old, new), recognize_layers))["Rnn"] == 2
+
+
+SINGLE = f"""graph main(%x: tensor<2x3xfloat32>, %h: tensor<2x1xfloat32>, %c: tensor<2x1xfloat32>) -> (%n, %k) {{
+  %w = constant tensor<4x3xfloat32> [0.5, -0.25, 0.75, 1.0, -0.5, 0.25, 0.125, 0.5, 1.0, 0.5, -0.75, 0.25]
+  %r = constant tensor<4x1xfloat32> [0.5, 0.25, -0.75, 0.5]
+  %p = DotGeneral(%x, %w) {DOT}
+  %d = DotGeneral(%h, %r) {DOT}
+  %a = Add(%p, %d)
+  %i, %g, %f, %o = Split(%a) {{axis = 1, count = 4}}
+  %is = Sigmoid(%i)
+  %fs = Sigmoid(%f)
+  %os = Sigmoid(%o)
+  %gt = Tanh(%g)
+  %l = Mul(%fs, %c)
+  %m = Mul(%is, %gt)
+  %k = Add(%l, %m)
+  %t = Tanh(%k)
+  %n = Mul(%os, %t)
+}}"""
+
+
+def test_one_step_with_states_of_the_graph() -> None:
+    graph = transformed(SINGLE, recognize_layers)
+    assert op_counts(graph)["Lstm"] == 1
+    assert op_counts(graph)["DotGeneral"] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("%n = Mul(%os, %t)", "%n = Mul(%os, %os)"),  # an output that is none of a layer
+        ("-> (%n, %k)", "-> (%n, %k, %gt)"),  # another use of an inner value
+        ("Mul(%fs, %c)", "Mul(%fs, %fs)"),  # no cell state
+        ("%d = DotGeneral(%h, %r)", "%e = Exp(%h)\n  %d = DotGeneral(%e, %r)"),  # no state of the graph
+    ],
+)
+def test_one_step_that_is_no_layer_stays(old: str, new: str) -> None:
+    counts = op_counts(transformed(SINGLE.replace(old, new), recognize_layers))
+    assert not counts.keys() & {"Lstm", "Gru", "Rnn"}
+
+
+@pytest.mark.parametrize(("returned", "count"), [("%n", 1), ("%y", 0)])
+def test_function_of_a_sum_of_products_is_a_step_if_it_is_the_next_state(returned: str, count: int) -> None:
+    text = f"""graph main(%x: tensor<2x3xfloat32>, %h: tensor<2x2xfloat32>) -> ({returned}) {{
+      %w = constant tensor<2x3xfloat32> [0.5, -0.25, 0.75, 1.0, -0.5, 0.25]
+      %r = constant tensor<2x2xfloat32> [0.5, 0.25, -0.75, 0.5]
+      %p = DotGeneral(%x, %w) {DOT}
+      %d = DotGeneral(%h, %r) {DOT}
+      %a = Add(%p, %d)
+      %n = Tanh(%a)
+      %y = Neg(%n)
+    }}"""
+    assert op_counts(transformed(text, recognize_layers))["Rnn"] == count

@@ -125,3 +125,10 @@ def test_stacked_layers_are_two_ops() -> None:
     assert Counter(node.op_type for node in back.graph.node)["GRU"] == 2
     wanted, got = (run_onnx(m.SerializeToString(), feeds)["Z"] for m in (first, back))
     np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("kind", GATES)
+def test_one_step_with_states_as_inputs(kind: str, batch: int) -> None:
+    given = "B initial_h initial_c" if kind == "LSTM" else "B initial_h"
+    check(kind, steps=1, batch=batch, given=given, inputs=given.removeprefix("B "))

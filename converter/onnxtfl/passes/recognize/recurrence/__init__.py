@@ -1,7 +1,8 @@
 """Recurrent layers, recognized in the forms that files have for them: steps written out, loops, kernels.
 
 `polynomials` and `reading`: what a step computes, however it is written. `matching`: which layer's step that is.
-`unrolled`: steps written out. `scans`: bodies of loops. `blocks`: several steps in each round.
+`unrolled`: steps written out. `single`: one step, whose states are outside.
+`scans`: bodies of loops. `blocks`: several steps in each round.
 `cleanup`: what is around a layer. `bidirectional`,
 `directions`: two layers as a bidirectional one. `layers`: the op for a recognized layer.
 """
@@ -14,6 +15,7 @@ from onnxtfl.passes.recognize.recurrence.blocks import BLOCKS, join_parts
 from onnxtfl.passes.recognize.recurrence.cleanup import AROUND_LAYERS
 from onnxtfl.passes.recognize.recurrence.directions import join_directions
 from onnxtfl.passes.recognize.recurrence.scans import SCANS
+from onnxtfl.passes.recognize.recurrence.single import recognize_single_steps
 from onnxtfl.passes.recognize.recurrence.unrolled import recognize_unrolled
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -27,4 +29,5 @@ def recognize_layers(graph: Graph) -> bool:
     """Replace the forms of recurrent layers by the layers; returns whether there were any."""
     changed = SCANS.apply(graph)
     changed |= BLOCKS.apply(graph)
-    return recognize_unrolled(graph) or changed
+    changed |= recognize_unrolled(graph)
+    return recognize_single_steps(graph) or changed
