@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import onnx
 import pytest
 
 import onnxtfl
@@ -57,6 +58,17 @@ def test_voice_activity_at_several_sizes(batch: int, samples: int) -> None:
     conversion = onnxtfl.onnx_to_tflite(job.path, check="require", input_shapes=sizes)
     assert conversion.check is not None
     assert conversion.check.ok
+
+
+def test_voice_activity_keeps_its_layer() -> None:
+    """There and back: the LSTM, of one step, is one op again."""
+    (job,) = corpus.find(["silero_vad_16k_op15"])
+    sizes = {"input": (1, 512), "state": (2, 1, 128)}
+    tflite = onnxtfl.onnx_to_tflite(job.path, check=False, input_shapes=sizes).data
+    assert tflite is not None
+    back = onnxtfl.tflite_to_onnx(tflite, check="require").data
+    assert back is not None
+    assert [node.op_type for node in onnx.load_from_string(back).graph.node].count("LSTM") == 1
 
 
 @pytest.mark.parametrize("name", PURE_CNNS)
