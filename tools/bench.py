@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -209,9 +209,11 @@ def main() -> int:
         _checks(bench, [name for name in _CHECKED if _wanted(name, options)])
         _start(bench)
         if not options.no_latency:
-            _latencies(bench, [name for name in _LATENCY if _wanted(name, options)])
+            models = {name: bench.source(name) for name in _LATENCY if _wanted(name, options)}
+            _latencies(bench, "2 threads", models, 1.0)
             if _CORPUS.exists():
-                _recurrent_latencies(bench, [name for name in _RECURRENT if _wanted(name, options)])
+                layers = {name: _CORPUS / name / "model.onnx" for name in _RECURRENT if _wanted(name, options)}
+                _latencies(bench, "recurrent", layers, 1.2)
                 _quantized_latencies(bench, [name for name in _QUANTIZED if _wanted(name, options)])
     finally:
         if not options.dir:
@@ -303,10 +305,11 @@ def _start(bench: Bench) -> None:
     print(f"  onnx2tfl --help: {bench.check('--help', usage.wall, imports.wall, 's')}")
 
 
-def _latencies(bench: Bench, names: Sequence[str]) -> None:
-    print("\nlatency, 2 threads: LiteRT on the result over ONNX Runtime on the source")
-    for name in names:
-        source, target = bench.source(name), _target(bench, name)
+def _latencies(bench: Bench, title: str, sources: Mapping[str, Path], limit: float) -> None:
+    """Print the latency of LiteRT on the result over that of ONNX Runtime on the source, for each source by name."""
+    print(f"\nlatency, {title}: LiteRT on the result over ONNX Runtime on the source")
+    for name, source in sources.items():
+        target = _target(bench, name)
         try:
             if not target.exists():
                 bench.convert(source, target)(Series())
@@ -314,10 +317,9 @@ def _latencies(bench: Bench, names: Sequence[str]) -> None:
         except FailedError as error:
             bench.failed(f"{name} latency", error)
             continue
-        ratio = bench.check(f"{name} latency", result_run.wall / source_run.wall, 1.0, "times")
-        print(
-            f"  {name:15} {1000 * result_run.wall:7.1f} ms over {1000 * source_run.wall:7.1f} ms: {ratio}", flush=True
-        )
+        ratio = bench.check(f"{name} latency", result_run.wall / source_run.wall, limit, "times")
+        times = (f"{1000 * run.wall:8.3f} ms" for run in (result_run, source_run))
+        print(f"  {name:32} {' over '.join(times)}: {ratio}", flush=True)
 
 
 def _quantized_latencies(bench: Bench, names: Sequence[str]) -> None:
@@ -339,22 +341,6 @@ def _quantized_latencies(bench: Bench, names: Sequence[str]) -> None:
             share = bench.check(f"{name} float", result_run.wall / run.wall, 1 / _QUANTIZED[name], "times")
             text += f"; float {1000 * run.wall:.2f} ms: {share}"
         print(text, flush=True)
-
-
-def _recurrent_latencies(bench: Bench, names: Sequence[str]) -> None:
-    print("\nlatency, recurrent: LiteRT on the result over ONNX Runtime on the source")
-    for name in names:
-        source, target = _CORPUS / name / "model.onnx", _target(bench, name)
-        try:
-            bench.convert(source, target)(Series())
-            source_run, result_run = bench.in_turn(_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target))
-        except FailedError as error:
-            bench.failed(f"{name} latency", error)
-            continue
-        ratio = bench.check(f"{name} latency", result_run.wall / source_run.wall, 1.2, "times")
-        print(
-            f"  {name:32} {1000 * result_run.wall:6.3f} ms over {1000 * source_run.wall:6.3f} ms: {ratio}", flush=True
-        )
 
 
 def _float_result(bench: Bench, name: str, source: Path) -> Path:

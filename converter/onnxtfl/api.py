@@ -36,11 +36,26 @@ seconds for each run. ``steps``: number of runs, one after the other, of models 
 result also where the check fails.
 """
 IoLayout = Literal["source", "channels-last"]
+"""Axis order of inputs and outputs: that of the source, or transposed to channels-last."""
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
+"""Type of inputs that are quantized first and outputs that are dequantized last; "source" keeps theirs."""
 Quantized = Literal["qdq", "qoperator", "float"]
+"""How quantized ops are written in ONNX: between DequantizeLinear and QuantizeLinear, which ONNX Runtime fuses to
+integer kernels; as QLinearConv and similar (some of the domain com.microsoft); or on real values, saturated but not
+rounded.
+"""
 DynamicQuant = Literal["exact", "hybrid"]
+"""MatMulInteger and similar ops as they are, or as faster kernels on float activations and int8 weights, with the error
+in ``conversion.report.quantization.tolerance``.
+"""
 StateMode = Literal["io", "reset"]
+"""States of a model as inputs and outputs, with initial values in the metadata (``Conversion.report.states``), or each
+run begins with these.
+"""
 LstmMode = Literal["exact", "fused"]
+"""Every run begins from the initial states, as in ONNX; or LSTM and RNN layers that begin from zeros are one kernel,
+which goes on where the run before ended (``Conversion.report.kept_states``).
+"""
 QuantizeMode = Literal["dynamic", "int8", "int16x8", "float16"]
 """How to quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8 weights,
 activations quantized at run time), "int8", "int16x8" (int16 activations), "float16" (weights).
@@ -100,20 +115,11 @@ def onnx_to_tflite(
     ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``keep_failed``: see `CheckMode`. ``quantize``,
     ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions or to change
     static ones. ``elements``: the number of elements of each input that is a sequence, None for an optional input
-    without a value; their tensors are called NAME_0, NAME_1, ... ``io_layout``: "channels-last" transposes inputs
-    and outputs. ``quantized_io``: "float", "int8" or "uint8" for inputs that are quantized first and outputs that are
-    dequantized last; "source" keeps their types. ``dynamic_quant``: "exact" computes MatMulInteger and its kin as they
-    are; "hybrid" writes faster kernels on float activations and int8 weights, with the error in
-    ``conversion.report.quantization.tolerance``. ``lstm``: "exact" begins every run from the initial states, as ONNX
-    does; "fused" writes LSTM and RNN layers that begin from zeros as one kernel that goes on where the run before
-    ended (``Conversion.report.kept_states``). ``float64``: "narrow"
-    computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run
-    the result. ``inputs``, ``outputs``: names of the tensors where the converted part of the model begins and ends.
-    ``on_progress``: called with the name of each step.
-
-    Raises `InvalidModelError` (a malformed file), `UnsupportedError` (a valid model that TFLite cannot express; names
-    node, op, version and type), `UsageError`, `OutputError`, `CheckFailedError`, and `RuntimeUnavailableError` without
-    litert-quantizer.
+    without a value; their tensors are called NAME_0, NAME_1, ... ``float64``: "narrow" computes it in float32, "error"
+    raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result. ``inputs``,
+    ``outputs``: names of the tensors where the converted part of the model begins and ends. ``on_progress``: called
+    with the name of each step. Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot
+    express), `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
     """
     from onnxtfl.pipeline import Options
 
@@ -154,13 +160,9 @@ def tflite_to_onnx(
 ) -> Conversion:
     """Convert a TFLite model (a path or its bytes) to ONNX of ``opset`` 13 to 24.
 
-    ``quantized``: "qdq" writes quantized ops between DequantizeLinear and QuantizeLinear, which ONNX Runtime fuses to
-    integer kernels; "qoperator" as QLinearConv and its kin (some of the domain com.microsoft); "float" computes on
-    real values, saturated but not rounded. ``state``: "io" makes the states of a model inputs and outputs, with their
-    initial values in its metadata (``Conversion.report.states``); "reset" begins each run with these. ``signature``:
-    the key of the entry point to convert, by default the first subgraph (see `signatures`). The other parameters, the
-    result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in this direction). The weights
-    of a model of more than 2 GB are written to ``path`` + ".data".
+    ``signature``: the key of the entry point to convert, by default the first subgraph (see `signatures`). The other
+    parameters, the result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in this
+    direction). The weights of a model of more than 2 GB are written to ``path`` + ".data".
     """
     from onnxtfl.pipeline import Options
 

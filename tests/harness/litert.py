@@ -22,18 +22,24 @@ def run_tflite(
 
     resolver = {"default": OpResolverType.AUTO, "builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}[kernels]
     interpreter = Interpreter(model_content=model, num_threads=threads, experimental_op_resolver_type=resolver)
+    found = invoke(interpreter, inputs, allocate=True)
+    return list(zip(names_of(interpreter, interpreter.get_output_details(), "outputs"), found, strict=True))
+
+
+def invoke(interpreter: Any, inputs: Mapping[str, Array] | Sequence[Array], *, allocate: bool) -> list[Array]:
+    """The outputs of one run; `allocate`: first let the inputs have these shapes, which resets the state."""
     details = interpreter.get_input_details()
     arrays = _in_order(inputs, names_of(interpreter, details, "inputs"))
-    for detail, array in zip(details, arrays, strict=True):
-        if tuple(detail["shape"]) != array.shape:
-            interpreter.resize_tensor_input(detail["index"], list(array.shape))
-    interpreter.allocate_tensors()
+    if allocate:
+        for detail, array in zip(details, arrays, strict=True):
+            if tuple(detail["shape"]) != array.shape:
+                interpreter.resize_tensor_input(detail["index"], list(array.shape))
+        interpreter.allocate_tensors()
     for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
         if array.size:
             interpreter.set_tensor(detail["index"], narrow(array))
     interpreter.invoke()
-    details = interpreter.get_output_details()
-    return list(zip(names_of(interpreter, details, "outputs"), (_fetch(interpreter, d) for d in details), strict=True))
+    return [_fetch(interpreter, detail) for detail in interpreter.get_output_details()]
 
 
 def run_tflite_steps(model: bytes, steps: Sequence[Sequence[Array]], kernels: str) -> list[list[Array]]:
@@ -44,18 +50,7 @@ def run_tflite_steps(model: bytes, steps: Sequence[Sequence[Array]], kernels: st
         OpResolverType.BUILTIN_REF if kernels == "reference" else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     )
     interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
-    for detail, array in zip(interpreter.get_input_details(), steps[0], strict=True):
-        if tuple(detail["shape"]) != array.shape:
-            interpreter.resize_tensor_input(detail["index"], list(array.shape))
-    interpreter.allocate_tensors()
-    found = []
-    for arrays in steps:
-        for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
-            if array.size:
-                interpreter.set_tensor(detail["index"], array)
-        interpreter.invoke()
-        found.append([_fetch(interpreter, detail) for detail in interpreter.get_output_details()])
-    return found
+    return [invoke(interpreter, arrays, allocate=i == 0) for i, arrays in enumerate(steps)]
 
 
 def run_onnx(model: bytes, inputs: Mapping[str, Array]) -> dict[str, Array]:

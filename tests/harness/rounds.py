@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx.parser
 
 from onnxtfl import runtimes
 from onnxtfl.pipeline import Options, onnx_to_tflite, tflite_to_onnx
-from tests.harness.litert import Array, _fetch, _in_order, names_of, narrow, run_onnx
+from tests.harness.litert import Array, invoke, run_onnx
 from tests.harness.runtimes import run_tflite_on
 
 INVOCATIONS = 3
@@ -56,27 +55,12 @@ def invoked(model: bytes, feeds: Sequence[Feeds], kernels: str) -> list[list[Arr
     interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
     found = []
     for each in feeds:
-        runs = [_invoke(interpreter, each, first=i == 0) for i in range(INVOCATIONS)]
+        runs = [invoke(interpreter, each, allocate=i == 0) for i in range(INVOCATIONS)]
         for run in runs[1:]:
             for one, other in zip(runs[0], run, strict=True):
                 np.testing.assert_array_equal(one, other)
         found.append(runs[0])
     return found
-
-
-def _invoke(interpreter: Any, feeds: Feeds, first: bool) -> list[Array]:
-    details = interpreter.get_input_details()
-    arrays = _in_order(feeds, names_of(interpreter, details, "inputs"))
-    if first:
-        for detail, array in zip(details, arrays, strict=True):
-            if tuple(detail["shape"]) != array.shape:
-                interpreter.resize_tensor_input(detail["index"], list(array.shape))
-        interpreter.allocate_tensors()
-    for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
-        if array.size:
-            interpreter.set_tensor(detail["index"], narrow(array))
-    interpreter.invoke()
-    return [_fetch(interpreter, detail) for detail in interpreter.get_output_details()]
 
 
 def _compare(found: Sequence[Array], wanted: Sequence[Array], tolerance: float) -> None:

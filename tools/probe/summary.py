@@ -56,7 +56,7 @@ class Form:
 
 
 def summarize(findings: Sequence[Finding], noted: Collection[str] | None = None) -> str:
-    """The text of a kernel table; `noted`: the constraints that its notes tell apart (None: all)."""
+    """The text of a kernel table; `noted`: the constraints that its notes distinguish (None: all)."""
     domains = _domains(findings)
     lines = {runtime: _form_lines(findings, runtime, domains) for runtime in RUNTIMES}
     if lines["2.14"] == lines["litert"]:

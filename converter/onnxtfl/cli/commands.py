@@ -9,29 +9,19 @@ from typing import Any
 
 import click
 
-from onnxtfl.cli.options import MODEL, checking, converting, quantizing, sequences, verbose
+from onnxtfl.cli.options import MODEL, checking, converting, quantizing, sequences, setting, verbose
 from onnxtfl.cli.running import run
 
 EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but the check failed."
+_DYNAMIC, _LSTM = click.Choice(["exact", "hybrid"]), click.Choice(["exact", "fused"])
+_QUANTIZED, _STATE = click.Choice(["qdq", "qoperator", "float"]), click.Choice(["io", "reset"])
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 @click.command("onnx2tfl", context_settings=CONTEXT, epilog=EXIT_CODES)
 @converting
-@click.option(
-    "--dynamic-quant",
-    type=click.Choice(["exact", "hybrid"]),
-    default="exact",
-    show_default=True,
-    help="Dynamic quantization as it is, or with hybrid kernels.",
-)
-@click.option(
-    "--lstm",
-    type=click.Choice(["exact", "fused"]),
-    default="exact",
-    show_default=True,
-    help="LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended.",
-)
+@setting("--dynamic-quant", "exact", "Dynamic quantization as it is, or with hybrid kernels.", _DYNAMIC)
+@setting("--lstm", "exact", "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended.", _LSTM)
 @sequences
 @quantizing
 @click.version_option(package_name="onnxtfl")
@@ -42,20 +32,11 @@ def _onnx2tfl(**options: Any) -> int:
     return _convert(onnx_to_tflite, ".tflite", elements=dict(options.pop("elements")), **options)
 
 
-_QUANTIZED = click.Choice(["qdq", "qoperator", "float"])
-
-
 @click.command("tfl2onnx", context_settings=CONTEXT, epilog=EXIT_CODES)
 @converting
 @click.option("--opset", type=click.IntRange(13, 24), default=21, show_default=True, help="ONNX opset to write.")
-@click.option("--quantized", type=_QUANTIZED, default="qdq", show_default=True, help="How quantized ops are written.")
-@click.option(
-    "--state",
-    type=click.Choice(["io", "reset"]),
-    default="io",
-    show_default=True,
-    help="States become inputs and outputs, or begin each run with their initial value.",
-)
+@setting("--quantized", "qdq", "How quantized ops are written.", _QUANTIZED)
+@setting("--state", "io", "States become inputs and outputs, or begin each run with their initial value.", _STATE)
 @click.option("--signature", metavar="KEY", help="Entry point to convert; 'all': each to a file in the directory OUT.")
 @click.version_option(package_name="onnxtfl")
 def _tfl2onnx(**options: Any) -> int:

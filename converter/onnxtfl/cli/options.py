@@ -42,7 +42,7 @@ class Elements(click.ParamType[tuple[str, "int | None"]]):
         return name, None if count == "none" else int(count)
 
 
-def _setting(name: str, default: Any, help_: str, type_: Any = None) -> Callable[[F], F]:
+def setting(name: str, default: Any, help_: str, type_: Any = None) -> Callable[[F], F]:
     """An option with a value, whose default is shown."""
     return click.option(name, type=type_, default=default, show_default=True, help=help_)
 
@@ -55,11 +55,11 @@ _SHAPES: dict[str, Any] = {
     "help": "Sizes of an input, like x:1,3,224,224 (repeatable).",
 }
 _CHECKING = (
-    _setting("--rtol", 1e-3, "Relative tolerance.", click.FloatRange(min=0)),
-    _setting("--atol", 1e-4, "Absolute tolerance, relative to an output's largest value.", click.FloatRange(min=0)),
-    _setting("--seed", 0, "Seed of the inputs.", click.IntRange(min=0)),
-    _setting("--time-limit", 300.0, "Seconds for each run of a model.", _POSITIVE),
-    _setting("--steps", 3, "Runs, one after the other, of models with state.", click.IntRange(min=1)),
+    setting("--rtol", 1e-3, "Relative tolerance.", click.FloatRange(min=0)),
+    setting("--atol", 1e-4, "Absolute tolerance, relative to an output's largest value.", click.FloatRange(min=0)),
+    setting("--seed", 0, "Seed of the inputs.", click.IntRange(min=0)),
+    setting("--time-limit", 300.0, "Seconds for each run of a model.", _POSITIVE),
+    setting("--steps", 3, "Runs, one after the other, of models with state.", click.IntRange(min=1)),
     click.option("--input-shape", "input_shapes", **_SHAPES),
 )
 _LAYOUTS, _FLOAT64 = click.Choice(["source", "channels-last"]), click.Choice(["narrow", "error"])
@@ -68,10 +68,10 @@ _CHECK_HELP = "Compare both models; --check also fails where one of them cannot 
 _CONVERTING = (
     click.argument("model", type=MODEL, metavar="MODEL"),
     click.option("-o", "--output", type=click.Path(), metavar="OUT", help="File to write.  [default: next to MODEL]"),
-    _setting("--io-layout", "source", "Axis order of the inputs and outputs.", _LAYOUTS),
-    _setting("--quantized-io", "source", "Type of the inputs and outputs that are quantized.", _TYPES),
-    _setting("--float64", "narrow", "Compute float64 in float32, or fail.", _FLOAT64),
-    _setting("--min-runtime", "2.14", "Oldest TFLite runtime that must run the result."),
+    setting("--io-layout", "source", "Axis order of the inputs and outputs.", _LAYOUTS),
+    setting("--quantized-io", "source", "Type of the inputs and outputs that are quantized.", _TYPES),
+    setting("--float64", "narrow", "Compute float64 in float32, or fail.", _FLOAT64),
+    setting("--min-runtime", "2.14", "Oldest TFLite runtime that must run the result."),
     click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors."),
     click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors."),
     click.option("--check/--no-check", "check_", default=None, help=_CHECK_HELP),

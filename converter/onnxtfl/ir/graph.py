@@ -317,8 +317,8 @@ def attributes_of(node: Node) -> dict[str, Any]:
 class State:
     """State that persists between runs: read as `input`, written from `output`.
 
-    `initial`: the value before the first run; one element of rank 0 stands for all. None: unknown, and for a variable
-    tensor of a TFLite file as it was read.
+    `initial`: the value before the first run; one element of rank 0 is the value of all. None: unknown, and for a
+    variable tensor of a TFLite file as it was read.
     """
 
     input: Value

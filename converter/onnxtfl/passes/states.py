@@ -29,8 +29,8 @@ class ExposedState:
     """A state that is an input and an output: their indices (None: there is none), and the initial value.
 
     Without an input the model only writes the state, without an output it only reads it; both is possible where several
-    entry points share the state. `initial`: as stored, one element of rank 0 stands for all; None if it is unknown.
-    `quantization`: how it is stored.
+    entry points share the state. `initial`: as stored, one element of rank 0 is the value of all; None if
+    it is unknown. `quantization`: how it is stored.
     """
 
     name: str

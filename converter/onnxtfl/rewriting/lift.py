@@ -196,7 +196,7 @@ def _wider(
 ) -> Type | None:
     """The type of a carried value that is `taken` by the first round and `returned` to the next.
 
-    `stated`: the type that the file declares. `widened`: sizes that stand for any. From the second `attempt` on, all
+    `stated`: the type that the file declares. `widened`: sizes that are unknown. From the second `attempt` on, all
     sizes are unknown if one changes.
     """
     if not isinstance(taken, TensorType) or not isinstance(returned, TensorType) or taken.shape is None:

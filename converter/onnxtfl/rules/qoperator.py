@@ -1,4 +1,4 @@
-"""ONNX's ops on quantized operands with explicit parameters (QLinearConv and its kin), as forms of nodes on quantized
+"""ONNX's ops on quantized operands with explicit parameters (QLinearConv and similar), as forms of nodes on quantized
 types: the float op's form, with scale and zero point after each quantized operand.
 """
 

@@ -27,7 +27,7 @@ _LISTED = 256
 class StateEntry:
     """Names of the input and output of a state, None where there is none, and the value to feed in the first run.
 
-    `initial`: an array of the input's shape, or of rank 0, which stands for all elements; None if it is unknown.
+    `initial`: an array of the input's shape, or of rank 0, the value of all elements; None if it is unknown.
     """
 
     input: str | None

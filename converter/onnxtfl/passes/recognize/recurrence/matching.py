@@ -205,7 +205,7 @@ def unified(wanted: Sequence[Poly], found: Sequence[Poly], of: Pattern, bound: B
 
 
 class _Unifier:
-    """Finds what stands for the operands of a pattern; sums and products match in any order."""
+    """Finds values for the operands of a pattern; sums and products match in any order."""
 
     def __init__(self, pattern_: Pattern) -> None:
         self.matrices = pattern_.matrices
@@ -218,7 +218,7 @@ class _Unifier:
             yield from self.all(pairs[1:], first)
 
     def poly(self, wanted: Poly, given: Poly, bound: Bound) -> Iterator[Bound]:
-        """Each way in which the terms of `wanted` are terms of `given`; the input stands for the rest."""
+        """Each way in which the terms of `wanted` are terms of `given`; the rest is the input."""
         if wanted.key == given.key:
             yield bound
             return

@@ -166,7 +166,7 @@ class Atoms:
         return Poly({(atom,): ONE})
 
     def leaf(self, name: Hashable, start: int, width: int) -> Poly:
-        """Columns of what `name` stands for."""
+        """Columns `start` to `start + width` of the value called `name`."""
         return self._atom(("leaf", name, start, width), "leaf", name, start=start, detail=width)
 
     def apply(self, name: Any, detail: Hashable, arguments: Sequence[Poly]) -> Poly:
