@@ -227,27 +227,27 @@ def test_no_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_that_takes_too_long_is_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, who: str
 ) -> None:
-    real = check._Side.run_steps
+    real = check.Side.run_steps
 
     def run(self, steps, options):
         if self.info.format == slow:
             raise RunError("timeout", "took more than 1 s")
         return real(self, steps, options)
 
-    monkeypatch.setattr(check._Side, "run_steps", run)
+    monkeypatch.setattr(check.Side, "run_steps", run)
     report = compared(tmp_path, onnx_scale(), tflite_scale())
     assert report.status == "not checked"
     assert report.reason == f"the {who} model does not run: took more than 1 s"
 
 
 def test_both_kernel_sets_have_to_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = check._Side.run_steps
+    real = check.Side.run_steps
 
     def run(self, steps, options):
         wrong = options.kernels == "builtin" and self.info.format == "tflite"
         return [[out + wrong for out in outputs] for outputs in real(self, steps, options)]
 
-    monkeypatch.setattr(check._Side, "run_steps", run)
+    monkeypatch.setattr(check.Side, "run_steps", run)
     report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())
     assert report.reason.startswith("with the builtin kernels: output 'y'")
 

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from onnxtfl.checking.compare import Expectation, compare, flips
-from onnxtfl.checking.describe import ModelInfo, TensorInfo, describe
-from onnxtfl.checking.emulation import Distances, Run, alike, measure
-from onnxtfl.checking.facts import SIGMOID_ERROR, Facts, analyze
+from onnxtfl.checking.describe import TensorInfo
+from onnxtfl.checking.facts import SIGMOID_ERROR
+from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_infos
 from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
-from onnxtfl.checking.match import Layout, MismatchError, Pair, Permutation, is_moved, match, permutations
-from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
+from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
-from onnxtfl.checking.sequences import Slots, flattened, joined, slots_of, split
-from onnxtfl.checking.states import Hidden, hidden, states_of, worst
+from onnxtfl.checking.second_look import SecondLook
+from onnxtfl.checking.sequences import flattened
+from onnxtfl.checking.settings import Settings
+from onnxtfl.checking.sides import FirstRun, Side
+from onnxtfl.checking.states import worst
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
-from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.quantization import UINT8_OFFSET, dequantize, quantize
-from onnxtfl.ir.record import TensorEntry
 from onnxtfl.passes.quantize import TOLERANCE
 from onnxtfl.runtimes import RunError, RunOptions, Worker, runtime_for
 
@@ -36,33 +34,6 @@ _SHARE = 0.5
 """The time to measure distances on several inputs, over that of the check until then."""
 EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
 """Kinds of `RunError` that say nothing about whether the second model is valid."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The options of a check.
-
-    ``rtol``, ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: of the inputs. ``time_limit``:
-    seconds for each run. ``layout``: "auto" accepts channels-last against channels-first, "source" does not,
-    "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes for open dimensions.
-    ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
-    ``tensors``: the record of the conversion of the first model to the second. ``levels``, ``within``: where only the
-    second model is quantized, outputs may differ by ``within`` steps of their own, or of the largest value by
-    ``levels``. ``steps``: how often models with state run, one run after the other (others: twice, where the second
-    model is a .tflite; once with 1).
-    """
-
-    rtol: float = 1e-3
-    atol: float = 1e-4
-    seed: int = 0
-    time_limit: float = 300.0
-    layout: Layout = "auto"
-    kernels: tuple[str, ...] = ("default", "builtin")
-    input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    tensors: Sequence[TensorEntry] = ()
-    levels: float | None = None
-    within: float = 1.0
-    steps: int = 3
 
 
 def check_models(
@@ -84,82 +55,12 @@ def check_models(
     return replace(report, rtol=settings.rtol, atol=settings.atol, seed=settings.seed, seconds=seconds)
 
 
-@dataclass
-class _Side:
-    """One of the two models: its inputs and outputs, the facts of its graph, and the process that runs it.
-
-    ``states``: of an ONNX model, by its metadata; ``hidden``: those that the other model does not have as inputs.
-    ``keeps_state``: whether the model keeps values from run to run. ``info`` is without hidden states.
-    ``slots``: the model's own inputs and outputs, of which those in `info` are the tensors; None while these are the
-    same.
-    """
-
-    info: ModelInfo
-    facts: Facts
-    worker: Worker | None
-    states: list[StateEntry]
-    keeps_state: bool
-    hidden: Hidden = field(default_factory=Hidden)
-    slots: Slots | None = None
-
-    @classmethod
-    def read(cls, path: PathLike, worker: Worker | None) -> _Side:
-        """Read the graph; weights stay in the file. Raises `InvalidModelError` and `UnsupportedError`."""
-        from onnxtfl.pipeline import lifted_where_possible  # imported while the workers import their runtimes
-
-        model = files.read(path)
-        info = describe(Path(path), model)  # before the graph is changed
-        graph = lifted_where_possible(model)
-        return cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states))
-
-    def hide(self, others: Collection[str]) -> None:
-        """Hide the states that are none of the inputs `others` of the other model."""
-        self.hidden = hidden(self.info, self.states, others)
-        self.info, self.keeps_state = self.hidden.visible(self.info), self.keeps_state or bool(self.hidden.initial)
-
-    def run(self, values: Sequence[Any], options: RunOptions) -> list[Any]:
-        """The outputs of one run; raises `RunError` and `MismatchError`."""
-        return self.run_steps([values], options)[0]
-
-    def run_steps(self, steps: Sequence[Sequence[Any]], options: RunOptions) -> list[list[Any]]:
-        """The outputs of several runs, one after the other."""
-        assert self.worker is not None
-        given = [joined(self.slots, self.hidden.given(values)) for values in steps]
-        runs = self.worker.run_steps(self.info.path, given, options, self.hidden.feedback)
-        tensors = [split(self.slots, outputs) for outputs in runs]
-        return [[outputs[i] for i in self.hidden.outputs] for outputs in tensors]
-
-    def flatten(self, other: ModelInfo) -> None:
-        """Replace sequences and optionals by the tensors that `other` has in their place."""
-        if all(info.kind == "tensor" for info in (*self.info.inputs, *self.info.outputs)):
-            return
-        inputs, in_infos = slots_of(self.info.inputs, other.inputs)
-        outputs, out_infos = slots_of(self.info.outputs, other.outputs)
-        self.slots = inputs, outputs
-        self.info = replace(self.info, inputs=in_infos, outputs=out_infos)
-
-
-@dataclass
-class _Run:
-    """A run of the first model: its inputs, how each was chosen, and its outputs.
-
-    ``again``: makes inputs, and says how, of the same shapes from another seed. ``later``: inputs and outputs of the
-    runs after it, of a model with state.
-    """
-
-    values: list[Any]
-    choices: list[str]
-    outputs: list[Any]
-    again: Callable[[int], tuple[list[Any], list[str]]]
-    later: list[tuple[list[Any], list[Any]]]
-
-
 class _Check:
     """`pairs`, `out_pairs`: inputs and outputs of both models; `done`: the run of the first model."""
 
     pairs: list[Pair]
     out_pairs: list[Pair]
-    done: _Run
+    done: FirstRun
 
     def __init__(self, a: PathLike, b: PathLike, settings: Settings, stack: ExitStack) -> None:
         self.started = time.perf_counter()
@@ -168,7 +69,7 @@ class _Check:
         self.runtimes: list[str] = []
         self.problem = ""
         workers = [self._start(path, stack) for path in (a, b)]  # their imports run while the graphs are read
-        self.a, self.b = _Side.read(a, workers[0]), _Side.read(b, workers[1])
+        self.a, self.b = Side.read(a, workers[0]), Side.read(b, workers[1])
         self.a.flatten(self.b.info)
         self.b.flatten(self.a.info)
         names = [{spec.name for spec in side.info.inputs} for side in (self.a, self.b)]
@@ -213,11 +114,11 @@ class _Check:
             pairs = match(a, b, "input", "channels-last")
         return pairs
 
-    def _run_a(self, given: Mapping[str, Any]) -> _Run:
+    def _run_a(self, given: Mapping[str, Any]) -> FirstRun:
         """Run the first model on the first sizes that it accepts, preferably such that no output is empty."""
-        infos = _joined(self.a.info.inputs, self.b.info.inputs, self.pairs)
+        infos = joined_infos(self.a.info.inputs, self.b.info.inputs, self.pairs)
         fixed = {**self.settings.input_shapes, **{name: array.shape for name, array in given.items()}}
-        failures, empty = list[RunError](), list[_Run]()
+        failures, empty = list[RunError](), list[FirstRun]()
         for shapes in open_shapes(infos, fixed):
             again = partial(self._make_inputs, infos, shapes, given)
             values, choices = again(self.settings.seed)
@@ -226,7 +127,7 @@ class _Check:
             ]
             try:
                 outputs, *others = self.a.run_steps([values, *later], self.options)
-                run = _Run(values, choices, outputs, again, list(zip(later, others, strict=True)))
+                run = FirstRun(values, choices, outputs, again, list(zip(later, others, strict=True)))
             except RunError as error:
                 failures.append(error)
                 if error.kind != "run":
@@ -250,7 +151,7 @@ class _Check:
             else:
                 known = self.a.facts.ranges.get(info.name) or self.b.facts.ranges.get(other.name)
                 value, choice = make_input(info, shape, known, (seed, k))
-                value = _agreeable(value, info, other)
+                value = agreeable(value, info, other)
             values.append(value)
             choices.append(choice)
         return values, choices
@@ -264,11 +165,11 @@ class _Check:
         used = tuple(map(self._used, self.pairs, chosen, self.done.values, self.done.choices))
         fed = self._inputs_of_b(chosen, self.done.values)
         first, *others = self.settings.kernels
-        report = self._second_look(self._run_kernels(first, chosen, fed, used), first, chosen)
+        report = self._look_again(self._run_kernels(first, chosen, fed, used), first, chosen)
         if not report.ok or self.b.info.format != "tflite":
             return report
         for kernels in others:
-            other = self._second_look(self._run_kernels(kernels, chosen, fed, used), kernels, chosen)
+            other = self._look_again(self._run_kernels(kernels, chosen, fed, used), kernels, chosen)
             if other.status == "failed":
                 return replace(other, reason=f"with the {kernels} kernels: {other.reason}")
             if len(other.notes) > len(report.notes):
@@ -277,72 +178,36 @@ class _Check:
                 report = replace(report, notes=(*report.notes, f"{kernels} kernels not checked: {other.reason}"))
         return report
 
-    def _second_look(self, report: CheckReport, kernels: str, chosen: list[Permutation]) -> CheckReport:
-        """Judge quantized models whose outputs differ op by op, and by how far they are from ONNX Runtime's emulation.
+    def _look_again(self, report: CheckReport, kernels: str, chosen: list[Permutation]) -> CheckReport:
+        """The report after a second look at quantized models that differ (see `SecondLook.judge`)."""
 
-        They pass if all ops agree; where ops cannot be compared, if they are no further than its integer kernels are.
-        """
-        formats = [self.a.info.format, self.b.info.format]
-        quantized = self.a.facts.quantized and self.b.facts.quantized and len(set(formats)) == 2
-        comparable = all(spec.ok for spec in report.inputs) and all(out.max_abs is not None for out in report.outputs)
-        if report.status != "failed" or not report.outputs or not quantized or not comparable:
-            return report
-        sides = (self.a, self.b) if formats[0] == "onnx" else (self.b, self.a)
-        try:
-            ops = self._op_by_op(sides, kernels, chosen)
-            distances = self._distances(sides, kernels, chosen)
-        except OnnxtflError as error:
-            return replace(report, notes=(*report.notes, f"not compared op by op: {error}"))
-        notes = ([in_words(ops)] if ops else []) + list(map(str, distances))
-        checks = [op.check for op in ops] if ops else distances
-        if not checks or not all(check.ok for check in checks):
-            return replace(report, notes=(*report.notes, *notes))
-        how = "each op agrees" if ops else "no further from ONNX Runtime's float emulation than its integer kernels"
-        outputs = tuple(
-            replace(out, ok=True, message="", note=out.note or "differences add up") for out in report.outputs
+        def feeds(number: int) -> tuple[Sequence[Any], Sequence[Any]]:
+            values = self.done.again(self.settings.seed + number)[0] if number else self.done.values
+            return values, self._inputs_of_b(chosen, values)
+
+        tolerances = (self.settings.rtol, self._atol)
+        look = SecondLook(
+            self.a,
+            self.b,
+            self.out_pairs,
+            feeds,
+            self.settings.tensors,
+            kernels,
+            self.options,
+            *tolerances,
+            self._share,
         )
-        return replace(report, status="passed", reason="", outputs=outputs, notes=(f"accepted: {how}", *notes))
+        return look.judge(report)
 
-    def _op_by_op(self, sides: tuple[_Side, _Side], kernels: str, chosen: list[Permutation]) -> list[OpCheck] | None:
-        values = {
-            id(self.a): self.a.hidden.given(self.done.values),
-            id(self.b): self.b.hidden.given(self._inputs_of_b(chosen, self.done.values)),
-        }
-        onnx, tflite = (RunnableModel(s.info.path, s.worker, values[id(s)]) for s in sides if s.worker is not None)
-        expect, options = Expectation(self.settings.rtol, self._atol), replace(self.options, kernels=kernels)
-        return compare_ops(onnx, tflite, self.settings.tensors, sides[0] is self.a, options, expect)
-
-    def _distances(self, sides: tuple[_Side, _Side], kernels: str, chosen: list[Permutation]) -> list[Distances]:
-        """How far the outputs are from the emulation; nothing if there are others than real and quantized ones."""
-        onnx, tflite = sides
-        if not all(info.dtype.startswith("float") or info.quantization for info in tflite.info.outputs):
-            return []
-
-        def run(number: int) -> Run:
-            values, _ = self.done.again(self.settings.seed + number)
-            fed = {id(self.a): values, id(self.b): self._inputs_of_b(chosen, values)}
-            runs = ((onnx, "builtin"), (onnx, "default"), (tflite, kernels))
-            return self._aligned(sides, [side.run(fed[id(side)], replace(self.options, kernels=k)) for side, k in runs])
-
-        names = [self.a.info.outputs[pair.a].name for pair in self.out_pairs]
-        return measure(names, run, _SHARE * (time.perf_counter() - self.started))
-
-    def _aligned(self, sides: tuple[_Side, _Side], runs: list[list[Any]]) -> Run:
-        """The outputs of emulation, integer kernels and TFLite as real numbers, in the order of the first model."""
-        found: Run = []
-        for pair in self.out_pairs:
-            i, j = (pair.a, pair.b) if sides[0] is self.a else (pair.b, pair.a)
-            emulated, integer, other = runs[0][i], runs[1][i], runs[2][j]
-            q = sides[1].info.outputs[j].quantization if other.dtype.kind in "iu" else None
-            stored = (emulated, integer, other)
-            found.append(alike(*(dequantize(v, q) if q is not None and v.dtype == other.dtype else v for v in stored)))
-        return found
+    def _share(self) -> float:
+        """Seconds to measure distances."""
+        return _SHARE * (time.perf_counter() - self.started)
 
     def _inputs_of_b(self, chosen: list[Permutation], values: Sequence[Any]) -> list[Any]:
         result: list[Any] = [None] * len(self.pairs)
         for pair, permutation, value in zip(self.pairs, chosen, values, strict=True):
             moved = value.transpose(permutation) if is_moved(permutation) else value
-            result[pair.b] = _as_type(moved, self.a.info.inputs[pair.a], self.b.info.inputs[pair.b])
+            result[pair.b] = as_type(moved, self.a.info.inputs[pair.a], self.b.info.inputs[pair.b])
         return result
 
     def _used(self, pair: Pair, permutation: Permutation, value: Any, choice: str) -> InputUsed:
@@ -350,7 +215,7 @@ class _Check:
         a, b = self.a.info.inputs[pair.a], self.b.info.inputs[pair.b]
         notes = [f"axes {list(permutation)}"] if is_moved(permutation) else []
         notes += [f"{a.dtype} became {b.dtype}"] if a.dtype != b.dtype else []
-        kept, moved = _dtype_kept(a, b), is_moved(permutation)
+        kept, moved = dtype_kept(a, b), is_moved(permutation)
         return InputUsed(a.name, a.dtype, tuple(value.shape), choice, ", ".join(notes), kept, moved)
 
     def _run_kernels(
@@ -443,56 +308,3 @@ def _compare_moved(name: str, expected: Any, got: Any, expect: Expectation, way:
         return compare(name, expected, got, expect)
     result = compare(name, expected, got.transpose(inverse(way)), expect)
     return replace(result, note=", ".join(part for part in (result.note, f"axes {list(way)}") if part))
-
-
-def _joined(a: Sequence[TensorInfo], b: Sequence[TensorInfo], pairs: Sequence[Pair]) -> list[TensorInfo]:
-    """Return ``a`` with the sizes that only ``b`` knows; a symbol of ``a`` gets its size wherever it occurs."""
-    symbols: dict[Any, int] = {}
-    sized: dict[tuple[int, int], int] = {}
-    for pair in pairs:
-        dims_a, dims_b = a[pair.a].shape, b[pair.b].shape
-        for k, axis in enumerate(pair.permutations[0] if dims_a and dims_b else ()):
-            size = dims_b[k] if dims_b else None
-            if isinstance(size, int) and dims_a and not isinstance(dims_a[axis], int):
-                sized[pair.a, axis] = size
-                if dims_a[axis] is not None:
-                    symbols.setdefault(dims_a[axis], size)
-    return [_sized(info, i, sized, symbols, b[pairs[i].b]) for i, info in enumerate(a)]
-
-
-def _sized(
-    info: TensorInfo, i: int, sized: Mapping[tuple[int, int], int], symbols: Mapping[Any, int], other: TensorInfo
-) -> TensorInfo:
-    if info.shape is None:
-        return replace(info, shape=other.shape)
-    dims = [sized.get((i, axis), symbols.get(dim, dim)) for axis, dim in enumerate(info.shape)]
-    return replace(info, shape=tuple(dims))
-
-
-def _agreeable(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
-    """Return generated values rounded to the narrower of the two float types, so that both models get the same."""
-    if value.dtype.kind != "f" or a.dtype == b.dtype or not b.dtype.startswith("float"):
-        return value
-    return value.astype(numpy_type(b.dtype)).astype(value.dtype)
-
-
-def _as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
-    """Return an input of the first model in the element type of the second."""
-    if a.dtype == b.dtype or "string" in (a.dtype, b.dtype):
-        return value
-    if b.quantization is not None and a.dtype.startswith("float"):
-        return quantize(value, b.quantization)
-    if {a.dtype, b.dtype} == {"int8", "uint8"}:  # the same real values
-        offset = -UINT8_OFFSET if b.dtype == "int8" else UINT8_OFFSET
-        return (value.astype("int16") + offset).astype(numpy_type(b.dtype))
-    if a.quantization is not None and b.dtype.startswith("float"):
-        return dequantize(value, a.quantization)
-    return value.astype(numpy_type(b.dtype))
-
-
-def _dtype_kept(a: TensorInfo, b: TensorInfo) -> bool:
-    """Whether the dtype is the same, or float64 narrowed, or a float quantized, or 8 bits stored with another sign."""
-    floats = {a.dtype, b.dtype} == {"float32", "float64"}
-    quantized = (a.quantization is None) != (b.quantization is None) and "float32" in (a.dtype, b.dtype)
-    shifted = {a.dtype, b.dtype} == {"int8", "uint8"} and (a.quantization or b.quantization) is not None
-    return a.dtype == b.dtype or floats or quantized or shifted

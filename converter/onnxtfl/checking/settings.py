@@ -1,0 +1,36 @@
+"""The options of a check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onnxtfl.checking.match import Layout
+from onnxtfl.ir.record import TensorEntry
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of a check.
+
+    ``rtol``, ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: of the inputs. ``time_limit``:
+    seconds for each run. ``layout``: "auto" accepts channels-last against channels-first, "source" does not,
+    "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes for open dimensions.
+    ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
+    ``tensors``: the record of the conversion of the first model to the second. ``levels``, ``within``: where only the
+    second model is quantized, outputs may differ by ``within`` steps of their own, or of the largest value by
+    ``levels``. ``steps``: how often models with state run, one run after the other (others: twice, where the second
+    model is a .tflite; once with 1).
+    """
+
+    rtol: float = 1e-3
+    atol: float = 1e-4
+    seed: int = 0
+    time_limit: float = 300.0
+    layout: Layout = "auto"
+    kernels: tuple[str, ...] = ("default", "builtin")
+    input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    tensors: Sequence[TensorEntry] = ()
+    levels: float | None = None
+    within: float = 1.0
+    steps: int = 3

@@ -1,0 +1,89 @@
+"""One model of a check: its inputs and outputs, what its graph says about them, and the process that runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from onnxtfl.checking.describe import ModelInfo, describe
+from onnxtfl.checking.facts import Facts, analyze
+from onnxtfl.checking.sequences import Slots, joined, slots_of, split
+from onnxtfl.checking.states import Hidden, hidden, states_of
+from onnxtfl.formats import files
+from onnxtfl.formats.onnx.state_metadata import StateEntry
+from onnxtfl.runtimes import RunOptions, Worker
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass
+class Side:
+    """One of the two models: its inputs and outputs, the facts of its graph, and the process that runs it.
+
+    ``states``: of an ONNX model, by its metadata; ``hidden``: those that the other model does not have as inputs.
+    ``keeps_state``: whether the model keeps values from run to run. ``info`` is without hidden states.
+    ``slots``: the model's own inputs and outputs, of which those in `info` are the tensors; None while these are the
+    same.
+    """
+
+    info: ModelInfo
+    facts: Facts
+    worker: Worker | None
+    states: list[StateEntry]
+    keeps_state: bool
+    hidden: Hidden = field(default_factory=Hidden)
+    slots: Slots | None = None
+
+    @classmethod
+    def read(cls, path: PathLike, worker: Worker | None) -> Side:
+        """Read the graph; weights stay in the file. Raises `InvalidModelError` and `UnsupportedError`."""
+        from onnxtfl.pipeline import lifted_where_possible  # imported while the workers import their runtimes
+
+        model = files.read(path)
+        info = describe(Path(path), model)  # before the graph is changed
+        graph = lifted_where_possible(model)
+        return cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states))
+
+    def hide(self, others: Collection[str]) -> None:
+        """Hide the states that are none of the inputs `others` of the other model."""
+        self.hidden = hidden(self.info, self.states, others)
+        self.info, self.keeps_state = self.hidden.visible(self.info), self.keeps_state or bool(self.hidden.initial)
+
+    def run(self, values: Sequence[Any], options: RunOptions) -> list[Any]:
+        """The outputs of one run; raises `RunError` and `MismatchError`."""
+        return self.run_steps([values], options)[0]
+
+    def run_steps(self, steps: Sequence[Sequence[Any]], options: RunOptions) -> list[list[Any]]:
+        """The outputs of several runs, one after the other."""
+        assert self.worker is not None
+        given = [joined(self.slots, self.hidden.given(values)) for values in steps]
+        runs = self.worker.run_steps(self.info.path, given, options, self.hidden.feedback)
+        tensors = [split(self.slots, outputs) for outputs in runs]
+        return [[outputs[i] for i in self.hidden.outputs] for outputs in tensors]
+
+    def flatten(self, other: ModelInfo) -> None:
+        """Replace sequences and optionals by the tensors that `other` has in their place."""
+        if all(info.kind == "tensor" for info in (*self.info.inputs, *self.info.outputs)):
+            return
+        inputs, in_infos = slots_of(self.info.inputs, other.inputs)
+        outputs, out_infos = slots_of(self.info.outputs, other.outputs)
+        self.slots = inputs, outputs
+        self.info = replace(self.info, inputs=in_infos, outputs=out_infos)
+
+
+@dataclass
+class FirstRun:
+    """A run of the first model: its inputs, how each was chosen, and its outputs.
+
+    ``again``: makes inputs, and says how, of the same shapes from another seed. ``later``: inputs and outputs of the
+    runs after it, of a model with state.
+    """
+
+    values: list[Any]
+    choices: list[str]
+    outputs: list[Any]
+    again: Callable[[int], tuple[list[Any], list[str]]]
+    later: list[tuple[list[Any], list[Any]]]
