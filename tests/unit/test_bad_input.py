@@ -22,7 +22,7 @@ from tests.unit.bad_models import ONNX, TFLITE, added, point_outside
 from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
 
 Capture = pytest.CaptureFixture[str]
-COMMANDS = {"m.onnx": commands._onnx2tfl, "m.tflite": commands._tfl2onnx}
+COMMANDS = {"m.onnx": commands.onnx2tfl, "m.tflite": commands.tfl2onnx}
 FUNCTIONS = {"m.onnx": onnxtfl.onnx_to_tflite, "m.tflite": onnxtfl.tflite_to_onnx}
 _AS_ROOT = os.name != "posix" or os.geteuid() == 0
 
@@ -202,7 +202,7 @@ def test_what_is_no_model_at_all(model: object) -> None:
 def test_as_a_process(folder: Path) -> None:
     """The same through a real process: nothing but the line on stderr, nothing on stdout."""
     source = saved(ONNX["an unknown op"][0](folder), folder / "m.onnx")
-    code = "from onnxtfl.cli.commands import onnx2tfl; onnx2tfl()"
+    code = "from onnxtfl.cli import onnx2tfl; onnx2tfl()"
     ran = subprocess.run([sys.executable, "-c", code, source], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert ran.stderr.startswith("error: there is no conversion for this op [node 'the_node' Frobnicate")

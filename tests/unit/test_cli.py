@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from onnxtfl.cli import commands, progress, running
+from onnxtfl.cli import commands, convert, progress, running
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 from tests.unit.fake_pipeline import FakePipeline, install
@@ -35,11 +35,11 @@ def call(command: click.Command, *words: object) -> int:
 
 
 def onnx2tfl(*words: object) -> int:
-    return call(commands._onnx2tfl, *words)
+    return call(commands.onnx2tfl, *words)
 
 
 def onnxtfl(*words: object) -> int:
-    return call(commands._onnxtfl, *words)
+    return call(commands.onnxtfl, *words)
 
 
 def one_error(capsys: pytest.CaptureFixture[str]) -> str:
@@ -97,11 +97,11 @@ def test_output_and_options(fake: FakePipeline, source: Path, tmp_path: Path) ->
 def test_tfl2onnx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = install(monkeypatch, onnx_scale().SerializeToString())
     source = saved(tflite_scale(), tmp_path / "m.tflite")
-    assert call(commands._tfl2onnx, source, "--opset", "17", "--check") == 0
+    assert call(commands.tfl2onnx, source, "--opset", "17", "--check") == 0
     assert (tmp_path / "m.onnx").exists()
     assert fake.options is not None
     assert fake.options.opset == 17
-    assert call(commands._tfl2onnx, source, "--opset", "12") == 2
+    assert call(commands.tfl2onnx, source, "--opset", "12") == 2
 
 
 def test_the_check_fails(fake: FakePipeline, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,7 +229,7 @@ def test_lists_of_names() -> None:
     [("a/m.onnx", ".tflite", "a/m.tflite"), ("m.v1", ".tflite", "m.v1.tflite"), ("m.TFLITE", ".onnx", "m.onnx")],
 )
 def test_the_default_output(model: str, suffix: str, expected: str) -> None:
-    assert Path(commands._beside(model, suffix)) == Path(expected)
+    assert Path(convert._beside(model, suffix)) == Path(expected)
 
 
 def test_progress_shows_after_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:

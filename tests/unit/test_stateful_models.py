@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import onnxtfl
-from onnxtfl.cli.commands import _tfl2onnx
+from onnxtfl.cli.commands import tfl2onnx
 from onnxtfl.errors import CheckFailedError, UnsupportedError, UsageError
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.model import Model, Signature
@@ -132,7 +132,7 @@ def test_an_unknown_signature_is_a_usage_error() -> None:
 def test_all_signatures_are_written_to_a_directory(tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(tflite(*TWO, signatures=True))
     arguments = [str(tmp_path / "m.tflite"), "--signature", "all", "--no-check", "-o", str(tmp_path / "out")]
-    result = CliRunner().invoke(_tfl2onnx, arguments, catch_exceptions=False, standalone_mode=False)
+    result = CliRunner().invoke(tfl2onnx, arguments, catch_exceptions=False, standalone_mode=False)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["first.onnx", "second.onnx"]
     assert "feed n: the value in the metadata in the first run, then n_next of the run before" in result.output
 

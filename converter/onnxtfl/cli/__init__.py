@@ -1,5 +1,27 @@
-"""The commands `onnx2tfl`, `tfl2onnx` and `onnxtfl`; they import the public API only, when a command runs."""
+"""The entry points `onnx2tfl`, `tfl2onnx` and `onnxtfl`; the commands import the public API only, when they run."""
 
-from onnxtfl.cli.commands import main, onnx2tfl, tfl2onnx
+from __future__ import annotations
 
-__all__ = ["main", "onnx2tfl", "tfl2onnx"]
+from typing import NoReturn
+
+
+def onnx2tfl() -> NoReturn:
+    """Run the command `onnx2tfl` on the arguments of the process."""
+    _run("onnx2tfl")
+
+
+def tfl2onnx() -> NoReturn:
+    """Run the command `tfl2onnx` on the arguments of the process."""
+    _run("tfl2onnx")
+
+
+def main() -> NoReturn:
+    """Run the command `onnxtfl` on the arguments of the process."""
+    _run("onnxtfl")
+
+
+def _run(name: str) -> NoReturn:
+    from onnxtfl.cli import commands
+    from onnxtfl.cli.running import run
+
+    run(getattr(commands, name))

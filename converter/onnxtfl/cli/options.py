@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class InputShape(click.ParamType[tuple[str, tuple[int, ...]]]):
