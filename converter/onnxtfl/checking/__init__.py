@@ -1,8 +1,18 @@
 """Compare two models, of either format, on the same inputs."""
 
 from onnxtfl.checking.check import check_models
+from onnxtfl.checking.layers import FirstDifference, LayerError
 from onnxtfl.checking.match import Layout
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.settings import Settings
 
-__all__ = ["CheckReport", "InputUsed", "Layout", "OutputCheck", "Settings", "check_models"]
+__all__ = [
+    "CheckReport",
+    "FirstDifference",
+    "InputUsed",
+    "LayerError",
+    "Layout",
+    "OutputCheck",
+    "Settings",
+    "check_models",
+]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from onnxtfl.checking.layers import FirstDifference, LayerError
+
 Status = Literal["passed", "failed", "not checked"]
 QUANTIZED_SHARE = 0.99
 """The part of the elements of a quantized output that has to be within one step."""
@@ -70,7 +72,9 @@ class CheckReport:
     """The result of comparing two models on the same inputs.
 
     ``status``: "passed", "failed" or "not checked"; ``reason``: one line, "" for passed. ``runtimes``: what ran the
-    two models. ``runs``: how often the second model ran, one run after the other. ``seconds``: wall time.
+    two models. ``runs``: how often the second model ran, one run after the other. ``seconds``: wall time. ``layers``:
+    the errors of the tensors that both models compute, in the order of the second, where they were asked for
+    (``per_layer``); ``first_difference``: the first op whose result differs, None where there is none.
     """
 
     status: Status
@@ -83,6 +87,8 @@ class CheckReport:
     atol: float = 1e-4
     seed: int = 0
     runs: int = 1
+    layers: tuple[LayerError, ...] = ()
+    first_difference: FirstDifference | None = None
     seconds: float = field(default=0.0, compare=False)
 
     @property

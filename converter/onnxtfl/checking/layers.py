@@ -1,0 +1,57 @@
+"""The errors of two models along their depth, and the first op whose result differs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """A tensor that both models compute: `a` of the first, `b` of the second, which its op `op` computes.
+
+    `node`: as for :class:`FirstDifference`. ``error``: the largest ``|b - a|`` where each model reads its own values,
+    relative to the largest ``|a|``; inf where shapes differ. ``own``: the same where the op reads the values of the
+    first model, so that only its own error is left; None where it was not run on them.
+    """
+
+    a: str
+    b: str
+    node: str
+    op: str
+    error: float
+    own: float | None = None
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    """The first op of the second model whose result differs.
+
+    ``a``, ``b``: the tensor of either model. ``op``: the op of the second model that computes `b`; ``node``: its
+    name, or where the format has no names of nodes that of the node of the first model which computes `a` (the name of
+    its first result where it has none). ``error``: that of the result where the op reads the values of the first model,
+    relative to the largest; ``error_in``: the largest error of what it reads where each model reads its own values.
+    ``node_a``, ``op_a``, ``node_b``, ``op_b``: the node in either model. ``nodes``: all nodes of the first model that
+    the op computes.
+    """
+
+    a: str
+    b: str
+    node: str
+    op: str
+    error: float
+    error_in: float
+    node_a: str = ""
+    op_a: str = ""
+    node_b: str = ""
+    op_b: str = ""
+    nodes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        at = f" (node {self.node!r})" if self.node != self.b else ""
+        found = f"error {self.error:.2g} of the largest value, inputs differ by {self.error_in:.2g}"
+        return f"first difference: {self.op} {self.b!r}{at}: {found}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name, for JSON."""
+        return {**asdict(self), "nodes": list(self.nodes)}
