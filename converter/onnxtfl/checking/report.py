@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from onnxtfl.checking.layers import FirstDifference, LayerError
+from onnxtfl.checking.profile import ModelSummary, Profile
 
 Status = Literal["passed", "failed", "not checked"]
 QUANTIZED_SHARE = 0.99
@@ -74,7 +75,8 @@ class CheckReport:
     ``status``: "passed", "failed" or "not checked"; ``reason``: one line, "" for passed. ``runtimes``: what ran the
     two models. ``runs``: how often the second model ran, one run after the other. ``seconds``: wall time. ``layers``:
     the errors of the tensors that both models compute, in the order of the second, where they were asked for
-    (``per_layer``); ``first_difference``: the first op whose result differs, None where there is none.
+    (``per_layer``); ``first_difference``: the first op whose result differs, None where there is none. ``models``: the
+    two files. ``profiles``: time per op of each runtime, where that was asked for (``profile``).
     """
 
     status: Status
@@ -90,6 +92,8 @@ class CheckReport:
     layers: tuple[LayerError, ...] = ()
     first_difference: FirstDifference | None = None
     seconds: float = field(default=0.0, compare=False)
+    models: tuple[ModelSummary, ...] = ()
+    profiles: tuple[Profile, ...] = field(default=(), compare=False)
 
     @property
     def ok(self) -> bool:
