@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from onnxtfl.checking.layers import FirstDifference, LayerError
 from onnxtfl.checking.profile import ModelSummary, Profile
@@ -109,6 +109,12 @@ class CheckReport:
     def max_rel(self) -> float | None:
         """Largest relative error of all outputs."""
         return max((out.max_rel for out in self.outputs if out.max_rel is not None), default=None)
+
+    def to_json(self, a: str = "", b: str = "") -> dict[str, Any]:
+        """The report as JSON values, with the paths ``a`` and ``b`` of the models (`onnxtfl.checking.to_json`)."""
+        from onnxtfl.checking.to_json import to_json
+
+        return to_json(self, a, b)
 
     def __str__(self) -> str:
         return f"{self.status}: {self.reason}" if self.reason else self.status

@@ -2,34 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from onnxtfl.cli.options import CONTEXT, MODEL, checking, verbose
 
-EXIT_CODES = "Exit codes: 0 the models agree, 1 a file cannot be read, 2 usage, 3 they differ or do not run."
+if TYPE_CHECKING:
+    from onnxtfl import CheckReport
+
+EXIT_CODES = "Exit codes: 0 the models agree, 1 they cannot be compared, 2 usage, 3 they differ."
 
 
 @click.command("check", context_settings=CONTEXT, epilog=EXIT_CODES)
 @click.argument("a", type=MODEL)
 @click.argument("b", type=MODEL)
 @checking
+@click.option("--json", "json_", metavar="OUT", help="Write the report as JSON to this file; '-': to stdout.")
 @verbose
-def check_command(a: str, b: str, verbose: bool, **options: Any) -> int:
+def check_command(a: str, b: str, verbose: bool, json_: str | None, **options: Any) -> int:
     """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is the reference."""
+    from onnxtfl import CheckReport, OnnxtflError
+
+    try:
+        report = _report(a, b, options)
+    except OnnxtflError as error:
+        if json_ is not None and error.exit_code == 1:
+            _write_json(json_, CheckReport("not checked", str(error)), a, b)
+        raise
+    if json_ is not None:
+        _write_json(json_, report, a, b)
+    if json_ != "-":
+        from onnxtfl.cli.tables import show_check
+
+        show_check(a, b, report, verbose)
+    return _exit_code(b, report)
+
+
+def _report(a: str, b: str, options: dict[str, Any]) -> CheckReport:
     from onnxtfl import check
     from onnxtfl.cli.progress import progress
 
     shapes = dict(options.pop("input_shapes"))
     with progress() as step:
         step("check")
-        report = check(a, b, input_shapes=shapes, **options)
-    from onnxtfl.cli.tables import show_check
+        return check(a, b, input_shapes=shapes, **options)
 
-    show_check(a, b, report, verbose)
+
+def _exit_code(b: str, report: CheckReport) -> int:
+    """0 where the models agree; raises an error with the exit code otherwise."""
+    from onnxtfl import CheckFailedError, RuntimeUnavailableError
+
+    if report.status == "not checked":
+        raise RuntimeUnavailableError(f"{b} was {report}")
     if not report.ok:
-        from onnxtfl.errors import CheckFailedError
-
         raise CheckFailedError(f"the check of {b} {report}")
     return 0
+
+
+def _write_json(target: str, report: CheckReport, a: str, b: str) -> None:
+    text = json.dumps(report.to_json(a, b), indent=2, ensure_ascii=False)
+    if target == "-":
+        click.echo(text)
+        return
+    from onnxtfl import OutputError
+
+    try:
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(target).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
