@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats import files
+from onnxtfl.formats.metadata import carried
 from onnxtfl.formats.onnx import functions, state_metadata
 from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import writer as onnx_writer
@@ -31,6 +32,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
+from onnxtfl.ir.metadata import Property
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
@@ -109,8 +111,8 @@ class Options:
     `elements`: input name -> the number of elements of a sequence; None for an optional without a value.
     `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
     `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent
-    layers begin every run from their initial state, or ("fused") from where the last run ended. `debug`: the verifier
-    runs after each pass.
+    layers begin every run from their initial state, or ("fused") from where the last run ended. `metadata`: properties
+    to write in addition to those of the source. `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int]] | None = None
@@ -128,6 +130,7 @@ class Options:
     signature: str | None = None
     lstm: LstmMode = "exact"
     elements: Mapping[str, int | None] | None = None
+    metadata: Mapping[str, str] | None = None
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
@@ -164,15 +167,8 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
     with _Conversion.of(options, _tflite_target(options)) as conversion:
         source = onnx_reader.read(model)
         graph = conversion.run(source)
-        return conversion.finish(graph, tflite_writer.write(Model(graph, properties=_kept(source, graph)), out))
-
-
-def _kept(source: Model, graph: Graph) -> dict[str, Any]:
-    """The metadata that name states, where all of these are still inputs and outputs."""
-    names = {v.name for v in graph.inputs} | set(graph.output_names)
-    states = state_metadata.decode(source.properties, None)
-    kept = states and all(name is None or name in names for s in states for name in (s.input, s.output))
-    return {state_metadata.KEY: source.properties[state_metadata.KEY]} if kept else {}
+        written = Model(graph, metadata=carried(source, graph, options.metadata))
+        return conversion.finish(graph, tflite_writer.write(written, out))
 
 
 def _tflite_target(options: Options) -> TfliteTarget:
@@ -188,11 +184,12 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
         conversion.enter(source)
         refuse_unknown_versions(source.main)
         graph = conversion.run(source)
-        properties: dict[str, Any] = {}
+        properties: dict[str, Property] = dict(options.metadata or {})
         if conversion.states:
             conversion.report.states = [_entry(state, graph) for state in conversion.states]
             properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
-        names = onnx_writer.write(Model(graph, properties=properties), out, opset=options.opset, external=external)
+        written = Model(graph, metadata=carried(source, graph, properties))
+        names = onnx_writer.write(written, out, opset=options.opset, external=external)
         return conversion.finish(graph, names)
 
 

@@ -20,6 +20,7 @@ from onnxtfl.formats.tflite.writer import write
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.graph import Graph, State, Value, constant
+from onnxtfl.ir.metadata import Metadata
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType, tensor
@@ -60,7 +61,7 @@ def sample() -> bytes:
     (own,) = build.foreign("tfl", "custom:Own", [chosen, state], kinds, custom_options=b"\x01\x02\x03")
     graph.outputs = [own, constant(np.array(["a", "bc"], object), name="text")]
     out = io.BytesIO()
-    write(Model(graph, properties={"notes": b"anything"}), out)
+    write(Model(graph, metadata=Metadata(properties={"notes": b"anything"})), out)
     return out.getvalue()
 
 

@@ -440,8 +440,8 @@ def test_what_the_file_says_beside_the_graph() -> None:
     proto.producer_name = "someone"
     proto.metadata_props.add(key="names", value="{}")
     whole = read_model(proto)
-    assert whole.format == "onnx" and whole.opsets == {"": 17} and whole.properties == {"names": "{}"}
-    assert whole.producer.name == "someone" and whole.producer.ir_version == 8
+    assert whole.format == "onnx" and whole.opsets == {"": 17} and whole.metadata.properties == {"names": "{}"}
+    assert whole.metadata.producer.name == "someone" and whole.metadata.producer.ir_version == 8
 
 
 def test_calls_of_functions_are_nodes_until_they_are_inlined() -> None:

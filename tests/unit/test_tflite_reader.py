@@ -224,13 +224,13 @@ def test_a_range_without_scale_is_no_quantization() -> None:
 
 def test_what_the_file_says_beside_its_graphs_is_kept() -> None:
     whole = read_model(minimal([neg(0, 1)], outputs=(1,), description="what it is"))
-    whole.properties["notes"] = b"\x01\x02" * 1000
+    whole.metadata.properties["notes"] = b"\x01\x02" * 1000
     out = io.BytesIO()
     write(whole, out)
     again = read_model(out.getvalue())
-    notes = again.properties["notes"]
+    notes = again.metadata.properties["notes"]
     assert isinstance(notes, TensorData) and notes.numpy().tobytes() == b"\x01\x02" * 1000
-    assert (again.format, again.description) == ("tflite", "what it is")
+    assert (again.format, again.metadata.description) == ("tflite", "what it is")
 
 
 def test_every_signature_is_kept() -> None:

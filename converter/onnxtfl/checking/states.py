@@ -65,10 +65,10 @@ class Hidden:
 
 def states_of(model: Model, info: ModelInfo) -> list[StateEntry]:
     """The states that the metadata of a model describe."""
-    if KEY not in model.properties:
+    if KEY not in model.metadata.properties:
         return []
     types = {spec.name: numpy_type(spec.dtype) for spec in info.inputs if spec.dtype != "string"}
-    return decode(model.properties, types)
+    return decode(model.metadata.properties, types)
 
 
 def hidden(info: ModelInfo, states: Sequence[StateEntry], others: Collection[str]) -> Hidden:

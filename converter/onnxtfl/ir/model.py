@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from onnxtfl.errors import UsageError
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.metadata import Metadata
 from onnxtfl.ir.types import DType
 
 FormatName = Literal["onnx", "tflite"]
@@ -58,26 +59,15 @@ class Resource:
     initial: tuple[TensorData, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Producer:
-    """The producer fields of an ONNX ModelProto; TFLite has none."""
-
-    name: str = ""
-    version: str = ""
-    domain: str = ""
-    model_version: int = 0
-    ir_version: int = 0
-
-
 @dataclass
 class Model:
     """A model; `main` is the graph that runs by default.
 
     `format`: file format that it was read from, None for a model made in memory. `functions`: ops that the file
     defines. `subgraphs`: other graphs of the file that are not regions of `main`. `signatures`: all entry points, in
-    file order. `resources`: variables and tables that nodes refer to by name. `description`: the documentation.
-    `properties`: metadata by name, text (ONNX) or bytes (TFLite). `opsets`: version by ONNX domain. `dim_names`: the
-    file's name of a dimension by symbol, if the two differ.
+    file order. `resources`: variables and tables that nodes refer to by name. `metadata`: descriptions and entries that
+    have no effect on results. `opsets`: version by ONNX domain. `dim_names`: the file's name of a dimension by symbol,
+    if the two differ.
     """
 
     main: Graph
@@ -86,10 +76,8 @@ class Model:
     subgraphs: list[Graph] = field(default_factory=list)
     signatures: list[Signature] = field(default_factory=list)
     resources: list[Resource] = field(default_factory=list)
-    description: str = ""
-    properties: dict[str, str | bytes | TensorData] = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=Metadata)
     opsets: dict[str, int] = field(default_factory=dict)
-    producer: Producer = Producer()
     dim_names: dict[str, str] = field(default_factory=dict)
 
     def enter(self, key: str) -> None:

@@ -14,6 +14,7 @@ from onnxtfl.formats.onnx.message import Message
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.metadata import Metadata
 
 _PREFIX = "onnx."
 
@@ -22,13 +23,15 @@ class GraphWriter:
     """Writes the graphs of one model.
 
     `weights`: the constants met, by name; `names`: the name of each value; `domains`: newest op version by domain.
-    `value_info`: whether to write the known types of values that are no inputs or outputs.
+    `metadata`: documentation of values and nodes. `value_info`: whether to write the known types of all values, not
+    only of inputs, outputs and documented ones.
     """
 
-    def __init__(self, dim_names: Mapping[str, str], value_info: bool = False) -> None:
+    def __init__(self, dim_names: Mapping[str, str], metadata: Metadata, value_info: bool = False) -> None:
         self.weights: dict[str, TensorData] = {}
         self.domains: dict[str, int] = {}
         self._value_info = value_info
+        self._metadata = metadata
         self._values = ValueWriter(dim_names)
         self.names: dict[Value, str] = {}
         self._by_key: dict[Hashable, str] = {}
@@ -42,26 +45,30 @@ class GraphWriter:
                 self.names[value] = self._unique.fresh(self._wanted(value, "value"))
                 if value.data is not None:
                     self._add_weight(self.names[value], value.data)
-        message = self._nodes(graph)
+        message = self._nodes(graph, self._metadata.graph_description)
         return self._boundary(message, graph.inputs, [(self.names[v], v) for v in graph.outputs])
 
-    def _nodes(self, graph: Graph) -> Message:
+    def _nodes(self, graph: Graph, description: str = "") -> Message:
         """The graph without inputs and outputs."""
-        message = Message(GraphProto(name=graph.name).SerializeToString())
+        message = Message(GraphProto(name=graph.name, **_documented(description)).SerializeToString())
         outputs = set(graph.outputs)
         for node in graph.nodes:
             message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
-            for value in node.results if self._value_info else ():
-                if value.type is not None and value not in outputs:
-                    info = self._values.value_info(self._name(value), value.type)
-                    message.field(GraphProto.VALUE_INFO_FIELD_NUMBER, info)
+            for value in node.results:
+                name = self.names.get(value, "")
+                documented = self._value_info or name in self._metadata.descriptions
+                if value.type is not None and value not in outputs and documented:
+                    message.field(GraphProto.VALUE_INFO_FIELD_NUMBER, self._info(self._name(value), value))
         return message
+
+    def _info(self, name: str, value: Value) -> bytes:
+        return self._values.value_info(name, value.type, self._metadata.descriptions.get(name, ""))
 
     def _boundary(self, message: Message, inputs: Sequence[Value], outputs: Sequence[tuple[str, Value]]) -> Message:
         for value in inputs:
-            message.field(GraphProto.INPUT_FIELD_NUMBER, self._values.value_info(self._name(value), value.type))
+            message.field(GraphProto.INPUT_FIELD_NUMBER, self._info(self._name(value), value))
         for name, value in outputs:
-            message.field(GraphProto.OUTPUT_FIELD_NUMBER, self._values.value_info(name, value.type))
+            message.field(GraphProto.OUTPUT_FIELD_NUMBER, self._info(name, value))
         return message
 
     def _subgraph(self, captured: Sequence[Value], graph: Graph) -> Message:
@@ -92,12 +99,14 @@ class GraphWriter:
         own = len(node.operands) - count
         captured = [node.operand(i) for i in range(own, len(node.operands))]
         inputs = [self._name(v) if v is not None else "" for v in node.operands[:own]]
+        results = [self._result(node, i, op) for i in range(len(node.results))]
         proto = NodeProto(
             op_type=op[0],
             domain=op[2],
             name=self._node_names.fresh(node.name or op[0]),
             input=_stripped(inputs),
-            output=_stripped([self._result(node, i, op) for i in range(len(node.results))]),
+            output=_stripped(results),
+            **_documented(self._metadata.node_descriptions.get(results[0], "") if results else ""),
         )
         message = Message(proto.SerializeToString())
         write_graph = functools.partial(self._subgraph, captured)
@@ -150,6 +159,11 @@ class GraphWriter:
 def _key(data: TensorData) -> Hashable:
     """Equal for tensors that share an initializer: same bytes, dtype and shape."""
     return data.key, data.dtype, data.shape
+
+
+def _documented(text: str) -> dict[str, str]:
+    """The field `doc_string`; none for an empty text, which would be written."""
+    return {"doc_string": text} if text else {}
 
 
 def _stripped(names: list[str]) -> list[str]:

@@ -8,11 +8,11 @@ from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.definitions import opset_versions
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.graphs import GraphReader
-from onnxtfl.formats.onnx.names import text_of
+from onnxtfl.formats.onnx.metadata import read_metadata
 from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.wire import reduced_model
 from onnxtfl.formats.source import Content, PathLike, format_of, named, open_source
-from onnxtfl.ir.model import Model, Producer
+from onnxtfl.ir.model import Model
 
 
 def read(source: PathLike | Content | ModelProto) -> Model:
@@ -57,14 +57,7 @@ def _model(model: ModelProto, tensors: Tensors) -> Model:
         graph,
         "onnx",
         functions=reader.functions,
-        description=text_of(model.doc_string or model.graph.doc_string),
-        properties={text_of(entry.key): text_of(entry.value) for entry in model.metadata_props},
+        metadata=read_metadata(model),
         opsets=versions,
-        producer=_producer(model),
         dim_names={symbol: name for name, symbol in reader.types.names.items()},
     )
-
-
-def _producer(model: ModelProto) -> Producer:
-    name, version, domain = map(text_of, (model.producer_name, model.producer_version, model.domain))
-    return Producer(name, version, domain, int(model.model_version), int(model.ir_version))

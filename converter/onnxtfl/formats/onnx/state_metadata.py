@@ -17,8 +17,9 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.metadata import STATES
 
-KEY = "onnxtfl.states"
+KEY = STATES
 _LISTED = 256
 """The most elements that are written as text."""
 

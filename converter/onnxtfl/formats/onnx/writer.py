@@ -13,9 +13,11 @@ from onnxtfl.errors import OutputError, UnsupportedError
 from onnxtfl.formats.onnx.encode import tensor_message
 from onnxtfl.formats.onnx.graph_messages import GraphWriter
 from onnxtfl.formats.onnx.message import Message
+from onnxtfl.formats.onnx.metadata import fill
 from onnxtfl.formats.source import copy_data
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.metadata import Late, Property
 from onnxtfl.ir.model import Model
 
 LIMIT = (1 << 31) - 1
@@ -32,12 +34,13 @@ def write(
     opset: int | Mapping[str, int] | None = None,
     external: str | os.PathLike[str] | None = None,
     limit: int = LIMIT,
+    late: Late | None = None,
 ) -> dict[Value, str]:
     """Write `model`, whose nodes are all `onnx` ops, to a binary file; returns the name of each value.
 
     `opset`: version of ONNX's default domain, or versions by domain; None: those of the model that was read.
     `external`: path for weights of 16 KB and more, written only where the model would have more than `limit` bytes;
-    it must be in the directory of the model, which refers to it by file name.
+    it must be in the directory of the model, which refers to it by file name. `late`: properties that depend on names.
 
     Names of values are kept; missing and duplicate ones are replaced by unique ones. Equal weights (by
     `TensorData.key`) are stored once, equal models have equal bytes. Subgraphs refer to captured values by their outer
@@ -48,16 +51,16 @@ def write(
     graph = model.main
     if graph.states:
         raise UnsupportedError("ONNX has no state that is kept between runs", node=graph.states[0].input.name)
-    writer = GraphWriter(model.dim_names, value_info=model.format == "onnx")
+    writer = GraphWriter(model.dim_names, model.metadata, value_info=model.format == "onnx")
     body = writer.main(graph)
-    versions = _versions(model, opset, writer.domains)
-    message = _model(model, versions, body, [tensor_message(name, data) for name, data in writer.weights.items()])
+    head = _head(model, _versions(model, opset, writer.domains), late(writer.names) if late is not None else {})
+    message = _model(head, body, [tensor_message(name, data) for name, data in writer.weights.items()])
     if message.size > limit:
         if external is None:
             text = f"the model has {message.size} bytes, an ONNX file can have {limit}"
             raise OutputError(text, hint="pass a path, so that the weights can be written to a second file")
         initializers, placed = _external(writer.weights, Path(external).name)
-        message = _model(model, versions, body, initializers)
+        message = _model(head, body, initializers)
         if message.size > limit:
             raise UnsupportedError(
                 f"the model has {message.size} bytes without its weights, at most {limit} are possible"
@@ -83,21 +86,22 @@ def _ir_version(versions: Mapping[str, int]) -> int:
     return max(_MIN_IR, *(known.get((domain or "ai.onnx", v), unknown) for domain, v in versions.items()))
 
 
-def _model(model: Model, versions: Mapping[str, int], body: Message, initializers: Iterable[Message]) -> Message:
-    """The ModelProto: small fields first, then the graph, its weights last."""
-    proto = ModelProto(ir_version=_ir_version(versions), producer_name="onnxtfl")
+def _head(model: Model, versions: Mapping[str, int], late: Mapping[str, Property]) -> ModelProto:
+    """The ModelProto without its graph."""
+    proto = ModelProto(ir_version=_ir_version(versions))
     for domain, version in versions.items():
         proto.opset_import.add(domain=domain, version=version)
-    if model.format == "onnx":
-        proto.doc_string = model.description
-    for key, value in model.properties.items():
-        if isinstance(value, str):
-            proto.metadata_props.add(key=key, value=value)
+    fill(proto, model.metadata, late)
+    return proto
+
+
+def _model(head: ModelProto, body: Message, initializers: Iterable[Message]) -> Message:
+    """The whole model: small fields first, then the graph, its weights last."""
     whole = Message()
     whole.extend(body)
     for initializer in initializers:
         whole.field(GraphProto.INITIALIZER_FIELD_NUMBER, initializer)
-    return Message(proto.SerializeToString()).field(ModelProto.GRAPH_FIELD_NUMBER, whole)
+    return Message(head.SerializeToString()).field(ModelProto.GRAPH_FIELD_NUMBER, whole)
 
 
 def _external(weights: Mapping[str, TensorData], location: str) -> tuple[list[Message], list[tuple[int, TensorData]]]:

@@ -10,37 +10,42 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Values
+from onnxtfl.formats.tflite.metadata import entries_of
 from onnxtfl.formats.tflite.names import TensorNames
 from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.metadata import Late, Property
 from onnxtfl.ir.model import Model, Signature
 from onnxtfl.ir.types import DType, ResourceType, TensorType, Type
 
 Content = TensorData | bytes
-DESCRIPTION = "onnxtfl"
 SIGNATURE = "serving_default"
 CUSTOM = "custom:"
 LAST_SHORT_CODE = 127
 """The value of `deprecated_builtin_code` (one byte) for all larger builtin codes (schema.fbs)."""
 
 
-def model_tables(model: Model) -> tuple[dict[str, Any], list[Content | None], dict[Value, str]]:
+def model_tables(
+    model: Model, late: Late | None = None
+) -> tuple[dict[str, Any], list[Content | None], dict[Value, str]]:
     """The values of the Model table without `buffers`, the content of each buffer (None: empty), names of tensors."""
     tables = _Model()
     for graph in model.graphs():
         tables.graph_number(graph)
     subgraphs = [subgraph.values() for subgraph in tables.all_subgraphs()]
+    names = {v: n for subgraph in tables.subgraphs for v, n in subgraph.names.all.items()}
+    entries = {**entries_of(model), **(late(names) if late is not None else {})}
     values = {
         "version": 3,
         "operator_codes": tables.codes,
         "subgraphs": subgraphs,
-        "description": model.description if model.format == "tflite" else DESCRIPTION,
-        "metadata": tables.metadata(model.properties) or None,
+        "description": model.metadata.description or None,
+        "metadata": tables.metadata(entries) or None,
         "signature_defs": [tables.signature(s) for s in model.signatures or [default_signature(model.main)]],
     }
-    return values, tables.contents, {v: n for subgraph in tables.subgraphs for v, n in subgraph.names.all.items()}
+    return values, tables.contents, names
 
 
 class _Model:
@@ -84,7 +89,7 @@ class _Model:
             self._buffer_numbers[data.key] = self._add(content)
         return self._buffer_numbers[data.key]
 
-    def metadata(self, properties: Mapping[str, str | Content]) -> list[Values]:
+    def metadata(self, properties: Mapping[str, Property]) -> list[Values]:
         """The Metadata tables."""
         contents = {k: v.encode() if isinstance(v, str) else v for k, v in properties.items()}
         return [{"name": name, "buffer": self._add(content)} for name, content in contents.items()]

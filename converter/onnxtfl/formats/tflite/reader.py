@@ -10,6 +10,7 @@ from onnxtfl.formats.source import Content, PathLike, Source, format_of, named, 
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
+from onnxtfl.formats.tflite.metadata import read_metadata
 from onnxtfl.formats.tflite.resources import resources_of
 from onnxtfl.formats.tflite.subgraph_reader import SubgraphReader
 from onnxtfl.ir.graph import Graph
@@ -77,8 +78,7 @@ class _ModelReader:
             subgraphs=others,
             signatures=[_read_signature(s, graphs, table["subgraphs"]) for s in table["signature_defs"] or ()],
             resources=resources_of(graphs.values()),
-            description=table["description"] or "",
-            properties={e["name"] or "": self.buffers.raw(e["buffer"]) for e in table["metadata"] or ()},
+            metadata=read_metadata(table, self.buffers),
         )
 
     def graph(self, number: int, callers: tuple[int, ...], signature: Mapping[str, Any] | None = None) -> Graph:

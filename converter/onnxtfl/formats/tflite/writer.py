@@ -16,6 +16,7 @@ from onnxtfl.formats.tflite.encode import Deferred, Encoder, Values
 from onnxtfl.formats.tflite.model_tables import Content, model_tables
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.metadata import Late
 from onnxtfl.ir.model import Model
 
 IDENTIFIER = b"TFL3"
@@ -24,15 +25,16 @@ FLATBUFFER_LIMIT = (1 << 31) - 1
 """Largest FlatBuffer, in bytes, that readers accept."""
 
 
-def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT) -> dict[Value, str]:
+def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: Late | None = None) -> dict[Value, str]:
     """Write `model`, whose nodes are `tfl` ops, to a binary file; returns the name of each tensor.
 
     Attributes of a node are the fields of its op's options table (enums by name, vectors as tuples, Graphs for indices
     of subgraphs); an op "custom:NAME" has `custom_options`. Weights are read and written in chunks; equal models have
-    equal bytes. A model without signatures gets `serving_default` for its main graph. Raises InvalidModelError for
+    equal bytes. A model without signatures gets `serving_default` for its main graph. `late`: properties that
+    depend on names. Raises InvalidModelError for
     what the format cannot express.
     """
-    values, contents, names = model_tables(model)
+    values, contents, names = model_tables(model, late)
     encoder = _encode(values, [{"data": Deferred(c)} if c is not None else {} for c in contents])
     starts = list(_starts(len(encoder.out), (c for _, c in encoder.deferred), header=4))
     if not starts or starts[-1] + _size(encoder.deferred[-1][1]) <= limit:
