@@ -404,7 +404,7 @@ def _report(job: _Job, result: Report, output: Output, seconds: float) -> Conver
         tuple(TensorReport(*spec) for spec in result.outputs),
         result.ops_before,
         result.ops_after,
-        os.path.getsize(job.model) if isinstance(job.model, str | os.PathLike) else None,
+        result.source_size,
         output.size(),
         seconds,
         peak_memory(),

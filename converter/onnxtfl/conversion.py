@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, ranked, shape, some, titled
 
 if TYPE_CHECKING:
     from onnxtfl.checking import CheckReport
@@ -21,6 +24,9 @@ class TensorReport:
     dtype: str
     shape: tuple[int | str, ...]
 
+    def __str__(self) -> str:
+        return f"{self.name}  {self.dtype} {shape(self.shape)}"
+
 
 @dataclass(frozen=True)
 class StateReport:
@@ -33,13 +39,23 @@ class StateReport:
     output: str | None
     initial: Any
 
+    def __str__(self) -> str:
+        if self.input is None:
+            return f"{self.output} is written for other entry points"
+        first = "what another entry point writes"
+        if self.initial is not None:
+            first = f"{self.initial.reshape(-1)[0]}" if self.initial.size == 1 else "the value in the metadata"
+        later = "" if self.output is None else f", then {self.output} of the run before"
+        return f"feed {self.input}: {first} in the first run{later}"
+
 
 @dataclass(frozen=True)
 class ConversionReport:
     """What a conversion did.
 
-    ``ops_before``, ``ops_after``: number of nodes by operator, in the source and in the result. ``source_size`` (of
-    the model file without external data, None for a model in memory) and ``size``: bytes. ``seconds``: duration of
+    Printed, it is the table of the command line. ``ops_before``, ``ops_after``: number of nodes by operator, in the
+    source and in the result. ``source_size`` (None for a model in memory) and ``size``: bytes of the model and of its
+    external data. ``seconds``: duration of
     the conversion without the check. ``peak_memory``: peak resident bytes of this process, None where the system
     does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order. ``quantization``: which ops
     of a quantized model compute on integers, which in float and why, which biases got another scale, which tensors
@@ -64,8 +80,35 @@ class ConversionReport:
     other_signatures: tuple[str, ...] = ()
     elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def rows(self, verbose: bool = False) -> list[Row]:
+        """What the report says, as the rows of a table; ``verbose``: with the passes, and without shortened lists."""
+        rows = titled("inputs", map(str, self.inputs)) + titled("outputs", map(str, self.outputs))
+        rows += titled("sequences", [_elements(*entry) for entry in self.elements.items()])
+        rows += _state_rows(self.states) + _kept_rows(self.kept_states, verbose)
+        if self.other_signatures:
+            others = some(self.other_signatures, verbose)
+            rows.append(Row("signatures", f"not converted: {others} (--signature KEY, or 'all')"))
+        rows += [Row("ops before", _ops(self.ops_before, verbose)), Row("ops after", _ops(self.ops_after, verbose))]
+        rows += [] if self.quantization is None else _quantization_rows(self.quantization, verbose)
+        share = f" ({self.size / self.source_size:.2f} of the source)" if self.source_size else ""
+        rows.append(Row("size", byte_count(self.size) + share))
+        memory = f", peak memory {byte_count(self.peak_memory)}" if self.peak_memory else ""
+        rows.append(Row("time", f"{self.seconds:.2f} s{memory}"))
+        passes = [f"{name:18} {1000 * seconds:8.1f} ms {nodes:6} nodes" for name, seconds, nodes in self.passes]
+        return rows + (titled("passes", passes) if verbose else [])
 
-@dataclass(frozen=True)
+    def table(self, verbose: bool = False, width: int = WIDTH) -> str:
+        """The rows as text, wrapped at spaces to ``width`` columns."""
+        return as_text(self.rows(verbose), width)
+
+    def __str__(self) -> str:
+        return self.table().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return as_html(self.rows())
+
+
+@dataclass(frozen=True, repr=False)
 class Conversion:
     """A converted model: the ``path`` it was written to, or its bytes in ``data``; the other one is None.
 
@@ -78,6 +121,95 @@ class Conversion:
     report: ConversionReport
     check: CheckReport | None
     record: Record | None = None
+
+    def rows(self, verbose: bool = False) -> list[Row]:
+        """The rows of the report and of the check."""
+        return self.report.rows(verbose) + ([] if self.check is None else self.check.rows(verbose))
+
+    def table(self, verbose: bool = False, width: int = WIDTH) -> str:
+        """The rows as text, wrapped at spaces to ``width`` columns."""
+        return as_text(self.rows(verbose), width)
+
+    def __repr__(self) -> str:
+        """One line: where the result is, its size, and whether it was checked."""
+        place = "nothing written" if self.data is None else f"{byte_count(len(self.data))} in memory"
+        place = place if self.path is None else f"{str(self.path)!r}, {byte_count(self.report.size)}"
+        ops = f"{sum(self.report.ops_before.values())} ops became {sum(self.report.ops_after.values())}"
+        return f"<Conversion {place}, {ops}, check: {'none' if self.check is None else self.check.status}>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self.rows())
+
+
+def _state_rows(states: Sequence[StateReport]) -> list[Row]:
+    """What to feed as states."""
+    lines = list(map(str, states))
+    lines += ["(with --state reset each run begins with the initial values)"] if lines else []
+    return titled("state", lines)
+
+
+def _kept_rows(names: Sequence[str] | None, verbose: bool) -> list[Row]:
+    """What is kept from run to run, where that was asked for."""
+    if names is None:
+        return []
+    if not names:
+        return [Row("state", "no layer begins from zeros and has a kernel that keeps its state", "yellow")]
+    return titled("state", [f"kept from run to run: {some(names, verbose)}", "(reset_all_variables() begins anew)"])
+
+
+def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]:
+    """The lines about a quantized model; a warning where ops are quantized in the source only."""
+    counts = [
+        (sum(summary.integer_ops.values()), "ops compute on integers"),
+        (sum(summary.hybrid_ops.values()), "on floats and integer weights"),
+        (len(summary.float_ops), "on floats"),
+    ]
+    lines = [", ".join(f"{count} {how}" for i, (count, how) in enumerate(counts) if count or not i)]
+    own = Counter(op.op for op in summary.float_ops if not op.island)
+    lines += [f"on floats, as in the source: {ranked(own, verbose)}"] if own else []
+    for entries, what in (
+        (summary.rescaled_biases, "biases with another scale"),
+        (summary.requantized, "tensors requantized"),
+    ):
+        shown = [f"{name} ({change})" if verbose else name for name, change in entries]
+        lines += [f"{len(entries)} {what}: {some(shown, verbose)}"] if entries else []
+    if summary.tolerance:
+        lines.append(f"hybrid kernels round activations: tolerance {summary.tolerance:g} of the largest element")
+    if summary.coarse_ops:
+        lines.append("kernels round coarsely: " + ", ".join(f"{op} {n} steps" for op, n in summary.coarse_ops.items()))
+    warnings = [Row("warning", f"{name}: {text}", "yellow") for name, text in summary.kernels]
+    return titled("quantized", lines) + warnings + _island_rows(summary, verbose)
+
+
+def _island_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]:
+    named = islands(summary)
+    lines = [
+        f"{len(names)} {op}: {reason}" + (f" ({', '.join(names)})" if verbose else "") for op, reason, names in named
+    ]
+    count = sum(len(names) for _, _, names in named)
+    lines = [f"{count} ops that the source quantizes compute on floats:", *lines] if lines else []
+    return titled("warning", lines, "yellow")
+
+
+def islands(summary: QuantizationSummary) -> list[tuple[str, str, list[str]]]:
+    """The ops that the source quantizes and that compute on floats: op, reason and the names of the source's nodes."""
+    sources: dict[tuple[str, str], list[str]] = {}
+    for op in summary.islands:
+        sources.setdefault((op.source_op, op.reason), []).extend(op.sources)
+    found = [(op, reason, list(dict.fromkeys(names))) for (op, reason), names in sources.items()]
+    return sorted(found, key=lambda entry: (-len(entry[2]), entry[0], entry[1]))
+
+
+def _elements(name: str, tensors: Sequence[str]) -> str:
+    """What became of an input or output of sequence or optional type."""
+    if tuple(tensors) == (name,):
+        return f"{name} is one tensor"
+    return f"{name} became {', '.join(tensors)}" if tensors else f"{name} has no elements"
+
+
+def _ops(counts: Mapping[str, int], verbose: bool) -> str:
+    """The number of nodes and the most frequent operators."""
+    return f"{sum(counts.values())}: {ranked(counts, verbose)}" if counts else "0"
 
 
 def peak_memory() -> int | None:

@@ -143,7 +143,8 @@ class Report:
     `quantization`: which ops compute on integers and which do not, and why; None if nothing is quantized. `states`:
     those that became inputs and outputs. `kept_states`: names of the tensors that the next run begins with, None where
     that was not asked for. `other_signatures`: the entry points of the file that were not converted.
-    `elements`: the names of the tensors that each input and output of sequence or optional type became.
+    `elements`: the names of the tensors that each input and output of sequence or optional type became. `source_size`:
+    bytes of the source with its external data, None for a model in memory.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -157,6 +158,7 @@ class Report:
     kept_states: list[str] | None = None
     other_signatures: list[str] = field(default_factory=list)
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    source_size: int | None = None
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -166,6 +168,7 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
     """
     with _Conversion.of(options, _tflite_target(options)) as conversion:
         source = onnx_reader.read(model)
+        conversion.measure(model, source)
         graph = conversion.run(source)
         written = Model(graph, metadata=carried(source, graph, options.metadata))
         return conversion.finish(graph, tflite_writer.write(written, out))
@@ -181,6 +184,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
     with _Conversion.of(options, _onnx_target(options)) as conversion:
         source = tflite_reader.read(model)
+        conversion.measure(model, source)
         conversion.enter(source)
         refuse_unknown_versions(source.main)
         graph = conversion.run(source)
@@ -376,6 +380,11 @@ class _Conversion:
         self.step = step
         if self.options.on_progress is not None:
             self.options.on_progress(step)
+
+    def measure(self, model: object, source: Model) -> None:
+        """Note the size of the source, of which `model` is the path."""
+        if isinstance(model, str | os.PathLike):
+            self.report.source_size = files.bytes_on_disk(source, model)
 
     def enter(self, source: Model) -> None:
         """Make the entry point that is asked for the main graph."""

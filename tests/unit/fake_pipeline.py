@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import types
 from collections.abc import Callable
@@ -41,7 +42,8 @@ class FakePipeline(types.ModuleType):
         if self.sidecar is not None:
             with open(f"{out.name}.data", "wb") as file:
                 file.write(self.sidecar)
-        return dataclasses.replace(self.report)
+        size = os.path.getsize(model) if isinstance(model, str | os.PathLike) else None
+        return dataclasses.replace(self.report, source_size=size)
 
     tflite_to_onnx = onnx_to_tflite
 

@@ -28,12 +28,13 @@ _ALLOWED = {
     "mappings": {"rules"},
     "pipeline": {"ir", "formats", "rewriting", "runtimes", "targets", "passes"},
     "op_tables": {"formats", "rewriting", "targets"},
-    "checking": {"ir", "formats", "passes", "runtimes", "pipeline", "targets"},
+    "tables": set(),
+    "checking": {"ir", "formats", "passes", "runtimes", "pipeline", "tables", "targets"},
     "quantizing": {"ir", "formats", "pipeline", "runtimes", "checking", "targets"},
     "output": set(),
-    "conversion": {"ir", "checking"},
+    "conversion": {"ir", "checking", "tables"},
     "api": {"ir", "formats", "pipeline", "op_tables", "checking", "quantizing", "output", "conversion"},
-    "cli": {_API},
+    "cli": {_API, "tables"},
     _API: {"api", "checking", "conversion", "ir"},
 }
 _FOLDERS = {"": ROOT / "converter" / "onnxtfl", "mappings": ROOT / "mappings", "schemas": ROOT / "schemas"}

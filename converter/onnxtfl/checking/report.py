@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from onnxtfl.checking.layers import FirstDifference, LayerError
 from onnxtfl.checking.profile import ModelSummary, Profile
+from onnxtfl.tables import WIDTH, Row, as_html, as_text, shape
 
 Status = Literal["passed", "failed", "not checked"]
 QUANTIZED_SHARE = 0.99
@@ -28,6 +29,11 @@ class InputUsed:
     note: str = ""
     ok: bool = True
     moved: bool = False
+
+    def in_words(self, verbose: bool) -> str:
+        """One line: the name and what differs; ``verbose``: also type, shape and values."""
+        used = f"{self.name}  {self.dtype} {shape(self.shape)}: {self.values}" if verbose else self.name
+        return f"{used}  {self.note}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,15 @@ class OutputCheck:
             f"{_percent(self.share)} of the elements within {self.within:.3g} (has to be {_percent(QUANTIZED_SHARE)})"
         )
         return f"{self.steps:.3g} steps{of}, {part}"
+
+    @property
+    def in_words(self) -> str:
+        """One line: the name, the errors, and why they are too large."""
+        parts = [self.name]
+        if self.max_abs is not None:
+            parts.append(f"largest error {self.max_abs:.3g} absolute, {self.max_rel:.3g} relative")
+        parts += [part for part in (self.in_steps, self.message) if part]
+        return "  ".join([*parts, *([f"({self.note})"] if self.note else [])])
 
 
 @dataclass(frozen=True)
@@ -115,6 +130,30 @@ class CheckReport:
         from onnxtfl.checking.to_json import to_json
 
         return to_json(self, a, b)
+
+    def rows(self, verbose: bool = False) -> list[Row]:
+        """What the report says, as the rows of a table."""
+        style = {"passed": "green", "failed": "red"}.get(self.status, "yellow")
+        rows = [Row("check", self._verdict, style)]
+        rows += [Row("", spec.in_words(verbose)) for spec in self.inputs if verbose or spec.note]
+        rows += [Row("", out.in_words, "" if out.ok else "red") for out in self.outputs]
+        rows += [Row("", str(self.first_difference), "red")] if self.first_difference else []
+        return rows + [Row("", note) for note in self.notes]
+
+    @property
+    def _verdict(self) -> str:
+        if self.status == "not checked":
+            return str(self)
+        runs = f"{self.runs} runs; " if self.runs > 1 else ""
+        ran = f" ({', '.join(self.runtimes)}; {runs}{self.seconds:.2f} s)" if self.runtimes else ""
+        return f"{self.status}{ran}"
+
+    def table(self, verbose: bool = False, width: int = WIDTH) -> str:
+        """The rows as text, wrapped at spaces to ``width`` columns."""
+        return as_text(self.rows(verbose), width)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.rows())
 
     def __str__(self) -> str:
         return f"{self.status}: {self.reason}" if self.reason else self.status

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.source import Content, PathLike, format_of, open_source
+from onnxtfl.ir.data import FileData, SourceBytes
 from onnxtfl.ir.model import FormatName, Model
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ def read(source: PathLike | Content | ModelProto) -> Model:
     from onnxtfl.formats.onnx import reader as onnx_reader
 
     return onnx_reader.read(source)
+
+
+def bytes_on_disk(model: Model, path: PathLike) -> int:
+    """The bytes of the file that `model` was read from, and of the files next to it that have its external data."""
+    operands = (v for graph in model.graphs() for node in graph.walk() for v in node.operands if v is not None)
+    files = {id(v.data.file): v.data.file for v in operands if isinstance(v.data, FileData)}
+    sizes = {os.path.realpath(f.path): f.size for f in files.values() if not isinstance(f, SourceBytes)}
+    return sum((sizes | {os.path.realpath(path): os.path.getsize(path)}).values())
 
 
 def write(model: Model, path: Path) -> Path:
