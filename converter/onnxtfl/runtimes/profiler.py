@@ -1,0 +1,47 @@
+"""Time per op, measured by the runtimes in a child process, which may crash or hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import one_line
+from onnxtfl.runtimes import profiler_script as script
+from onnxtfl.runtimes.adapters import Runtime
+from onnxtfl.runtimes.worker import encode
+
+
+def profile(
+    runtime: Runtime, model: str | os.PathLike[str], inputs: Sequence[Any], time_limit: float = 60.0
+) -> dict[str, Any]:
+    """What `runtime` measures for ``model`` on ``inputs``, in the order of the model's own.
+
+    ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``; where it cannot
+    be measured ``note`` says why, and keys are missing.
+    """
+    with tempfile.TemporaryDirectory(prefix="onnxtfl-profile-", ignore_cleanup_errors=True) as folder:
+        store: dict[str, Any] = {}
+        items = [encode(value, store) for value in inputs]
+        arrays = Path(folder) / "in.npz"
+        np.savez(arrays, **store)
+        request = {"runtime": runtime.name, "model": os.path.abspath(model), "arrays": str(arrays), "items": items}
+        command = [runtime.find_python(), script.__file__, json.dumps(request)]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=time_limit, check=False)
+        except subprocess.TimeoutExpired:
+            return {"note": f"not measured: it takes more than {time_limit:g} s"}
+        except OSError as error:
+            return {"note": f"not measured: {error.strerror or error}"}
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    answer = next((line.removeprefix(script.MARK) for line in lines if line.startswith(script.MARK)), None)
+    if answer is None:
+        return {"note": f"not measured: {runtime.name} crashed while it was profiled"}
+    found: dict[str, Any] = json.loads(answer)
+    return found if "error" not in found else {"note": one_line(f"not measured: {found['error']}", 300)}
