@@ -16,6 +16,7 @@ from onnxtfl.checking.facts import SIGMOID_ERROR
 from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_infos
 from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
 from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match, permutations
+from onnxtfl.checking.profiling import with_models
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
@@ -48,7 +49,8 @@ def check_models(
     settings = settings or Settings()
     with ExitStack() as stack:
         try:
-            report = _Check(a, b, settings, stack).report(inputs)
+            check = _Check(a, b, settings, stack)
+            report = with_models(check.report(inputs), (check.a, check.b), settings)
         except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
             report = CheckReport("not checked", str(error))
     seconds = time.perf_counter() - started

@@ -20,7 +20,7 @@ class Settings:
     ``tensors``: the record of the conversion of the first model to the second. ``levels``, ``within``: where only the
     second model is quantized, outputs may differ by ``within`` steps of their own, or of the largest value by
     ``levels``. ``steps``: how often models with state run, one run after the other (others: twice, where the second
-    model is a .tflite; once with 1).
+    model is a .tflite; once with 1). ``profile``: measure the time of each op.
     """
 
     rtol: float = 1e-3
@@ -34,3 +34,4 @@ class Settings:
     levels: float | None = None
     within: float = 1.0
     steps: int = 3
+    profile: bool = False

@@ -10,6 +10,7 @@ from typing import Any
 
 from onnxtfl.checking.describe import ModelInfo, describe
 from onnxtfl.checking.facts import Facts, analyze
+from onnxtfl.checking.profile import ModelSummary
 from onnxtfl.checking.sequences import Slots, joined, slots_of, split
 from onnxtfl.checking.states import Hidden, hidden, states_of
 from onnxtfl.formats import files
@@ -26,7 +27,7 @@ class Side:
     ``states``: of an ONNX model, by its metadata; ``hidden``: those that the other model does not have as inputs.
     ``keeps_state``: whether the model keeps values from run to run. ``info`` is without hidden states.
     ``slots``: the model's own inputs and outputs, of which those in `info` are the tensors; None while these are the
-    same.
+    same. ``summary``: for the report. ``fed``: what the model itself got in its last run.
     """
 
     info: ModelInfo
@@ -36,16 +37,22 @@ class Side:
     keeps_state: bool
     hidden: Hidden = field(default_factory=Hidden)
     slots: Slots | None = None
+    summary: ModelSummary | None = None
+    fed: Sequence[Any] | None = None
 
     @classmethod
     def read(cls, path: PathLike, worker: Worker | None) -> Side:
         """Read the graph; weights stay in the file. Raises `InvalidModelError` and `UnsupportedError`."""
-        from onnxtfl.pipeline import lifted_where_possible  # imported while the workers import their runtimes
+        from onnxtfl.pipeline import (  # imported while the workers import their runtimes
+            count_ops,
+            lifted_where_possible,
+        )
 
         model = files.read(path)
         info = describe(Path(path), model)  # before the graph is changed
+        summary = ModelSummary(os.fspath(path), info.format, files.bytes_on_disk(model, path), count_ops(model.main))
         graph = lifted_where_possible(model)
-        return cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states))
+        return cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states), summary=summary)
 
     def hide(self, others: Collection[str]) -> None:
         """Hide the states that are none of the inputs `others` of the other model."""
@@ -60,6 +67,7 @@ class Side:
         """The outputs of several runs, one after the other."""
         assert self.worker is not None
         given = [joined(self.slots, self.hidden.given(values)) for values in steps]
+        self.fed = given[0]
         runs = self.worker.run_steps(self.info.path, given, options, self.hidden.feedback)
         tensors = [split(self.slots, outputs) for outputs in runs]
         return [[outputs[i] for i in self.hidden.outputs] for outputs in tensors]

@@ -40,8 +40,8 @@ def profile(
         except OSError as error:
             return {"note": f"not measured: {error.strerror or error}"}
     lines = done.stdout.decode("utf-8", "replace").splitlines()
-    answer = next((line.removeprefix(script.MARK) for line in lines if line.startswith(script.MARK)), None)
-    if answer is None:
+    answers = [line.removeprefix(script.MARK) for line in lines if line.startswith(script.MARK)]
+    if not answers:
         return {"note": f"not measured: {runtime.name} crashed while it was profiled"}
-    found: dict[str, Any] = json.loads(answer)
+    found: dict[str, Any] = json.loads(answers[-1])
     return found if "error" not in found else {"note": one_line(f"not measured: {found['error']}", 300)}

@@ -3,7 +3,7 @@
 It imports nothing of onnxtfl but the script `worker` next to it. Its argument is a JSON object
 ``{"runtime", "model", "arrays": npz, "items": [item]}``; the inputs are items of `worker.encode`. It prints one line:
 `MARK` and ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``, or
-``{"error"}``.
+``{"error"}``; before LiteRT's profiler, which may crash, also what is known until then. The last line counts.
 
 ONNX Runtime writes a profile itself. The Python package of LiteRT has no profiler; the C library in it has one, whose
 functions are called here. Its structures are those of LiteRT 2: for other versions, and where what it measured cannot
@@ -91,8 +91,11 @@ def onnx_times(events: list[dict[str, Any]]) -> list[Timed]:
     return [(name, op, sum(times[1:]) / max(1, len(times) - 1)) for name, (op, times) in found.items()]
 
 
-def profile_tflite(runtime: str, model: str, inputs: list[Any]) -> dict[str, Any]:
-    """What a delegate takes; the time of one run; and that of each op where the package has a profiler."""
+def profile_tflite(runtime: str, model: str, inputs: list[Any], tell: Callable[[Any], None]) -> dict[str, Any]:
+    """What a delegate takes; the time of one run; and that of each op where the package has a profiler.
+
+    `tell`: called with what is known before the times of ops are measured.
+    """
     module = __import__(f"{'ai_edge_litert' if runtime == 'litert' else 'tflite_runtime'}.interpreter", fromlist=["_"])
     interpreter = module.Interpreter(model_path=model, num_threads=1)
     slots = interpreter.get_input_details()
@@ -105,15 +108,13 @@ def profile_tflite(runtime: str, model: str, inputs: list[Any]) -> dict[str, Any
             interpreter.set_tensor(slot["index"], value)
     found = delegation(interpreter._get_ops_details())
     found["milliseconds"] = repeated(interpreter.invoke)[1]
+    tell({**found, "note": "LiteRT's profiler crashes on this model"})
     try:
         if runtime != "litert":
             raise OSError("tflite-runtime has no profiler in its Python package")
         found["ops"] = LiteRt(model).times({slot["name"]: value for slot, value in zip(slots, inputs)})
     except (OSError, RuntimeError, AttributeError, ValueError) as error:
         found["note"] = str(error)
-    measured = sum(entry[2] for entry in found.get("ops", ()))
-    if measured > 3 * found["milliseconds"] + 5:  # structures of another version
-        found["ops"], found["note"] = [], "the times of this version of LiteRT cannot be read"
     return found
 
 
@@ -215,13 +216,18 @@ class LiteRt:
 
         runs, _ = repeated(run)
         total: list[Timed] = []
+        seconds = 0.0
         for _ in range(runs):
             self.call("ResetProfiler", self.profiler)
             self.call("StartProfiler", self.profiler)
+            started = time.perf_counter()
             run()
+            seconds += time.perf_counter() - started
             self.call("StopProfiler", self.profiler)
             one = self.events()
             total = [(*a[:2], a[2] + b[2]) for a, b in zip(total, one)] if total else one
+        if sum(entry[2] for entry in total) > 1000 * seconds + runs:  # structures of another version
+            raise RuntimeError("the times of this version of LiteRT cannot be read")
         return [(name, op, spent / runs) for name, op, spent in total]
 
     def events(self) -> list[Timed]:
@@ -230,7 +236,7 @@ class LiteRt:
         self.call("GetNumProfilerEvents", self.profiler, ctypes.byref(count))
         events = (Event * count.value)()
         self.call("GetProfilerEvents", self.profiler, count.value, events)
-        found = [e for e in events if e.kind == DELEGATED or (e.kind == OPERATOR and not e.metadata[1])]
+        found = [e for e in events if e.kind in (OPERATOR, DELEGATED) and not e.metadata[1]]
         if any(e.kind == DELEGATED for e in found):
             found = [e for e in found if e.kind == DELEGATED or b"Delegate" not in e.tag]
         names = [(e.tag or b"?").decode("utf-8", "replace") for e in found]
@@ -300,6 +306,11 @@ def main() -> None:
     """Answer the request; what the runtimes print on stdout goes to stderr."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+
+    def tell(answer: dict[str, Any]) -> None:
+        channel.write(MARK + json.dumps(answer) + "\n")
+        channel.flush()
+
     request, worker = json.loads(sys.argv[1]), _load_worker()
     try:
         store = np.load(request["arrays"], allow_pickle=False)
@@ -307,11 +318,11 @@ def main() -> None:
         if request["runtime"] == "onnxruntime":
             answer = profile_onnx(request["model"], inputs)
         else:
-            answer = profile_tflite(request["runtime"], request["model"], [worker.tflite_input(v) for v in inputs])
+            values = [worker.tflite_input(value) for value in inputs]
+            answer = profile_tflite(request["runtime"], request["model"], values, tell)
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
-    channel.write(MARK + json.dumps(answer) + "\n")
-    channel.flush()
+    tell(answer)
     os._exit(0)  # objects of LiteRT are not taken down one by one
 
 

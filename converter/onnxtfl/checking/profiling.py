@@ -1,0 +1,36 @@
+"""What a check adds to its report about the two models: their files, and, where asked for, the time of each op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from onnxtfl.checking.profile import OpTime, Profile
+from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.settings import Settings
+from onnxtfl.checking.sides import Side
+from onnxtfl.errors import RuntimeUnavailableError
+from onnxtfl.runtimes import runtime_for
+from onnxtfl.runtimes.profiler import profile
+
+
+def with_models(report: CheckReport, sides: Sequence[Side], settings: Settings) -> CheckReport:
+    """The report with the summaries of both models, and with their profiles on the inputs of the check."""
+    models = tuple(side.summary for side in sides if side.summary is not None)
+    profiles = tuple(_profile(side, settings.time_limit) for side in sides) if settings.profile else ()
+    return replace(report, models=models, profiles=profiles)
+
+
+def _profile(side: Side, time_limit: float) -> Profile:
+    if side.worker is not None:
+        side.worker.close()  # its memory is free for the run that is measured
+    try:
+        runtime = runtime_for(side.info.format)
+    except RuntimeUnavailableError as error:
+        return Profile(side.info.format, note=str(error))
+    name = f"{runtime.name} {runtime.version()}"
+    if side.fed is None:
+        return Profile(name, note="not measured: the model was not run")
+    found = profile(runtime, side.info.path, side.fed, time_limit)
+    ops = tuple(OpTime(*entry) for entry in found.pop("ops", ()))
+    return Profile(name, ops, **found)
