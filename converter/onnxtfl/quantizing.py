@@ -14,7 +14,8 @@ import numpy as np
 
 from onnxtfl.checking.describe import TensorInfo, describe
 from onnxtfl.checking.facts import analyze
-from onnxtfl.checking.inputs import make_input, numpy_type, open_shapes
+from onnxtfl.checking.inputs import make_input, numpy_type
+from onnxtfl.checking.sizes import open_shapes
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.ir import ops
@@ -164,11 +165,11 @@ def exponents(graph: Graph) -> list[list[str]]:
 
 def random_samples(model: Path, infos: Sequence[TensorInfo], seed: int) -> Iterator[Sample]:
     """Yield seeded inputs that make sense to the model, as the check generates them."""
-    ranges = analyze(lifted_where_possible(files.read(model))).ranges
-    shapes = next(iter(open_shapes(infos, {})))
+    facts = analyze(lifted_where_possible(files.read(model)))
+    shapes = next(iter(open_shapes(infos, {}, facts.shapes)))
     for sample in range(RANDOM_SAMPLES):
         yield {
-            info.name: make_input(info, shape, ranges.get(info.name), (seed, sample, k))[0]
+            info.name: make_input(info, shape, facts.ranges.get(info.name), (seed, sample, k))[0]
             for k, (info, shape) in enumerate(zip(infos, shapes, strict=True))
         }
 

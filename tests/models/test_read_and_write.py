@@ -11,7 +11,8 @@ import pytest
 
 from onnxtfl.checking.describe import describe
 from onnxtfl.checking.facts import Facts, analyze
-from onnxtfl.checking.inputs import make_input, open_shapes
+from onnxtfl.checking.inputs import make_input
+from onnxtfl.checking.sizes import open_shapes
 from onnxtfl.formats import files
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.pipeline import lifted_where_possible

@@ -10,7 +10,7 @@ from onnx import ModelProto, TensorProto, helper
 
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.facts import Facts, Range, Selection, analyze
-from onnxtfl.checking.inputs import UnknownInputError, make_input, open_shapes
+from onnxtfl.checking.inputs import UnknownInputError, make_input
 from onnxtfl.formats import files
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.pipeline import lifted_where_possible
@@ -230,16 +230,6 @@ def test_the_seed_decides() -> None:
     assert (made(info("float32"), seed=1) != made(info("float32"), seed=2)).any()
 
 
-def test_open_dimensions() -> None:
-    specs = [info("int64", ("batch", "seq"), "ids"), info("float32", ("batch", 3, "h", None), "image")]
-    shapes = list(open_shapes(specs, {}))
-    assert shapes[0] == [(2, 16), (2, 3, 32, 32)]
-    assert all(ids[0] == image[0] for ids, image in shapes)
-    assert next(iter(open_shapes(specs, {"image": (7, 3, 9, 9)}))) == [(7, 16), (7, 3, 9, 9)]
-    assert list(open_shapes([info("float32", (1, 3))], {})) == [[(1, 3)]]
-    assert list(open_shapes([info("float32", ())], {})) == [[()]]
-
-
 def test_lengths_of_sequences() -> None:
     """They are at most the number of steps, also where that is open."""
     for steps, high in ((5, 6), ("t", 3)):
@@ -248,3 +238,31 @@ def test_lengths_of_sequences() -> None:
         inputs = [("x", FLOAT, [steps, 2, 3]), ("n", TensorProto.INT32, [2])]
         facts = facts_of(onnx_model(nodes, inputs, [("y", FLOAT, None)], constants))
         assert facts.ranges == {"n": Range("range", 1, high)}
+
+
+def test_images_are_smooth() -> None:
+    """Neighbouring pixels are alike; the values are those that images have."""
+    for shape, axis in (((2, 3, 64, 48), 3), ((2, 64, 48, 3), 2)):
+        values = made(info("float32"), shape=shape)
+        assert np.abs(np.diff(values, axis=axis)).mean() < 0.5 * values.std() * np.sqrt(2)
+        assert values.min() >= -1
+        assert values.max() <= 1
+        assert values.std() > 0.2
+    pixels = made(info("uint8"), shape=(1, 64, 48, 3))
+    assert pixels.dtype == np.uint8
+    assert pixels.std() > 25
+
+
+def test_images_that_the_graph_divides_by_255() -> None:
+    for node, constant in (("Div", 255.0), ("Sub", 127.5), ("Mul", 1 / 255)):
+        shape, c = (1, 3, 64, 64), {"c": np.array(constant, np.float32)}
+        known = range_of((node, ["x", "c"], ["y"]), type_=FLOAT, shape=shape, constants=c)
+        assert known == Range("pixels", 0, 256)
+    assert 150 < made(info("float32"), known, shape=shape).max() <= 255
+
+
+def test_sound_is_quiet() -> None:
+    values = made(info("float32"), shape=(1, 16000))
+    assert 0.01 < values.std() < 0.2
+    assert made(info("int16"), shape=(1, 16000)).std() > 300
+    assert made(info("float32"), shape=(64, 8)).std() > 0.5  # features are not sound

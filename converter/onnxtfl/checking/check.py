@@ -14,7 +14,7 @@ from onnxtfl.checking.compare import Expectation, compare, flips
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.facts import SIGMOID_ERROR
 from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_infos
-from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type, open_shapes
+from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type
 from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.profiling import with_models
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
@@ -22,6 +22,7 @@ from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.sides import FirstRun, Side
+from onnxtfl.checking.sizes import open_shapes
 from onnxtfl.checking.states import worst
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import files
@@ -121,7 +122,7 @@ class _Check:
         infos = joined_infos(self.a.info.inputs, self.b.info.inputs, self.pairs)
         fixed = {**self.settings.input_shapes, **{name: array.shape for name, array in given.items()}}
         failures, empty = list[RunError](), list[FirstRun]()
-        for shapes in open_shapes(infos, fixed):
+        for shapes in open_shapes(infos, fixed, self.a.facts.shapes):
             again = partial(self._make_inputs, infos, shapes, given)
             values, choices = again(self.settings.seed)
             later = [

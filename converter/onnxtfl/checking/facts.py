@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.checking.sizes import ShapeFacts, shape_facts
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
@@ -79,7 +80,7 @@ CARRIES: Mapping[type[Op], slice] = {
 
 @dataclass(frozen=True)
 class Range:
-    """Values in [low, high). ``kind``: "index", "mask", "range" or "value"."""
+    """Values in [low, high). ``kind``: "index", "mask", "range", "value" or "pixels" (a float that is an image)."""
 
     kind: str
     low: float
@@ -101,6 +102,7 @@ class Facts:
     ``steps``: the scale of outputs that are dequantized tensors: their values are multiples of it. ``selections``:
     outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal. ``sigmoids``:
     outputs that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes tensors.
+    ``shapes``: what the shapes inside say about sizes of the inputs.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -109,6 +111,7 @@ class Facts:
     selections: Mapping[str, Selection] = field(default_factory=dict)
     quantized: bool = False
     sigmoids: frozenset[str] = frozenset()
+    shapes: ShapeFacts = field(default_factory=ShapeFacts)
 
 
 def analyze(graph: Graph) -> Facts:
@@ -129,6 +132,7 @@ def analyze(graph: Graph) -> Facts:
         selections,
         any(node.op in QUANTIZING or touches_quantized(node) for node in graph.walk()),
         frozenset(name for name, value in outputs if _is_sigmoid(value)),
+        shape_facts(graph),
     )
 
 
@@ -170,7 +174,7 @@ def _use_range(node: Node, index: int) -> Range | None:
         return Range("range", *DOMAINS[node.op, name])
     if _is_flag(node, index):
         return Range("mask", 0, 2)
-    return _expected(node, index)
+    return Range("pixels", 0, 256) if _is_pixels(node, index) else _expected(node, index)
 
 
 def _operand_name(node: Node, index: int) -> str:
@@ -206,6 +210,14 @@ def _is_flag(node: Node, index: int) -> bool:
     if node.op is ops.Sub:
         return index == 1 and number == 1
     return number in (0, 1) and (type_.dtype.is_integer or node.attr("comparison_direction") in EQUALITY)
+
+
+def _is_pixels(node: Node, index: int) -> bool:
+    """Whether a node scales or shifts values as if they were in [0, 255]."""
+    number = _scalar(node.operands[1]) if node.op in (ops.Div, ops.Mul, ops.Sub) and index == 0 else None
+    if number is None or len(node.operand(0).tensor_type.shape or ()) != 4:
+        return False
+    return 0 < number < 1 / 100 if node.op is ops.Mul else number > 100
 
 
 def _expected(node: Node, index: int) -> Range | None:
@@ -278,7 +290,7 @@ def _through(known: Range, scale: float, offset: float) -> Range | None:
 
 def _join(found: list[Range]) -> Range | None:
     """Return the intersection of the ranges of the strongest kind: indices, then other ranges, masks, values."""
-    for kind in ("index", "range", "mask", "value"):
+    for kind in ("index", "range", "mask", "value", "pixels"):
         mine = [known for known in found if known.kind == kind]
         if mine:
             low, high = max(known.low for known in mine), min(known.high for known in mine)

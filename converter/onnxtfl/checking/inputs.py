@@ -1,13 +1,14 @@
-"""Generate inputs for a model: seeded, and sensible (see `facts`)."""
+"""Generate inputs for a model: seeded, sensible by what the graph says (see `facts`), and otherwise like data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.describe import Dim, TensorInfo
+from onnxtfl.checking import lifelike
+from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.facts import Range
 from onnxtfl.errors import UsageError
 from onnxtfl.ir.dtypes import DType
@@ -15,47 +16,14 @@ from onnxtfl.ir.quantization import quantize
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Sizes to try for dimensions that the model leaves open, smallest first: (leading dimension, others).
-OPEN_SIZES = ((2, 16), (2, 64), (1, 64), (1, 224), (1, 1024), (1, 8000))
-SPATIAL = 32  # least size of an open dimension after the second of four or more: small images vanish in deep CNNs
 WORDS = np.array(["alpha", "beta", "gamma", "delta", "a", "", "zwölf", "7"], dtype=object)
+
+
+_FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
 class UnknownInputError(Exception):
     """No values can be generated for an input (a sequence, a type without NumPy values)."""
-
-
-def open_shapes(infos: Sequence[TensorInfo], fixed: Mapping[str, Sequence[int]]) -> Iterator[list[tuple[int, ...]]]:
-    """Yield shapes for all inputs, one list for each of `OPEN_SIZES`; a single one where nothing is open.
-
-    ``fixed``: shapes by input name; they also settle the symbols that they meet.
-    """
-    known: dict[str, int] = {}
-    for info in infos:
-        for dim, size in zip(info.shape or (), fixed.get(info.name, ()), strict=False):
-            if isinstance(dim, str):
-                known.setdefault(dim, int(size))
-    seen: list[list[tuple[int, ...]]] = []
-    for sizes in OPEN_SIZES:
-        symbols = dict(known)
-        shapes = [tuple(fixed[i.name]) if i.name in fixed else _shape(i.shape or (), sizes, symbols) for i in infos]
-        if shapes not in seen:
-            seen.append(shapes)
-            yield shapes
-
-
-def _shape(dims: tuple[Dim, ...], sizes: tuple[int, int], symbols: dict[str, int]) -> tuple[int, ...]:
-    """Return ``dims`` with sizes for all that is open; a symbol keeps the size that it got first."""
-    shape = []
-    for axis, dim in enumerate(dims):
-        if isinstance(dim, int):
-            shape.append(dim)
-            continue
-        size = sizes[0] if axis == 0 and len(dims) > 1 else sizes[1]
-        if axis >= 2 and len(dims) >= 4:
-            size = max(size, SPATIAL)
-        shape.append(symbols.setdefault(dim, size) if isinstance(dim, str) else size)
-    return tuple(shape)
 
 
 def make_input(info: TensorInfo, shape: tuple[int, ...], known: Range | None, seed: Sequence[int]) -> tuple[Array, str]:
@@ -70,6 +38,8 @@ def make_input(info: TensorInfo, shape: tuple[int, ...], known: Range | None, se
     if info.dtype == "string":
         return WORDS[random.integers(0, len(WORDS), shape)], "words"
     dtype = numpy_type(info.dtype)
+    if (made := _like_data(random, shape, known, info)) is not None:
+        return made
     if info.dtype == "bool" and known is not None and known.high <= 1:
         return np.zeros(shape, dtype), "False"
     if info.dtype == "bool" or (known is not None and known.kind == "mask"):
@@ -82,6 +52,27 @@ def make_input(info: TensorInfo, shape: tuple[int, ...], known: Range | None, se
     if info.dtype.startswith("complex"):
         return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype), "normal"
     return np.asarray(random.standard_normal(shape, dtype=np.float32)).astype(dtype), "normal"
+
+
+def _like_data(
+    random: np.random.Generator, shape: tuple[int, ...], known: Range | None, info: TensorInfo
+) -> tuple[Array, str] | None:
+    """Images and sound for inputs of such shapes, None for others."""
+    dtype = numpy_type(info.dtype)
+    if (known is not None and known.kind != "pixels") or dtype.kind not in "fiuV":
+        return None
+    channels = lifelike.channels_axis(shape)
+    if channels is not None and info.dtype in (*_FLOATS, "uint8", "int8"):
+        made, what = lifelike.image(random, shape, channels), "smooth images"
+    elif lifelike.is_signal(shape) and info.dtype in (*_FLOATS, "int16") and info.quantization is None:
+        made, what = lifelike.signal(random, shape), "quiet sound"
+    else:
+        return None
+    if info.dtype in _FLOATS and known is None:
+        return made.astype(dtype), f"{what} in [-1, 1]"
+    low, high = (0, 255) if info.dtype in _FLOATS else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    scaled = low + (made.astype(np.float64) + 1) / 2 * (high - low)
+    return np.round(scaled).astype(dtype), f"{what} in [{low}, {high}]"
 
 
 def numpy_type(name: str) -> np.dtype[Any]:
