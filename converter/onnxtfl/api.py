@@ -99,6 +99,7 @@ def onnx_to_tflite(
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    metadata: Mapping[str, str] | None = None,
     rtol: float = 1e-3,
     atol: float = 1e-4,
     seed: int = 0,
@@ -117,9 +118,10 @@ def onnx_to_tflite(
     static ones. ``elements``: the number of elements of each input that is a sequence, None for an optional input
     without a value; their tensors are called NAME_0, NAME_1, ... ``float64``: "narrow" computes it in float32, "error"
     raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result. ``inputs``,
-    ``outputs``: names of the tensors where the converted part of the model begins and ends. ``on_progress``: called
-    with the name of each step. Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot
-    express), `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
+    ``outputs``: names of the tensors where the converted part of the model begins and ends. ``metadata``: properties to
+    write in addition to those of the source. ``on_progress``: called with the name of each step. Raises
+    `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`, `OutputError`,
+    `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
     """
     from onnxtfl.pipeline import Options
 
@@ -129,7 +131,7 @@ def onnx_to_tflite(
     quantizing = _quantizing(quantize, calibration, quantized_io)
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
     options = Options(*common, on_progress=on_progress, quantized_io=quantized_io)
-    options = replace(options, dynamic_quant=dynamic_quant, lstm=lstm, elements=elements)
+    options = replace(options, dynamic_quant=dynamic_quant, lstm=lstm, elements=elements, metadata=metadata)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
 
@@ -150,6 +152,7 @@ def tflite_to_onnx(
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    metadata: Mapping[str, str] | None = None,
     rtol: float = 1e-3,
     atol: float = 1e-4,
     seed: int = 0,
@@ -172,15 +175,8 @@ def tflite_to_onnx(
     if opset not in OPSETS:
         raise UsageError(f"opset {opset} cannot be written", hint=f"use {OPSETS[0]} to {OPSETS[-1]}")
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
-    options = Options(
-        *common,
-        opset,
-        on_progress,
-        quantized_io=quantized_io,
-        quantized=quantized,
-        state=state,
-        signature=signature,
-    )
+    options = Options(*common, opset, on_progress, quantized_io=quantized_io, quantized=quantized)
+    options = replace(options, state=state, signature=signature, metadata=metadata)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     return _convert(_Job("tflite", model, path, options, check, comparison, keep_failed))
 
@@ -414,6 +410,7 @@ def _report(job: _Job, result: Report, output: Output, seconds: float) -> Conver
         None if result.kept_states is None else tuple(result.kept_states),
         tuple(result.other_signatures),
         result.elements,
+        tuple(result.dropped_metadata),
     )
 
 
@@ -434,8 +431,10 @@ def _as_file(model: Any, name: str, stack: ExitStack) -> Path:
 
 def _check_model(job: _Job) -> None:
     """Raise InvalidModelError for a model of the other format, UsageError where the result would replace the source."""
+    from onnxtfl.formats.metadata import check_added
     from onnxtfl.formats.source import format_of, open_source
 
+    check_added(job.options.metadata or {})
     if isinstance(job.model, str | os.PathLike | bytes | bytearray | memoryview):
         with open_source(job.model) as opened:
             format_of(opened, job.format)

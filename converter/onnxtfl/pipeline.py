@@ -32,7 +32,6 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
-from onnxtfl.ir.metadata import Property
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
@@ -191,11 +190,10 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
         conversion.enter(source)
         refuse_unknown_versions(source.main)
         graph = conversion.run(source)
-        properties: dict[str, Property] = dict(options.metadata or {})
+        metadata, conversion.report.dropped_metadata = carried(source, graph, "onnx", options.metadata)
         if conversion.states:
             conversion.report.states = [_entry(state, graph) for state in conversion.states]
-            properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
-        metadata, conversion.report.dropped_metadata = carried(source, graph, "onnx", properties)
+            metadata.properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
         written = Model(graph, metadata=metadata)
         names = onnx_writer.write(written, out, opset=options.opset, external=external)
         return conversion.finish(graph, names)

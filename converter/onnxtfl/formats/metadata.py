@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from onnxtfl.errors import UsageError
 from onnxtfl.formats.onnx import state_metadata
 from onnxtfl.formats.onnx.metadata import FILES, PRODUCER, READABLE
 from onnxtfl.formats.tflite import tflite_metadata
 from onnxtfl.formats.tflite.metadata import OF_THE_FILE, ONNX, sides_of
 from onnxtfl.ir.graph import Graph
-from onnxtfl.ir.metadata import RECORD, STATES, Metadata, Property, TfliteMetadata
+from onnxtfl.ir.metadata import RECORD, STATES, Metadata, TfliteMetadata
 from onnxtfl.ir.model import FormatName, Model
 
 RESERVED = frozenset({RECORD, STATES, ONNX, READABLE, FILES, tflite_metadata.KEY, *OF_THE_FILE})
@@ -23,7 +24,7 @@ _CACHE = "xnnpack"
 
 
 def carried(
-    source: Model, graph: Graph, target: FormatName, added: Mapping[str, Property] | None = None
+    source: Model, graph: Graph, target: FormatName, added: Mapping[str, str] | None = None
 ) -> tuple[Metadata, list[str]]:
     """The metadata of `source` for `graph`, which it was converted to, and what was too large, as text.
 
@@ -44,6 +45,19 @@ def carried(
     dropped = list(_drop_large(result, target))
     result.properties |= dict(added or {})
     return result, dropped
+
+
+def check_added(added: Mapping[str, object]) -> None:
+    """Raise UsageError for properties that are not text, or that have a reserved or an empty name."""
+    for key, value in added.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise UsageError(f"the metadata {key!r} is not text", hint="convert names and values to str")
+        if not key or key in RESERVED:
+            raise UsageError(f"the name {key!r} of metadata is reserved", hint="use another name")
+        try:
+            (key + value).encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the metadata {key!r} is not UTF-8") from error
 
 
 def _aligned(metadata: Metadata, graph: Graph) -> TfliteMetadata | None:

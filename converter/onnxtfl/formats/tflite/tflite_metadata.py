@@ -88,7 +88,7 @@ def aligned(
         places = _places(old, names, len(entries))
         fresh: list[Decoded] = []
         for name, place in zip(names, places, strict=True):
-            entry = dict(entries[place]) if place is not None else {"name": name}
+            entry: Decoded = dict(entries[place]) if place is not None else {"name": name}
             was = known.get(old[place]) if place is not None and place < len(old) else None
             if descriptions.get(name) != was:
                 entry["description"] = descriptions.get(name)
