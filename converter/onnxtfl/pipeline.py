@@ -28,10 +28,13 @@ from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.schema import state_operands
+from onnxtfl.ir import compact_record
+from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
+from onnxtfl.ir.metadata import RECORD, Late, Property
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
@@ -111,7 +114,8 @@ class Options:
     `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
     `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent
     layers begin every run from their initial state, or ("fused") from where the last run ended. `metadata`: properties
-    to write in addition to those of the source. `debug`: the verifier runs after each pass.
+    to write in addition to those of the source. `record`: whether the record of the conversion is written into the
+    result. `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int]] | None = None
@@ -130,6 +134,7 @@ class Options:
     lstm: LstmMode = "exact"
     elements: Mapping[str, int | None] | None = None
     metadata: Mapping[str, str] | None = None
+    record: bool = True
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
@@ -143,8 +148,7 @@ class Report:
     those that became inputs and outputs. `kept_states`: names of the tensors that the next run begins with, None where
     that was not asked for. `other_signatures`: the entry points of the file that were not converted.
     `elements`: the names of the tensors that each input and output of sequence or optional type became. `source_size`:
-    bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
-    metadata was too large, as text.
+    bytes of the source with its external data, None for a model in memory.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -159,7 +163,6 @@ class Report:
     other_signatures: list[str] = field(default_factory=list)
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
     source_size: int | None = None
-    dropped_metadata: list[str] = field(default_factory=list)
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -171,9 +174,8 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
         source = onnx_reader.read(model)
         conversion.measure(model, source)
         graph = conversion.run(source)
-        metadata, conversion.report.dropped_metadata = carried(source, graph, "tflite", options.metadata)
-        written = Model(graph, metadata=metadata)
-        return conversion.finish(graph, tflite_writer.write(written, out))
+        written = Model(graph, metadata=carried(source, graph, options.metadata))
+        return conversion.finish(graph, tflite_writer.write(written, out, late=conversion.late(graph)))
 
 
 def _tflite_target(options: Options) -> TfliteTarget:
@@ -190,12 +192,13 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
         conversion.enter(source)
         refuse_unknown_versions(source.main)
         graph = conversion.run(source)
-        metadata, conversion.report.dropped_metadata = carried(source, graph, "onnx", options.metadata)
+        properties: dict[str, Property] = dict(options.metadata or {})
         if conversion.states:
             conversion.report.states = [_entry(state, graph) for state in conversion.states]
-            metadata.properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
-        written = Model(graph, metadata=metadata)
-        names = onnx_writer.write(written, out, opset=options.opset, external=external)
+            properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
+        written = Model(graph, metadata=carried(source, graph, properties))
+        late = conversion.late(graph)
+        names = onnx_writer.write(written, out, opset=options.opset, external=external, late=late)
         return conversion.finish(graph, names)
 
 
@@ -352,6 +355,7 @@ class _Conversion:
         self.report = Report()
         self.states: list[ExposedState] = []
         self.step = ""
+        self._source_names: list[str] = []
 
     @classmethod
     @contextlib.contextmanager
@@ -397,6 +401,7 @@ class _Conversion:
     def run(self, source: Model, until: str | None = None) -> Graph:
         """The main graph of `source` after all passes, or after the one called `until`."""
         inline_functions(source)
+        self._source_names = tensor_names(source.main)
         explicit_states(source)
         graph = source.main
         self.report.ops_before = count_ops(graph)
@@ -424,6 +429,12 @@ class _Conversion:
         graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
         flatten_inputs(graph, lengths)
         check_names(graph, lengths)
+
+    def late(self, graph: Graph) -> Late | None:
+        """The record of the conversion as a property of the result."""
+        if not self.options.record:
+            return None
+        return lambda names: {RECORD: compact_record.encode(graph, names, self._source_names)}
 
     def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
         """The report; `names`: the written name of each value."""

@@ -33,8 +33,7 @@ _ALLOWED = {
     "quantizing": {"ir", "formats", "pipeline", "runtimes", "checking", "targets"},
     "output": set(),
     "conversion": {"ir", "checking", "tables"},
-    "proof": {"ir", "formats", "pipeline", "checking", "quantizing", "runtimes"},
-    "api": {"ir", "formats", "pipeline", "op_tables", "checking", "quantizing", "output", "conversion", "proof"},
+    "api": {"ir", "formats", "pipeline", "op_tables", "checking", "quantizing", "output", "conversion"},
     "cli": {_API, "tables"},
     _API: {"api", "checking", "conversion", "ir"},
 }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,3 @@ class FirstDifference:
         at = f" (node {self.node!r})" if self.node != self.b else ""
         found = f"error {self.error:.2g} of the largest value, inputs differ by {self.error_in:.2g}"
         return f"first difference: {self.op} {self.b!r}{at}: {found}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields by name, for JSON."""
-        return {**asdict(self), "nodes": list(self.nodes)}

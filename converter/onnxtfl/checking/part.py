@@ -67,7 +67,7 @@ def write_part(
     unknown = [v for v in results if v.name in (inputs or ()) and not isinstance(v.type, TensorType)]
     unknown += [v for v in results if v.name in (outputs or ()) and v.type is None]
     if unknown:
-        types = _types(source, shapes)
+        types = types_of(source, shapes)
         for value in unknown:
             value.type = types.get(value.name or "")
     names = cut(model.main, inputs, outputs)
@@ -94,7 +94,7 @@ def temporary_directory(stack: ExitStack) -> Path:
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onnxtfl-", ignore_cleanup_errors=True)))
 
 
-def _types(source: Path, shapes: Shapes) -> dict[str, Type]:
+def types_of(source: Path, shapes: Shapes) -> dict[str, Type]:
     """Return the types of the tensors of a file, as far as its ops can be lifted."""
     model = files.read(source)
     set_input_shapes(model.main, shapes)

@@ -43,19 +43,6 @@ class Elements(click.ParamType[tuple[str, "int | None"]]):
         return name, None if count == "none" else int(count)
 
 
-class Entry(click.ParamType[tuple[str, str]]):
-    """``KEY=VALUE``; the value may contain equals signs."""
-
-    name = "KEY=VALUE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Return (key, value)."""
-        key, equals, text = str(value).partition("=")
-        if not equals or not key:
-            self.fail(f"{value!r} is not KEY=VALUE, like author=me", param, ctx)
-        return key, text
-
-
 def setting(name: str, default: Any, help_: str, type_: Any = None) -> Callable[[F], F]:
     """An option with a value, whose default is shown."""
     return click.option(name, type=type_, default=default, show_default=True, help=help_)
@@ -74,11 +61,13 @@ _CHECKING = (
     setting("--seed", 0, "Seed of the inputs.", click.IntRange(min=0)),
     setting("--time-limit", 300.0, "Seconds for each run of a model.", _POSITIVE),
     setting("--steps", 3, "Runs, one after the other, of models with state.", click.IntRange(min=1)),
+    click.option("--per-layer", is_flag=True, help="Find the first op whose result differs."),
     click.option("--input-shape", "input_shapes", **_SHAPES),
 )
 _LAYOUTS, _FLOAT64 = click.Choice(["source", "channels-last"]), click.Choice(["narrow", "error"])
 _TYPES = click.Choice(["source", "float", "int8", "uint8"])
 _CHECK_HELP = "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"
+_RECORD_HELP = "Write into the result which tensors hold which of the source.  [default: record]"
 _CONVERTING = (
     click.argument("model", type=MODEL, metavar="MODEL"),
     click.option("-o", "--output", type=click.Path(), metavar="OUT", help="File to write.  [default: next to MODEL]"),
@@ -88,8 +77,8 @@ _CONVERTING = (
     setting("--min-runtime", "2.14", "Oldest TFLite runtime that must run the result."),
     click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors."),
     click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors."),
-    click.option("--metadata", type=Entry(), multiple=True, help="Add to the result's metadata (repeatable)."),
     click.option("--check/--no-check", "check_", default=None, help=_CHECK_HELP),
+    click.option("--record/--no-record", default=True, help=_RECORD_HELP),
     click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
 )
 verbose = click.option("-v", "--verbose", is_flag=True, help="Print more.")
