@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError
 from onnxtfl.output import Output
+from onnxtfl.proof import CheckMode, Job, as_file, check_result, sizes, start_workers
 
 if TYPE_CHECKING:
     import onnx
 
     from onnxtfl.checking import CheckReport
-    from onnxtfl.ir.model import FormatName
     from onnxtfl.ir.record import Record
     from onnxtfl.pipeline import Options, Report
     from onnxtfl.quantizing import Calibration, Quantizing
 
 PathLike = str | os.PathLike[str]
-CheckMode = Literal["auto", "require"] | bool
-"""How a result is checked. True (or "auto") runs both models on the same generated inputs and raises `CheckFailedError`
-where they differ; where one of them cannot be run (runtime not installed, operator without a kernel) the conversion
-succeeds with ``conversion.check.status == "not checked"``. "require" raises then too; False does not check.
-
-``rtol`` and ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``:
-seconds for each run. ``steps``: number of runs, one after the other, of models with state. ``keep_failed``: write the
-result also where the check fails. ``per_layer``: find the first op whose result differs, and the errors along the depth
-(``CheckReport.first_difference`` and ``layers``).
-"""
 IoLayout = Literal["source", "channels-last"]
 """Axis order of inputs and outputs: that of the source, or transposed to channels-last."""
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
@@ -69,20 +58,6 @@ Progress = Callable[[str], None]
 OPSETS = range(13, 25)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """The arguments of a conversion, in either direction."""
-
-    format: FormatName  # of the source
-    model: Any
-    path: PathLike | None
-    options: Options
-    check: CheckMode
-    comparison: Mapping[str, Any]  # of `onnxtfl.checking.Settings`
-    keep_failed: bool
-    quantizing: Quantizing | None = None
-
-
 def onnx_to_tflite(
     model: PathLike | bytes | onnx.ModelProto,
     path: PathLike | None = None,
@@ -100,6 +75,7 @@ def onnx_to_tflite(
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    metadata: Mapping[str, str] | None = None,
     rtol: float = 1e-3,
     atol: float = 1e-4,
     seed: int = 0,
@@ -115,13 +91,14 @@ def onnx_to_tflite(
     ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without
     it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
 
-    ``check`` and the options of a comparison: see `CheckMode`. ``quantize``, ``calibration``: see `QuantizeMode`.
-    ``input_shapes``: sizes by input name, for dynamic dimensions or to change static ones. ``elements``: the number of
-    elements of each input that is a sequence, None for an optional input without a value; their tensors are called
-    NAME_0, NAME_1, ... ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`.
-    ``min_runtime``: the oldest TFLite runtime that must run the result. ``inputs``, ``outputs``: names of the tensors
-    where the converted part of the model begins and ends. ``record``: whether the result's metadata say which of its
-    tensors hold which of the source. ``on_progress``: called with the name of each step. Raises `InvalidModelError`,
+    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``keep_failed``: see `CheckMode`. ``quantize``,
+    ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions or to change
+    static ones. ``elements``: the number of elements of each input that is a sequence, None for an optional input
+    without a value; their tensors are called NAME_0, NAME_1, ... ``float64``: "narrow" computes it in float32, "error"
+    raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result. ``inputs``,
+    ``outputs``: names of the tensors where the converted part of the model begins and ends. ``metadata``: properties to
+    write in addition to those of the source. ``record``: whether the metadata say which tensors of the result hold
+    which of the source. ``on_progress``: called with the name of each step. Raises `InvalidModelError`,
     `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`, `OutputError`, `CheckFailedError`,
     `RuntimeUnavailableError` without litert-quantizer.
     """
@@ -133,10 +110,11 @@ def onnx_to_tflite(
     quantizing = _quantizing(quantize, calibration, quantized_io)
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
     options = Options(*common, on_progress=on_progress, quantized_io=quantized_io)
-    options = replace(options, dynamic_quant=dynamic_quant, lstm=lstm, elements=elements, record=record)
+    options = replace(options, dynamic_quant=dynamic_quant, lstm=lstm, elements=elements, metadata=metadata)
+    options = replace(options, record=record)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     comparison |= {"per_layer": per_layer}
-    return _convert(_Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
+    return _convert(Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
 
 
 def tflite_to_onnx(
@@ -155,6 +133,7 @@ def tflite_to_onnx(
     min_runtime: str = "2.14",
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    metadata: Mapping[str, str] | None = None,
     rtol: float = 1e-3,
     atol: float = 1e-4,
     seed: int = 0,
@@ -179,11 +158,11 @@ def tflite_to_onnx(
     if opset not in OPSETS:
         raise UsageError(f"opset {opset} cannot be written", hint=f"use {OPSETS[0]} to {OPSETS[-1]}")
     common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
-    options = Options(*common, opset, on_progress, quantized_io=quantized_io, quantized=quantized, state=state)
-    options = replace(options, signature=signature, record=record)
+    options = Options(*common, opset, on_progress, quantized_io=quantized_io, quantized=quantized)
+    options = replace(options, state=state, signature=signature, metadata=metadata, record=record)
     comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
     comparison |= {"per_layer": per_layer}
-    return _convert(_Job("tflite", model, path, options, check, comparison, keep_failed))
+    return _convert(Job("tflite", model, path, options, check, comparison, keep_failed))
 
 
 def signatures_to_onnx(
@@ -266,28 +245,30 @@ def check(
     """
     from onnxtfl.checking import Settings, check_models
 
-    shapes = _shapes(input_shapes)
+    shapes = sizes(input_shapes)
     settings = Settings(rtol, atol, seed, time_limit, input_shapes=shapes, steps=steps, per_layer=per_layer)
     with ExitStack() as stack:
-        return check_models(_as_file(a, "a", stack), _as_file(b, "b", stack), settings, inputs)
+        return check_models(as_file(a, "a", stack), as_file(b, "b", stack), settings, inputs)
 
 
-def _convert(job: _Job) -> Conversion:
+def _convert(job: Job) -> Conversion:
     """Convert into a temporary file, check it, then move it to its path."""
     _check_model(job)
     started = time.perf_counter()
     suffix = ".tflite" if job.format == "onnx" else ".onnx"
     with ExitStack() as stack:
         output = stack.enter_context(Output(job.path, "model" + suffix))
+        workers = start_workers(job, stack)
         result = _run_pipeline(job, output)
         seconds = time.perf_counter() - started
-        compared = None if job.check is False else _check(job, result, output.file, stack)
+        compared = check_result(job, result, output.file, stack, workers) if workers is not None else None
         failed = _has_failed(job, compared)
         if job.quantizing is not None and not failed:
             started = time.perf_counter()
             sample = _quantize(job, job.quantizing, result, output.file)
             seconds += time.perf_counter() - started
-            compared = compared and _check(job, result, output.file, stack, job.quantizing, sample)
+            if workers is not None:
+                compared = check_result(job, result, output.file, stack, workers, job.quantizing, sample)
             failed = _has_failed(job, compared)
         report = _report(job, result, output, seconds)
         kept = None if failed and not job.keep_failed else output
@@ -299,7 +280,7 @@ def _convert(job: _Job) -> Conversion:
         return conversion
 
 
-def _has_failed(job: _Job, compared: CheckReport | None) -> bool:
+def _has_failed(job: Job, compared: CheckReport | None) -> bool:
     if compared is None:
         return False
     return compared.status == "failed" or (job.check == "require" and compared.status != "passed")
@@ -322,7 +303,7 @@ def _quantizing(
     return made
 
 
-def _quantize(job: _Job, quantizing: Quantizing, result: Report, file: Path) -> Mapping[str, Any] | None:
+def _quantize(job: Job, quantizing: Quantizing, result: Report, file: Path) -> Mapping[str, Any] | None:
     """Quantize the converted file and change `result` accordingly; returns inputs of the source that fit."""
     if job.options.on_progress is not None:
         job.options.on_progress("quantize")
@@ -330,7 +311,7 @@ def _quantize(job: _Job, quantizing: Quantizing, result: Report, file: Path) -> 
     return sample if job.options.io_layout == "source" else None
 
 
-def _run_pipeline(job: _Job, output: Output) -> Report:
+def _run_pipeline(job: Job, output: Output) -> Report:
     from onnxtfl import pipeline
 
     step: Callable[[Any, BinaryIO, Options], Report]
@@ -343,7 +324,7 @@ def _run_pipeline(job: _Job, output: Output) -> Report:
 
 
 def _finish(
-    job: _Job, output: Output | None, report: ConversionReport, compared: CheckReport | None, record: Record
+    job: Job, output: Output | None, report: ConversionReport, compared: CheckReport | None, record: Record
 ) -> Conversion:
     """Move the result to its path; it is dropped where `output` is None."""
     path = data = None
@@ -355,51 +336,7 @@ def _finish(
     return Conversion(path, data, report, compared, record)
 
 
-def _check(
-    job: _Job,
-    result: Report,
-    converted: Path,
-    stack: ExitStack,
-    quantized: Quantizing | None = None,
-    sample: Mapping[str, Any] | None = None,
-) -> CheckReport:
-    """Compare the source (the converted part of it) with the result.
-
-    `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones.
-    """
-    from onnxtfl.checking import Layout, Settings, check_models
-    from onnxtfl.checking.part import prepare_source
-
-    options = job.options
-    if options.on_progress is not None:
-        options.on_progress("check")
-    if not gc.isenabled():
-        gc.collect()  # the graph of the conversion, whose nodes and values are cycles
-    part = options.inputs is not None or options.outputs is not None
-    states = {name for state in result.states for name in (state.input, state.output)}
-    owners = {tensor: name for name, tensors in result.elements.items() for tensor in tensors}
-    names = [
-        list(dict.fromkeys(owners.get(name, name) for name, _, _ in specs if name not in states)) if part else None
-        for specs in (result.inputs, result.outputs)
-    ]
-    source = _as_file(job.model, "source", stack)
-    shapes = _shapes(options.input_shapes)
-    source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
-    layout: Layout = "source" if options.io_layout == "source" else "channels-last"
-    given = {v: shape for k, shape in shapes.items() for v in result.elements.get(k, (k,))}
-    shapes = {name: shape for name, shape in given.items() if min(shape, default=1) > 0}
-    comparison = dict(job.comparison)
-    if options.state == "reset" or result.kept_states:
-        comparison["steps"] = 1  # only one of the models keeps its state
-    if result.quantization is not None:
-        comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
-    settings = Settings(**comparison, layout=layout, input_shapes=shapes, tensors=result.record.tensors)
-    if quantized is not None:
-        settings = replace(settings, tensors=(), levels=quantized.levels, within=quantized.within)
-    return check_models(source, converted, settings, sample)
-
-
-def _report(job: _Job, result: Report, output: Output, seconds: float) -> ConversionReport:
+def _report(job: Job, result: Report, output: Output, seconds: float) -> ConversionReport:
     return ConversionReport(
         tuple(TensorReport(*spec) for spec in result.inputs),
         tuple(TensorReport(*spec) for spec in result.outputs),
@@ -415,28 +352,16 @@ def _report(job: _Job, result: Report, output: Output, seconds: float) -> Conver
         None if result.kept_states is None else tuple(result.kept_states),
         tuple(result.other_signatures),
         result.elements,
+        tuple(result.dropped_metadata),
     )
 
 
-def _as_file(model: Any, name: str, stack: ExitStack) -> Path:
-    """Return the path of ``model``; a model in memory is written to a file that exists while ``stack`` is open."""
-    from onnxtfl.checking.part import save, temporary_directory
-    from onnxtfl.formats.files import sniff
-
-    if isinstance(model, str | os.PathLike):
-        return Path(model)
-    directory = temporary_directory(stack)
-    if isinstance(model, bytes | bytearray | memoryview):
-        path = directory / f"{name}.{sniff(model)}"
-        path.write_bytes(model)
-        return path
-    return save(model, directory / f"{name}.onnx")
-
-
-def _check_model(job: _Job) -> None:
+def _check_model(job: Job) -> None:
     """Raise InvalidModelError for a model of the other format, UsageError where the result would replace the source."""
+    from onnxtfl.formats.metadata import check_added
     from onnxtfl.formats.source import format_of, open_source
 
+    check_added(job.options.metadata or {})
     if isinstance(job.model, str | os.PathLike | bytes | bytearray | memoryview):
         with open_source(job.model) as opened:
             format_of(opened, job.format)
@@ -459,14 +384,10 @@ def _validate(
     _one_of("io_layout", io_layout, ("source", "channels-last"))
     _one_of("quantized_io", quantized_io, ("source", "float", "int8", "uint8"))
     _one_of("float64", float64, ("narrow", "error"))
-    for name, shape in _shapes(input_shapes).items():
+    for name, shape in sizes(input_shapes).items():
         if any(size < -1 or size > 2**31 - 1 for size in shape):
             hint = "use sizes from 0 to 2147483647, -1 for a dynamic one"
             raise UsageError(f"invalid shape {list(shape)} for input {name!r}", hint=hint)
-
-
-def _shapes(input_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(int(size) for size in shape) for name, shape in (input_shapes or {}).items()}
 
 
 def _one_of(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -62,7 +62,8 @@ class ConversionReport:
     were requantized; None where nothing is quantized. ``states``: those that became inputs and outputs.
     ``kept_states``: tensors of a .tflite that the next run begins with, None where that was not asked for.
     ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
-    that each input and output of sequence or optional type became.
+    that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the source that is
+    too large for the result, as text.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -79,6 +80,7 @@ class ConversionReport:
     kept_states: tuple[str, ...] | None = None
     other_signatures: tuple[str, ...] = ()
     elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dropped_metadata: tuple[str, ...] = ()
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """What the report says, as the rows of a table; ``verbose``: with the passes, and without shortened lists."""
@@ -88,6 +90,7 @@ class ConversionReport:
         if self.other_signatures:
             others = some(self.other_signatures, verbose)
             rows.append(Row("signatures", f"not converted: {others} (--signature KEY, or 'all')"))
+        rows += titled("left out", [f"{what}: too large" for what in self.dropped_metadata])
         rows += [Row("ops before", _ops(self.ops_before, verbose)), Row("ops after", _ops(self.ops_after, verbose))]
         rows += [] if self.quantization is None else _quantization_rows(self.quantization, verbose)
         share = f" ({self.size / self.source_size:.2f} of the source)" if self.source_size else ""

@@ -34,7 +34,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
-from onnxtfl.ir.metadata import RECORD, Late, Property
+from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
@@ -148,7 +148,8 @@ class Report:
     those that became inputs and outputs. `kept_states`: names of the tensors that the next run begins with, None where
     that was not asked for. `other_signatures`: the entry points of the file that were not converted.
     `elements`: the names of the tensors that each input and output of sequence or optional type became. `source_size`:
-    bytes of the source with its external data, None for a model in memory.
+    bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
+    metadata was too large, as text.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -163,6 +164,7 @@ class Report:
     other_signatures: list[str] = field(default_factory=list)
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
     source_size: int | None = None
+    dropped_metadata: list[str] = field(default_factory=list)
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -174,7 +176,8 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
         source = onnx_reader.read(model)
         conversion.measure(model, source)
         graph = conversion.run(source)
-        written = Model(graph, metadata=carried(source, graph, options.metadata))
+        metadata, conversion.report.dropped_metadata = carried(source, graph, "tflite", options.metadata)
+        written = Model(graph, metadata=metadata)
         return conversion.finish(graph, tflite_writer.write(written, out, late=conversion.late(graph)))
 
 
@@ -192,11 +195,11 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
         conversion.enter(source)
         refuse_unknown_versions(source.main)
         graph = conversion.run(source)
-        properties: dict[str, Property] = dict(options.metadata or {})
+        metadata, conversion.report.dropped_metadata = carried(source, graph, "onnx", options.metadata)
         if conversion.states:
             conversion.report.states = [_entry(state, graph) for state in conversion.states]
-            properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
-        written = Model(graph, metadata=carried(source, graph, properties))
+            metadata.properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
+        written = Model(graph, metadata=metadata)
         late = conversion.late(graph)
         names = onnx_writer.write(written, out, opset=options.opset, external=external, late=late)
         return conversion.finish(graph, names)

@@ -17,7 +17,7 @@ from onnxtfl.checking import Settings, check, check_models
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.match import MismatchError, match, permutations
 from onnxtfl.errors import InvalidModelError, UsageError
-from onnxtfl.runtimes import RunError, Runtime, Worker
+from onnxtfl.runtimes import RunError, Runtime, Worker, workers
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_model, tflite_scale
 
@@ -218,7 +218,7 @@ def test_no_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(format_: str):
         raise RunError("unavailable", f"no runtime for {format_}")
 
-    monkeypatch.setattr(check, "runtime_for", missing)
+    monkeypatch.setattr(workers, "runtime_for", missing)
     report = compared(tmp_path, onnx_scale(), tflite_scale())
     assert (report.status, report.reason) == ("not checked", "no runtime for onnx")
 
@@ -227,27 +227,33 @@ def test_no_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_that_takes_too_long_is_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, who: str
 ) -> None:
-    real = check.Side.run_steps
+    real = check.Begun.result
 
-    def run(self, steps, options):
-        if self.info.format == slow:
+    def result(self, time_limit=None):
+        if self.side.info.format == slow:
             raise RunError("timeout", "took more than 1 s")
-        return real(self, steps, options)
+        return real(self, time_limit)
 
-    monkeypatch.setattr(check.Side, "run_steps", run)
+    monkeypatch.setattr(check.Begun, "result", result)
     report = compared(tmp_path, onnx_scale(), tflite_scale())
     assert report.status == "not checked"
     assert report.reason == f"the {who} model does not run: took more than 1 s"
 
 
 def test_both_kernel_sets_have_to_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = check.Side.run_steps
+    begin, real = check.Side.begin, check.Begun.result
+    wrong = []
 
-    def run(self, steps, options):
-        wrong = options.kernels == "builtin" and self.info.format == "tflite"
-        return [[out + wrong for out in outputs] for outputs in real(self, steps, options)]
+    def remember(self, steps, options, worker=None):
+        begun = begin(self, steps, options, worker)
+        wrong.extend([begun] if options.kernels == "builtin" and self.info.format == "tflite" else [])
+        return begun
 
-    monkeypatch.setattr(check.Side, "run_steps", run)
+    def result(self, time_limit=None):
+        return [[out + (self in wrong) for out in outputs] for outputs in real(self, time_limit)]
+
+    monkeypatch.setattr(check.Side, "begin", remember)
+    monkeypatch.setattr(check.Begun, "result", result)
     report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())
     assert report.reason.startswith("with the builtin kernels: output 'y'")
 

@@ -33,7 +33,8 @@ _ALLOWED = {
     "quantizing": {"ir", "formats", "pipeline", "runtimes", "checking", "targets"},
     "output": set(),
     "conversion": {"ir", "checking", "tables"},
-    "api": {"ir", "formats", "pipeline", "op_tables", "checking", "quantizing", "output", "conversion"},
+    "proof": {"ir", "formats", "pipeline", "checking", "quantizing", "runtimes"},
+    "api": {"ir", "formats", "pipeline", "op_tables", "checking", "quantizing", "output", "conversion", "proof"},
     "cli": {_API, "tables"},
     _API: {"api", "checking", "conversion", "ir"},
 }

@@ -22,36 +22,45 @@ from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
-from onnxtfl.checking.sides import FirstRun, Side
+from onnxtfl.checking.sides import Begun, FirstRun, Side
 from onnxtfl.checking.sizes import open_shapes
 from onnxtfl.checking.states import worst
-from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UnsupportedError
+from onnxtfl.errors import OnnxtflError, UnsupportedError
 from onnxtfl.formats import files
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.passes.quantize import TOLERANCE
-from onnxtfl.runtimes import RunError, RunOptions, Worker, runtime_for
+from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
 
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 _SHARE = 0.5
 """The time to measure distances on several inputs, over that of the check until then."""
+CHEAP = 0.2
+"""A .tflite without state runs a second time where the first run took less than so many seconds."""
+SLOWER = 4.0
+"""How many times longer than the first one another kernel set may take, once it takes more than the patience."""
 EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
 """Kinds of `RunError` that say nothing about whether the second model is valid."""
 
 
 def check_models(
-    a: PathLike, b: PathLike, settings: Settings | None = None, inputs: Mapping[str, Any] | None = None
+    a: PathLike,
+    b: PathLike,
+    settings: Settings | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    workers: Workers | None = None,
 ) -> CheckReport:
     """Compare the .onnx or .tflite model ``b`` with ``a``, the reference.
 
-    ``inputs``: arrays by ``a``'s names, for some or all inputs; the rest are generated. Returns a report in any case
-    where both files can be read; raises `InvalidModelError`, and `UsageError` for an unknown input name.
+    ``inputs``: arrays by ``a``'s names, for some or all inputs; the rest are generated. ``workers``: processes that
+    were started before, and stay open. Returns a report in any case where both files can be read; raises
+    `InvalidModelError`, and `UsageError` for an unknown input name.
     """
     started = time.perf_counter()
     settings = settings or Settings()
     with ExitStack() as stack:
         try:
-            check = _Check(a, b, settings, stack)
+            check = _Check(a, b, settings, workers or stack.enter_context(Workers()))
             report = with_models(check.report(inputs), (check.a, check.b), settings)
         except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
             report = CheckReport("not checked", str(error))
@@ -66,38 +75,29 @@ class _Check:
     out_pairs: list[Pair]
     done: FirstRun
 
-    def __init__(self, a: PathLike, b: PathLike, settings: Settings, stack: ExitStack) -> None:
+    def __init__(self, a: PathLike, b: PathLike, settings: Settings, workers: Workers) -> None:
         self.started = time.perf_counter()
-        self.settings = settings
+        self.settings, self.workers = settings, workers
         self.options = RunOptions(settings.kernels[0], settings.time_limit)
-        self.runtimes: list[str] = []
+        self.together = fit_together((a, b))
         self.chosen: list[list[Permutation]] = []
-        self.problem = ""
-        workers = [self._start(path, stack) for path in (a, b)]  # their imports run while the graphs are read
-        self.a, self.b = Side.read(a, workers[0]), Side.read(b, workers[1])
+        workers.start(files.sniff(a), files.sniff(b), os.path.getsize(b))
+        if self.together:  # while the graphs are read
+            workers.load_a(a, self.options)
+            workers.load_b(b, self.options)
+        self.a, self.b = Side.read(a, workers.a), Side.read(b, workers.b)
         self.a.flatten(self.b.info)
         self.b.flatten(self.a.info)
         names = [{spec.name for spec in side.info.inputs} for side in (self.a, self.b)]
         self.a.hide(names[1])
         self.b.hide(names[0])
 
-    def _start(self, path: PathLike, stack: ExitStack) -> Worker | None:
-        try:
-            runtime = runtime_for(files.sniff(path))
-            worker = stack.enter_context(runtime.worker())
-            worker.start()
-        except RuntimeUnavailableError as error:
-            self.problem = self.problem or str(error)
-            return None
-        self.runtimes.append(f"{runtime.name} {runtime.version()}")
-        return worker
-
     def report(self, given: Mapping[str, Any] | None) -> CheckReport:
         """The report, without the settings; where the shapes leave the layout open, of each layout until one agrees."""
         given = flattened(self.a.slots, self.a.info.inputs, given or {})
         arrays = merge_user_inputs([info.name for info in self.a.info.inputs], given)
-        if self.problem:
-            return self._result("not checked", self.problem)
+        if self.workers.problem:
+            return self._result("not checked", self.workers.problem)
         try:
             self.pairs = self._match_inputs()
             self.out_pairs = match(self.a.info.outputs, self.b.info.outputs, "output", self.settings.layout)
@@ -142,10 +142,17 @@ class _Check:
             later = [
                 again(self.settings.seed + k)[0] for k in range(1, self.settings.steps if self.a.keeps_state else 1)
             ]
+            begun: dict[str, Begun] = {}
             try:
-                outputs, *others = self.a.run_steps([values, *later], self.options)
-                run = FirstRun(values, choices, outputs, again, list(zip(later, others, strict=True)))
+                first = self.a.begin([values, *later], self.options)
+                if self.together and not failures and not empty:
+                    begun = self._begin_kernels(values, later)
+                outputs, *others = first.result()
+                rest = list(zip(later, others, strict=True))
+                run = FirstRun(values, choices, outputs, again, rest, first.run.seconds, begun)
             except RunError as error:
+                for unneeded in begun.values():
+                    unneeded.run.cancel()
                 failures.append(error)
                 if error.kind != "run":
                     break
@@ -178,16 +185,23 @@ class _Check:
 
         Returns the report of the main kernel set, or of the first other one that disagrees.
         """
-        chosen = [pair.permutations[min(attempt, len(pair.permutations) - 1)] for pair in self.pairs]
+        chosen = self._chosen(attempt)
         self.chosen.append(chosen)
         used = tuple(map(self._used, self.pairs, chosen, self.done.values, self.done.choices))
-        fed = self._inputs_of_b(chosen, self.done.values)
-        first, *others = self.settings.kernels
-        report = self._look_again(self._run_kernels(first, chosen, fed, used), first, chosen)
-        if not report.ok or self.b.info.format != "tflite":
+        first, *others = self._kernels
+        begun, self.done.begun = self.done.begun, {}  # these are of the first attempt
+        report, seconds = self._run_kernels(first, chosen, used, begun.get(first))
+        report = self._look_again(report, first, chosen)
+        if not report.ok:
             return report
         for kernels in others:
-            other = self._look_again(self._run_kernels(kernels, chosen, fed, used), kernels, chosen)
+            limit = self._patience(seconds)
+            other, _ = self._run_kernels(kernels, chosen, used, begun.get(kernels), limit)
+            if limit is not None and other.status == "not checked" and not other.outputs:
+                cut = f"{kernels} kernels not compared: {other.reason} ({first}: {seconds:.1f} s)"
+                report = replace(report, notes=(*report.notes, cut))
+                continue
+            other = self._look_again(other, kernels, chosen)
             if other.status == "failed":
                 return replace(other, reason=f"with the {kernels} kernels: {other.reason}")
             if len(other.notes) > len(report.notes):
@@ -195,6 +209,41 @@ class _Check:
             if not other.ok:
                 report = replace(report, notes=(*report.notes, f"{kernels} kernels not checked: {other.reason}"))
         return report
+
+    @property
+    def _kernels(self) -> tuple[str, ...]:
+        """The kernel sets on which the second model runs."""
+        return self.settings.kernels if self.b.info.format == "tflite" else self.settings.kernels[:1]
+
+    def _patience(self, seconds: float) -> float | None:
+        """How many seconds another kernel set may take, where the first took ``seconds``; None: any."""
+        patience = self.settings.patience
+        return None if patience is None else max(patience, SLOWER * max(seconds, self.done.seconds))
+
+    def _chosen(self, attempt: int) -> list[Permutation]:
+        return [pair.permutations[min(attempt, len(pair.permutations) - 1)] for pair in self.pairs]
+
+    def _begin_kernels(self, values: list[Any], later: list[list[Any]]) -> dict[str, Begun]:
+        """Begin to run the second model on all kernel sets; nothing where that cannot begin."""
+        chosen = self._chosen(0)
+        fed = [self._inputs_of_b(chosen, one) for one in (values, *later)]
+        try:
+            return {kernels: self._begin_b(kernels, fed) for kernels in self._kernels}
+        except RunError:
+            return {}
+
+    def _begin_b(self, kernels: str, fed: list[list[Any]]) -> Begun:
+        """Begin to run the second model on the inputs of each step.
+
+        A .tflite that keeps state runs several times on the same inputs; any other twice where that is cheap: the
+        results of all runs have to be the same.
+        """
+        main, spare = kernels == self._kernels[0], 0.0
+        if len(fed) == 1 and self.b.info.format == "tflite":
+            spare = 0.0 if self.b.keeps_state else CHEAP
+            fed = fed * (self.settings.steps if self.b.keeps_state else min(self.settings.steps, 2 if main else 1))
+        options = replace(self.options, kernels=kernels, spare=spare)
+        return self.b.begin(fed, options, self.workers.b if main else self.workers.other)
 
     def _look_again(self, report: CheckReport, kernels: str, chosen: list[Permutation]) -> CheckReport:
         """The report after a second look at quantized models that differ (see `SecondLook.judge`)."""
@@ -237,21 +286,33 @@ class _Check:
         return InputUsed(a.name, a.dtype, tuple(value.shape), choice, ", ".join(notes), kept, moved)
 
     def _run_kernels(
-        self, kernels: str, chosen: list[Permutation], fed: list[Any], used: tuple[InputUsed, ...]
-    ) -> CheckReport:
-        steps = [(fed, self.done.outputs)]
-        steps += [(self._inputs_of_b(chosen, values), outputs) for values, outputs in self.done.later]
-        if not self.done.later and self.b.info.format == "tflite":  # the results of all runs are the same
-            steps *= min(self.settings.steps, max(2, self.settings.steps if self.b.keeps_state else 0))
+        self,
+        kernels: str,
+        chosen: list[Permutation],
+        used: tuple[InputUsed, ...],
+        begun: Begun | None,
+        time_limit: float | None = None,
+    ) -> tuple[CheckReport, float]:
+        """Compare the outputs of runs that have ``begun``, or begin now; returns the seconds that they took too."""
+        expected = [self.done.outputs, *(outputs for _, outputs in self.done.later)]
         try:
-            got = self.b.run_steps([values for values, _ in steps], replace(self.options, kernels=kernels))
+            if begun is None:
+                values = [self.done.values, *(values for values, _ in self.done.later)]
+                begun = self._begin_b(kernels, [self._inputs_of_b(chosen, one) for one in values])
+            got = begun.result(time_limit)
         except RunError as error:
             status = "not checked" if error.kind in EXCUSES else "failed"
-            return self._result(status, f"the second model does not run: {error}", used)
+            return self._result(status, f"the second model does not run: {error}", used), 0.0
         except MismatchError as error:
-            return self._result("failed", str(error), used)
+            return self._result("failed", str(error), used), 0.0
+        return self._compare(expected * (1 if self.done.later else len(got)), got, used), begun.run.seconds
+
+    def _compare(
+        self, wanted: Sequence[Sequence[Any]], got: Sequence[Sequence[Any]], used: tuple[InputUsed, ...]
+    ) -> CheckReport:
+        """Compare the outputs of each run."""
         moved = any(spec.moved for spec in used)
-        runs = [(expected, found) for (_, expected), found in zip(steps, got, strict=True)]
+        runs = list(zip(wanted, got, strict=True))
         outputs = tuple(
             worst([self._compare_output(pair, expected[pair.a], found[pair.b], moved) for expected, found in runs])
             for pair in self.out_pairs
@@ -307,7 +368,7 @@ class _Check:
     def _result(
         self, status: Any, reason: str, used: tuple[InputUsed, ...] = (), outputs: tuple[OutputCheck, ...] = ()
     ) -> CheckReport:
-        return CheckReport(status, reason, used, outputs, runtimes=tuple(self.runtimes))
+        return CheckReport(status, reason, used, outputs, runtimes=tuple(self.workers.runtimes))
 
 
 def _first(results: Iterable[T], good: Callable[[T], bool]) -> T:

@@ -20,8 +20,9 @@ class Settings:
     ``tensors``: the record of the conversion of the first model to the second. ``levels``, ``within``: where only the
     second model is quantized, outputs may differ by ``within`` steps of their own, or of the largest value by
     ``levels``. ``steps``: how often models with state run, one run after the other (others: twice, where the second
-    model is a .tflite; once with 1). ``profile``: measure the time of each op. ``per_layer``: also compare the tensors
-    inside of both models.
+    model is a .tflite; once with 1). ``profile``: measure the time of each op. ``patience``: a further kernel set that
+    takes more than so many seconds, and four times as long as the slower of the other runs, is left out, with a note;
+    None: it never is. ``per_layer``: also compare the tensors inside of both models.
     """
 
     rtol: float = 1e-3
@@ -36,4 +37,5 @@ class Settings:
     within: float = 1.0
     steps: int = 3
     profile: bool = False
+    patience: float | None = 2.0
     per_layer: bool = False

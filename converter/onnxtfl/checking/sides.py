@@ -15,7 +15,7 @@ from onnxtfl.checking.sequences import Slots, joined, slots_of, split
 from onnxtfl.checking.states import Hidden, hidden, states_of
 from onnxtfl.formats import files
 from onnxtfl.formats.onnx.state_metadata import StateEntry
-from onnxtfl.runtimes import RunOptions, Worker
+from onnxtfl.runtimes import Run, RunOptions, Worker
 
 PathLike = str | os.PathLike[str]
 
@@ -61,16 +61,15 @@ class Side:
 
     def run(self, values: Sequence[Any], options: RunOptions) -> list[Any]:
         """The outputs of one run; raises `RunError` and `MismatchError`."""
-        return self.run_steps([values], options)[0]
+        return self.begin([values], options).result()[0]
 
-    def run_steps(self, steps: Sequence[Sequence[Any]], options: RunOptions) -> list[list[Any]]:
-        """The outputs of several runs, one after the other."""
-        assert self.worker is not None
+    def begin(self, steps: Sequence[Sequence[Any]], options: RunOptions, worker: Worker | None = None) -> Begun:
+        """Begin several runs, one after the other, in the side's process or in ``worker``; raises `RunError`."""
+        worker = worker or self.worker
+        assert worker is not None
         given = [joined(self.slots, self.hidden.given(values)) for values in steps]
         self.fed = given[0]
-        runs = self.worker.run_steps(self.info.path, given, options, self.hidden.feedback)
-        tensors = [split(self.slots, outputs) for outputs in runs]
-        return [[outputs[i] for i in self.hidden.outputs] for outputs in tensors]
+        return Begun(self, worker.submit(self.info.path, given, options, self.hidden.feedback))
 
     def flatten(self, other: ModelInfo) -> None:
         """Replace sequences and optionals by the tensors that `other` has in their place."""
@@ -83,11 +82,25 @@ class Side:
 
 
 @dataclass
+class Begun:
+    """Runs of a model that have begun."""
+
+    side: Side
+    run: Run
+
+    def result(self, time_limit: float | None = None) -> list[list[Any]]:
+        """Wait for the outputs of each run; raises `RunError` and `MismatchError`. ``time_limit``: see `Run.result`."""
+        found = [split(self.side.slots, outputs) for outputs in self.run.result(time_limit)]
+        return [[outputs[i] for i in self.side.hidden.outputs] for outputs in found]
+
+
+@dataclass
 class FirstRun:
     """A run of the first model: its inputs, how each was chosen, and its outputs.
 
     ``again``: makes inputs, and says how, of the same shapes from another seed. ``later``: inputs and outputs of the
-    runs after it, of a model with state.
+    runs after it, of a model with state. ``seconds``: of all runs and of loading. ``begun``: the runs of the second
+    model on the same inputs that began at the same time, by kernel set.
     """
 
     values: list[Any]
@@ -95,3 +108,5 @@ class FirstRun:
     outputs: list[Any]
     again: Callable[[int], tuple[list[Any], list[str]]]
     later: list[tuple[list[Any], list[Any]]]
+    seconds: float = 0.0
+    begun: dict[str, Begun] = field(default_factory=dict)

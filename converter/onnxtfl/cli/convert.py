@@ -97,7 +97,7 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments of the public function for the options of a command."""
     found = dict(options)
     found["check"] = {None: True, True: "require", False: False}[found.pop("check_")]
-    found["input_shapes"] = dict(found["input_shapes"])
+    found["input_shapes"], found["metadata"] = dict(found["input_shapes"]), dict(found["metadata"])
     return found | {name: list(found[name]) or None for name in ("inputs", "outputs")}
 
 

@@ -43,6 +43,19 @@ class Elements(click.ParamType[tuple[str, "int | None"]]):
         return name, None if count == "none" else int(count)
 
 
+class Entry(click.ParamType[tuple[str, str]]):
+    """``KEY=VALUE``; the value may contain equals signs."""
+
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Return (key, value)."""
+        key, equals, text = str(value).partition("=")
+        if not equals or not key:
+            self.fail(f"{value!r} is not KEY=VALUE, like author=me", param, ctx)
+        return key, text
+
+
 def setting(name: str, default: Any, help_: str, type_: Any = None) -> Callable[[F], F]:
     """An option with a value, whose default is shown."""
     return click.option(name, type=type_, default=default, show_default=True, help=help_)
@@ -77,6 +90,7 @@ _CONVERTING = (
     setting("--min-runtime", "2.14", "Oldest TFLite runtime that must run the result."),
     click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors."),
     click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors."),
+    click.option("--metadata", type=Entry(), multiple=True, help="Add to the result's metadata (repeatable)."),
     click.option("--check/--no-check", "check_", default=None, help=_CHECK_HELP),
     click.option("--record/--no-record", default=True, help=_RECORD_HELP),
     click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),

@@ -2,25 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from onnxtfl.errors import UsageError
 from onnxtfl.formats.onnx import state_metadata
+from onnxtfl.formats.onnx.metadata import FILES, PRODUCER, READABLE
+from onnxtfl.formats.tflite import tflite_metadata
+from onnxtfl.formats.tflite.metadata import OF_THE_FILE, ONNX, sides_of
 from onnxtfl.ir.graph import Graph
-from onnxtfl.ir.metadata import RECORD, Metadata, Property
-from onnxtfl.ir.model import Model
+from onnxtfl.ir.metadata import RECORD, STATES, Metadata, TfliteMetadata
+from onnxtfl.ir.model import FormatName, Model
 
-_OF_THE_FILE = {RECORD}
-"""Properties that describe the file of the source, not the model in it."""
+RESERVED = frozenset({RECORD, STATES, ONNX, READABLE, FILES, tflite_metadata.KEY, *OF_THE_FILE})
+"""Properties with a meaning to readers of the formats, which a user cannot set."""
+MOST_IN_ONNX = 16 << 20
+"""Bytes of the largest property and archive that an ONNX file gets, which readers hold in memory as base64."""
+MOST_OF_NODES = 64 << 10
+"""Bytes of documentation of all nodes: exporters write a stack trace for each."""
+_CACHE = "xnnpack"
 
 
-def carried(source: Model, graph: Graph, added: Mapping[str, Property] | None = None) -> Metadata:
-    """The metadata of `source` for `graph`, which it was converted to; `added`: properties in addition."""
+def carried(
+    source: Model, graph: Graph, target: FormatName, added: Mapping[str, str] | None = None
+) -> tuple[Metadata, list[str]]:
+    """The metadata of `source` for `graph`, which it was converted to, and what was too large, as text.
+
+    `added`: properties in addition. Descriptions are those of the tensors with these names; elements of a sequence have
+    that of the sequence.
+    """
     metadata = source.metadata
-    properties = {key: value for key, value in metadata.properties.items() if key not in _OF_THE_FILE}
+    properties = {k: v for k, v in metadata.properties.items() if k not in {RECORD, *OF_THE_FILE}}
+    properties = {k: v for k, v in properties.items() if not k.lower().startswith(_CACHE)}
     if not _has_states(source, graph):
-        properties.pop(state_metadata.KEY, None)
-    return replace(metadata, properties=properties | dict(added or {}))
+        properties.pop(STATES, None)
+    owners = {tensor: name for name, tensors in graph.elements.items() for tensor in tensors}
+    elements = {t: metadata.descriptions[o] for t, o in owners.items() if o in metadata.descriptions}
+    result = replace(metadata, properties=properties, descriptions=metadata.descriptions | elements)
+    result.tflite = _aligned(result, graph)
+    if result.producer.name == PRODUCER and source.format == "onnx":
+        result.producer = replace(result.producer, name="")
+    dropped = list(_drop_large(result, target))
+    result.properties |= dict(added or {})
+    return result, dropped
+
+
+def check_added(added: Mapping[str, object]) -> None:
+    """Raise UsageError for properties that are not text, or that have a reserved or an empty name."""
+    for key, value in added.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise UsageError(f"the metadata {key!r} is not text", hint="convert names and values to str")
+        if not key or key in RESERVED:
+            raise UsageError(f"the name {key!r} of metadata is reserved", hint="use another name")
+        try:
+            (key + value).encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the metadata {key!r} is not UTF-8") from error
+
+
+def _aligned(metadata: Metadata, graph: Graph) -> TfliteMetadata | None:
+    """TFLite Metadata for the inputs and outputs of `graph`."""
+    if metadata.tflite is None:
+        return None
+    before = {"inputs": metadata.tflite.inputs, "outputs": metadata.tflite.outputs}
+    after = sides_of(graph)
+    content = tflite_metadata.aligned(metadata.tflite.content, before, after, metadata.descriptions)
+    return TfliteMetadata(content, tuple(after["inputs"]), tuple(after["outputs"]))
+
+
+def _drop_large(metadata: Metadata, target: FormatName) -> Iterator[str]:
+    """Drop what does not fit, and yield what that is."""
+    if sum(map(len, metadata.node_descriptions.values())) > MOST_OF_NODES and target == "tflite":
+        yield f"the documentation of {len(metadata.node_descriptions)} nodes"
+        metadata.node_descriptions = {}
+    if target == "tflite":
+        return
+    for key, value in list(metadata.properties.items()):
+        size = len(value) if isinstance(value, str | bytes) else value.nbytes
+        if size > MOST_IN_ONNX:
+            yield f"the metadata {key!r} ({size} bytes)"
+            del metadata.properties[key]
+    if metadata.files is not None and metadata.files.nbytes > MOST_IN_ONNX:
+        yield f"the associated files ({metadata.files.nbytes} bytes)"
+        metadata.files = None
 
 
 def _has_states(source: Model, graph: Graph) -> bool:

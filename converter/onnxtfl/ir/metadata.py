@@ -46,14 +46,28 @@ class TfliteMetadata:
     outputs: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A zip archive: the compressed files, then its directory and end, whose offsets count from the first file."""
+
+    body: TensorData
+    directory: bytes
+    end: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the archive."""
+        return self.body.nbytes + len(self.directory) + len(self.end)
+
+
 @dataclass
 class Metadata:
     """The metadata of a model.
 
     `description`, `graph_description`: documentation of the model and of its main graph (TFLite has only the former).
     `descriptions`: documentation by tensor; `node_descriptions`: by first result of a node of the main graph.
-    `properties`: all other entries by name. `tflite`: TFLite Metadata. `files`: an archive of associated files (zip,
-    offsets from its first byte), which a .tflite file has at its end.
+    `properties`: all other entries by name. `tflite`: TFLite Metadata. `files`: the associated files, an archive which
+    a .tflite file has at its end.
     """
 
     description: str = ""
@@ -63,7 +77,7 @@ class Metadata:
     node_descriptions: dict[str, str] = field(default_factory=dict)
     properties: dict[str, Property] = field(default_factory=dict)
     tflite: TfliteMetadata | None = None
-    files: TensorData | None = None
+    files: Archive | None = None
 
 
 def content_of(value: Property) -> bytes:

@@ -96,6 +96,7 @@ class Model:
         for name, i in signature.outputs:
             graph.output_names[i] = name
         if graph is not self.main:
+            self.metadata.tflite, self.metadata.descriptions = None, {}  # those of the graph that was the main one
             self.subgraphs = [self.main, *(g for g in self.subgraphs if g is not graph)]
             self.main = graph
 

@@ -28,13 +28,15 @@ from onnxtfl.runtimes import worker as script
 
 Value = Any  # np.ndarray, None, or a list of these
 STDERR_TAIL = 4000
+SHORT = 4096
+"""Requests of at most so many characters fit into the pipe to a process that does not read it."""
 
 
 class RunError(RuntimeUnavailableError):
     """A runtime could not run a model.
 
     ``kind``: unavailable (runtime not installed), unsupported (the model may be good, the runtime does not know
-    something in it), load, run, memory, crash, timeout.
+    something in it), load, run, memory, crash, timeout, cancelled.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -47,11 +49,13 @@ class RunOptions:
     """How to run a model.
 
     ``kernels``: "default" (LiteRT: XNNPACK), "builtin" (optimized kernels, no delegate) or "reference"; for ONNX
-    Runtime all but "default" turn its graph optimizer off. ``time_limit``: seconds for loading and one run.
+    Runtime all but "default" turn its graph optimizer off. ``time_limit``: seconds for loading and one run. ``spare``:
+    the runs after the first are left out where that took more than so many seconds; 0: never.
     """
 
     kernels: str = "default"
     time_limit: float = 300.0
+    spare: float = 0.0
 
 
 DEFAULT = RunOptions()
@@ -60,7 +64,8 @@ DEFAULT = RunOptions()
 class Worker:
     """One child process for one runtime, running any number of models; restarted after a crash or time-out.
 
-    Use it as a context manager. ``python``: the interpreter to run the worker with.
+    Use it as a context manager, in one thread. ``python``: the interpreter to run the worker with. Requests are
+    answered one after the other, in order; several may be under way (`submit`, `load`).
     """
 
     def __init__(self, runtime: str, python: str) -> None:
@@ -72,6 +77,9 @@ class Worker:
         self._reader: threading.Thread | None = None
         self._stderr: IO[bytes] | None = None
         self._numbers = itertools.count()
+        self._sent: dict[int, float] = {}  # requests without an answer, in order, and their time limits
+        self._replies: dict[int, dict[str, Any] | RunError] = {}
+        self._since = 0.0  # when the first of `_sent` began
 
     def __enter__(self) -> Worker:
         return self
@@ -83,6 +91,8 @@ class Worker:
         """Start the process unless it runs; done by `run` too, but done early it imports its runtime meanwhile."""
         if self._process is not None and self._process.poll() is None:
             return
+        while self._sent:  # answers that arrived before the process ended
+            self._receive()
         self._stop()
         self._stderr = self._new_file("stderr").open("w+b")
         self._answers = queue.Queue()
@@ -118,26 +128,42 @@ class Worker:
 
         ``feedback``: pairs of output and input; from the second step on the input is the output of the step before.
         """
+        return self.submit(model, steps, options, feedback).result()
+
+    def submit(
+        self,
+        model: str | os.PathLike[str],
+        steps: Sequence[Sequence[Value]],
+        options: RunOptions = DEFAULT,
+        feedback: Sequence[tuple[int, int]] = (),
+    ) -> Run:
+        """Begin `run_steps` and return at once; `Run.result` waits. Raises `RunError` where no process starts."""
         arrays, results = self._new_file("in.npz"), self._new_file("out.npz")
         store: dict[str, Any] = {}
         items = {id(value): script.encode(value, store) for value in _distinct(steps)}
-        request = {
-            "runtime": self.runtime,
-            "model": os.path.abspath(model),
+        request = self._request(model, options) | {
             "arrays": os.fspath(arrays),
             "runs": [[items[id(value)] for value in inputs] for inputs in steps],
             "feedback": list(feedback),
             "results": os.fspath(results),
-            "kernels": options.kernels,
+            "spare": options.spare,
         }
+        run = Run(self, arrays, results)
         try:
             np.savez(arrays, **store)
-            runs = self._exchange(request, options.time_limit * len(steps))
-            with np.load(results, allow_pickle=False) as found:
-                return [[_named_type(script.decode(item, found), item) for item in items] for items in runs]
-        finally:
-            arrays.unlink(missing_ok=True)
-            results.unlink(missing_ok=True)
+            run.number = self._send(request, options.time_limit * len(steps))
+        except BaseException:
+            run.forget()
+            raise
+        return run
+
+    def load(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
+        """Begin to load ``model`` for the next run with these options; what goes wrong is reported by that run."""
+        with contextlib.suppress(RunError):
+            self._send(self._request(model, options) | {"load": True}, options.time_limit)
+
+    def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:
+        return {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
 
     def close(self) -> None:
         """End the process and remove its files."""
@@ -152,24 +178,62 @@ class Worker:
             self._files = Path(tempfile.mkdtemp(prefix="onnxtfl-run-"))
         return self._files / f"{next(self._numbers)}-{name}"
 
-    def _exchange(self, request: dict[str, Any], time_limit: float) -> list[list[dict[str, Any]]]:
+    def _send(self, request: dict[str, Any], time_limit: float) -> int:
+        """Send a request and return its number."""
+        number = next(self._numbers)
+        line = json.dumps(request | {"id": number}) + "\n"
+        while self._sent and len(line) > SHORT:
+            self._receive()
         self.start()
         assert self._process is not None and self._process.stdin is not None
-        with contextlib.suppress(OSError):  # a dead child is found below, with its last words
-            self._process.stdin.write(json.dumps(request) + "\n")
+        if not self._sent:
+            self._since = time.monotonic()
+        self._sent[number] = time_limit
+        with contextlib.suppress(OSError):  # a dead child is found later, with its last words
+            self._process.stdin.write(line)
             self._process.stdin.flush()
+        return number
+
+    def _answer(self, number: int, time_limit: float | None) -> dict[str, Any]:
+        """Wait for the answer to a request; raises `RunError`. ``time_limit``: at most so long, if it is not None."""
+        if number in self._sent and time_limit is not None:
+            self._sent[number] = min(self._sent[number], time_limit)
+        while number not in self._replies:
+            self._receive()
+        reply = self._replies.pop(number)
+        if isinstance(reply, RunError):
+            raise reply
+        return reply
+
+    def _receive(self) -> None:
+        """Wait for the answer to the first request; where none comes, it and all others have failed."""
+        limit = next(iter(self._sent.values()))
         try:
-            line = self._answers.get(timeout=time_limit)
+            line = self._answers.get(timeout=max(self._since + limit - time.monotonic(), 0))
         except queue.Empty:
             self._stop()
-            raise RunError("timeout", f"{self.runtime} took more than {time_limit:g} s") from None
+            return self._lost(RunError("timeout", f"{self.runtime} took more than {limit:g} s"))
         if line is None:
-            raise RunError("crash", self._last_words())
+            return self._lost(RunError("crash", self._last_words()))
         reply = json.loads(line)
-        if "error" in reply:
-            raise RunError(reply["kind"], f"{self.runtime}: {_brief(reply['error'])}")
-        outputs: list[list[dict[str, Any]]] = reply["outputs"]
-        return outputs
+        self._since = time.monotonic()
+        self._sent.pop(reply["id"], None)
+        failed = "error" in reply
+        found = RunError(reply["kind"], f"{self.runtime}: {brief(reply['error'])}") if failed else reply
+        self._replies[reply["id"]] = found
+        return None
+
+    def _lost(self, error: RunError) -> None:
+        """Answer all requests with an error: the process has ended."""
+        self._replies.update(dict.fromkeys(self._sent, error))
+        self._sent.clear()
+
+    def _cancel(self, number: int | None) -> None:
+        """Forget a request; the process is killed if it works on this one."""
+        if number is not None and number in self._sent:
+            self._stop()
+            self._lost(RunError("cancelled", f"{self.runtime} was stopped"))
+        self._replies.pop(-1 if number is None else number, None)
 
     def _last_words(self) -> str:
         """Say how the process died and what it wrote last."""
@@ -204,6 +268,40 @@ class Worker:
             self._stderr = None
 
 
+class Run:
+    """Runs of a model that have begun. ``seconds``: what loading and running took, once `result` has returned."""
+
+    def __init__(self, worker: Worker, arrays: Path, results: Path) -> None:
+        self.number: int | None = None
+        self.seconds = 0.0
+        self._worker = worker
+        self._paths = arrays, results
+
+    def result(self, time_limit: float | None = None) -> list[list[Value]]:
+        """Wait for the outputs of each step (of fewer where steps were spared). Raises `RunError`.
+
+        ``time_limit``: less seconds than the options say. May be called once.
+        """
+        assert self.number is not None
+        try:
+            reply = self._worker._answer(self.number, time_limit)
+            self.seconds = reply["seconds"]
+            with np.load(self._paths[1], allow_pickle=False) as found:
+                return [[_named_type(script.decode(i, found), i) for i in items] for items in reply["outputs"]]
+        finally:
+            self.forget()
+
+    def cancel(self) -> None:
+        """End the runs; their result is not needed."""
+        self._worker._cancel(self.number)
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove the files."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+
+
 def _distinct(steps: Sequence[Sequence[Value]]) -> list[Value]:
     """The values of all steps, each object once."""
     return list({id(value): value for inputs in steps for value in inputs}.values())
@@ -235,7 +333,7 @@ def _exit_text(code: int) -> str:
     return f"exit code {code}"
 
 
-def _brief(message: str) -> str:
+def brief(message: str) -> str:
     """Return a runtime's error as one line without the paths of its own source files."""
     return one_line(re.sub(r"/[\w/.-]+\.(cc|h|cpp):\d+ ", "", message), 600)
 

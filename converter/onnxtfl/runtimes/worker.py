@@ -4,10 +4,11 @@ It reads requests from stdin and answers on stdout, one JSON object a line; arra
 nothing of onnxtfl and runs on Python 3.9 and newer, so that another interpreter can run it too (tflite-runtime 2.14
 wants numpy < 2 and Python 3.11).
 
-Request: ``{"runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
-"kernels"}``: the inputs of each run of one session or interpreter, which keeps its state from run to run; an input that
-is fed back gets the value of that output of the run before.
-Answer: ``{"outputs": [[item]], "seconds"}`` or ``{"error", "kind"}``. Item: see `encode`.
+Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
+"kernels", "spare"}``: the inputs of each run of one session or interpreter, which keeps its state from run to run; an
+input that is fed back gets the value of that output of the run before. The runs after the first are left out where that
+took more than "spare" seconds, unless that is 0. With ``"load": true`` the model is only loaded, for a later request.
+Answer: ``{"id", "outputs": [[item]], "seconds"}`` or ``{"id", "error", "kind"}``. Item: see `encode`.
 """
 
 # ruff: noqa: B905 (zip has no "strict" on Python 3.9)
@@ -89,16 +90,49 @@ def as_text(value: Any) -> str:
 
 def run(request: Item) -> Item:
     """Run one request and return its answer; raises `WorkerError`."""
+    if request.get("load"):
+        load(request)
+        return {}
     store = np.load(request["arrays"], allow_pickle=False) if any(request["runs"]) else {}
     runs = [[decode(item, store) for item in inputs] for inputs in request["runs"]]
     runner = run_onnx if request["runtime"] == "onnxruntime" else run_tflite
     started = time.perf_counter()
+    _, before = LOADED.get(file_key(request), (None, 0.0))
     outputs = runner(request, runs)
-    seconds = time.perf_counter() - started
+    seconds = before + time.perf_counter() - started
     results: dict[str, Any] = {}
     items = [[encode(value, results) | ({"raw": raw} if raw else {}) for value, raw in one] for one in outputs]
     np.savez(request["results"], **results)
     return {"outputs": items, "seconds": seconds}
+
+
+def load(request: Item) -> None:
+    """Load a model for the request that runs it; whatever goes wrong goes wrong again then."""
+    started = time.perf_counter()
+    if request["runtime"] == "onnxruntime":
+        loaded = new_session(load_runtime("onnxruntime"), request)
+    else:
+        loaded = open_interpreter(request)
+        if all(-1 not in slot.get("shape_signature", ()) for slot in loaded.get_input_details()):
+            loaded.allocate_tensors()
+    LOADED[file_key(request)] = loaded, time.perf_counter() - started
+
+
+LOADED: dict[tuple[Any, ...], tuple[Any, float]] = {}
+"""Sessions and interpreters that were loaded for a later request, by file and kernel set; the seconds that took."""
+
+
+def file_key(request: Item) -> tuple[Any, ...]:
+    """Return what tells a file and kernel set from others."""
+    with contextlib.suppress(OSError):  # loading it says what is wrong
+        file = os.stat(request["model"])
+        return request["model"], request["kernels"], file.st_mtime_ns, file.st_size
+    return request["model"], request["kernels"]
+
+
+def enough(request: Item, found: list[Any], started: float) -> bool:
+    """Return whether the other runs are left out: the first one took too long."""
+    return bool(request["spare"]) and len(found) == 1 and time.perf_counter() - started > request["spare"]
 
 
 def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
@@ -106,12 +140,19 @@ def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]
     ort = load_runtime("onnxruntime")
     session = open_session(ort, request)
     found: list[list[tuple[Any, str]]] = []
+    started = time.perf_counter()
     for inputs in runs:
-        if found:
-            for source, target in request["feedback"]:
-                inputs[target] = found[-1][source][0]
+        if enough(request, found, started):
+            break
+        feed_back(request, found, inputs)
         found.append(run_session(ort, session, inputs))
     return found
+
+
+def feed_back(request: Item, found: list[list[tuple[Any, str]]], inputs: list[Any]) -> None:
+    """Replace inputs by outputs of the run before."""
+    for source, target in request["feedback"] if found else ():
+        inputs[target] = found[-1][source][0]
 
 
 def run_session(ort: Any, session: Any, inputs: list[Any]) -> list[tuple[Any, str]]:
@@ -139,13 +180,12 @@ SMALL = 64 << 20
 
 def open_session(ort: Any, request: Item) -> Any:
     """Return an ONNX Runtime session; every kernel set but "default" turns the graph optimizer off."""
+    key = file_key(request)
     try:
-        file = os.stat(request["model"])
         size = sum(entry.stat().st_size for entry in os.scandir(os.path.dirname(request["model"])) if entry.is_file())
     except OSError:
         return new_session(ort, request)
-    key = (request["model"], request["kernels"], file.st_mtime_ns, file.st_size)
-    session = SESSIONS.pop(key, None) or new_session(ort, request)
+    session = LOADED.pop(key, (None,))[0] or SESSIONS.pop(key, None) or new_session(ort, request)
     if size <= SMALL:
         while len(SESSIONS) > 1:
             del SESSIONS[next(iter(SESSIONS))]
@@ -202,14 +242,15 @@ def ort_bits(value: Any, raw: str) -> Any:
 
 def run_tflite(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
     """Run the main subgraph in LiteRT or tflite-runtime, inputs and outputs in its own order."""
-    interpreter = open_interpreter(request)
+    interpreter = LOADED.pop(file_key(request), (None,))[0] or open_interpreter(request)
     try:
         allocate(interpreter, runs[0])
         found: list[list[tuple[Any, str]]] = []
+        started = time.perf_counter()
         for inputs in runs:
-            if found:
-                for source, target in request["feedback"]:
-                    inputs[target] = found[-1][source][0]
+            if enough(request, found, started):
+                break
+            feed_back(request, found, inputs)
             for slot, value in zip(interpreter.get_input_details(), inputs):
                 if value.size:  # an empty tensor has no memory to copy to
                     interpreter.set_tensor(slot["index"], tflite_input(value))
@@ -277,14 +318,17 @@ def load_runtime(module: str) -> Any:
 
 def answer(line: str) -> Item:
     """Return the answer to one request, whatever happens short of a crash."""
+    request: Item = {}
     try:
-        return run(json.loads(line))
+        request = json.loads(line)
+        found = run(request)
     except WorkerError as error:
-        return {"error": str(error), "kind": error.kind}
+        found = {"error": str(error), "kind": error.kind}
     except MemoryError:
-        return {"error": "out of memory", "kind": "memory"}
+        found = {"error": "out of memory", "kind": "memory"}
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}", "kind": "run"}
+        found = {"error": f"{type(error).__name__}: {error}", "kind": "run"}
+    return {"id": request.get("id"), **found}
 
 
 def main() -> None:

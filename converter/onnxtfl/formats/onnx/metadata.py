@@ -1,21 +1,29 @@
-"""The metadata of an ONNX model: documentation of the model, its values and nodes, its producer, metadata_props."""
+"""The metadata of an ONNX model: documentation of the model, its values and nodes, its producer, metadata_props.
+
+TFLite Metadata is the property "TFLITE_METADATA", its bytes as a data URI, and "tflite.metadata", the same as JSON to
+be read by people (descriptions, normalization, labels); "tflite.files" is the archive of associated files, a data URI.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
 from onnx import GraphProto, ModelProto
 
+from onnxtfl.formats.archive import archive_bytes, archive_of, texts
 from onnxtfl.formats.onnx.names import text_of
-from onnxtfl.ir.metadata import Metadata, Producer, Property, as_text, from_text
+from onnxtfl.formats.tflite import tflite_metadata
+from onnxtfl.ir.metadata import Metadata, Producer, Property, TfliteMetadata, as_text, content_of, from_text
 
+READABLE, FILES = "tflite.metadata", "tflite.files"
 PRODUCER = "onnxtfl"
 """The producer of a model whose source has none."""
 
 
 def read_metadata(model: ModelProto) -> Metadata:
     """The metadata of `model`; of two properties with one name the last."""
-    return Metadata(
+    metadata = Metadata(
         description=text_of(model.doc_string),
         graph_description=text_of(model.graph.doc_string),
         producer=_producer(model),
@@ -23,6 +31,33 @@ def read_metadata(model: ModelProto) -> Metadata:
         node_descriptions={text_of(n.output[0]): text_of(n.doc_string) for n in model.graph.node if _is_described(n)},
         properties={text_of(entry.key): from_text(text_of(entry.value)) for entry in model.metadata_props},
     )
+    _take_tflite(metadata)
+    return metadata
+
+
+def _take_tflite(metadata: Metadata) -> None:
+    """Set TFLite Metadata and associated files from properties; those that are malformed stay properties."""
+    properties = metadata.properties
+    content, files = properties.get(tflite_metadata.KEY), properties.get(FILES)
+    archive = archive_of(files) if isinstance(files, bytes) else None
+    if archive is not None:
+        metadata.files = archive
+        del properties[FILES]
+        if content is None:
+            properties.pop(READABLE, None)
+    if isinstance(content, bytes) and tflite_metadata.decode(content) is not None:
+        readable = properties.pop(READABLE, "")
+        inputs, outputs = (_tensors(readable, side) for side in ("inputs", "outputs"))
+        metadata.tflite = TfliteMetadata(content, inputs, outputs)
+        del properties[tflite_metadata.KEY]
+
+
+def _tensors(text: Property, side: str) -> tuple[str, ...]:
+    """The names of the tensors that TFLite Metadata was written for; empty where they are unknown."""
+    try:
+        return tuple(str(entry["tensor"]) for entry in json.loads(content_of(text))[side])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ()
 
 
 def _producer(model: ModelProto) -> Producer:
@@ -53,5 +88,22 @@ def fill(proto: ModelProto, metadata: Metadata, late: Mapping[str, Property]) ->
     for name, value in fields.items():
         if value:  # an empty field would be written
             setattr(proto, name, value)
-    for key, content in {**metadata.properties, **late}.items():
+    for key, content in {**_properties(metadata), **late}.items():
         proto.metadata_props.add(key=key, value=as_text(content))
+
+
+def _properties(metadata: Metadata) -> dict[str, Property]:
+    """The properties with those that TFLite Metadata and associated files become."""
+    found, described = dict(metadata.properties), metadata.tflite
+    files = texts(metadata.files) if metadata.files is not None else {}
+    tree = tflite_metadata.decode(described.content) if described is not None else None
+    if described is not None and tree is not None:
+        sides = {"inputs": described.inputs, "outputs": described.outputs}
+        found[READABLE] = json.dumps(tflite_metadata.readable(tree, sides, files), ensure_ascii=False)
+    elif files:
+        found[READABLE] = json.dumps({"files": files}, ensure_ascii=False)
+    if described is not None:
+        found[tflite_metadata.KEY] = described.content
+    if metadata.files is not None:
+        found[FILES] = archive_bytes(metadata.files)
+    return found

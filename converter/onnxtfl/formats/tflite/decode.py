@@ -51,12 +51,13 @@ class _Layout:
 class Decoder:
     """Decodes tables into dictionaries with an entry for each field of the schema.
 
-    Enums are names (numbers where unknown), vectors of bytes are bytes or `Span`, others tuples, unions (member table,
-    dictionary); an absent scalar is its default, any other absent field None.
+    Enums are names (numbers where unknown), vectors of bytes are bytes or (with `constants`) `Span`, others tuples,
+    unions (member table, dictionary); an absent scalar is its default, any other absent field None.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, constants: bool = True) -> None:
         self.source = source
+        self._constants = constants
         self._budget = _BUDGET_FACTOR * source.size + _BUDGET_START
         self._layouts: dict[tuple[str, int], _Layout] = {}
 
@@ -114,9 +115,15 @@ class Decoder:
         if field.kind == "tables":
             references = range(position + 4, position + 4 + 4 * count, 4)
             return [self.table(schema.table(field.target), self._reference(r)) for r in references]
-        if field.code == "B" and field.align == _CONSTANT_ALIGN:
+        if field.kind == "strings":
+            return [self._text(self._reference(position + 4 + 4 * k)) for k in range(count)]
+        if self._constants and field.code == "B" and field.align == _CONSTANT_ALIGN:
             return Span(position + 4, count)
         return self._vector(field, position + 4, count)
+
+    def _text(self, position: int) -> str:
+        """One string of a vector of strings."""
+        return str(self._child(Field("", 0, "string"), position))
 
     def _vector(self, field: Field, position: int, count: int) -> Any:
         size = count * (1 if field.kind == "string" else SIZES[field.code])

@@ -122,6 +122,8 @@ class Encoder:
             self.refer(reference, self._tables(schema.table(field.target), value))
         elif field.kind == "string":
             self.refer(reference, self._string(value))
+        elif field.kind == "strings":
+            self.refer(reference, self._strings(value))
         else:
             table, values = value if field.kind == "union" else (schema.table(field.target), value)
             present = _present(table, values)
@@ -150,6 +152,14 @@ class Encoder:
         self.out += struct.pack("<I", len(items)) + bytes(4 * len(items))
         for i, values in enumerate(items):
             self.refer(position + 4 + 4 * i, self.table(table, values))
+        return position
+
+    def _strings(self, texts: Sequence[str]) -> int:
+        self._pad(4)
+        position = len(self.out)
+        self.out += struct.pack("<I", len(texts)) + bytes(4 * len(texts))
+        for i, text in enumerate(texts):
+            self.refer(position + 4 + 4 * i, self._string(text))
         return position
 
     def _string(self, text: str) -> int:

@@ -1,21 +1,134 @@
-"""The metadata of a .tflite file: its description, and the entries of its table `metadata`, each with a buffer."""
+"""The metadata of a .tflite file: its description, the entries of its table `metadata`, and the archive at its end.
+
+The entry "onnxtfl.onnx" is a JSON object with what ONNX files say and TFLite has no field for, under the names of
+ONNX: graph_doc_string, producer_name, producer_version, domain, model_version, tensors and nodes (doc_string by tensor,
+and by first result).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onnxtfl.formats.archive import find_archive
+from onnxtfl.formats.source import Source
+from onnxtfl.formats.tflite import tflite_metadata
 from onnxtfl.formats.tflite.buffers import Buffers
-from onnxtfl.ir.metadata import Metadata, Property
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.metadata import Metadata, Producer, Property, TfliteMetadata, content_of
 from onnxtfl.ir.model import Model
 
+ONNX = "onnxtfl.onnx"
+MAX_DECODED = 16 << 20
+"""Bytes of the largest entry that is decoded."""
+OF_THE_FILE = {
+    *("min_runtime_version", "CONVERSION_METADATA", "model_control_dependencies", "keep_stablehlo_constant"),
+    *("debug_metadata", "buffer_location", "OfflineMemoryAllocation", "LiteRtStamp"),
+}
+"""Entries that describe one file: versions of its ops, indices of its ops and tensors, the converter that wrote it."""
+_HEADER = 8
+_INT64 = 1 << 63
 
-def read_metadata(table: Mapping[str, Any], buffers: Buffers) -> Metadata:
-    """The metadata of a decoded Model table; the contents of entries stay in the file."""
+
+def read_metadata(table: Mapping[str, Any], buffers: Buffers, main: Graph, source: Source) -> Metadata:
+    """The metadata of a decoded Model table whose main graph is `main`; the contents of entries stay in the file."""
     entries: dict[str, Property] = {e["name"] or "": buffers.raw(e["buffer"]) for e in table["metadata"] or ()}
-    return Metadata(table["description"] or "", properties=entries)
+    metadata = Metadata(table["description"] or "", properties=entries, files=find_archive(source.file, _HEADER))
+    sides = sides_of(main)
+    _take_tflite(metadata, sides)
+    _take_onnx(metadata)
+    _drop_made(metadata, sides)
+    return metadata
 
 
 def entries_of(model: Model) -> dict[str, Property]:
-    """The entries of the table `metadata` for `model`."""
-    return dict(model.metadata.properties)
+    """The entries of the table `metadata` for `model`; TFLite Metadata is made where tensors have descriptions."""
+    metadata, sides = model.metadata, sides_of(model.main)
+    found = dict(metadata.properties)
+    content = tflite_metadata.made(metadata.description, sides, metadata.descriptions)
+    if metadata.tflite is not None:
+        content = metadata.tflite.content
+    if content is not None:
+        found[tflite_metadata.KEY] = content
+    tree = tflite_metadata.decode(content) if content is not None else None
+    described = tflite_metadata.descriptions_of(tree, sides) if tree is not None else {}
+    onnx = _onnx_fields(metadata, described)
+    return found | ({ONNX: json.dumps(onnx, ensure_ascii=False)} if onnx else {})
+
+
+def sides_of(graph: Graph) -> dict[str, list[str]]:
+    """The names of the "inputs" and "outputs"."""
+    outputs = graph.output_names or [v.name or "" for v in graph.outputs]
+    return {"inputs": [v.name or "" for v in graph.inputs], "outputs": list(outputs)}
+
+
+def _decodable(value: Property | None) -> bytes | None:
+    """The bytes of a property; None where it is absent or too large to be decoded."""
+    if value is None or (not isinstance(value, str | bytes) and value.nbytes > MAX_DECODED):
+        return None
+    return content_of(value)
+
+
+def _take_tflite(metadata: Metadata, sides: Mapping[str, Sequence[str]]) -> None:
+    """Decode TFLite Metadata; what is malformed stays a property."""
+    content = _decodable(metadata.properties.get(tflite_metadata.KEY))
+    tree = tflite_metadata.decode(content) if content is not None else None
+    if content is None or tree is None:
+        return
+    del metadata.properties[tflite_metadata.KEY]
+    metadata.tflite = TfliteMetadata(content, tuple(sides["inputs"]), tuple(sides["outputs"]))
+    metadata.descriptions = tflite_metadata.descriptions_of(tree, sides)
+
+
+def _drop_made(metadata: Metadata, sides: Mapping[str, Sequence[str]]) -> None:
+    """Drop TFLite Metadata that the writer makes again of the descriptions."""
+    made = tflite_metadata.made(metadata.description, sides, metadata.descriptions)
+    if metadata.tflite is not None and metadata.tflite.content == made:
+        metadata.tflite = None
+
+
+def _onnx_fields(metadata: Metadata, described: Mapping[str, str]) -> dict[str, Any]:
+    """What TFLite has no field for; `described`: the descriptions of tensors in TFLite Metadata."""
+    producer = metadata.producer
+    own = {name: text for name, text in metadata.descriptions.items() if described.get(name) != text}
+    fields = {
+        "graph_doc_string": metadata.graph_description,
+        "producer_name": producer.name,
+        "producer_version": producer.version,
+        "domain": producer.domain,
+        "model_version": producer.model_version,
+        "tensors": own,
+        "nodes": metadata.node_descriptions,
+    }
+    return {key: value for key, value in fields.items() if value}
+
+
+def _take_onnx(metadata: Metadata) -> None:
+    """Set the fields that are in the entry "onnxtfl.onnx"; a malformed one stays a property."""
+    content = _decodable(metadata.properties.get(ONNX))
+    if content is None:
+        return
+    try:
+        found = json.loads(content)
+        name, version, domain, graph = (
+            _text(found.get(key, "")) for key in ("producer_name", "producer_version", "domain", "graph_doc_string")
+        )
+        number = int(found.get("model_version", 0))
+        tensors, nodes = (_texts(found.get(key, {})) for key in ("tensors", "nodes"))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return
+    metadata.graph_description = graph
+    metadata.producer = Producer(name, version, domain, number if -_INT64 <= number < _INT64 else 0)
+    metadata.descriptions |= tensors
+    metadata.node_descriptions = nodes
+    del metadata.properties[ONNX]
+
+
+def _texts(found: Mapping[str, Any]) -> dict[str, str]:
+    return {_text(key): _text(value) for key, value in found.items()}
+
+
+def _text(value: Any) -> str:
+    """`value` as text that is valid UTF-8."""
+    return str(value).encode(errors="replace").decode()

@@ -78,7 +78,7 @@ class _ModelReader:
             subgraphs=others,
             signatures=[_read_signature(s, graphs, table["subgraphs"]) for s in table["signature_defs"] or ()],
             resources=resources_of(graphs.values()),
-            metadata=read_metadata(table, self.buffers),
+            metadata=read_metadata(table, self.buffers, main, self.source),
         )
 
     def graph(self, number: int, callers: tuple[int, ...], signature: Mapping[str, Any] | None = None) -> Graph:

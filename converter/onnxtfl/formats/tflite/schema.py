@@ -1,7 +1,7 @@
 """The tables, enums and unions of the TFLite format, with their slots and numbers.
 
-Read from ``schemas/tflite_format.txt``: importing the package `tflite` instead takes 0.1 s for its 188 modules, and it
-lacks the newer types, ops and fields. A test compares both.
+Read from ``schemas/tflite_format.txt`` and ``tflite_metadata.txt`` (TFLite Metadata): importing the package `tflite`
+instead takes 0.1 s for its 188 modules, and it lacks the newer types, ops and fields. A test compares both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["scalar", "string", "vector", "table", "tables", "union"]
+Kind = Literal["scalar", "string", "strings", "vector", "table", "tables", "union"]
+_FORMAT, _METADATA = "tflite_format.txt", "tflite_metadata.txt"
 _SCALARS = {
     **{"bool": "?", "byte": "b", "ubyte": "B", "short": "h", "ushort": "H", "int": "i", "uint": "I"},
     **{"long": "q", "ulong": "Q", "float": "f", "double": "d", "graph": "i"},
@@ -75,8 +76,8 @@ def unions() -> dict[str, tuple[str, ...]]:
 
 
 def tables() -> tuple[str, ...]:
-    """The names of all tables."""
-    return tuple(_table_texts())
+    """The names of all tables of the format, without those of TFLite Metadata."""
+    return tuple(name for name, *_ in _lines("tables", (_FORMAT,)))
 
 
 @functools.cache
@@ -145,14 +146,15 @@ def _table_texts() -> dict[str, list[str]]:
     return {name: fields for name, *fields in _lines("tables")}
 
 
-def _lines(section: str) -> list[list[str]]:
+def _lines(section: str, files: tuple[str, ...] = (_FORMAT, _METADATA)) -> list[list[str]]:
     """The words of each line of a section."""
-    return [line.split() for line in _sections()[section].replace("\n    ", " ").splitlines() if line]
+    texts = (_sections(file).get(section, "") for file in files)
+    return [line.split() for text in texts for line in text.replace("\n    ", " ").splitlines() if line]
 
 
 @functools.cache
-def _sections() -> dict[str, str]:
-    text = importlib.resources.files("onnxtfl.schemas").joinpath("tflite_format.txt").read_text(encoding="utf-8")
+def _sections(file: str) -> dict[str, str]:
+    text = importlib.resources.files("onnxtfl.schemas").joinpath(file).read_text(encoding="utf-8")
     parts = re.split(r"^\[(\w+)\]$", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -176,7 +178,7 @@ def _field(name: str, slot: int, type_: str, default: str) -> Field:
     element, _, align = type_.partition("@")
     is_vector, element = element.startswith("["), element.strip("[]")
     if element == "string":
-        return Field(name, slot, "string")
+        return Field(name, slot, "strings" if is_vector else "string")
     if element in unions():
         return Field(name, slot, "union", target=element)
     if element in _table_texts():

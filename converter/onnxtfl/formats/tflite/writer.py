@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from onnxtfl.formats.archive import write_archive
 from onnxtfl.formats.source import copy_data
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Deferred, Encoder, Values
@@ -31,8 +32,8 @@ def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: L
     Attributes of a node are the fields of its op's options table (enums by name, vectors as tuples, Graphs for indices
     of subgraphs); an op "custom:NAME" has `custom_options`. Weights are read and written in chunks; equal models have
     equal bytes. A model without signatures gets `serving_default` for its main graph. `late`: properties that
-    depend on names. Raises InvalidModelError for
-    what the format cannot express.
+    depend on names. An archive of associated files comes last. Raises InvalidModelError for what the format cannot
+    express.
     """
     values, contents, names = model_tables(model, late)
     encoder = _encode(values, [{"data": Deferred(c)} if c is not None else {} for c in contents])
@@ -40,18 +41,20 @@ def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: L
     if not starts or starts[-1] + _size(encoder.deferred[-1][1]) <= limit:
         for (reference, _), start in zip(encoder.deferred, starts, strict=True):
             encoder.refer(reference, start - 4)
-        _stream(encoder.out, [c for _, c in encoder.deferred], out, count=True)
+        size = _stream(encoder.out, [c for _, c in encoder.deferred], out, count=True)
     else:
-        _write_large(values, contents, out)
+        size = _write_large(values, contents, out)
+    if model.metadata.files is not None:
+        write_archive(model.metadata.files, out, size)
     return names
 
 
-def _write_large(values: Values, contents: list[Content | None], out: BinaryIO) -> None:
+def _write_large(values: Values, contents: list[Content | None], out: BinaryIO) -> int:
     """Write the constants after the FlatBuffer, whose size (the same for all offsets) a first encoding determines."""
     kept = [c for c in contents if c is not None and _size(c)]
     size = len(_encode(values, _located(contents, iter([2] * len(kept)))).out)
     encoder = _encode(values, _located(contents, _starts(size, kept)))
-    _stream(encoder.out, kept, out, count=False)
+    return _stream(encoder.out, kept, out, count=False)
 
 
 def _located(contents: list[Content | None], starts: Iterator[int]) -> list[Values]:
@@ -73,8 +76,8 @@ def _starts(position: int, contents: Iterable[Content], header: int = 0) -> Iter
         position += _size(content)
 
 
-def _stream(tables: bytearray, contents: list[Content], out: BinaryIO, count: bool) -> None:
-    """Write the tables, then the contents, with `count` each after a word with its number of bytes."""
+def _stream(tables: bytearray, contents: list[Content], out: BinaryIO, count: bool) -> int:
+    """Write the tables, then the contents, with `count` each after a word with its size; returns the total."""
     out.write(tables)
     position = len(tables)
     for content, start in zip(contents, _starts(position, contents, 4 * count), strict=True):
@@ -86,6 +89,7 @@ def _stream(tables: bytearray, contents: list[Content], out: BinaryIO, count: bo
         else:
             copy_data(content, out)
         position = start + size
+    return position
 
 
 def _size(content: Content) -> int:

@@ -1,0 +1,125 @@
+"""The check of a conversion's result against its source, whose processes start before the conversion."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from onnxtfl.checking import CheckReport
+    from onnxtfl.ir.model import FormatName
+    from onnxtfl.pipeline import Options, Report
+    from onnxtfl.quantizing import Quantizing
+    from onnxtfl.runtimes import Workers
+
+PathLike = str | os.PathLike[str]
+CheckMode = Literal["auto", "require"] | bool
+"""How a result is checked. True (or "auto") runs both models on the same generated inputs and raises `CheckFailedError`
+where they differ; where one of them cannot be run (runtime not installed, operator without a kernel) the conversion
+succeeds with ``conversion.check.status == "not checked"``. "require" raises then too; False does not check.
+
+``rtol`` and ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``:
+seconds for each run. ``steps``: number of runs, one after the other, of models with state. ``keep_failed``: write the
+result also where the check fails. ``per_layer``: find the first op whose result differs, and the errors along the depth
+(``CheckReport.first_difference`` and ``layers``).
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The arguments of a conversion, in either direction."""
+
+    format: FormatName  # of the source
+    model: Any
+    path: PathLike | None
+    options: Options
+    check: CheckMode
+    comparison: Mapping[str, Any]  # of `onnxtfl.checking.Settings`
+    keep_failed: bool
+    quantizing: Quantizing | None = None
+
+
+def start_workers(job: Job, stack: ExitStack) -> Workers | None:
+    """Start the processes of the check, which load a source that is a file during the conversion; None without one."""
+    if job.check is False:
+        return None
+    from onnxtfl.runtimes import RunOptions, Workers, fit_together
+
+    workers = stack.enter_context(Workers())
+    is_file = isinstance(job.model, str | os.PathLike)
+    size = os.path.getsize(job.model) if is_file else len(job.model) if isinstance(job.model, bytes) else 0
+    workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", size)
+    whole = job.options.inputs is None and job.options.outputs is None and job.options.signature is None
+    if whole and is_file and fit_together((job.model, job.model)):
+        workers.load_a(job.model, RunOptions(time_limit=job.comparison["time_limit"]))
+    return workers
+
+
+def check_result(
+    job: Job,
+    result: Report,
+    converted: Path,
+    stack: ExitStack,
+    workers: Workers,
+    quantized: Quantizing | None = None,
+    sample: Mapping[str, Any] | None = None,
+) -> CheckReport:
+    """Compare the source (the converted part of it) with the result.
+
+    `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones.
+    """
+    from onnxtfl.checking import Layout, Settings, check_models
+    from onnxtfl.checking.part import prepare_source
+
+    options = job.options
+    if options.on_progress is not None:
+        options.on_progress("check")
+    if not gc.isenabled():
+        gc.collect()  # the graph of the conversion, whose nodes and values are cycles
+    part = options.inputs is not None or options.outputs is not None
+    states = {name for state in result.states for name in (state.input, state.output)}
+    owners = {tensor: name for name, tensors in result.elements.items() for tensor in tensors}
+    names = [
+        list(dict.fromkeys(owners.get(name, name) for name, _, _ in specs if name not in states)) if part else None
+        for specs in (result.inputs, result.outputs)
+    ]
+    source = as_file(job.model, "source", stack)
+    shapes = sizes(options.input_shapes)
+    source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
+    layout: Layout = "source" if options.io_layout == "source" else "channels-last"
+    given = {v: shape for k, shape in shapes.items() for v in result.elements.get(k, (k,))}
+    shapes = {name: shape for name, shape in given.items() if min(shape, default=1) > 0}
+    comparison = dict(job.comparison)
+    if options.state == "reset" or result.kept_states:
+        comparison["steps"] = 1  # only one of the models keeps its state
+    if result.quantization is not None:
+        comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
+    settings = Settings(**comparison, layout=layout, input_shapes=shapes, tensors=result.record.tensors)
+    if quantized is not None:
+        settings = replace(settings, tensors=(), levels=quantized.levels, within=quantized.within)
+    return check_models(source, converted, settings, sample, workers)
+
+
+def as_file(model: Any, name: str, stack: ExitStack) -> Path:
+    """Return the path of ``model``; a model in memory is written to a file that exists while ``stack`` is open."""
+    from onnxtfl.checking.part import save, temporary_directory
+    from onnxtfl.formats.files import sniff
+
+    if isinstance(model, str | os.PathLike):
+        return Path(model)
+    directory = temporary_directory(stack)
+    if isinstance(model, bytes | bytearray | memoryview):
+        path = directory / f"{name}.{sniff(model)}"
+        path.write_bytes(model)
+        return path
+    return save(model, directory / f"{name}.onnx")
+
+
+def sizes(input_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[int, ...]]:
+    """The sizes of inputs by name, as integers."""
+    return {name: tuple(int(size) for size in shape) for name, shape in (input_shapes or {}).items()}

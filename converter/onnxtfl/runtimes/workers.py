@@ -1,0 +1,93 @@
+"""The processes that run the two models of a check, side by side.
+
+Each imports its runtime and loads its model while this process converts, reads graphs and makes inputs. A large .tflite
+has a second process for its second kernel set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+
+from onnxtfl.errors import RuntimeUnavailableError
+from onnxtfl.runtimes.adapters import runtime_for
+from onnxtfl.runtimes.process import RunOptions, Worker
+
+PathLike = str | os.PathLike[str]
+LARGE = 16 << 20
+"""Bytes of a model from which on a second process for its second kernel set pays: importing the runtime again takes
+less time than the process would wait.
+"""
+HELD = 4
+"""Bytes that both runtimes may need together, over those of both models."""
+
+
+class Workers:
+    """``a``, ``b``: the processes of the two models, None where a runtime is missing; ``other``: that of the second
+    kernel set of ``b``, mostly the same. ``runtimes``: names and versions; ``problem``: why there is no runtime.
+
+    A context manager. `start` may be called early, and again.
+    """
+
+    def __init__(self) -> None:
+        self.a: Worker | None = None
+        self.b: Worker | None = None
+        self.other: Worker | None = None
+        self.runtimes: list[str] = []
+        self.problem = ""
+        self._stack = ExitStack()
+        self._started = False
+        self._loaded: set[tuple[int, str, float]] = set()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._stack.close()
+
+    def start(self, a: str, b: str, size: int = 0) -> None:
+        """Start the processes for models of these formats; ``size``: bytes of the second one, as far as known."""
+        if self._started:
+            return
+        self._started = True
+        self.a, self.b = self._start(a), self._start(b)
+        parallel = b == "tflite" and size >= LARGE and (os.cpu_count() or 1) > 1
+        self.other = self._start(b, again=True) if parallel else self.b
+
+    def _start(self, format_: str, again: bool = False) -> Worker | None:
+        try:
+            runtime = runtime_for(format_)
+            worker = self._stack.enter_context(runtime.worker())
+            worker.start()
+        except RuntimeUnavailableError as error:
+            self.problem = self.problem or str(error)
+            return None
+        if not again:
+            self.runtimes.append(f"{runtime.name} {runtime.version()}")
+        return worker
+
+    def load_a(self, path: PathLike, options: RunOptions) -> None:
+        """Begin to load the first model, unless that was begun before."""
+        self._load(self.a, path, options)
+
+    def load_b(self, path: PathLike, options: RunOptions) -> None:
+        """Begin to load the second model; other kernel sets load in the moment in which they run."""
+        self._load(self.b, path, options)
+
+    def _load(self, worker: Worker | None, path: PathLike, options: RunOptions) -> None:
+        key = id(worker), os.path.abspath(path), os.path.getmtime(path)
+        if worker is not None and key not in self._loaded:
+            self._loaded.add(key)
+            worker.load(path, options)
+
+
+def fit_together(models: Sequence[PathLike]) -> bool:
+    """Whether there is memory to hold all ``models`` in their runtimes at the same time; True where unknown."""
+    try:
+        with open("/proc/meminfo", encoding="ascii", errors="replace") as lines:
+            free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        return HELD * sum(map(os.path.getsize, models)) < free
+    except (OSError, StopIteration):
+        return True
