@@ -82,11 +82,11 @@ def described(name: str = "labels.txt", content: bytes = LABELS.encode()) -> byt
 
 
 def to_tflite(model: onnx.ModelProto | bytes, **options: Any) -> bytes:
-    return onnxtfl.onnx_to_tflite(model, check=False, **options).data or b""
+    return onnxtfl.onnx_to_tflite(model, check=False, record=False, **options).data or b""
 
 
 def to_onnx(model: bytes, **options: Any) -> onnx.ModelProto:
-    return onnx.load_from_string(onnxtfl.tflite_to_onnx(model, check=False, **options).data)
+    return onnx.load_from_string(onnxtfl.tflite_to_onnx(model, check=False, record=False, **options).data)
 
 
 def properties(model: onnx.ModelProto) -> dict[str, str]:
