@@ -18,6 +18,7 @@ from onnxtfl.checking.inputs import make_input, numpy_type
 from onnxtfl.checking.sizes import open_shapes
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
+from onnxtfl.formats.archive import append_archive
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.quantized import is_real
@@ -78,6 +79,8 @@ class Quantizing:
         names, graph = [info.name for info in infos], lifted_where_possible(files.read(model))
         sensitive = Sensitive(divisors(graph), exponents(graph), unsupported(graph))
         quantize(model, self.mode, names, every, float_io=self.float_io, float_ops=kept, sensitive=sensitive)
+        if read.metadata.files is not None:  # the library drops what is after the model
+            append_archive(read.metadata.files, model)
         read = files.read(model)
         made = describe(model, read)
         report.ops_after = count_ops(read.main)

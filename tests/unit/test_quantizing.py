@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import onnxtfl
 from onnxtfl import quantizing
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError, UsageError
+from onnxtfl.formats.tflite.reader import read
+from onnxtfl.ir.metadata import as_text
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.quantizing import Quantizing, random_samples, read_samples
 from onnxtfl.runtimes import quantizer, quantizer_script
@@ -49,6 +53,18 @@ def test_quantized_weights(mode: Any) -> None:
     assert made.check is not None and made.check.ok and made.report.size < 0.6 * plain.report.size
     (out,) = made.check.outputs
     assert out.within == quantizing.WITHIN and "of the elements within 16 (has to be 99 %)" in out.in_steps
+
+
+@needs_library
+def test_metadata_and_associated_files_are_kept() -> None:
+    model, files = two_layers(), io.BytesIO()
+    model.graph.input[0].doc_string = "what comes in"
+    with zipfile.ZipFile(files, "w") as opened:
+        opened.writestr("labels.txt", "cat")
+    model.metadata_props.add(key="tflite.files", value=as_text(files.getvalue()))
+    made = onnxtfl.onnx_to_tflite(model, check=False, quantize="float16").data
+    assert read(made).metadata.descriptions == {"x": "what comes in"}
+    assert zipfile.ZipFile(io.BytesIO(made)).read("labels.txt") == b"cat"
 
 
 @needs_library
