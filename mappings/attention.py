@@ -24,7 +24,7 @@ def _quantized_attention(b: Builder, node: Node) -> Value:
     heads = int(node.attributes["num_heads"])
     batch, size, hidden = parts[0].shape
     if not isinstance(hidden, int):
-        raise UnsupportedError("weights of unknown size", type_=w.type)
+        raise UnsupportedError("weights of unknown size", type_=w.type, code="E-SHAPE-001")
     shape = [batch, size, heads, hidden // heads]
     q, k, v = (transposed(b, reshape(b, part, shape, x), (0, 2, 1, 3)) for part in parts)
     scale = float(node.attr("scale", 0.0)) or (hidden // heads) ** -0.5
@@ -68,6 +68,6 @@ def _masked(b: Builder, node: Node, scores: Term) -> Term:
     if not node.attr("unidirectional", 0):
         return scores
     if not isinstance(size, int):
-        raise UnsupportedError("unidirectional attention of unknown length", hint="fix it with --input-shape")
+        raise UnsupportedError("unidirectional attention of unknown length", code="E-SHAPE-001")
     causal = np.where(np.tri(size, dtype=bool), np.float32(0), np.float32(low))
     return scores + Term(b, constant(causal.astype(np.float32)))

@@ -29,7 +29,7 @@ def _cast(b: Builder, node: Node) -> Value:
 def _named(name: str) -> DType:
     dtype = _NAMES.get(name.upper()) or DType.__members__.get(name.upper())
     if dtype is None:
-        raise InvalidModelError(f"no element type is called {name!r}")
+        raise InvalidModelError(f"no element type is called {name!r}", code="E-FILE-009")
     return dtype
 
 
@@ -51,7 +51,7 @@ def _converted(b: Builder, node: Node, dtype: DType) -> Value:
 def _bit_cast(b: Builder, node: Node) -> Value:
     x, dtype = node.operand(0), dtype_from(node.attributes["to"])
     if x.dtype.bits != dtype.bits:
-        raise InvalidModelError(f"{x.dtype.value} and {dtype.value} differ in width")
+        raise InvalidModelError(f"{x.dtype.value} and {dtype.value} differ in width", code="E-FILE-009")
     return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
 
 

@@ -44,7 +44,7 @@ def _branches(node: Node, then_branch: Graph, else_branch: Graph) -> Inlined | N
 
 def _without_state(region: Graph) -> None:
     if region.states:
-        raise UnsupportedError("a subgraph of it keeps a state")
+        raise UnsupportedError("a subgraph of it keeps a state", code="E-OP-005")
 
 
 @lift_onnx("If", VERSIONS)
@@ -212,7 +212,7 @@ def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
         count = None
     again = body.outputs[0] is condition or condition_value(body.outputs[0])
     if again and count is None:
-        raise UnsupportedError("the condition of this loop is always true, and it has no trip count")
+        raise UnsupportedError("the condition of this loop is always true, and it has no trip count", code="E-OP-005")
     if not again or count is None:
         return _loop_as_while(b, node, count)
     body.substitute(condition, constant(np.full([1] * condition.rank, True)))

@@ -202,7 +202,7 @@ def _deform_conv(b: Builder, node: Node) -> Value:
     sizes, groups = kernel_sizes(node, kernel), int(node.attr("offset_group", 1))
     spatial = [d for d in offset.shape[2:] if isinstance(d, int)]
     if len(sizes) != 2 or len(spatial) != 2 or not isinstance(x.shape[1], int):
-        raise UnsupportedError("a deformable convolution over other than two axes of known size")
+        raise UnsupportedError("a deformable convolution over other than two axes of known size", code="E-SHAPE-001")
     window = onnx_window(node, sizes, x.shape[2:])
     taps, count = list(window.taps()), spatial[0] * spatial[1]
     base = [

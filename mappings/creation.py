@@ -17,7 +17,7 @@ def _constant(b: Builder, node: Node) -> Value:
             return constant(np.asarray(value, _PLAIN[kind]))
         if name in ("value", "sparse_value") and isinstance(value, TensorData):
             return constant(value)
-    raise InvalidModelError("has no value")
+    raise InvalidModelError("has no value", code="E-FILE-009")
 
 
 @lift_onnx("ConstantOfShape", since=(9, 20, 21, 23, 24, 25))

@@ -29,7 +29,7 @@ def _products(b: Builder, x: Value, axis: int, exclusive: bool, reverse: bool) -
     """By doubling: each round multiplies every element by the product that ends where its own begins."""
     size = x.shape[axis]
     if not isinstance(size, int):
-        raise UnsupportedError("products along an axis of unknown size", hint="fix it with --input-shape")
+        raise UnsupportedError("products along an axis of unknown size", code="E-SHAPE-001")
     step = 1
     result = _moved_along(b, x, axis, 1, reverse) if exclusive else x
     while step < size:

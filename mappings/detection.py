@@ -44,7 +44,7 @@ def _class_by_class(b: Builder, node: Node) -> Value:
     boxes, scores = node.operand(0), node.operand(1)
     batches, classes = scores.shape[:2]
     if not isinstance(batches, int) or not isinstance(classes, int):
-        raise UnsupportedError("boxes of batches or classes whose number is not known", hint="give --input-shape")
+        raise UnsupportedError("boxes of batches or classes whose number is not known", code="E-SHAPE-001")
     operands = [_limit(b, node.optional(2), scores), *_thresholds(b, node)]
     parts, margin = [], np.asarray([[0, 0], [2, 0]])
     for batch in range(batches):

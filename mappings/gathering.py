@@ -165,7 +165,7 @@ def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
 def _static(x: Value) -> list[int]:
     sizes = [d for d in x.shape if isinstance(d, int)]
     if len(sizes) < x.rank:
-        raise UnsupportedError("sizes that are unknown before run time", hint="give --input-shape")
+        raise UnsupportedError("sizes that are unknown before run time", code="E-SHAPE-001")
     return sizes
 
 

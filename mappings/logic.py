@@ -163,7 +163,7 @@ for _old in ("And", "Or", "Xor"):
 def _bit_shift(b: Builder, node: Node) -> Value:
     direction = node.attr("direction", "")
     if direction not in ("LEFT", "RIGHT"):
-        raise InvalidModelError(f"no direction is called {direction!r}")
+        raise InvalidModelError(f"no direction is called {direction!r}", code="E-FILE-009")
     right = ops.ShiftRightArithmetic if node.operand(0).dtype.is_signed else ops.ShiftRightLogical
     return b(ops.ShiftLeft if direction == "LEFT" else right, node.operand(0), node.operand(1))
 

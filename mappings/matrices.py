@@ -25,7 +25,7 @@ def _diagonal_apart(b: Builder, node: Node) -> Value:
     x = node.operand(0)
     size, batch = x.shape[-1], x.shape[:-2]
     if not isinstance(size, int):
-        raise UnsupportedError("the diagonal of matrices whose size is unknown", hint="give --input-shape")
+        raise UnsupportedError("the diagonal of matrices whose size is unknown", code="E-SHAPE-001")
     flat = reshape(b, x, (*batch, size * size))
     return sliced(b, flat, {len(batch): slice(None, None, size + 1)})
 

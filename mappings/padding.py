@@ -246,7 +246,7 @@ def _dilate(b: Builder, node: Node) -> Value:
     """dilations[i] - 1 times the padding value between neighbours along axis i."""
     x, dilations, padding = node.operand(0), static_ints(node.operand(1)), node.operand(2)
     if dilations is None:
-        raise UnsupportedError("dilations have to be known before run time")
+        raise UnsupportedError("dilations have to be known before run time", code="E-SHAPE-002")
     value = reshape(b, padding, ())
     for axis, step in enumerate(dilations):
         x = interleaved(b, x, axis, step, value)

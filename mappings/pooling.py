@@ -28,7 +28,7 @@ def _max_unpool(b: Builder, node: Node) -> Value:
     axes = zip(x.shape[2:], window.strides, window.shape, window.before, window.after, strict=True)
     shape = (*x.shape[:2], *((n - 1) * stride + k - before - after for n, stride, k, before, after in axes))
     if not static(shape):
-        raise UnsupportedError("unpooling to a size that is not known", hint="give --input-shape")
+        raise UnsupportedError("unpooling to a size that is not known", code="E-SHAPE-001")
     count = product(x.shape)
     places, values = reshape(b, indices, (count, 1)), reshape(b, x, (count,))
     flat = b(ops.ScatterND, None, places, values, dim_vector(b, [product(shape)]), kind="none")
@@ -90,7 +90,7 @@ def _in_fortran_order(b: Builder, indices: Value, sizes: Sequence[Dim]) -> Value
     """Positions in a flattened tensor whose spatial axes, the last ones, have the first as the fastest."""
     spatial = [d for d in sizes if isinstance(d, int)]
     if len(spatial) < len(sizes):
-        raise UnsupportedError("indices of a MaxPool over sizes that are not known", hint="give --input-shape")
+        raise UnsupportedError("indices of a MaxPool over sizes that are not known", code="E-SHAPE-001")
     result = place = Term(b, indices)
     for i, size in enumerate(spatial):
         weight, other = math.prod(spatial[i + 1 :]), math.prod(spatial[:i])
@@ -302,7 +302,7 @@ def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
     x, window, dims = node.operand(0), ops.pool_window(attributes_of(node)), node.attr("dims")
     sizes = [d for d in x.shape if isinstance(d, int)]
     if len(sizes) != x.rank:
-        raise UnsupportedError("indices of a MaxPool over sizes that are not known", hint="give --input-shape")
+        raise UnsupportedError("indices of a MaxPool over sizes that are not known", code="E-SHAPE-001")
     spatial = [sizes[d] for d in dims]
     overhang = [max(0, n) for n in window.overhang(spatial)]
     bare = replace(window, padding=(0,) * (2 * window.rank), ceil=False)

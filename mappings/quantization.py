@@ -103,7 +103,7 @@ def _repeated(b: Builder, parameter: Value, x: Value, axis: int, block: int) -> 
         return whole
     size = x.shape[axis]
     if not isinstance(size, int):
-        raise UnsupportedError("blocks along an axis of unknown size", type_=x.type, hint="fix it with --input-shape")
+        raise UnsupportedError("blocks along an axis of unknown size", type_=x.type, code="E-SHAPE-001")
     return sliced(b, whole, {axis: slice(0, size)})
 
 

@@ -22,7 +22,7 @@ def _reduce_window(b: Builder, node: Node) -> Value:
     found = [static_ints(node.operand(i)) for i in (2, 3, 4)]
     names = ("window_dimensions", "window_strides", "window_dilations")
     if None in found:
-        raise UnsupportedError("a window that is known at run time only")
+        raise UnsupportedError("a window that is known at run time only", code="E-SHAPE-002")
     kind = _KINDS.get(node.attr("reduce_function"))
     if kind is None:
         raise UnsupportedError(f"reduce_function {node.attr('reduce_function')}")

@@ -19,7 +19,7 @@ _DEFAULTS = {DType.INT64: -1, DType.STRING: "_Unused", DType.FLOAT32: -0.0}
 def _find(b: Builder, node: Node) -> Value:
     """The kernel takes the first element of the default. Operands: keys, values, query, default."""
     if len(node.operands) != 4:
-        raise UnsupportedError("the table has no constant contents")
+        raise UnsupportedError("the table has no constant contents", code="E-OP-007")
     keys, values, query, default = (node.operand(i) for i in range(4))
     keys, values = (reshape(b, v, (product(v.shape),)) for v in (keys, values))
     if keys.shape == (0,):
@@ -34,7 +34,7 @@ def _lookup(b: Builder, node: Node) -> Sequence[Value]:
     query, keys, values = (node.operand(i) for i in range(3))
     (count,) = keys.shape
     if not isinstance(count, int):
-        raise UnsupportedError("a table of unknown size", type_=keys.type)
+        raise UnsupportedError("a table of unknown size", type_=keys.type, code="E-SHAPE-001")
     places = b(ops.Lookup, query, keys, np.arange(count, dtype=np.int64), np.asarray(count))
     missing = "" if values.dtype is DType.STRING else real_of_stored_zero(values)
     zeros = b(ops.BroadcastTo, constant(np.asarray(missing), values.dtype), [1, *values.shape[1:]])
@@ -48,7 +48,7 @@ def _from_label_encoder(b: Builder, node: Node) -> Value:
     """Of equal keys the last one counts. Keys and values are lists, or tensors of rank 1."""
     query, keys, values = node.operand(0), _listed(node, "keys"), _listed(node, "values")
     if query.dtype not in (DType.INT64, DType.STRING):
-        raise UnsupportedError("a table whose keys are no integers or strings", type_=query.type)
+        raise UnsupportedError("a table whose keys are no integers or strings", type_=query.type, code="E-OP-007")
     default: TensorData | Any = node.attr("default_tensor")
     if not isinstance(default, TensorData):
         default = node.attr(f"default_{_SINGLE[values.dtype]}", _DEFAULTS[values.dtype])

@@ -21,7 +21,7 @@ def _affine_grid(b: Builder, node: Node) -> Value:
     theta, size, corners = node.operand(0), node.operand(1), bool(node.attr("align_corners", 0))
     known, rank = static_ints(size), theta.shape[1]
     if not isinstance(rank, int):
-        raise UnsupportedError("the rank of an affine grid is not known", hint="give --input-shape")
+        raise UnsupportedError("the rank of an affine grid is not known", code="E-SHAPE-001")
     if known is None:
         return _open_grid(b, theta, size, rank, corners)
     places = np.meshgrid(*(_places(n, corners) for n in known[2:]), indexing="ij")
@@ -110,7 +110,9 @@ def _roi_align_apart(b: Builder, node: Node) -> Value:
     x, rois, count = node.operand(0), node.operand(1), int(node.attr("sampling_ratio"))
     sizes = [d for d in x.shape[1:] if isinstance(d, int)]
     if count == 0 or len(sizes) != 3:
-        raise UnsupportedError("regions sampled as densely as they are large, or of maps whose sizes are not known")
+        raise UnsupportedError(
+            "regions sampled as densely as they are large, or of maps whose sizes are not known", code="E-SHAPE-001"
+        )
     half = node.attr("coordinate_transformation_mode") == "half_pixel"
     scaled = Term(b, rois) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
     x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
@@ -180,7 +182,7 @@ def _max_roi_pool(b: Builder, node: Node) -> Value:
     x, rois = node.operand(0), node.operand(1)
     sizes = [d for d in x.shape[2:] if isinstance(d, int)]
     if len(sizes) != 2:
-        raise UnsupportedError("regions of maps whose sizes are not known", hint="give --input-shape")
+        raise UnsupportedError("regions of maps whose sizes are not known", code="E-SHAPE-001")
     numbers = [Term(b, b(ops.Slice, rois, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(5)]
     batch = reshape(b, b(ops.Convert, numbers[0].value, dtype=DType.INT32), (rois.shape[0],))
     corners = [(n * float(node.attr("spatial_scale", 1.0))).apply(ops.Round) for n in numbers[1:]]

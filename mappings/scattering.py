@@ -218,7 +218,7 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.shape[-1]
     if not isinstance(depth, int) or not static(x.shape[1:depth]):
-        raise UnsupportedError(f"updates of kind {kind} need a shape known before run time", hint="give --input-shape")
+        raise UnsupportedError(f"updates of kind {kind} need a shape known before run time", code="E-SHAPE-001")
     if x.dtype not in _SEGMENTED:
         return _scatter_by_pairs(b, node)
     sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])

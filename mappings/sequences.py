@@ -42,7 +42,9 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
     if sizes is None or len(sizes) > MOST_ELEMENTS:
         if split is not None and set(sizes or static_ints(split) or ()) != {1}:
             what = "into too many parts" if sizes else f"into parts of a number known only at run time (axis of {size})"
-            raise UnsupportedError(f"a tensor is split {what}", hint="fix the size with --input-shape")
+            raise UnsupportedError(
+                f"a tensor is split {what}", hint="fix the sizes of the inputs (`input_shapes`)", code="E-OP-006"
+            )
         first = transposed(b, x, [axis, *(i for i in range(x.rank) if i != axis)])
         return b(ops.Unstack, unsqueezed(b, first, [axis + 1]) if keeps else first)
     parts = _parts(b, x, np.asarray(sizes, np.int64), len(sizes), axis)
@@ -205,7 +207,7 @@ def _map_rows(node: Node, given: Sequence[Value], sequences: Sequence[Value]) ->
 
 @lift_onnx("SequenceMap", since=(17,))
 def _map(b: Builder, node: Node) -> Sequence[Value]:
-    raise UnsupportedError("it has no body")
+    raise UnsupportedError("it has no body", code="E-OP-006")
 
 
 # --- optionals -------------------------------------------------------------------------------------------------------

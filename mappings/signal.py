@@ -23,7 +23,7 @@ def _dft(b: Builder, node: Node) -> Value:
     axis = normalize_axis(_known(node.optional(2), "axis", -2), x.rank)
     size = x.shape[axis]
     if not isinstance(size, int) or not isinstance(x.shape[-1], int):
-        raise UnsupportedError("a DFT over an axis of unknown size", hint="give --input-shape")
+        raise UnsupportedError("a DFT over an axis of unknown size", code="E-SHAPE-001")
     default = 2 * (size - 1) if inverse and onesided else size
     length = _known(node.optional(1), "dft_length", default)
     matrix = fourier(min(size, length // 2 + 1 if inverse and onesided else length), length, inverse, onesided)
@@ -67,7 +67,7 @@ def _stft(b: Builder, node: Node) -> Value:
     length = _known(node.optional(3), "frame_length", whole if isinstance(whole, int) else 0)
     parts = signal.shape[2]
     if not length or not isinstance(parts, int):
-        raise UnsupportedError("the length of an STFT's frames is unknown", hint="give --input-shape")
+        raise UnsupportedError("the length of an STFT's frames is unknown", code="E-SHAPE-001")
     matrix = fourier(length, length, False, bool(node.attr("onesided", 1)))[:, :parts]
     kernel: Value = constant(matrix.reshape(length, parts, -1).astype(signal.dtype.numpy))
     if window is not None:
@@ -87,7 +87,7 @@ def _tfl_rfft2d(b: Builder, node: Node) -> Value:
     lengths = static_ints(node.operand(1))
     sizes = [d for d in x.shape[-2:] if isinstance(d, int)]
     if lengths is None or len(sizes) != 2:
-        raise UnsupportedError("an RFFT2D of unknown length", hint="give --input-shape")
+        raise UnsupportedError("an RFFT2D of unknown length", code="E-SHAPE-001")
     for axis, size, length in zip((x.rank - 2, x.rank - 1), sizes, lengths, strict=True):
         if length > size:
             raise UnsupportedError("an RFFT2D over more elements than there are")
@@ -129,7 +129,9 @@ def _window(b: Builder, node: Node) -> Value:
 def _mel_weight_matrix(b: Builder, node: Node) -> Value:
     """Triangles over the spectrum; source: ONNX's reference implementation."""
     if not all(v is not None and v.is_constant for v in node.operands):
-        raise UnsupportedError("a mel matrix of sizes that are not known before run time", hint="freeze them")
+        raise UnsupportedError(
+            "a mel matrix of sizes that are not known before run time", hint="freeze them", code="E-SHAPE-001"
+        )
     bins, length, rate = (int(node.operand(i).numpy().reshape(-1)[0]) for i in range(3))
     lower, upper = (float(node.operand(i).numpy().reshape(-1)[0]) for i in (3, 4))
     matrix = mel_matrix(bins, length, rate, lower, upper).astype(np.float32)

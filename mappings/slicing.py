@@ -38,7 +38,7 @@ def _length(*vectors: Value | None) -> int:
         shape = None if vector is None else vector.tensor_type.shape
         if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
             return shape[0]
-    raise UnsupportedError("how many axes are sliced has to be known before run time")
+    raise UnsupportedError("how many axes are sliced has to be known before run time", code="E-SHAPE-002")
 
 
 def _slice_axes_at_run_time(
@@ -178,7 +178,7 @@ def _from_tfl_strided_slice(b: Builder, node: Node) -> Value:
     """Slice for the axes that stay or shrink, then a Reshape that drops the ones that shrink and adds new ones."""
     x = node.operand(0)
     if node.attr("offset"):
-        raise UnsupportedError("limits counted from the starts are not known")
+        raise UnsupportedError("limits counted from the starts are not known", code="E-SHAPE-002")
     items = _items(node, x.rank, _length(*(node.operand(i) for i in (1, 2, 3))))
     kept = [item for item in items if item[1] is not None]
     vectors = [_bounds(b, node, kept, which) for which in range(3)]

@@ -142,7 +142,7 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
         return None
     axis = normalize_axis(axis, x.rank)
     if not x.tensor_type.is_static:
-        raise UnsupportedError("unique slices need a shape known before run time", hint="give --input-shape")
+        raise UnsupportedError("unique slices need a shape known before run time", code="E-SHAPE-001")
     rows = merged(b, x, [[axis], [a for a in range(x.rank) if a != axis]])
     left, right = (Term(b, unsqueezed(b, rows, [place])) for place in (1, 0))
     ids = _row_ranks(left, right) if node.attr("sorted") else _first_equal(left, right)

@@ -247,7 +247,9 @@ class _Reread:
         if self.read_as is None:
             return recurrent, bias
         if recurrent is None or bias is None or self.is_normalized:
-            raise UnsupportedError("an integer layer that stores its state in another type than it reads it")
+            raise UnsupportedError(
+                "an integer layer that stores its state in another type than it reads it", code="E-OP-007"
+            )
         factor, shift = self._change(self.stored_as, self.read_as)
         term = Term(self.b, recurrent)
         return (term * factor).value, (Term(self.b, bias) + term.reduce("sum", [1], keepdims=False) * shift).value

@@ -62,7 +62,7 @@ def _total(window: Window, grow: Sequence[int], i: int, size: Dim, wanted: int |
     target = size * window.strides[i] if wanted is None else wanted
     total = window.strides[i] * (size - 1) + grow[i] + window.span[i] - target
     if not isinstance(total, int):
-        raise UnsupportedError("output_shape over sizes that are not known", hint="give --input-shape")
+        raise UnsupportedError("output_shape over sizes that are not known", code="E-SHAPE-001")
     return total
 
 
@@ -115,14 +115,14 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
     window = tfl_window(node, kernel.shape[place], [1] * rank)
     wanted = known_dims(node.operand(0))
     if wanted is None and node.attr("padding") == "VALID":
-        raise UnsupportedError("a transposed convolution into a shape that is computed at run time")
+        raise UnsupportedError("a transposed convolution into a shape that is computed at run time", code="E-SHAPE-002")
     same, padding = node.attr("padding") == "SAME", [0] * (2 * rank)
     for i in range(rank):
         size = x.shape[1 + i]
         full = window.strides[i] * (size - 1) + window.span[i]
         total = full - (wanted[1 + i] if wanted is not None else window.strides[i] * size)
         if not isinstance(total, int):
-            raise UnsupportedError("a transposed convolution over sizes that are not known", hint="give --input-shape")
+            raise UnsupportedError("a transposed convolution over sizes that are not known", code="E-SHAPE-001")
         padding[i] = max(0, total) // 2 if same else 0
         padding[rank + i] = total - padding[i]
     numbers = last(2, 3, 0, (1, 2)) if rank == 2 else last(3, 4, 3, (0, 1, 2))

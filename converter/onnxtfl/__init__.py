@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from onnxtfl.api import (
         check,
         coverage,
+        explain,
         inspect,
         onnx_to_tflite,
-        signatures,
-        signatures_to_onnx,
         tflite_to_onnx,
     )
     from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
     from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport
+    from onnxtfl.entry_points import signatures, signatures_to_onnx
     from onnxtfl.errors import (
         CheckFailedError,
         InternalError,
@@ -57,6 +57,7 @@ __all__ = [
     "UsageError",
     "check",
     "coverage",
+    "explain",
     "inspect",
     "onnx_to_tflite",
     "signatures",
@@ -68,8 +69,8 @@ _MODULES = {
     **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
     **dict.fromkeys(("Conversion", "ConversionReport", "StateReport", "TensorReport"), "onnxtfl.conversion"),
     **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
-    **dict.fromkeys(("check", "coverage", "inspect", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
-    **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.api"),
+    **dict.fromkeys(("check", "coverage", "explain", "inspect", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
+    **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.entry_points"),
 }
 
 

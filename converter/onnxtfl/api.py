@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from onnxtfl.arguments import checked, model_kind
 from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport, peak_memory
-from onnxtfl.errors import CheckFailedError, OutputError, UsageError
+from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.output import Output
-from onnxtfl.proof import CheckMode, Job, as_file, check_result, sizes, start_workers
+from onnxtfl.proof import CheckMode, Job, as_file, check_result, start_workers
 
 if TYPE_CHECKING:
     import onnx
@@ -55,7 +54,6 @@ directory of such files; "random" generates them. The float result is checked as
 tolerance in quantization steps. Inputs and outputs stay float unless ``quantized_io`` is "int8".
 """
 Progress = Callable[[str], None]
-OPSETS = range(13, 25)
 
 
 def onnx_to_tflite(
@@ -104,17 +102,16 @@ def onnx_to_tflite(
     """
     from onnxtfl.pipeline import Options
 
-    _validate(check, io_layout, float64, input_shapes, quantized_io)
-    _validate_target(min_runtime, dynamic_quant)
-    _one_of("lstm", lstm, ("exact", "fused"))
+    how = checked(
+        **{"input_shapes": input_shapes, "io_layout": io_layout, "float64": float64, "min_runtime": min_runtime},
+        **{"inputs": inputs, "outputs": outputs, "on_progress": on_progress, "quantized_io": quantized_io},
+        **{"dynamic_quant": dynamic_quant, "lstm": lstm, "elements": elements, "record": record},
+        metadata=metadata,
+    )
+    comparison = checked(rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer)
+    checked(path=path, check=check, keep_failed=keep_failed, quantize=quantize)
     quantizing = _quantizing(quantize, calibration, quantized_io)
-    common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
-    options = Options(*common, on_progress=on_progress, quantized_io=quantized_io)
-    options = replace(options, dynamic_quant=dynamic_quant, lstm=lstm, elements=elements, metadata=metadata)
-    options = replace(options, record=record)
-    comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
-    comparison |= {"per_layer": per_layer}
-    return _convert(Job("onnx", model, path, options, check, comparison, keep_failed, quantizing))
+    return _convert(Job("onnx", model, path, Options(**how), check, comparison, keep_failed, quantizing))
 
 
 def tflite_to_onnx(
@@ -152,72 +149,16 @@ def tflite_to_onnx(
     """
     from onnxtfl.pipeline import Options
 
-    _validate(check, io_layout, float64, input_shapes, quantized_io)
-    _one_of("quantized", quantized, ("qdq", "qoperator", "float"))
-    _one_of("state", state, ("io", "reset"))
-    if opset not in OPSETS:
-        raise UsageError(f"opset {opset} cannot be written", hint=f"use {OPSETS[0]} to {OPSETS[-1]}")
-    common = (input_shapes, io_layout, float64, min_runtime, inputs, outputs)
-    options = Options(*common, opset, on_progress, quantized_io=quantized_io, quantized=quantized)
-    options = replace(options, state=state, signature=signature, metadata=metadata, record=record)
-    comparison = {"rtol": rtol, "atol": atol, "seed": seed, "time_limit": time_limit, "steps": steps}
-    comparison |= {"per_layer": per_layer}
-    return _convert(Job("tflite", model, path, options, check, comparison, keep_failed))
-
-
-def signatures_to_onnx(
-    model: PathLike | bytes,
-    directory: PathLike,
-    *,
-    on_conversion: Callable[[str, Path, Conversion], None] | None = None,
-    **options: Any,
-) -> dict[str, Conversion]:
-    """Convert each signature of a TFLite model to a file of its own, KEY.onnx in ``directory``, which is created.
-
-    ``on_conversion``: called with key, path and result of each. ``options``: keyword arguments of `tflite_to_onnx`.
-    Returns the conversions by key. Raises the errors of `tflite_to_onnx`, that of a failed check after all conversions,
-    and `UsageError` for a model without signatures.
-    """
-    folder, keys = Path(os.fspath(directory)), signatures(model)
-    if not keys:
-        raise UsageError("the model has no signatures", hint="convert it without a signature")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot create the directory {folder}: {error.strerror or error}") from error
-    found, failures = dict[str, Conversion](), list[CheckFailedError]()
-    for key, name in _file_names(keys).items():
-        path = folder / f"{name}.onnx"
-        try:
-            found[key] = tflite_to_onnx(model, path, signature=key, **options)
-        except CheckFailedError as error:
-            failures.append(error)
-            found[key] = error.conversion
-        if found[key] is not None:
-            found[key] = replace(found[key], report=replace(found[key].report, other_signatures=()))
-        if on_conversion is not None:
-            on_conversion(key, path, found[key])
-    if failures:
-        raise failures[0]
-    return found
-
-
-def _file_names(keys: Sequence[str]) -> dict[str, str]:
-    """Return a file name for each key: letters, digits, "_", "-" and "."; two keys have different names."""
-    names: dict[str, str] = {}
-    for key in keys:
-        name = re.sub(r"[^A-Za-z0-9_.-]", "_", key).strip(".") or "signature"
-        while name.lower() in {other.lower() for other in names.values()}:
-            name += "_"
-        names[key] = name
-    return names
-
-
-def signatures(model: PathLike | bytes) -> tuple[str, ...]:
-    """Return the keys of the signatures of a TFLite model, in its order."""
-    from onnxtfl.formats.tflite.reader import read
-
-    return tuple(signature.key for signature in read(model).signatures)
+    how = checked(
+        **{"input_shapes": input_shapes, "io_layout": io_layout, "float64": float64, "min_runtime": min_runtime},
+        **{"inputs": inputs, "outputs": outputs, "on_progress": on_progress, "quantized_io": quantized_io},
+        **{"opset": opset, "quantized": quantized, "state": state, "signature": signature},
+        record=record,
+        metadata=metadata,
+    )
+    comparison = checked(rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer)
+    checked(path=path, check=check, keep_failed=keep_failed)
+    return _convert(Job("tflite", model, path, Options(**how), check, comparison, keep_failed))
 
 
 def check(
@@ -245,8 +186,11 @@ def check(
     """
     from onnxtfl.checking import Settings, check_models
 
-    shapes = sizes(input_shapes)
-    settings = Settings(rtol, atol, seed, time_limit, input_shapes=shapes, steps=steps, per_layer=per_layer)
+    for name, model in (("a", a), ("b", b)):
+        model_kind(model, name, ("a path", "bytes", "an onnx.ModelProto"))
+    how = checked(rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer)
+    how |= checked(input_shapes=input_shapes)
+    settings = Settings(**how)
     with ExitStack() as stack:
         return check_models(as_file(a, "a", stack), as_file(b, "b", stack), settings, inputs)
 
@@ -276,7 +220,9 @@ def _convert(job: Job) -> Conversion:
         if failed:
             hint = f"the result is kept in {conversion.path}" if conversion.path else None
             hint = hint or (job.quantizing.advice if job.quantizing and result.quantization else None)
-            raise CheckFailedError(f"the check of the converted model {compared}", conversion=conversion, hint=hint)
+            code = "E-CHECK-001" if compared is not None and compared.status == "failed" else "E-CHECK-002"
+            message = f"the check of the converted model {compared}"
+            raise CheckFailedError(message, conversion=conversion, hint=hint, code=code)
         return conversion
 
 
@@ -293,11 +239,11 @@ def _quantizing(
     if mode is None and calibration is None:
         return None
     if mode is None:
-        raise UsageError("calibration data are for quantizing", hint="say how with quantize (--quantize)")
+        raise UsageError("calibration data are for quantizing", hint="say how to quantize (`quantize`)")
     from onnxtfl.quantizing import Quantizing
 
     if quantized_io == "uint8" or (quantized_io == "int8" and mode != "int8"):
-        raise UsageError(f"{mode} has no {quantized_io} inputs and outputs", hint="leave out quantized_io")
+        raise UsageError(f"{mode} has no {quantized_io} inputs and outputs", hint="leave out `quantized_io`")
     made = Quantizing(mode, calibration, quantized_io != "int8")
     made.validate()
     return made
@@ -362,43 +308,16 @@ def _check_model(job: Job) -> None:
     from onnxtfl.formats.source import format_of, open_source
 
     check_added(job.options.metadata or {})
+    protos = ("an onnx.ModelProto",) if job.format == "onnx" else ()
+    model_kind(job.model, "model", ("a path", "bytes", *protos))
     if isinstance(job.model, str | os.PathLike | bytes | bytearray | memoryview):
         with open_source(job.model) as opened:
             format_of(opened, job.format)
-    elif job.format != "onnx" or type(job.model).__name__ != "ModelProto":
-        kinds = "a path, bytes or an onnx.ModelProto" if job.format == "onnx" else "a path or bytes"
-        raise UsageError(f"a model is {kinds}, not {type(job.model).__name__}")
     is_file = isinstance(job.model, str | os.PathLike)
     if is_file and job.path is not None and os.path.exists(job.path) and os.path.samefile(job.model, job.path):
-        raise UsageError(f"{os.fspath(job.path)} is the source itself", hint="write the result to another file")
-
-
-def _validate(
-    check: object,
-    io_layout: str,
-    float64: str,
-    input_shapes: Mapping[str, Sequence[int]] | None,
-    quantized_io: str,
-) -> None:
-    _one_of("check", check, (True, False, "auto", "require"))
-    _one_of("io_layout", io_layout, ("source", "channels-last"))
-    _one_of("quantized_io", quantized_io, ("source", "float", "int8", "uint8"))
-    _one_of("float64", float64, ("narrow", "error"))
-    for name, shape in sizes(input_shapes).items():
-        if any(size < -1 or size > 2**31 - 1 for size in shape):
-            hint = "use sizes from 0 to 2147483647, -1 for a dynamic one"
-            raise UsageError(f"invalid shape {list(shape)} for input {name!r}", hint=hint)
-
-
-def _one_of(name: str, value: object, allowed: Sequence[object]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{name} cannot be {value!r}", hint=f"use one of {', '.join(map(repr, allowed))}")
-
-
-def _validate_target(version: str, dynamic_quant: str) -> None:
-    _one_of("dynamic_quant", dynamic_quant, ("exact", "hybrid"))
-    if not all(part.isdecimal() for part in str(version).split(".")):
-        raise UsageError(f"min_runtime cannot be {version!r}", hint="use a version like 2.14")
+        raise UsageError(
+            f"{os.fspath(job.path)} is the source itself", hint="write the result to another file", code="E-USE-006"
+        )
 
 
 def inspect(model: PathLike | bytes, stage: str = "file") -> str:
@@ -411,6 +330,21 @@ def inspect(model: PathLike | bytes, stage: str = "file") -> str:
     from onnxtfl.pipeline import inspect as graph_after
 
     return print_graph(graph_after(model, stage, Options()))
+
+
+def explain(code: str | None = None) -> str:
+    """Return the page of an error code ("E-OP-001") in Markdown, or the list of all codes.
+
+    Raises `UsageError` for an unknown code.
+    """
+    from onnxtfl.error_codes import error_codes, index, page
+
+    if code is None:
+        return index()
+    found = error_codes().get(code.upper())
+    if found is None:
+        raise UsageError(f"there is no error code {code!r}", hint=suggestion(code.upper(), error_codes(), "the codes"))
+    return page(found)
 
 
 def coverage() -> str:

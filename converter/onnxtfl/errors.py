@@ -1,15 +1,22 @@
 """The exceptions of onnxtfl: one tree, each message a single line.
 
-``str(error)`` is ``message [node 'conv1' Conv-11, type f32[1,3,?,?]]; hint``: what is wrong, where, and what the user
-can do. Unknown fields are left out; quantized types are shortened (`short`).
+``str(error)`` is ``message [node 'conv1' Conv-11, type f32[1,3,?,?]]; hint (E-OP-001)``: what is wrong, where, what the
+user can do, and the code (:mod:`onnxtfl.error_codes`). Unknown fields are left out; quantized types are shortened
+(`short`). Messages and hints name parameters in backticks, which each interface writes in its words
+(:mod:`onnxtfl.wording`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from onnxtfl.error_codes import default_hint
+from onnxtfl.wording import Interface, worded
 
 SCALES = 3
+MANY = 12  # names that an advice lists
 _QUANTIZED = re.compile(r"(quant<[^<>]*?)((?: [^\s:<>]+:-?\d+)+)>")
 """A quantization in the text form: storage type, axis and block, then "scale:zero_point" pairs."""
 
@@ -19,10 +26,12 @@ class OnnxtflError(Exception):
 
     ``message``: what is wrong. ``node``: name of the node, value or tensor. ``op``: name of the operator in the file.
     ``version``: its since-version (ONNX) or op version (TFLite). ``type_``: the offending type or shape. ``hint``:
-    what the user can do. ``exit_code``: exit code of the command line.
+    what the user can do, by default what its code advises. ``code``: what kind of error it is (`onnxtfl.explain`).
+    ``exit_code``: exit code of the command line.
     """
 
     exit_code = 1
+    default_code: ClassVar[str] = ""
 
     def __init__(
         self,
@@ -33,6 +42,7 @@ class OnnxtflError(Exception):
         version: int | None = None,
         type_: object | None = None,
         hint: str | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -41,6 +51,10 @@ class OnnxtflError(Exception):
         self.version = version
         self.type_ = type_
         self.hint = hint
+        self.code = code or self.default_code
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _restored, (type(self), self.args, self.__dict__)
 
     @property
     def place(self) -> str:
@@ -51,21 +65,39 @@ class OnnxtflError(Exception):
         return ", ".join(part for part in (" ".join(p for p in (node, op) if p), type_) if part)
 
     def __str__(self) -> str:
+        return self.text("python")
+
+    def text(self, interface: Interface) -> str:
+        """Return the line, with parameters called as in ``interface``."""
         text = f"{self.message} [{self.place}]" if self.place else self.message
-        return one_line(f"{text}; {self.hint}" if self.hint else text)
+        hint = default_hint(self.code) if self.hint is None else self.hint
+        line = one_line(worded(f"{text}; {hint}" if hint else text, interface))
+        return f"{line} ({self.code})" if self.code else line
+
+
+def _restored(kind: type[OnnxtflError], args: tuple[Any, ...], fields: dict[str, Any]) -> OnnxtflError:
+    """The error that was pickled: fields as they were, without a call of its class."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class InvalidModelError(OnnxtflError):
     """The input file is not a valid model: truncated, corrupt, external data missing, cyclic, duplicate names, ..."""
 
+    default_code = "E-FILE-008"
+
 
 class UnsupportedError(OnnxtflError):
     """The model is valid, but cannot be converted; names node, op, version and type."""
+
+    default_code = "E-OP-001"
 
 
 class UsageError(OnnxtflError):
     """An option or argument is invalid, by itself or for this model."""
 
+    default_code = "E-USE-002"
     exit_code = 2
 
 
@@ -75,27 +107,47 @@ class CheckFailedError(OnnxtflError):
     ``conversion``: the `onnxtfl.Conversion` with the report and the check; its path is None unless the result is kept.
     """
 
+    default_code = "E-CHECK-001"
     exit_code = 3
 
-    def __init__(self, message: str, *, conversion: Any = None, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self, message: str, *, conversion: Any = None, hint: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, code=code)
         self.conversion = conversion
 
 
 class RuntimeUnavailableError(OnnxtflError):
     """A runtime is not installed, or cannot run this model."""
 
+    default_code = "E-RUN-001"
+
 
 class InternalError(OnnxtflError):
     """A bug of onnxtfl; the exception that showed it is ``__cause__``."""
 
+    default_code = "E-INT-001"
+
     def __init__(self, step: str, cause: BaseException, *, node: str | None = None, op: str | None = None) -> None:
-        hint = "please report it (ONNXTFL_DEBUG=1 shows where)"
-        super().__init__(f"internal error in {step}: {type(cause).__name__}: {cause}", node=node, op=op, hint=hint)
+        super().__init__(f"internal error in {step}: {type(cause).__name__}: {cause}", node=node, op=op)
 
 
 class OutputError(OnnxtflError):
     """The output file cannot be written."""
+
+    default_code = "E-OUT-001"
+
+
+def suggestion(name: str, known: Iterable[str], what: str) -> str:
+    """Return the advice for an unknown name: the nearest known one, else all of them (``what``: "the inputs")."""
+    import difflib
+
+    names = [str(other) for other in known]
+    near = difflib.get_close_matches(name, names, 1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    shown = ", ".join(map(repr, names[:MANY])) + (f", and {len(names) - MANY} more" if len(names) > MANY else "")
+    return f"{what} are: {shown}" if names else f"there are none among {what}"
 
 
 def one_line(text: str, limit: int = 2000) -> str:

@@ -43,7 +43,7 @@ class Output:
     def data(self) -> bytes:
         """Return the bytes written. Raises `OutputError` where the model has several files."""
         if any(path != self.file for path in self.file.parent.iterdir()):
-            raise OutputError("the model does not fit into one file", hint="pass a path to write it to")
+            raise OutputError("the model does not fit into one file", code="E-OUT-002")
         return self.file.read_bytes()
 
     def size(self) -> int:

@@ -261,7 +261,9 @@ def _evaluated(graph: Graph) -> list[Array]:
     try:
         return evaluate_graph(graph, [])
     except NotImplementedError as error:
-        raise UnsupportedError("the initial values of variables cannot be computed before run time") from error
+        raise UnsupportedError(
+            "the initial values of variables cannot be computed before run time", code="E-OP-007"
+        ) from error
 
 
 _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
@@ -377,7 +379,7 @@ class _Conversion:
         except (OnnxtflError, OSError):
             raise
         except MemoryError as error:
-            raise UnsupportedError(f"out of memory in {conversion.step}") from error
+            raise UnsupportedError(f"out of memory in {conversion.step}", code="E-RUN-005") from error
         except Exception as error:
             raise InternalError(conversion.step, error) from error
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,7 +89,7 @@ def check_result(
         for specs in (result.inputs, result.outputs)
     ]
     source = as_file(job.model, "source", stack)
-    shapes = sizes(options.input_shapes)
+    shapes = dict(options.input_shapes or {})
     source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
     layout: Layout = "source" if options.io_layout == "source" else "channels-last"
     given = {v: shape for k, shape in shapes.items() for v in result.elements.get(k, (k,))}
@@ -118,8 +118,3 @@ def as_file(model: Any, name: str, stack: ExitStack) -> Path:
         path.write_bytes(model)
         return path
     return save(model, directory / f"{name}.onnx")
-
-
-def sizes(input_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[int, ...]]:
-    """The sizes of inputs by name, as integers."""
-    return {name: tuple(int(size) for size in shape) for name, shape in (input_shapes or {}).items()}

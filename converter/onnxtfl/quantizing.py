@@ -53,15 +53,14 @@ class Quantizing:
         """Raise `UsageError` for missing or needless calibration data, before anything is converted."""
         given = self.calibration is not None
         if self.mode not in LEVELS:
-            raise UsageError(f"quantize cannot be {self.mode!r}", hint=f"use one of {', '.join(LEVELS)}")
+            raise UsageError(f"`quantize` cannot be {self.mode!r}", hint=f"use one of {', '.join(LEVELS)}")
         if self.mode in CALIBRATED and not given:
-            hint = f"give an .npz file of input samples, a directory of such files, or {RANDOM!r}, with --calibration"
-            raise UsageError(f"{self.mode} needs calibration data", hint=hint)
+            raise UsageError(f"{self.mode} needs calibration data", code="E-QUANT-002")
         if self.mode not in CALIBRATED and given:
             raise UsageError(f"{self.mode} uses no calibration data", hint=f"only {' and '.join(CALIBRATED)} do")
         path = self.calibration
         if isinstance(path, str | os.PathLike) and path != RANDOM and not os.path.exists(path):
-            raise UsageError(f"there is no calibration data at {os.fspath(path)}")
+            raise UsageError(f"there is no calibration data at {os.fspath(path)}", code="E-QUANT-002")
         version()
 
     def run(self, model: Path, report: Report, seed: int) -> Sample | None:
@@ -184,13 +183,13 @@ def read_samples(path: str | os.PathLike[str], infos: Sequence[TensorInfo]) -> I
     """
     paths = sorted(Path(path).glob("*.npz")) if os.path.isdir(path) else [Path(path)]
     if not paths:
-        raise UsageError(f"there are no .npz files in {os.fspath(path)}")
+        raise UsageError(f"there are no .npz files in {os.fspath(path)}", code="E-QUANT-002")
     for one in paths:
         try:
             with np.load(one, allow_pickle=False) as arrays:
                 found = {name: arrays[name] for name in arrays.files}
         except (OSError, ValueError, AttributeError) as error:
-            raise UsageError(f"{one} is not an .npz file: {error}") from error
+            raise UsageError(f"{one} is not an .npz file: {error}", code="E-QUANT-002") from error
         yield from _checked(_split(found, infos), infos)
 
 
@@ -205,14 +204,20 @@ def _split(arrays: Sample, infos: Sequence[TensorInfo]) -> Iterator[Sample]:
         for k in range(counts.pop()):
             yield {name: array[k] for name, array in arrays.items()}
     else:
-        raise UsageError("the calibration data have different numbers of samples", hint=f"expected: {_wanted(infos)}")
+        raise UsageError(
+            "the calibration data have different numbers of samples",
+            hint=f"expected: {_wanted(infos)}",
+            code="E-QUANT-002",
+        )
 
 
 def _checked(samples: Iterable[Sample], infos: Sequence[TensorInfo]) -> Iterator[Sample]:
     """Yield the samples with the types of the inputs. Raises `UsageError` for other names and shapes."""
     for sample in samples:
         if sample.keys() != {info.name for info in infos}:
-            raise UsageError(f"calibration data for {sorted(sample)}", hint=f"expected: {_wanted(infos)}")
+            raise UsageError(
+                f"calibration data for {sorted(sample)}", hint=f"expected: {_wanted(infos)}", code="E-QUANT-002"
+            )
         arrays = {name: np.asarray(value) for name, value in sample.items()}
         for info in infos:
             shape = arrays[info.name].shape
@@ -222,7 +227,7 @@ def _checked(samples: Iterable[Sample], infos: Sequence[TensorInfo]) -> Iterator
             )
             if not fits:
                 message = f"calibration data of shape {list(shape)} for the input {info.name!r}"
-                raise UsageError(message, hint=f"expected: {_wanted(infos)}")
+                raise UsageError(message, hint=f"expected: {_wanted(infos)}", code="E-QUANT-002")
         yield {info.name: arrays[info.name].astype(numpy_type(info.dtype), copy=False) for info in infos}
 
 

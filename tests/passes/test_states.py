@@ -66,5 +66,5 @@ def test_an_unknown_size_of_a_variable_tensor_is_1() -> None:
 
 
 def test_a_constant_needs_a_known_value() -> None:
-    with pytest.raises(UnsupportedError, match="--state io"):
+    with pytest.raises(UnsupportedError, match="state='io'"):
         exposed(COUNTER.replace(" = tensor<int32> [5]", ""), "reset")

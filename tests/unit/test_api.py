@@ -106,7 +106,7 @@ def test_the_way_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert conversion.check.ok
     assert fake.options is not None
     assert fake.options.opset == 17
-    with pytest.raises(UsageError, match="opset 12"):
+    with pytest.raises(UsageError, match="opset cannot be 12; use an integer from 13 to 24"):
         onnxtfl.tflite_to_onnx(source, opset=12)
 
 
@@ -238,7 +238,7 @@ def test_the_wrong_format(fake: FakePipeline, tmp_path: Path) -> None:
     tflite = saved(tflite_scale(), tmp_path / "m.tflite")
     disguised = saved(tflite_scale(), tmp_path / "m.onnx")
     for model in (tflite, disguised, tflite.read_bytes()):
-        with pytest.raises(InvalidModelError, match="a TFLite model, not an ONNX model; convert it with tfl2onnx"):
+        with pytest.raises(InvalidModelError, match="not an ONNX model; convert it with tflite_to_onnx"):
             onnxtfl.onnx_to_tflite(model)
     for model in (saved(onnx_scale(), tmp_path / "o.onnx"), onnx_scale().SerializeToString()):
         with pytest.raises(InvalidModelError, match="not a TFLite model"):
@@ -285,7 +285,7 @@ def test_errors_are_one_line() -> None:
     error = UnsupportedError(
         "no kernel takes\n this", node="conv", op="Conv", version=11, type_="f32[1,?]", hint="fix the shape"
     )
-    assert str(error) == "no kernel takes this [node 'conv' Conv-11, type f32[1,?]]; fix the shape"
+    assert str(error) == "no kernel takes this [node 'conv' Conv-11, type f32[1,?]]; fix the shape (E-OP-001)"
     assert isinstance(error, OnnxtflError)
     assert str(OnnxtflError("x" * 5000)).endswith("...")
     assert str(OnnxtflError("plain")) == "plain"
@@ -295,7 +295,10 @@ def test_errors_print_few_scales() -> None:
     many = Quantization("int8", tuple(1 / k for k in range(1, 257)), (0,) * 256, axis=0)
     text = str(UnsupportedError(f"of {many}", type_=TensorType(DType.FLOAT32, (256, 2), many)))
     short = "quant<int8 axis=0 256 scales 0.00391..1>"
-    assert text == f"of {short} [type tensor<256x2xfloat32, {short}>]"
+    assert (
+        text
+        == f"of {short} [type tensor<256x2xfloat32, {short}>]; cut the model around it (inputs, outputs) (E-OP-001)"
+    )
     assert str(OnnxtflError(str(Quantization("uint8", (0.5,), (-3,))))) == "quant<uint8 0.5:-3>"
 
 

@@ -38,5 +38,5 @@ def test_the_other_branch_for_other_ops() -> None:
 
 def test_ops_that_accept_both_branches() -> None:
     model = SQUEEZED.replace("REST", "r = Relu(squeezed)  y = MatMul(k, r)")
-    with pytest.raises(UnsupportedError, match="give --input-shape"):
+    with pytest.raises(UnsupportedError, match="input_shapes"):
         there_and_back(model, {"x": floats(4, 1, 3), "k": floats(4, 3)})

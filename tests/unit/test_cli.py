@@ -168,7 +168,7 @@ def test_bad_files(fake: FakePipeline, tmp_path: Path, capsys: pytest.CaptureFix
         (MemoryError(), 1, "out of memory"),
         (RecursionError(), 1, "nested too deeply"),
         (KeyboardInterrupt(), 130, "interrupted"),
-        (AssertionError("two\nlines"), 1, "internal error: AssertionError: two lines"),
+        (AssertionError("two\nlines"), 1, "AssertionError: two lines; please report it"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )

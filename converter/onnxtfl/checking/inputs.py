@@ -122,5 +122,7 @@ def merge_user_inputs(names: Sequence[str], given: Mapping[str, Any] | None) -> 
     arrays = {name: np.asarray(value) for name, value in (given or {}).items()}
     unknown = [name for name in arrays if name not in names]
     if unknown:
-        raise UsageError(f"the model has no input {unknown[0]!r}", hint=f"its inputs are {list(names)}")
+        raise UsageError(
+            f"the model has no input {unknown[0]!r}", hint=f"its inputs are {list(names)}", code="E-USE-003"
+        )
     return arrays

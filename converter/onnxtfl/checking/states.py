@@ -39,7 +39,9 @@ class Hidden:
         try:
             named = [(s.input and inputs[s.input], s.output and outputs[s.output], s) for s in states]
         except KeyError as error:
-            raise InvalidModelError(f"the metadata name the state {error}, which is no input or output") from error
+            raise InvalidModelError(
+                f"the metadata name the state {error}, which is no input or output", code="E-FILE-009"
+            ) from error
         fed = {i: _filled(info.inputs[i], s) for i, _, s in named if isinstance(i, int)}
         written = {o for _, o, _ in named if isinstance(o, int)}
         return cls(

@@ -56,7 +56,7 @@ def _exit_code(b: str, report: CheckReport) -> int:
     from onnxtfl import CheckFailedError, RuntimeUnavailableError
 
     if report.status == "not checked":
-        raise RuntimeUnavailableError(f"{b} was {report}")
+        raise RuntimeUnavailableError(f"{b} was {report}", code="E-CHECK-002")
     if not report.ok:
         raise CheckFailedError(f"the check of {b} {report}")
     return 0

@@ -28,5 +28,15 @@ def _ops(verbose: bool) -> int:
     return 0
 
 
+@onnxtfl.command("explain")
+@click.argument("code", required=False)
+def _explain(code: str | None) -> int:
+    """Say what an error CODE means, like E-OP-001, and what to do; without CODE, list all."""
+    from onnxtfl import explain
+
+    click.echo(explain(code), nl=False)
+    return 0
+
+
 onnxtfl.add_command(check_command)
 onnxtfl.add_command(inspect_command)

@@ -52,7 +52,7 @@ def _convert_all(model: str, verbose: bool, output: str | None, **options: Any) 
     from onnxtfl.errors import CheckFailedError, UsageError
 
     if output is None:
-        raise UsageError("--signature all writes several files", hint="name a directory with -o")
+        raise UsageError("--signature all writes several files", hint="name a directory with -o", code="E-USE-006")
     failure: CheckFailedError | None = None
     found: list[tuple[str, Path, Any]] = []
     del options["signature"]

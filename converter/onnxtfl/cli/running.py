@@ -36,7 +36,7 @@ def exit_code(command: click.Command, words: list[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        print_error(f"{error.format_message()} (see {command.name} --help)")
+        print_error(f"{error.format_message().rstrip('.')} (see {command.name} --help) (E-USE-001)")
         return 2
     except KeyboardInterrupt:
         print_error("interrupted")
@@ -51,24 +51,24 @@ def exit_code(command: click.Command, words: list[str]) -> int:
 
 
 def _failed(error: Exception, verbose: bool) -> int:
-    from onnxtfl.errors import InternalError, OnnxtflError, one_line
+    from onnxtfl.errors import InternalError, OnnxtflError
 
     if os.environ.get("ONNXTFL_DEBUG") or (verbose and isinstance(error, InternalError)):
         _show_traceback(error)
     if isinstance(error, OnnxtflError):
-        print_error(str(error))
-        return error.exit_code
-    if isinstance(error, MemoryError):
-        print_error("out of memory")
+        found = error
+    elif isinstance(error, MemoryError):
+        found = OnnxtflError("out of memory", code="E-RUN-005")
     elif isinstance(error, RecursionError):
-        print_error("the model is nested too deeply")
+        found = OnnxtflError("the model is nested too deeply", code="E-FILE-011")
     elif isinstance(error, OSError) and error.strerror:
-        print_error(one_line(f"{error.filename or 'a file'}: {error.strerror}"))
+        found = OnnxtflError(f"{error.filename or 'a file'}: {error.strerror}", code="E-FILE-001")
     else:
-        print_error(one_line(f"internal error: {type(error).__name__}: {error}; please report it (-v shows where)"))
+        found = InternalError("the command", error)
         if verbose:
             _show_traceback(error)
-    return 1
+    print_error(found.text("cli"))
+    return found.exit_code
 
 
 def _show_traceback(error: Exception) -> None:

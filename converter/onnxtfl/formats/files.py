@@ -24,7 +24,9 @@ def sniff(source: PathLike | Content) -> FormatName:
         if format_of(opened) == "tflite":
             return "tflite"
     if isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(".tflite"):
-        raise InvalidModelError(f"{os.fspath(source)} is not a TFLite file: the identifier TFL3 is missing")
+        raise InvalidModelError(
+            f"{os.fspath(source)} is not a TFLite file: the identifier TFL3 is missing", code="E-FILE-004"
+        )
     return "onnx"
 
 

@@ -26,7 +26,10 @@ _KINDS: tuple[tuple[FormatName | None, int, bytes, str], ...] = (
 )
 _TITLES = {"onnx": "an ONNX model", "tflite": "a TFLite model: the identifier TFL3 is missing"}
 
-_HINTS = {"a TFLite model": "convert it with tfl2onnx", "probably an ONNX model": "convert it with onnx2tfl"}
+_HINTS = {
+    "a TFLite model": "convert it with `tflite_to_onnx`",
+    "probably an ONNX model": "convert it with `onnx_to_tflite`",
+}
 
 
 def open_source(model: PathLike | Content) -> SourceFile:
@@ -34,11 +37,11 @@ def open_source(model: PathLike | Content) -> SourceFile:
     if isinstance(model, Content):
         source: SourceFile = SourceBytes(model, "model")
     elif Path(model).exists() and not Path(model).is_file():
-        raise InvalidModelError(f"{os.fspath(model)}: not a regular file")
+        raise InvalidModelError(f"{os.fspath(model)}: not a regular file", code="E-FILE-002")
     else:
         source = SourceFile(model)
     if not source.size:
-        raise InvalidModelError(f"{source.path}: the file is empty")
+        raise InvalidModelError(f"{source.path}: the file is empty", code="E-FILE-003")
     return source
 
 
@@ -52,7 +55,9 @@ def format_of(source: SourceFile, wanted: FormatName | None = None) -> FormatNam
     found, what = kinds[0] if kinds else ("onnx", "")
     if wanted is not None and found != wanted:
         raise InvalidModelError(
-            f"{source.path}: {', '.join(filter(None, (what, f'not {_TITLES[wanted]}')))}", hint=_HINTS.get(what)
+            f"{source.path}: {', '.join(filter(None, (what, f'not {_TITLES[wanted]}')))}",
+            hint=_HINTS.get(what),
+            code="E-FILE-004",
         )
     return found
 
@@ -64,11 +69,11 @@ def named(model: object) -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
-        raise InvalidModelError(f"{name}: graphs are nested too deeply") from error
+        raise InvalidModelError(f"{name}: graphs are nested too deeply", code="E-FILE-011") from error
     except UnicodeDecodeError as error:
-        raise InvalidModelError(f"{name}: malformed: a name is not UTF-8") from error
+        raise InvalidModelError(f"{name}: malformed: a name is not UTF-8", code="E-FILE-005") from error
     except MemoryError as error:
-        raise InvalidModelError(f"{name}: does not fit into memory") from error
+        raise InvalidModelError(f"{name}: does not fit into memory", code="E-RUN-005") from error
     except OnnxtflError as error:
         if name not in error.message:
             error.message = f"{name}: {error.message}"
@@ -86,7 +91,7 @@ class Source:
 
     def fail(self, message: str) -> NoReturn:
         """Raise InvalidModelError naming the source."""
-        raise InvalidModelError(f"{self.file.path}: {message}")
+        raise InvalidModelError(f"{self.file.path}: {message}", code="E-FILE-005")
 
     def check(self, offset: int, length: int) -> None:
         """Raise InvalidModelError where the byte range is not in the source."""
@@ -123,4 +128,4 @@ def copy_data(data: TensorData, out: BinaryIO) -> None:
     """Write the packed bytes of `data` in chunks; InvalidModelError where a source file has become shorter."""
     written = sum(out.write(chunk.data) for chunk in data.chunks())
     if written != data.nbytes:
-        raise InvalidModelError(f"{written} bytes were read of a constant of {data.nbytes}")
+        raise InvalidModelError(f"{written} bytes were read of a constant of {data.nbytes}", code="E-FILE-010")

@@ -126,7 +126,9 @@ def infer(node: Node) -> list[Type]:
         raise
     except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as error:
         shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
-        raise InvalidModelError(f"operands do not fit: {error}", op=node.op.name, type_=shown) from error
+        raise InvalidModelError(
+            f"operands do not fit: {error}", op=node.op.name, type_=shown, code="E-FILE-009"
+        ) from error
 
 
 LARGEST_SIZE = 1 << 48

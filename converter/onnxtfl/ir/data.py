@@ -135,7 +135,7 @@ class SourceFile:
         try:
             self._file = open(self.path, "rb")  # noqa: SIM115 - stays open as long as the graph that reads it
         except OSError as error:
-            raise InvalidModelError(f"{self.path}: cannot be read: {error.strerror}") from error
+            raise InvalidModelError(f"{self.path}: cannot be read: {error.strerror}", code="E-FILE-001") from error
         self.size = os.fstat(self._file.fileno()).st_size
         self._lock = threading.Lock()
 
@@ -147,7 +147,9 @@ class SourceFile:
             while done < len(view):
                 count = self._file.readinto(view[done:])
                 if not count:
-                    raise InvalidModelError(f"{self.path}: cut off: {len(view)} bytes wanted at {offset}")
+                    raise InvalidModelError(
+                        f"{self.path}: cut off: {len(view)} bytes wanted at {offset}", code="E-FILE-005"
+                    )
                 done += count
 
     def read(self, offset: int, length: int) -> bytes:
@@ -179,7 +181,7 @@ class SourceBytes(SourceFile):
         view = memoryview(buffer.data).cast("B")
         part = self._content[offset : offset + len(view)]
         if len(part) != len(view):
-            raise InvalidModelError(f"{self.path}: cut off: {len(view)} bytes wanted at {offset}")
+            raise InvalidModelError(f"{self.path}: cut off: {len(view)} bytes wanted at {offset}", code="E-FILE-005")
         view[:] = part
 
     def close(self) -> None:

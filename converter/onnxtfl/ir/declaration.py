@@ -95,6 +95,8 @@ REQUIRED: Any = _Required()
 class UnknownRankError(UnsupportedError, TypeError):
     """The rank of a tensor has to be known here, and is not."""
 
+    default_code = "E-SHAPE-001"
+
 
 class Declaration:
     """Operands, attributes and results, the `shape` of these, and what they are (`compute`).

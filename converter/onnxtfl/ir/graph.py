@@ -92,7 +92,7 @@ class Value:
         """The dimensions of this tensor; UnknownRankError if its rank is unknown."""
         shape = self.tensor_type.shape
         if shape is None:
-            raise UnknownRankError(f"the rank of {self.name or 'a tensor'} is unknown", hint="give --input-shape")
+            raise UnknownRankError(f"the rank of {self.name or 'a tensor'} is unknown")
         return shape
 
     @property

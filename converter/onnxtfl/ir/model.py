@@ -88,7 +88,9 @@ class Model:
         signature = next((s for s in self.signatures if s.key == key), None)
         if signature is None:
             known = ", ".join(s.key for s in self.signatures) or "none"
-            raise UsageError(f"the model has no signature {key!r}", hint=f"its signatures are: {known}")
+            raise UsageError(
+                f"the model has no signature {key!r}", hint=f"its signatures are: {known}", code="E-USE-005"
+            )
         graph = signature.graph
         for name, i in signature.inputs:
             graph.inputs[i].name = name

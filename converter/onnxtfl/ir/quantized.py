@@ -37,7 +37,7 @@ def real_of_stored_zero(value: Value) -> float:
     if quantization is None:
         return 0.0
     if not quantization.per_tensor:
-        raise UnsupportedError("a stored 0 of several scales", type_=value.type)
+        raise UnsupportedError("a stored 0 of several scales", type_=value.type, code="E-QUANT-001")
     return -quantization.scales[0] * quantization.zero_points[0]
 
 

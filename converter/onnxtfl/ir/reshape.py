@@ -229,7 +229,7 @@ def _atom(b: Builder, atom: Atom, sources: Sequence[Value]) -> Value:
     dim = symbol(atom)
     if any(d == dim for source in sources for d in _offered(source)):
         return dim_value(b, dim, *sources)
-    raise UnsupportedError(f"a size that depends on {atom} cannot be computed here", hint="fix it with --input-shape")
+    raise UnsupportedError(f"a size that depends on {atom} cannot be computed here", code="E-SHAPE-001")
 
 
 def _offered(source: Value) -> list[Dim]:

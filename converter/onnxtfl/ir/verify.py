@@ -12,6 +12,8 @@ from onnxtfl.ir.types import TensorType, compatible
 class VerifyError(OnnxtflError):
     """An invalid graph after a pass: a bug in the converter, not an error in the user's file."""
 
+    default_code = "E-INT-002"
+
 
 def verify(graph: Graph, where: str = "") -> None:
     """Check order, uses, owners and types of `graph` and its regions; VerifyError names the first invalid node."""

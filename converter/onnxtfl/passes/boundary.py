@@ -27,13 +27,21 @@ def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
         value = inputs.get(name)
         if value is None or not isinstance(value.type, TensorType):
             known = ", ".join(str(v.name) for v in graph.inputs) or "none"
-            raise UsageError(f"there is no input {name!r} to set the shape of", hint=f"the inputs are: {known}")
+            raise UsageError(
+                f"there is no input {name!r} to set the shape of", hint=f"the inputs are: {known}", code="E-USE-003"
+            )
         given = value.type.shape
         if given is not None and len(given) != len(shape):
-            raise UsageError(f"input {name!r} has rank {len(given)}, not {len(shape)}", type_=value.type)
+            raise UsageError(
+                f"input {name!r} has rank {len(given)}, not {len(shape)}", type_=value.type, code="E-USE-004"
+            )
         for have, want in zip(given or shape, shape, strict=True):
             if isinstance(have, int) and want not in (-1, have):
-                raise UsageError(f"input {name!r} has a fixed size {have} where {want} is requested", type_=value.type)
+                raise UsageError(
+                    f"input {name!r} has a fixed size {have} where {want} is requested",
+                    type_=value.type,
+                    code="E-USE-004",
+                )
         old = given or tuple(fresh() for _ in shape)
         value.type = value.type.with_shape(tuple(d if w == -1 else w for d, w in zip(old, shape, strict=True)))
 
@@ -92,7 +100,9 @@ def _cut_inputs(graph: Graph, names: Sequence[str]) -> None:
     remove_unreached(graph, set())
     lost = [v for v in old if v not in graph.inputs and v.uses]
     if lost:
-        raise UsageError(f"the outputs still need the input {lost[0].name!r}", hint="name it under --inputs too")
+        raise UsageError(
+            f"the outputs still need the input {lost[0].name!r}", hint="name it in `inputs` too", code="E-USE-007"
+        )
 
 
 def _infer_up_to(graph: Graph, names: Sequence[str], expand: Expand) -> None:
@@ -111,7 +121,7 @@ def _named(graph: Graph, names: Sequence[str]) -> dict[str, Value]:
         known = replaced | dict(zip(graph.output_names, graph.outputs, strict=False)) | known
     for name in names:
         if name not in known:
-            raise UsageError(f"there is no tensor {name!r} to cut at")
+            raise UsageError(f"there is no tensor {name!r} to cut at", code="E-USE-003")
     return {name: known[name] for name in names}
 
 

@@ -83,6 +83,7 @@ class _Retyping:
                     "it reads the bits of a float type that is computed in another type",
                     node=node.name,
                     op=node.op.name,
+                    code="E-TYPE-002",
                 )
 
     def retype(self, value: Value) -> None:
@@ -90,7 +91,10 @@ class _Retyping:
             return
         if self.refused:
             raise UnsupportedError(
-                "is float64", node=value.name, type_=value.type, hint="--float64 narrow computes in float32"
+                "is float64",
+                node=value.name,
+                type_=value.type,
+                code="E-TYPE-001",
             )
         value.type = value.tensor_type.with_dtype(self.table[value.dtype])
 

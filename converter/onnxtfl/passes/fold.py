@@ -56,7 +56,11 @@ def fold_node(node: Node) -> list[Value] | None:
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError) as error:
         shown = ", ".join(str(v.type) for v in node.operands if v is not None)
         raise InvalidModelError(
-            f"its constant result cannot be computed: {error}", node=source_name(node), op=node.op.name, type_=shown
+            f"its constant result cannot be computed: {error}",
+            node=source_name(node),
+            op=node.op.name,
+            type_=shown,
+            code="E-FILE-009",
         ) from error
     return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
 

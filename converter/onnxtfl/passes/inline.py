@@ -35,7 +35,7 @@ def inline_functions(model: Model) -> None:
             total += _size(key, model.functions, sizes)
             if total > MOST_NODES:
                 message = f"the function {key[1]!r} is recursive, or its calls expand to over {MOST_NODES} nodes"
-                raise InvalidModelError(message, node=node.name)
+                raise InvalidModelError(message, node=node.name, code="E-FILE-011")
     room = MOST_NODES
     for graph in model.graphs():
         room = _inline_calls(graph, model.functions, room)
@@ -63,7 +63,7 @@ def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function], room:
                 room -= function.graph_references * sum(1 for region in node.regions for _ in region.walk())
             if room < 0:
                 message = f"the graphs that calls of functions pass on expand to over {MOST_NODES} nodes"
-                raise InvalidModelError(message, node=node.name, op=node.op.name)
+                raise InvalidModelError(message, node=node.name, op=node.op.name, code="E-FILE-011")
             before = node.previous
             _inline_call(graph, node, function)
             following = before.next if before is not None else graph.first

@@ -47,7 +47,11 @@ def check_names(graph: Graph, lengths: Mapping[str, int | None]) -> None:
     unknown = [name for name in lengths if name not in graph.elements and not _is_part(name, graph)]
     if unknown:
         known = ", ".join(graph.elements) or "none"
-        raise UsageError(f"there is no sequence {unknown[0]!r} among the inputs", hint=f"these are sequences: {known}")
+        raise UsageError(
+            f"there is no sequence {unknown[0]!r} among the inputs",
+            hint=f"these are sequences: {known}",
+            code="E-USE-003",
+        )
 
 
 def _is_part(name: str, graph: Graph) -> bool:
@@ -82,8 +86,10 @@ class _Inputs:
         """The types of the elements of a sequence; the open sizes of each are its own."""
         length = self.lengths.get(name)
         if length is None:
-            hint = f"say how many elements it has: --elements {name}:N"
-            raise UnsupportedError(f"the input {name!r} is a sequence of unknown length", type_=str(element), hint=hint)
+            hint = f"say how many elements it has: `--elements {name}:3|elements={{{name!r}: 3}}`"
+            raise UnsupportedError(
+                f"the input {name!r} is a sequence of unknown length", type_=str(element), hint=hint, code="E-SHAPE-003"
+            )
         if not 0 <= length <= MOST_ELEMENTS:
             raise UsageError(f"{length} elements of the input {name!r}", hint=f"use 0 to {MOST_ELEMENTS}")
         return tuple(_own_sizes(element) for _ in range(length))
@@ -119,7 +125,9 @@ def flatten_outputs(graph: Graph) -> None:
     graph.output_names = names
     if not names:
         shown = ", ".join(graph.elements)
-        raise UnsupportedError(f"the model has no output: {shown} has no elements", hint="name others with --outputs")
+        raise UnsupportedError(
+            f"the model has no output: {shown} has no elements", hint="name others (`outputs`)", code="E-OP-006"
+        )
 
 
 def _tensors(name: str, value: Value, taken: set[str]) -> Iterator[tuple[str, Value]]:
@@ -134,4 +142,6 @@ def _tensors(name: str, value: Value, taken: set[str]) -> Iterator[tuple[str, Va
     elif maker is not None and maker.op is ops.Unstack:
         yield name, maker.operand(0)
     elif maker is None or maker.op is not ops.Absent:
-        raise UnsupportedError(f"the elements of the output {name!r} are unknown", type_=str(value.type))
+        raise UnsupportedError(
+            f"the elements of the output {name!r} are unknown", type_=str(value.type), code="E-OP-006"
+        )

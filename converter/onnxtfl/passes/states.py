@@ -80,7 +80,9 @@ def _initial(state: State) -> Value:
     """The initial value of a state as a constant."""
     type_ = state.input.type
     if state.initial is None or not isinstance(type_, TensorType):
-        raise UnsupportedError("the file has no initial value of a variable", node=state.input.name, hint=_HINT)
+        raise UnsupportedError(
+            "the file has no initial value of a variable", node=state.input.name, hint=_HINT, code="E-OP-007"
+        )
     if state.initial.shape or not type_.shape:
         shape = state.initial.shape
     else:  # as in TFLite, a size of a variable tensor that is unknown is 1
@@ -89,4 +91,4 @@ def _initial(state: State) -> Value:
     return constant(data, type_=type_.with_shape(data.shape))
 
 
-_HINT = "use --state io"
+_HINT = "use `state=io`"

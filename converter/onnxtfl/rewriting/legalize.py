@@ -44,7 +44,7 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
         work.extend(reversed(made))
         budget -= 1 if made else 0
         if budget < 0:
-            raise UnsupportedError("legalization does not terminate", node=node.name, op=node.op.name)
+            raise UnsupportedError("legalization does not terminate", node=node.name, op=node.op.name, code="E-OP-004")
 
 
 def write_formulas(graph: Graph, target: Target) -> bool:
@@ -222,7 +222,10 @@ def _widened(dtype: DType, allowed: frozenset[DType]) -> DType | None:
 def _error(node: Node, target: Target, refusals: Sequence[Refusal]) -> UnsupportedError:
     shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
     reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or "no form of it exists there"
-    hint = "cut the model with --inputs/--outputs, or fix its shapes with --input-shape"
     return UnsupportedError(
-        f"{target.title} cannot run this: {reason}", node=source_name(node), op=node.op.name, type_=shown, hint=hint
+        f"{target.title} cannot run this: {reason}",
+        node=source_name(node),
+        op=node.op.name,
+        type_=shown,
+        code="E-OP-004",
     )

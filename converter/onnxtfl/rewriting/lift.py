@@ -79,16 +79,17 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
         elif body is not None:
             _inline(graph, node, body, node.operands, expand)
         else:
-            hint = "cut the model around it with --inputs/--outputs"
-            raise UnsupportedError("there is no conversion for this op", hint=hint)
+            raise UnsupportedError("there is no conversion for this op", code="E-OP-002")
     except OnnxtflError as error:
         raise _located(error, node, name) from error
     except RecursionError as error:
-        raise InvalidModelError("subgraphs or functions are nested too deeply", node=node.name, op=name) from error
+        raise InvalidModelError(
+            "subgraphs or functions are nested too deeply", node=node.name, op=name, code="E-FILE-011"
+        ) from error
     except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError, OverflowError) as error:
         message = f"invalid {name}: {error}"
         raise InvalidModelError(
-            message, node=node.name, op=name, version=node.op.version, type_=_types(node)
+            message, node=node.name, op=name, version=node.op.version, type_=_types(node), code="E-FILE-009"
         ) from error
 
 
@@ -181,8 +182,10 @@ def _lift_regions(node: Node, expand: Expand) -> None:
                 region.inputs[place].type = type_
         set_regions(node, spare)
     if is_deep:
-        raise UnsupportedError(f"a loop around {MOST_CHANGING} other ones carries values whose sizes change")
-    raise UnsupportedError("the types of the values that this loop carries change without end")
+        raise UnsupportedError(
+            f"a loop around {MOST_CHANGING} other ones carries values whose sizes change", code="E-OP-005"
+        )
+    raise UnsupportedError("the types of the values that this loop carries change without end", code="E-OP-005")
 
 
 def _loops_within(node: Node) -> int:
@@ -275,7 +278,7 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     rule = found.get(node.op.version) or found.get(ANY_VERSION)
     if rule is None:
         known = ", ".join(map(str, sorted({*found, *upgrades})))
-        raise UnsupportedError(f"this version of the op is not supported (supported: {known})")
+        raise UnsupportedError(f"this version of the op is not supported (supported: {known})", code="E-OP-003")
     return rule
 
 

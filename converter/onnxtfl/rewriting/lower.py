@@ -22,7 +22,7 @@ def lower(graph: Graph, target: Target) -> None:
             form = target.accepted(node)
             if form is None or not form.renames:
                 raise UnsupportedError(
-                    "has no form in the target after layout", node=source_name(node), op=node.op.name
+                    "has no form in the target after layout", node=source_name(node), op=node.op.name, code="E-OP-004"
                 )
             emit(graph, node, form, target)
 
@@ -53,7 +53,10 @@ def _computed(builder: Builder, operand: Operand | Computed) -> Operand:
 def _unused(node: Node, index: int) -> Value:
     if node.results[index].uses:
         raise UnsupportedError(
-            f"result {index} is used, but the target's op does not have it", node=node.name, op=node.op.name
+            f"result {index} is used, but the target's op does not have it",
+            node=node.name,
+            op=node.op.name,
+            code="E-OP-004",
         )
     return Value(node.results[index].type)
 

@@ -38,7 +38,8 @@ def prepare(node: Node) -> Inlined | Steps | None:
     rule = rules().regions.get(node.op.name)
     if rule is None:
         raise UnsupportedError(
-            "subgraphs of this op are not supported", hint="cut the model around it with --inputs/--outputs"
+            "subgraphs of this op are not supported",
+            code="E-OP-005",
         )
     return rule(node)
 

@@ -53,7 +53,11 @@ def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
     sizes = given or (shape[2:] if shape is not None else ())
     known = tuple(k for k in sizes if isinstance(k, int))
     if not known or len(known) != len(sizes):
-        raise UnsupportedError("the size of the kernel is unknown", hint="freeze the kernel, or give --input-shape")
+        raise UnsupportedError(
+            "the size of the kernel is unknown",
+            hint="freeze the kernel, or fix the sizes of the inputs (`input_shapes`)",
+            code="E-SHAPE-001",
+        )
     return known
 
 

@@ -51,7 +51,7 @@ def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
     """Map index vectors [..., depth] into the axes of `x` from `batch` on to nonnegative ones."""
     depth = indices.shape[-1]
     if not isinstance(depth, int) or x.tensor_type.shape is None:
-        raise UnsupportedError("the number of indexed axes is unknown before run time", hint="give --input-shape")
+        raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
     sizes = x.shape[batch : batch + depth]
     if indices.is_constant and all(isinstance(d, int) for d in sizes):
         values = _checked(indices.numpy(), sizes)

@@ -32,7 +32,7 @@ class OpenAxis:
     ) -> None:
         self.sampling = Sampling.of(attributes_of(node))
         if self.sampling.antialias and self.sampling.mode != "nearest":
-            raise UnsupportedError("antialiasing to a size that is unknown", hint="give --input-shape")
+            raise UnsupportedError("antialiasing to a size that is unknown", code="E-SHAPE-001")
         self.node, self.x, self.axis = node, Term(b, x), axis
         self.length = Term(b, dim_value(b, x.shape[axis], x)).to(DType.FLOAT32)
         self.top = self.length - 1.0

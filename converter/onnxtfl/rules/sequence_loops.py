@@ -40,7 +40,7 @@ def limit_rounds(body: Graph, rounds: int) -> None:
     """UnsupportedError where `rounds` copies of `body` are too many nodes."""
     if not _are_few(body, rounds):
         message = f"{rounds} rounds over sequences, of {size_of(body)} nodes each, cannot be written without a loop"
-        raise UnsupportedError(message, hint="join the elements to one tensor before the loop")
+        raise UnsupportedError(message, hint="join the elements to one tensor before the loop", code="E-OP-006")
 
 
 def _are_few(body: Graph, rounds: int) -> bool:
@@ -98,7 +98,7 @@ def _joined(b: Builder, result: Value, elements: Sequence[Value]) -> Value:
     if elements:
         return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
     if not all(isinstance(d, int) for d in result.shape[1:]):
-        raise UnsupportedError("a loop of no rounds collects elements of unknown shape")
+        raise UnsupportedError("a loop of no rounds collects elements of unknown shape", code="E-OP-006")
     return constant(np.zeros((0, *result.shape[1:]), result.dtype.numpy), result.dtype)
 
 
@@ -176,12 +176,14 @@ def _place(before: Value, after: Value, appends: bool, number: int) -> _Place:
     if not is_sequence(before) and not is_sequence(after):
         return _Place(before, "tensor")
     if is_absent(before) != is_absent(after):
-        raise UnsupportedError("whether an optional has a value changes from round to round, in a loop at run time")
+        raise UnsupportedError(
+            "whether an optional has a value changes from round to round, in a loop at run time", code="E-OP-006"
+        )
     old, new = before.producer, after.producer
     if old is None or new is None or not is_sequence(before) or not is_sequence(after):
-        raise UnsupportedError(f"a loop at run time carries {before.type}, then {after.type}")
+        raise UnsupportedError(f"a loop at run time carries {before.type}, then {after.type}", code="E-OP-006")
     if any(v is not None and is_sequence(v) for v in (*old.operands, *new.operands)):
-        raise UnsupportedError("a loop at run time carries sequences of sequences")
+        raise UnsupportedError("a loop at run time carries sequences of sequences", code="E-OP-006")
     if old.op is new.op and old.op is not ops.Unstack and len(old.operands) == len(new.operands):
         return _Place(before, "parts")
     element = _element(before, after)
@@ -212,7 +214,9 @@ def check_constant_shape(element: TensorType, number: int) -> None:
     atoms = [atom for dim in element.shape or () for atom in symbols(dim)]
     if any(isinstance(atom, Unknown) and atom.number > number for atom in atoms):
         message = f"elements of {element}, whose sizes change from round to round, of an unknown number of rounds"
-        raise UnsupportedError(message, hint="fix the trip count with --input-shape or as an initializer")
+        raise UnsupportedError(
+            message, hint="fix the trip count (`input_shapes`), or make it an initializer", code="E-OP-006"
+        )
 
 
 def _append_to(body: Graph, index: int) -> Node | None:

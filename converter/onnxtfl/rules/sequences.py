@@ -17,8 +17,8 @@ from onnxtfl.rewriting.regions import is_sequence
 
 MOST_ELEMENTS = 1024
 """Elements of the longest sequence whose elements are separate values."""
-PRESENCE = "return a value and a bool instead of an optional, or cut the model with --inputs/--outputs"
-FIX = "fix the sizes that decide it, with --input-shape or as an initializer"
+PRESENCE = "return a value and a bool instead of an optional, or cut the model (`inputs`, `outputs`)"
+FIX = "fix the sizes that decide it (`input_shapes`), or make them initializers"
 
 
 def elements_of(value: Value) -> list[Value] | None:
@@ -33,16 +33,14 @@ def elements_of(value: Value) -> list[Value] | None:
         return None
     if isinstance(value.type, TensorType):
         raise TypeError("an operand is a tensor, not a sequence")
-    raise UnsupportedError(f"the elements of a value of type {value.type} are unknown", hint=FIX)
+    raise UnsupportedError(f"the elements of a value of type {value.type} are unknown", hint=FIX, code="E-OP-006")
 
 
 def listed(b: Builder, elements: Sequence[Value | None]) -> Value:
     """A sequence of these elements; UnsupportedError for more than `MOST_ELEMENTS`."""
     if len(elements) > MOST_ELEMENTS:
         message = f"a sequence of more than {MOST_ELEMENTS} elements"
-        raise UnsupportedError(
-            message, hint="join the elements to one tensor, or cut the model with --inputs/--outputs"
-        )
+        raise UnsupportedError(message, code="E-OP-006")
     return b(ops.Tuple, *elements)
 
 
@@ -51,7 +49,9 @@ def is_absent(value: Value | None) -> bool:
     if value is None or (value.producer is not None and value.producer.op is ops.Absent):
         return True
     if isinstance(value.type, OptionalType) and not is_sequence(value):
-        raise UnsupportedError("whether an optional has a value is known only at run time", hint=PRESENCE)
+        raise UnsupportedError(
+            "whether an optional has a value is known only at run time", hint=PRESENCE, code="E-OP-006"
+        )
     return False
 
 
@@ -71,12 +71,14 @@ def stacked(b: Builder, sequence: Value, like: Value | None = None) -> Value:
         return sequence.producer.operand(0)
     first = elements[0] if elements else like
     if first is None:
-        raise UnsupportedError("the sequence is empty, so the type of its elements is unknown")
+        raise UnsupportedError("the sequence is empty, so the type of its elements is unknown", code="E-OP-006")
     shape = one_shape(*elements, first.shape)
     if elements:
         return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
     if not all(isinstance(d, int) for d in shape):
-        raise UnsupportedError("the sequence is empty, and the shape of its elements is known only at run time")
+        raise UnsupportedError(
+            "the sequence is empty, and the shape of its elements is known only at run time", code="E-OP-006"
+        )
     return constant(np.zeros((0, *shape), first.dtype.numpy), first.dtype)
 
 
@@ -85,7 +87,9 @@ def one_shape(*elements: Value | Shape) -> Shape:
     shapes = list(dict.fromkeys(v.shape if isinstance(v, Value) else v for v in elements))
     if len(shapes) > 1:
         shown = " and ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes)
-        raise UnsupportedError(f"elements of different shapes {shown} where one tensor has to hold them", hint=FIX)
+        raise UnsupportedError(
+            f"elements of different shapes {shown} where one tensor has to hold them", hint=FIX, code="E-OP-006"
+        )
     return shapes[0]
 
 
@@ -112,10 +116,12 @@ class Outputs:
             found.append(column)
             return None
         if len({is_absent(v) for v in column}) > 1:
-            raise UnsupportedError("whether an optional has a value is known only at run time", hint=PRESENCE)
+            raise UnsupportedError(
+                "whether an optional has a value is known only at run time", hint=PRESENCE, code="E-OP-006"
+            )
         makers = [v.producer for v in column if v.producer is not None and is_sequence(v)]
         if len(makers) < len(column):
-            raise UnsupportedError("a sequence in one region and a tensor in the other")
+            raise UnsupportedError("a sequence in one region and a tensor in the other", code="E-OP-006")
         counts = {(maker.op, len(maker.operands)) for maker in makers}
         if len(counts) > 1:
             makers = self._unstacked(column)

@@ -31,7 +31,7 @@ def vector_length(vector: Value) -> int:
     """The number of entries of a vector; UnsupportedError if it is unknown before run time."""
     shape = vector.tensor_type.shape
     if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
-        raise UnsupportedError("the number of axes is unknown before run time")
+        raise UnsupportedError("the number of axes is unknown before run time", code="E-SHAPE-001")
     return shape[0]
 
 
@@ -67,7 +67,7 @@ def frozen(value: Value | None, what: str) -> list[int]:
     """The elements of an integer operand; UnsupportedError (about `what`) if they are unknown before run time."""
     elements = static_ints(value)
     if elements is None:
-        raise UnsupportedError(f"{what} known only at run time", hint="freeze it to an initializer")
+        raise UnsupportedError(f"{what} known only at run time", hint="freeze it to an initializer", code="E-SHAPE-002")
     return elements
 
 

@@ -71,7 +71,7 @@ def _after(window: Window, size: Dim) -> int:
     if isinstance(size, int):
         return max(0, *window.overhang([size]))
     if window.ceil and after + stride > span:
-        raise UnsupportedError("ceil_mode over unknown sizes is not supported", hint="give --input-shape")
+        raise UnsupportedError("ceil_mode over unknown sizes is not supported", code="E-SHAPE-001")
     return after + (stride - 1 if window.ceil else 0)
 
 

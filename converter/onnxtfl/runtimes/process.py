@@ -32,6 +32,9 @@ SHORT = 4096
 """Requests of at most so many characters fit into the pipe to a process that does not read it."""
 
 
+_CODES = {"unavailable": "E-RUN-001", "crash": "E-RUN-003", "timeout": "E-RUN-004", "memory": "E-RUN-005"}
+
+
 class RunError(RuntimeUnavailableError):
     """A runtime could not run a model.
 
@@ -40,7 +43,7 @@ class RunError(RuntimeUnavailableError):
     """
 
     def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(message, code=_CODES.get(kind, "E-RUN-002"))
         self.kind = kind
 
 

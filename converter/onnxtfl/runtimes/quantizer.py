@@ -85,9 +85,11 @@ def _run(request: Mapping[str, Any], known: str, time_limit: float | None) -> No
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=time_limit, check=False)
     except subprocess.TimeoutExpired:
-        raise UnsupportedError(f"{name} does not finish within {time_limit:g} s", hint="use fewer samples") from None
+        raise UnsupportedError(
+            f"{name} does not finish within {time_limit:g} s", hint="use fewer samples", code="E-QUANT-003"
+        ) from None
     error = f"crashed (exit code {done.returncode})"
     if done.returncode == 0 and done.stdout:
         error = json.loads(done.stdout).get("error", "")
     if error:
-        raise UnsupportedError(f"{name} cannot quantize this model: {one_line(error, 500)}")
+        raise UnsupportedError(f"{name} cannot quantize this model: {one_line(error, 500)}", code="E-QUANT-003")

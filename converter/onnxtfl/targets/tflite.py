@@ -173,7 +173,7 @@ def refuse_unknown_versions(graph: Graph) -> None:
         if node.op.version > versions[-1].number:
             place = node.name or next((r.name for r in node.results), None)
             message = f"this version of the op is not supported (supported: 1 to {versions[-1].number})"
-            raise UnsupportedError(message, node=place, op=name, version=node.op.version)
+            raise UnsupportedError(message, node=place, op=name, version=node.op.version, code="E-OP-003")
 
 
 def steps_off(instance: OpInstance, runtimes: Sequence[str] = MEASURED) -> int:

@@ -96,7 +96,7 @@ def check_signature(proto: NodeProto, version: int, domain: str, name: str) -> N
     known = signature(op, version, domain)
     violation = None if known is None else _violation(proto, known)
     if violation is not None:
-        raise InvalidModelError(violation, node=name, op=op, version=version)
+        raise InvalidModelError(violation, node=name, op=op, version=version, code="E-FILE-009")
 
 
 def _violation(proto: NodeProto, known: Signature) -> str | None:

@@ -54,7 +54,7 @@ class ValueWriter:
         elif isinstance(type_, OptionalType):
             self.fill(proto.optional_type.elem_type, type_.element, where)
         else:
-            raise UnsupportedError("ONNX has no equivalent of this type", node=where, type_=type_)
+            raise UnsupportedError("ONNX has no equivalent of this type", node=where, type_=type_, code="E-TYPE-002")
 
     def _fill_dim(self, proto: Any, dim: Dim) -> None:
         if isinstance(dim, int):
@@ -96,7 +96,9 @@ def type_number(dtype: DType, where: str) -> int:
     """TensorProto.DataType of `dtype`; UnsupportedError where the installed onnx has none."""
     if dtype not in NUMBERS:
         hint = "install a newer onnx"
-        raise UnsupportedError(f"the installed onnx has no element type {dtype.value}", node=where, hint=hint)
+        raise UnsupportedError(
+            f"the installed onnx has no element type {dtype.value}", node=where, hint=hint, code="E-TYPE-002"
+        )
     return int(NUMBERS[dtype])
 
 

@@ -34,19 +34,23 @@ class ExternalFiles:
         length = _number(entries.get("length", str(data.nbytes)), "length", name)
         if length != data.nbytes:
             raise InvalidModelError(
-                f"tensor {name!r} has {length} bytes of external data, its shape {list(shape)} needs {data.nbytes}"
+                f"tensor {name!r} has {length} bytes of external data, its shape {list(shape)} needs {data.nbytes}",
+                code="E-FILE-006",
             )
         if offset + length > file.size:
             raise InvalidModelError(
                 f"external data of tensor {name!r} is truncated: {file.path} has {file.size} bytes, "
-                f"{offset + length} are needed"
+                f"{offset + length} are needed",
+                code="E-FILE-006",
             )
         return data
 
     def _file(self, location: str, name: str) -> SourceFile:
         if self.model is None:
             raise InvalidModelError(
-                f"tensor {name!r} has its data in the file {location!r}", hint="pass the model as a path, not as bytes"
+                f"tensor {name!r} has its data in the file {location!r}",
+                hint="pass the model as a path, not as bytes",
+                code="E-FILE-006",
             )
         path = self._path(self.model, location, name)
         if path not in self._open:
@@ -57,9 +61,13 @@ class ExternalFiles:
         """The path of `location`; InvalidModelError where it is outside of the model's directory or missing."""
         posix, windows = PurePosixPath(location), PureWindowsPath(location)
         if not location or "\0" in location or posix.is_absolute() or windows.drive or windows.root:
-            raise InvalidModelError(f"tensor {name!r}: external data at {location!r}: only relative paths are allowed")
+            raise InvalidModelError(
+                f"tensor {name!r}: external data at {location!r}: only relative paths are allowed", code="E-FILE-007"
+            )
         if ".." in posix.parts or ".." in windows.parts:
-            raise InvalidModelError(f"tensor {name!r}: external data at {location!r}: '..' is not allowed")
+            raise InvalidModelError(
+                f"tensor {name!r}: external data at {location!r}: '..' is not allowed", code="E-FILE-007"
+            )
         resolved = model.resolve()
         for directory in dict.fromkeys((model.parent.resolve(), resolved.parent)):
             candidate = directory / posix
@@ -68,13 +76,16 @@ class ExternalFiles:
                 continue
             if target != candidate and target.parent != resolved.parent:
                 raise InvalidModelError(
-                    f"tensor {name!r}: external data at {location!r} is a symlink out of the model's directory"
+                    f"tensor {name!r}: external data at {location!r} is a symlink out of the model's directory",
+                    code="E-FILE-007",
                 )
             return target
-        raise InvalidModelError(f"tensor {name!r}: external data is missing: no file {model.parent / posix}")
+        raise InvalidModelError(
+            f"tensor {name!r}: external data is missing: no file {model.parent / posix}", code="E-FILE-006"
+        )
 
 
 def _number(text: str, what: str, name: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise InvalidModelError(f"tensor {name!r}: invalid {what} {text!r} of external data")
+        raise InvalidModelError(f"tensor {name!r}: invalid {what} {text!r} of external data", code="E-FILE-006")
     return int(text)

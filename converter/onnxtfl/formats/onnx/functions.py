@@ -121,7 +121,7 @@ def _call(node: Node, name: str) -> NodeProto:
 
 
 def _no_graph(graph: Graph) -> Any:
-    raise UnsupportedError("a function whose call has lists of subgraphs cannot be expanded")
+    raise UnsupportedError("a function whose call has lists of subgraphs cannot be expanded", code="E-OP-005")
 
 
 def _type(type_: Type | None) -> TypeProto:

@@ -118,7 +118,7 @@ class GraphWriter:
     def _op(self, node: Node) -> tuple[str, int, str]:
         """Name, version and domain of the op of `node`."""
         if node.op.dialect != "onnx":
-            raise UnsupportedError("not an ONNX op", node=node.name, op=node.op.name)
+            raise UnsupportedError("not an ONNX op", node=node.name, op=node.op.name, code="E-OP-002")
         domain = node.op.domain
         self.domains[domain] = max(self.domains.get(domain, 1), node.op.version)
         return node.op.name.removeprefix(_PREFIX), node.op.version, domain

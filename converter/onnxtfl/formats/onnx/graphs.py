@@ -138,7 +138,7 @@ class GraphReader:
     def _node(self, scope: _Scope, proto: NodeProto) -> None:
         name, op, domain = display_name(proto), name_of(proto.op_type), normal_domain(proto.domain)
         if not op or not op.isprintable():
-            raise InvalidModelError(f"invalid op type {op!r}", node=name)
+            raise InvalidModelError(f"invalid op type {op!r}", node=name, code="E-FILE-009")
         operands = [scope.value(n, f"node {name!r}") for n in proto.input]
         captured = self._captured_by(scope, proto)
         attributes = dict(self._attributes(scope, proto, captured))
@@ -175,13 +175,15 @@ class GraphReader:
         seen: set[str] = set()
         for attribute in proto.attribute:
             if name_of(attribute.name) in seen:
-                raise InvalidModelError(f"the attribute {attribute.name!r} occurs twice", node=display_name(proto))
+                raise InvalidModelError(
+                    f"the attribute {attribute.name!r} occurs twice", node=display_name(proto), code="E-FILE-009"
+                )
             seen.add(attribute.name)
             if not attribute.ref_attr_name:
                 yield attribute.name, self._attribute(scope, attribute, display_name(proto), captured)
             elif scope.arguments is None:
                 message = f"the attribute {attribute.name!r} refers to one of a function, outside of a function"
-                raise InvalidModelError(message, node=display_name(proto))
+                raise InvalidModelError(message, node=display_name(proto), code="E-FILE-009")
             elif attribute.ref_attr_name in scope.arguments:
                 yield attribute.name, self._argument(scope, attribute.ref_attr_name, display_name(proto))
 
@@ -189,14 +191,16 @@ class GraphReader:
         """The value of the attribute `name` of the call; a graph is copied."""
         value = (scope.arguments or {})[name]
         if isinstance(value, Graph) and len(scope.captured) != (scope.arguments or {}).get("captures", 0):
-            raise UnsupportedError("a subgraph of a function uses a graph with captured values", node=node)
+            raise UnsupportedError(
+                "a subgraph of a function uses a graph with captured values", node=node, code="E-OP-005"
+            )
         return clone(value) if isinstance(value, Graph) else value
 
     def _attribute(self, scope: _Scope, proto: AttributeProto, node: str, captured: Mapping[str, Value | None]) -> Any:
         """The value of `proto`; `read` lists the types."""
         kind, where = attribute_kind(proto), f"attribute {text_of(proto.name)!r} of node {node!r}"
         if kind not in FIELDS:
-            raise InvalidModelError(f"{where} has no value")
+            raise InvalidModelError(f"{where} has no value", code="E-FILE-009")
         content = getattr(proto, FIELDS[kind])
         if kind in (AttributeProto.FLOAT, AttributeProto.INT):
             return content
@@ -227,7 +231,9 @@ class GraphReader:
         captures = call.attributes.get("captures", 0)
         operands = call.operands[: len(call.operands) - captures]
         if len(operands) > len(function.input) or len(call.results) > len(function.output):
-            raise InvalidModelError(f"more operands or results than the function {function.name!r} has", node=name)
+            raise InvalidModelError(
+                f"more operands or results than the function {function.name!r} has", node=name, code="E-FILE-009"
+            )
         scope = _Scope(Graph(text_of(function.name)), imports)
         defaults = {a.name: self._attribute(scope, a, name, {}) for a in function.attribute_proto}
         scope.arguments = defaults | call.attributes

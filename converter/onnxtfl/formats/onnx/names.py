@@ -14,7 +14,7 @@ from onnxtfl.errors import InvalidModelError
 def name_of(content: str | bytes) -> str:
     """`content` as a name; InvalidModelError where it is not UTF-8."""
     if isinstance(content, bytes):
-        raise InvalidModelError(f"malformed: a name is not UTF-8: {content!r}")
+        raise InvalidModelError(f"malformed: a name is not UTF-8: {content!r}", code="E-FILE-005")
     return content
 
 

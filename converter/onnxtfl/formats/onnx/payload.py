@@ -105,7 +105,7 @@ class EncodedData(TensorData):
                 yield elements(values.astype(NUMBERS[self.payload.field]), self.dtype)
         except ValueError as error:
             where = f"{self.file.path}: malformed tensor at byte {self.payload.start}"
-            raise InvalidModelError(f"{where}: {error}") from error
+            raise InvalidModelError(f"{where}: {error}", code="E-FILE-010") from error
 
     def encoded_bytes(self) -> int:
         """The number of bytes that `chunks` yields, without decoding."""

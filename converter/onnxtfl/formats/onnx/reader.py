@@ -44,7 +44,7 @@ def read(source: PathLike | Content | ModelProto) -> Model:
 
 def _model(model: ModelProto, tensors: Tensors) -> Model:
     if not model.HasField("graph") or not model.graph.output:
-        raise InvalidModelError("not an ONNX model: it has no graph with outputs")
+        raise InvalidModelError("not an ONNX model: it has no graph with outputs", code="E-FILE-004")
     versions = opset_versions(model.opset_import)
     if not versions and model.ir_version < 3:
         versions = {"": 1}  # files older than opset_import

@@ -54,7 +54,7 @@ def decode(properties: Mapping[str, Any], types: Mapping[str, np.dtype[Any]] | N
     try:
         return [_entry(found, types) for found in json.loads(text)]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidModelError(f"malformed metadata {KEY}: {error}") from error
+        raise InvalidModelError(f"malformed metadata {KEY}: {error}", code="E-FILE-005") from error
 
 
 def _entry(found: Mapping[str, Any], types: Mapping[str, np.dtype[Any]] | None) -> StateEntry:

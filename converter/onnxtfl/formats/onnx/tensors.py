@@ -42,12 +42,14 @@ class Tensors:
         shape = static_shape(tensor.dims, dtype, f"tensor {name!r}")
         if tensor.data_location == TensorProto.EXTERNAL:
             if dtype is DType.STRING:
-                raise InvalidModelError(f"tensor {name!r}: strings cannot be external")
+                raise InvalidModelError(f"tensor {name!r}: strings cannot be external", code="E-FILE-010")
             return self.external.data(tensor, dtype, shape)
         try:
             data = self._stored(tensor, dtype, shape)
         except ValueError as error:
-            raise InvalidModelError(f"tensor {name!r}: {error}", type_=TensorType(dtype, shape)) from error
+            raise InvalidModelError(
+                f"tensor {name!r}: {error}", type_=TensorType(dtype, shape), code="E-FILE-010"
+            ) from error
         if self.detached is None and data.nbytes > _BY_ELEMENT:
             return MessageData(partial(self._stored, tensor, dtype, shape), dtype, shape)
         return data
@@ -73,11 +75,15 @@ class Tensors:
         values, indices = self.read(sparse.values, name), self.read(sparse.indices, name).numpy()
         shape = static_shape(sparse.dims, values.dtype, f"sparse tensor {name!r}")
         if math.prod(shape) * values.dtype.bits > _LARGEST_DENSE * 8:
-            raise UnsupportedError(f"sparse tensor {name!r} of shape {list(shape)} is too large to be made dense")
+            raise UnsupportedError(
+                f"sparse tensor {name!r} of shape {list(shape)} is too large to be made dense", code="E-OP-008"
+            )
         try:
             flat = _flat_indices(indices, shape, values.size)
         except ValueError as error:
-            raise InvalidModelError(f"sparse tensor {name!r} of shape {list(shape)}: {error}") from error
+            raise InvalidModelError(
+                f"sparse tensor {name!r} of shape {list(shape)}: {error}", code="E-FILE-010"
+            ) from error
         dense = np.zeros(math.prod(shape), values.dtype.numpy)
         dense[flat] = values.numpy().reshape(-1)
         return ArrayData(dense.reshape(shape), values.dtype)
@@ -108,8 +114,10 @@ def element_type(number: int, where: str) -> DType:
     dtype = DTYPES.get(number)
     if dtype is None:
         if number in TensorProto.DataType.values() and number:
-            raise UnsupportedError(f"{where} has elements of type {TensorProto.DataType.Name(number)}")
-        raise InvalidModelError(f"{where} has an unknown element type (number {number})")
+            raise UnsupportedError(
+                f"{where} has elements of type {TensorProto.DataType.Name(number)}", code="E-TYPE-002"
+            )
+        raise InvalidModelError(f"{where} has an unknown element type (number {number})", code="E-TYPE-002")
     return dtype
 
 
@@ -117,7 +125,7 @@ def static_shape(dims: Iterable[int], dtype: DType, where: str) -> tuple[int, ..
     """`dims` as a shape; InvalidModelError for negative sizes and for over 2**62 bits."""
     shape = tuple(int(d) for d in dims)
     if any(d < 0 for d in shape) or math.prod(d for d in shape if d) * max(dtype.bits, 8) > _LARGEST:
-        raise InvalidModelError(f"{where} has the invalid shape {list(shape)}")
+        raise InvalidModelError(f"{where} has the invalid shape {list(shape)}", code="E-FILE-010")
     return shape
 
 

@@ -42,7 +42,9 @@ class ValueTypes:
             if element is None:
                 raise InvalidModelError(f"{where} is a {kind[:8]} without an element type")
             return SequenceType(element) if kind == "sequence_type" else OptionalType(element)
-        raise UnsupportedError(f"{where} has the type {kind.removesuffix('_type')}, which cannot be converted")
+        raise UnsupportedError(
+            f"{where} has the type {kind.removesuffix('_type')}, which cannot be converted", code="E-TYPE-002"
+        )
 
     def _shape(self, proto: TensorShapeProto, dtype: DType, where: str) -> Shape:
         dims = tuple(self._dim(d) for d in proto.dim)

@@ -85,7 +85,7 @@ def reduced_model(source: SourceFile) -> tuple[ModelProto, DetachedPayloads]:
     try:
         return ModelProto.FromString(bytes(content)), detached
     except DecodeError as error:
-        raise InvalidModelError(f"{source.path}: {_MALFORMED}: {error}") from error
+        raise InvalidModelError(f"{source.path}: {_MALFORMED}: {error}", code="E-FILE-005") from error
 
 
 def payload_of(source: SourceFile, number: int) -> Payload:

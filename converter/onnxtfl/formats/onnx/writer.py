@@ -50,7 +50,9 @@ def write(
     """
     graph = model.main
     if graph.states:
-        raise UnsupportedError("ONNX has no state that is kept between runs", node=graph.states[0].input.name)
+        raise UnsupportedError(
+            "ONNX has no state that is kept between runs", node=graph.states[0].input.name, code="E-OP-007"
+        )
     writer = GraphWriter(model.dim_names, model.metadata, value_info=model.format == "onnx")
     body = writer.main(graph)
     head = _head(model, _versions(model, opset, writer.domains), late(writer.names) if late is not None else {})
@@ -58,12 +60,14 @@ def write(
     if message.size > limit:
         if external is None:
             text = f"the model has {message.size} bytes, an ONNX file can have {limit}"
-            raise OutputError(text, hint="pass a path, so that the weights can be written to a second file")
+            raise OutputError(
+                text, hint="pass a path, so that the weights can be written to a second file", code="E-OUT-002"
+            )
         initializers, placed = _external(writer.weights, Path(external).name)
         message = _model(head, body, initializers)
         if message.size > limit:
             raise UnsupportedError(
-                f"the model has {message.size} bytes without its weights, at most {limit} are possible"
+                f"the model has {message.size} bytes without its weights, at most {limit} are possible", code="E-OP-008"
             )
         _write_external(Path(external), placed)
     message.write(out)

@@ -41,7 +41,7 @@ class Buffers:
     def constant(self, tensor: Mapping[str, Any], dtype: DType, shape: tuple[int, ...], name: str) -> TensorData | None:
         """The values of a constant, None for other tensors; InvalidModelError where they do not fit `shape`."""
         if tensor["external_buffer"]:
-            raise UnsupportedError("the values of this tensor are in another file", node=name)
+            raise UnsupportedError("the values of this tensor are in another file", node=name, code="E-FILE-006")
         span = self.span(tensor["buffer"])
         if span is None:
             return None
@@ -50,7 +50,9 @@ class Buffers:
         if tensor["sparsity"]:
             return SparseData(self.raw(tensor["buffer"]), dtype, shape, tensor["sparsity"], name)
         if (math.prod(shape) * dtype.bits + 7) // 8 != span.length:
-            raise InvalidModelError(f"{span.length} bytes for {dtype.value} elements of shape {list(shape)}", node=name)
+            raise InvalidModelError(
+                f"{span.length} bytes for {dtype.value} elements of shape {list(shape)}", node=name, code="E-FILE-010"
+            )
         return self._data(span, dtype, shape)
 
     def _data(self, span: Span, dtype: DType, shape: tuple[int, ...]) -> TensorData:
@@ -60,7 +62,7 @@ class Buffers:
     def _strings(self, span: Span, shape: tuple[int, ...], name: str) -> TensorData:
         strings = decode_strings(self._source.read(span.offset, span.length), name)
         if len(strings) != math.prod(shape):
-            raise InvalidModelError(f"{len(strings)} strings for shape {list(shape)}", node=name)
+            raise InvalidModelError(f"{len(strings)} strings for shape {list(shape)}", node=name, code="E-FILE-010")
         array = np.empty(len(strings), object)
         array[:] = strings
         return ArrayData(array.reshape(shape), DType.STRING)

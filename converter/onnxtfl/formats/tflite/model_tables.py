@@ -160,7 +160,7 @@ class _Subgraph:
         if value.data is not None:
             if isinstance(value.type, TensorType) and value.data.dtype is not value.type.storage:
                 dtypes = f"{value.data.dtype.value} elements for a tensor of {value.type.storage.value}"
-                raise InvalidModelError(f"a constant has {dtypes}", node=value.name)
+                raise InvalidModelError(f"a constant has {dtypes}", node=value.name, code="E-FILE-010")
             tensor["buffer"] = self.model.buffer_number(value.data)
         if value in self._states:
             tensor["is_variable"] = True
@@ -171,12 +171,14 @@ class _Subgraph:
     def _check_initial(self, value: Value) -> None:
         initial = self._states[value].initial
         if initial is not None and np.any(initial.numpy()):
-            raise InvalidModelError("the initial value of a TFLite variable can only be zero", node=value.name)
+            raise InvalidModelError(
+                "the initial value of a TFLite variable can only be zero", node=value.name, code="E-OP-007"
+            )
 
     def _operator(self, node: Node) -> Values:
         name = node.op.name.removeprefix("tfl.")
         if node.op.dialect != "tfl":
-            raise InvalidModelError("not a TFLite op", node=node.name, op=node.op.name)
+            raise InvalidModelError("not a TFLite op", node=node.name, op=node.op.name, code="E-OP-002")
         values = {
             "opcode_index": self.model.code_number(name, node.op.version),
             "inputs": [-1 if value is None else self.number(value) for value in node.operands],
@@ -206,14 +208,16 @@ class _Subgraph:
                 {key: self._attribute(table, key, value, node) for key, value in attributes.items()},
             )
         elif attributes:
-            raise InvalidModelError(f"unknown option {next(iter(attributes))!r}", node=node.name, op=node.op.name)
+            raise InvalidModelError(
+                f"unknown option {next(iter(attributes))!r}", node=node.name, op=node.op.name, code="E-FILE-009"
+            )
         return values
 
     def _attribute(self, table: schema.Table, key: str, value: Any, node: Node) -> Any:
         field = table.by_name.get(key)
         if field is None or (isinstance(value, str) and field.enum and value not in field.enum):
             what = f"unknown option {key!r}" if field is None else f"the option {key!r} cannot be {value!r}"
-            raise InvalidModelError(what, node=node.name, op=node.op.name)
+            raise InvalidModelError(what, node=node.name, op=node.op.name, code="E-FILE-009")
         if not field.is_graph or not value:
             return value
         return [self.model.graph_number(g) for g in value] if field.kind == "vector" else self.model.graph_number(value)
@@ -234,7 +238,7 @@ def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
         kind = "VARIANT" if type_.kind == "variant" else "RESOURCE"
         return {"shape": (), "type": kind, "name": name}
     if not isinstance(type_, TensorType):
-        raise InvalidModelError("TFLite has no equivalent of this type", node=name, type_=type_)
+        raise InvalidModelError("TFLite has no equivalent of this type", node=name, type_=type_, code="E-TYPE-002")
     shape = type_.shape
     values: dict[str, Any] = {
         "shape": shape or (),
@@ -246,7 +250,7 @@ def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
         values["shape"] = tuple(d if isinstance(d, int) else 1 for d in shape)
         values["shape_signature"] = tuple(d if isinstance(d, int) else -1 for d in shape)
     if values["shape"] and max(values["shape"]) >= 1 << 31:
-        raise InvalidModelError("a dimension does not fit into 32 bits", node=name, type_=type_)
+        raise InvalidModelError("a dimension does not fit into 32 bits", node=name, type_=type_, code="E-OP-008")
     if type_.quantization is not None:
         values["quantization"] = quantization_table(type_.quantization)
     return values
@@ -255,7 +259,9 @@ def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
 def _type_name(type_: TensorType, name: str) -> str:
     found = type_name(type_.storage)
     if found not in schema.enums()["TensorType"][1]:
-        raise InvalidModelError(f"TFLite has no element type {type_.storage.value}", node=name, type_=type_)
+        raise InvalidModelError(
+            f"TFLite has no element type {type_.storage.value}", node=name, type_=type_, code="E-TYPE-002"
+        )
     return found
 
 
@@ -264,7 +270,7 @@ def _op_code(name: str, version: int) -> Values:
         code, custom = schema.builtin_code("CUSTOM"), name.removeprefix(CUSTOM)
         return {"deprecated_builtin_code": code, "builtin_code": code, "custom_code": custom, "version": version}
     if name not in schema.builtin_ops():
-        raise InvalidModelError("not a TFLite op", op=name)
+        raise InvalidModelError("not a TFLite op", op=name, code="E-OP-002")
     code = schema.builtin_code(name)
     return {"deprecated_builtin_code": min(code, LAST_SHORT_CODE), "builtin_code": code, "version": version}
 

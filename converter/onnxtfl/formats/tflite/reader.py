@@ -87,17 +87,21 @@ class _ModelReader:
         if not 0 <= number < len(subgraphs):
             self.source.fail(f"malformed: there is no subgraph {number}")
         if number in callers or len(callers) >= MAX_DEPTH:
-            raise InvalidModelError(f"subgraph {number} is recursive, or over {MAX_DEPTH} calls are nested")
+            raise InvalidModelError(
+                f"subgraph {number} is recursive, or over {MAX_DEPTH} calls are nested", code="E-FILE-011"
+            )
         self._nodes_left -= 1 + len(subgraphs[number]["operators"] or ())
         if self._nodes_left < 0:
-            raise UnsupportedError("its subgraphs have too many uses: one graph for each would be too large")
+            raise UnsupportedError(
+                "its subgraphs have too many uses: one graph for each would be too large", code="E-OP-008"
+            )
         return SubgraphReader(self, subgraphs[number], (*callers, number), signature).graph()
 
     def _code(self, code: Decoded) -> tuple[str, int]:
         """Name and version of an op; its code is the larger one of the two fields (schema_utils.cc)."""
         number = max(code["deprecated_builtin_code"], _number(code["builtin_code"]))
         if not 0 <= number < len(schema.builtin_ops()):
-            raise UnsupportedError(f"unknown builtin op {number}", hint="a newer onnxtfl may know it")
+            raise UnsupportedError(f"unknown builtin op {number}", hint="a newer onnxtfl may know it", code="E-OP-002")
         name = schema.builtin_ops()[number]
         if name == "CUSTOM":
             name = f"custom:{code['custom_code'] or ''}"

@@ -54,7 +54,7 @@ class SparseData(TensorData):
         self._levels = [_level(metadata) for metadata in table["dim_metadata"] or ()]
         rank, blocks = len(shape), len(self._block_map)
         if self.nbytes > _LIMIT or dtype is DType.STRING:
-            raise UnsupportedError("a sparse tensor of over 2 GB, or of strings", node=name)
+            raise UnsupportedError("a sparse tensor of over 2 GB, or of strings", node=name, code="E-OP-008")
         if (
             sorted(self._order[:rank]) != list(range(rank))
             or sorted(self._order[rank:]) != list(range(rank, rank + blocks))
@@ -101,7 +101,7 @@ class SparseData(TensorData):
         return self._levels[self._order.index(number)].size
 
     def _malformed(self, why: str) -> InvalidModelError:
-        return InvalidModelError(f"malformed sparse tensor: {why}", node=self.name)
+        return InvalidModelError(f"malformed sparse tensor: {why}", node=self.name, code="E-FILE-010")
 
 
 def _level(metadata: Mapping[str, Any]) -> _Level:

@@ -62,7 +62,7 @@ def explicit_states(model: Model, evaluate: Evaluate) -> None:
     try:
         _Threader(model.main, _Variables.of(model, evaluate)).run_main()
     except (ValueError, TypeError, IndexError, KeyError) as error:
-        raise InvalidModelError(f"malformed ops on variables or tables: {error}") from error
+        raise InvalidModelError(f"malformed ops on variables or tables: {error}", code="E-FILE-005") from error
 
 
 @dataclass
@@ -122,7 +122,9 @@ class _Variables:
         threader.run()
         if threader.states:
             name = next(iter(threader.states))
-            raise UnsupportedError(f"the initialization reads the variable {name!r}", node=call.name, op="CALL_ONCE")
+            raise UnsupportedError(
+                f"the initialization reads the variable {name!r}", node=call.name, op="CALL_ONCE", code="E-OP-007"
+            )
         computed = {name: value for name, value in threader.current.items() if value.data is None}
         region.outputs = list(computed.values())
         arrays = dict(zip(computed, evaluate(region) if computed else (), strict=True))
@@ -159,11 +161,11 @@ def _variable_type(name: str, accesses: Iterable[tuple[str, Type]]) -> TensorTyp
     """The type of all values that are assigned, or else of those that are read; unknown sizes where they differ."""
     tensors = [(access, t) for access, t in accesses if isinstance(t, TensorType)]
     if not tensors:
-        raise UnsupportedError(f"the variable {name!r} is no tensor")
+        raise UnsupportedError(f"the variable {name!r} is no tensor", code="E-OP-007")
     types = [t for _, t in tensors]
     if len({(t.dtype, t.quantization) for t in types}) > 1:
         message = f"the variable {name!r} has values of several element types"
-        raise UnsupportedError(message, type_=", ".join(dict.fromkeys(map(str, types))))
+        raise UnsupportedError(message, type_=", ".join(dict.fromkeys(map(str, types))), code="E-OP-007")
     shapes = [t.shape for access, t in tensors if access is not _READ] or [t.shape for t in types]
     known = [s for s in shapes if s is not None]
     if len(known) < len(shapes) or len({len(s) for s in known}) > 1:
@@ -246,7 +248,9 @@ class _Threader:
             if handle.uses or handle in self.graph.outputs:
                 user = next(iter(handle.users()), None)
                 op = None if user is None else user.op.name
-                raise UnsupportedError(f"the handle of {name!r} is used as a value", node=handle.name, op=op)
+                raise UnsupportedError(
+                    f"the handle of {name!r} is used as a value", node=handle.name, op=op, code="E-OP-007"
+                )
             if handle.producer is not None:
                 self.graph.remove(handle.producer)
 
@@ -289,12 +293,14 @@ class _Threader:
         if node.op.name == "tfl.HASHTABLE_IMPORT":
             keys, values = node.operand(1), node.operand(2)
             if keys.data is None or values.data is None:
-                raise UnsupportedError("the contents of the table are not constant", node=node.name, op=node.op.name)
+                raise UnsupportedError(
+                    "the contents of the table are not constant", node=node.name, op=node.op.name, code="E-OP-007"
+                )
             self.variables.tables.setdefault(name, (keys, values))  # the kernel ignores further ones
             self.graph.remove(node)
             return
         if name not in self.variables.tables:
-            raise UnsupportedError("the table has no contents here", node=node.name, op=node.op.name)
+            raise UnsupportedError("the table has no contents here", node=node.name, op=node.op.name, code="E-OP-007")
         keys, values = self.variables.tables[name]
         builder = Builder(self.graph, node)
         if node.op.name == "tfl.HASHTABLE_SIZE":
@@ -322,9 +328,13 @@ class _Threader:
                 _Threader(region, self.variables).run()
             return
         if node.op.name not in {_LOOP, *_BRANCHES}:
-            raise UnsupportedError("its subgraphs use variables or tables", node=node.name, op=node.op.name)
+            raise UnsupportedError(
+                "its subgraphs use variables or tables", node=node.name, op=node.op.name, code="E-OP-007"
+            )
         if any(region is condition and kind is _WRITE for region, _, kind in accesses):
-            raise UnsupportedError("the condition of the loop assigns a variable", node=node.name, op=node.op.name)
+            raise UnsupportedError(
+                "the condition of the loop assigns a variable", node=node.name, op=node.op.name, code="E-OP-007"
+            )
         if node.op.name == _LOOP and isinstance(condition, Graph):
             written = touched
             self._region(node, condition, touched, ())
@@ -383,7 +393,7 @@ def _reset(node: Node, region: Graph, is_condition: bool) -> None:
             continue
         if is_condition or not all(_is_static(v) for inner in region.nodes for v in inner.results):
             message = "variable tensors in the condition of a loop, or in a body of dynamic shapes"
-            raise UnsupportedError(message, node=node.name, op=node.op.name)
+            raise UnsupportedError(message, node=node.name, op=node.op.name, code="E-OP-007")
         for graph in node.regions:
             graph.output_names = []
             if graph is not region:
@@ -402,7 +412,7 @@ def _is_static(value: Value) -> bool:
 def _filled(value: Value, initial: TensorData) -> Value:
     """`initial`, broadcast to the type of `value`, as a constant."""
     if not _is_static(value):
-        raise UnsupportedError("a variable tensor of dynamic shape", node=value.name, type_=value.type)
+        raise UnsupportedError("a variable tensor of dynamic shape", node=value.name, type_=value.type, code="E-OP-007")
     shape = tuple(int(d) for d in value.shape if isinstance(d, int))
     return constant(ArrayData(np.array(np.broadcast_to(initial.numpy(), shape)), initial.dtype), type_=value.type)
 
@@ -421,7 +431,9 @@ def _is_updated(value: Value) -> bool:
 def _same(node: Node, names: set[str | None]) -> str | None:
     """The only one of `names`; UnsupportedError where the handle of a variable depends on what runs."""
     if len(names) > 1:
-        raise UnsupportedError("which variable it uses depends on what runs", node=node.name, op=node.op.name)
+        raise UnsupportedError(
+            "which variable it uses depends on what runs", node=node.name, op=node.op.name, code="E-OP-007"
+        )
     return next(iter(names))
 
 

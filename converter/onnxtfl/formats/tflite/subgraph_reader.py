@@ -85,7 +85,9 @@ class SubgraphReader:
 
     def _tensor(self, number: int) -> Mapping[str, Any]:
         if not 0 <= number < len(self.tensors):
-            raise InvalidModelError(f"malformed: there is no tensor {number} in {self.result.name!r}")
+            raise InvalidModelError(
+                f"malformed: there is no tensor {number} in {self.result.name!r}", code="E-FILE-005"
+            )
         return self.tensors[number]
 
     def _type(self, number: int, is_input: bool = False) -> Type:
@@ -128,7 +130,9 @@ class SubgraphReader:
         data = self._data(tensor, type_, number)
         if data is not None:
             if tensor["is_variable"]:
-                raise InvalidModelError("a variable with an initial value", node=self._choose(number, ""))
+                raise InvalidModelError(
+                    "a variable with an initial value", node=self._choose(number, ""), code="E-OP-007"
+                )
             value = constant(data, name=self._choose(number, ""), type_=type_)
             value.origin = Origin(tensor["name"] or value.name or "")
             return value
@@ -151,7 +155,7 @@ class SubgraphReader:
     def _add_node(self, operator: Mapping[str, Any]) -> None:
         index = operator["opcode_index"]
         if index >= len(self.model.codes):
-            raise InvalidModelError(f"malformed: there is no op code {index}")
+            raise InvalidModelError(f"malformed: there is no op code {index}", code="E-FILE-005")
         name, version = self.model.codes[index]
         inputs = [None if n == -1 else self._operand(n, f"operand of {name}") for n in operator["inputs"] or ()]
         node = Node(foreign("tfl", name, version), inputs, self._attributes(name, operator))

@@ -28,14 +28,14 @@ def type_name(dtype: DType) -> str:
 def dtype_named(name: str) -> DType:
     """The element type by its name in the enum TensorType; InvalidModelError where there is none."""
     if name not in _DTYPES:
-        raise InvalidModelError(f"unknown element type {name}")
+        raise InvalidModelError(f"unknown element type {name}", code="E-TYPE-002")
     return _DTYPES[name]
 
 
 def quantization_table(quantization: Quantization) -> dict[str, Any]:
     """The values of a QuantizationParameters table; InvalidModelError for blockwise quantization."""
     if quantization.block is not None:
-        raise InvalidModelError("TFLite has no blockwise quantization", type_=quantization)
+        raise InvalidModelError("TFLite has no blockwise quantization", type_=quantization, code="E-QUANT-001")
     return {
         "scale": quantization.scales,
         "zero_point": quantization.zero_points,
@@ -50,7 +50,7 @@ def read_type(tensor: Mapping[str, Any], name: str, shape: Shape | None) -> Type
         return ResourceType(_KINDS[kind])
     dtype = _DTYPES.get(kind)
     if dtype is None or kind not in enums()["TensorType"][1]:
-        raise InvalidModelError(f"unknown element type {kind}", node=name)
+        raise InvalidModelError(f"unknown element type {kind}", node=name, code="E-TYPE-002")
     quantization = _read_quantization(tensor["quantization"], dtype, shape, name)
     return TensorType(dtype if quantization is None else DType.FLOAT32, shape, quantization)
 
@@ -62,16 +62,22 @@ def _read_quantization(
     if table is None or not dtype.is_integer or not (table["scale"] or table["details"]):
         return None
     if table["details"]:
-        raise UnsupportedError(f"the quantization has unknown details, {table['details'][0].name}", node=name)
+        raise UnsupportedError(
+            f"the quantization has unknown details, {table['details'][0].name}", node=name, code="E-QUANT-001"
+        )
     scales, zero_points, axis = table["scale"], table["zero_point"] or (0,), table["quantized_dimension"]
     if len(zero_points) == 1:
         zero_points = zero_points * len(scales)
     if len(scales) == 1:
         return Quantization(dtype.value, scales, zero_points[:1])
     if len(scales) != len(zero_points):
-        raise InvalidModelError(f"{len(scales)} scales but {len(zero_points)} zero points", node=name)
+        raise InvalidModelError(
+            f"{len(scales)} scales but {len(zero_points)} zero points", node=name, code="E-QUANT-001"
+        )
     if shape is None or not 0 <= axis < len(shape) or shape[axis] != len(scales):
-        raise InvalidModelError(f"{len(scales)} scales along axis {axis} do not fit the shape", node=name, type_=shape)
+        raise InvalidModelError(
+            f"{len(scales)} scales along axis {axis} do not fit the shape", node=name, type_=shape, code="E-QUANT-001"
+        )
     return Quantization(dtype.value, scales, zero_points, axis)
 
 
@@ -84,7 +90,7 @@ def read_shape(tensor: Mapping[str, Any], name: str, fresh: Callable[[str], str]
     def dim(axis: int) -> Dim:
         size = signature[axis]
         if size < -1:
-            raise InvalidModelError(f"invalid size {size} of axis {axis}", node=name)
+            raise InvalidModelError(f"invalid size {size} of axis {axis}", node=name, code="E-FILE-010")
         return symbol(fresh(f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}_d{axis}")) if size == -1 else int(size)
 
     return tuple(dim(axis) for axis in range(len(shape)))
@@ -106,10 +112,10 @@ def decode_strings(raw: bytes, name: str) -> list[str | bytes]:
     """The strings in the buffer of a string tensor (bytes where not UTF-8); InvalidModelError where malformed."""
     count = struct.unpack_from("<i", raw)[0] if len(raw) >= 4 else -1
     if count < 0 or 4 * (count + 2) > len(raw):
-        raise InvalidModelError("malformed string tensor", node=name)
+        raise InvalidModelError("malformed string tensor", node=name, code="E-FILE-010")
     offsets = struct.unpack_from(f"<{count + 1}i", raw, 4)
     if any(not 0 <= a <= b <= len(raw) for a, b in itertools.pairwise(offsets)):
-        raise InvalidModelError("malformed string tensor", node=name)
+        raise InvalidModelError("malformed string tensor", node=name, code="E-FILE-010")
     return [_text(raw[a:b]) for a, b in itertools.pairwise(offsets)]
 
 
