@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from onnxtfl.ir.summary import FloatOp, QuantizationSummary
+    from onnxtfl.reporting.write import write_report
 
     __version__: str
 
@@ -63,6 +64,7 @@ __all__ = [
     "signatures",
     "signatures_to_onnx",
     "tflite_to_onnx",
+    "write_report",
 ]
 
 _MODULES = {
@@ -71,6 +73,7 @@ _MODULES = {
     **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
     **dict.fromkeys(("check", "coverage", "explain", "inspect", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
     **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.entry_points"),
+    "write_report": "onnxtfl.reporting.write",
 }
 
 

@@ -63,7 +63,7 @@ class ConversionReport:
     ``kept_states``: tensors of a .tflite that the next run begins with, None where that was not asked for.
     ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
     that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the source that is
-    too large for the result, as text.
+    too large for the result, as text. ``source``: the path of the source, "" for a model in memory.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -81,6 +81,7 @@ class ConversionReport:
     other_signatures: tuple[str, ...] = ()
     elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dropped_metadata: tuple[str, ...] = ()
+    source: str = ""
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """What the report says, as the rows of a table; ``verbose``: with the passes, and without shortened lists."""

@@ -32,13 +32,18 @@ def profile(
         arrays = Path(folder) / "in.npz"
         np.savez(arrays, **store)
         request = {"runtime": runtime.name, "model": os.path.abspath(model), "arrays": str(arrays), "items": items}
-        command = [runtime.find_python(), script.__file__, json.dumps(request)]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=time_limit, check=False)
-        except subprocess.TimeoutExpired:
-            return {"note": f"not measured: it takes more than {time_limit:g} s"}
-        except OSError as error:
-            return {"note": f"not measured: {error.strerror or error}"}
+        return _measured(runtime, request, time_limit)
+
+
+def _measured(runtime: Runtime, request: dict[str, Any], time_limit: float) -> dict[str, Any]:
+    """The last answer of the child process."""
+    command = [runtime.find_python(), script.__file__, json.dumps(request)]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=time_limit, check=False)
+    except subprocess.TimeoutExpired:
+        return {"note": f"not measured: it takes more than {time_limit:g} s"}
+    except OSError as error:
+        return {"note": f"not measured: {error.strerror or error}"}
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     answers = [line.removeprefix(script.MARK) for line in lines if line.startswith(script.MARK)]
     if not answers:

@@ -1,9 +1,9 @@
 """The child process in which a runtime measures the time of each op: a plain script, so that a crash stays in here.
 
 It imports nothing of onnxtfl but the script `worker` next to it. Its argument is a JSON object
-``{"runtime", "model", "arrays": npz, "items": [item]}``; the inputs are items of `worker.encode`. It prints one line:
+``{"runtime", "model", "arrays": npz, "items": [item]}``; the inputs are items of `worker.encode`. It prints lines of
 `MARK` and ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``, or
-``{"error"}``; before LiteRT's profiler, which may crash, also what is known until then. The last line counts.
+``{"error"}``; the last line counts, and one before it has what is known before LiteRT's profiler, which may crash.
 
 ONNX Runtime writes a profile itself. The Python package of LiteRT has no profiler; the C library in it has one, whose
 functions are called here. Its structures are those of LiteRT 2: for other versions, and where what it measured cannot
@@ -112,8 +112,10 @@ def profile_tflite(runtime: str, model: str, inputs: list[Any], tell: Callable[[
     try:
         if runtime != "litert":
             raise OSError("tflite-runtime has no profiler in its Python package")
-        found["ops"] = LiteRt(model).times({slot["name"]: value for slot, value in zip(slots, inputs)})
-    except (OSError, RuntimeError, AttributeError, ValueError) as error:
+        fed = {slot["name"]: value for slot, value in zip(slots, inputs)}
+        got = {slot["name"]: interpreter.get_tensor(slot["index"]) for slot in interpreter.get_output_details()}
+        found["ops"] = LiteRt(model).times(fed, got)
+    except (OSError, RuntimeError, AttributeError, ValueError, KeyError) as error:
         found["note"] = str(error)
     return found
 
@@ -205,9 +207,9 @@ class LiteRt:
         self._kept += [payload, keep]
         self.call("AddOpaqueOptions", options, self.made("CreateOpaqueOptions", identifier, payload, keep))
 
-    def times(self, inputs: dict[str, Any]) -> list[Timed]:
+    def times(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> list[Timed]:
         """The mean milliseconds of each op, in the order in which they run."""
-        fed, got = self.inputs(inputs), self.outputs()
+        fed, got = self.inputs(inputs), self.outputs(outputs)
         index = ctypes.c_size_t(0)
 
         def run() -> None:
@@ -289,17 +291,17 @@ class LiteRt:
             buffers.append(buffer)
         return (ctypes.c_void_p * len(buffers))(*buffers)
 
-    def outputs(self) -> Any:
-        """Buffers of the sizes that the outputs have for these inputs."""
-        count = self.count("Output")
-        layouts, zero = (Layout * count)(), ctypes.c_size_t(0)
-        number = ctypes.c_size_t(count)
-        self.call("GetCompiledModelOutputTensorLayouts", self.compiled, zero, number, layouts, ctypes.c_bool(True))
-        types = [self.tensor("Output", i)[1] for i in range(count)]
-        for type_, layout in zip(types, layouts):
-            type_.layout = layout
-        buffers = [self.buffer("Output", i, type_) for i, type_ in enumerate(types)]
-        return (ctypes.c_void_p * count)(*buffers)
+    def outputs(self, values: dict[str, Any]) -> Any:
+        """Buffers for the outputs, in the shapes of the `values` that the interpreter computed."""
+        buffers = []
+        for i in range(self.count("Output")):
+            name, type_ = self.tensor("Output", i)
+            value = values[name]
+            type_.layout.rank = value.ndim
+            type_.layout.dimensions[: value.ndim] = value.shape
+            size = ctypes.c_size_t(max(64, -(-value.nbytes // 64) * 64))
+            buffers.append(self.made("CreateManagedTensorBuffer", self.environment, 1, ctypes.byref(type_), size))
+        return (ctypes.c_void_p * len(buffers))(*buffers)
 
 
 def main() -> None:
