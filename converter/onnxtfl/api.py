@@ -81,6 +81,7 @@ def onnx_to_tflite(
     time_limit: float = 300.0,
     steps: int = 3,
     per_layer: bool = False,
+    profile: bool = False,
     record: bool = True,
     on_progress: Progress | None = None,
 ) -> Conversion:
@@ -108,7 +109,9 @@ def onnx_to_tflite(
         **{"dynamic_quant": dynamic_quant, "lstm": lstm, "elements": elements, "record": record},
         metadata=metadata,
     )
-    comparison = checked(rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer)
+    comparison = checked(
+        rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer, profile=profile
+    )
     checked(path=path, check=check, keep_failed=keep_failed, quantize=quantize)
     quantizing = _quantizing(quantize, calibration, quantized_io)
     return _convert(Job("onnx", model, path, Options(**how), check, comparison, keep_failed, quantizing))
@@ -138,6 +141,7 @@ def tflite_to_onnx(
     time_limit: float = 300.0,
     steps: int = 3,
     per_layer: bool = False,
+    profile: bool = False,
     record: bool = True,
     on_progress: Progress | None = None,
 ) -> Conversion:
@@ -156,7 +160,9 @@ def tflite_to_onnx(
         record=record,
         metadata=metadata,
     )
-    comparison = checked(rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer)
+    comparison = checked(
+        rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer, profile=profile
+    )
     checked(path=path, check=check, keep_failed=keep_failed)
     return _convert(Job("tflite", model, path, Options(**how), check, comparison, keep_failed))
 
@@ -173,6 +179,7 @@ def check(
     time_limit: float = 300.0,
     steps: int = 3,
     per_layer: bool = False,
+    profile: bool = False,
 ) -> CheckReport:
     """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is the reference.
 
@@ -181,14 +188,17 @@ def check(
     by position and shape; channels-last matches channels-first. A .tflite as ``b`` must agree with and without XNNPACK.
     Models with state run ``steps`` times, one run after the other, on other inputs each time; the states that
     ``onnxtfl`` made inputs and outputs of an ONNX model are fed back. Without state, a .tflite as ``b`` runs twice.
-    ``per_layer``: see `CheckMode`. Does not raise for models that differ or do not run: see ``CheckReport.status``.
-    Raises `InvalidModelError` for a file that cannot be read and `UsageError` for an unknown input name.
+    ``per_layer``, ``profile``: see `CheckMode`. Does not raise for models that differ or do not run: see
+    ``CheckReport.status``. Raises `InvalidModelError` for a file that cannot be read and `UsageError` for an unknown
+    input name.
     """
     from onnxtfl.checking import Settings, check_models
 
     for name, model in (("a", a), ("b", b)):
         model_kind(model, name, ("a path", "bytes", "an onnx.ModelProto"))
-    how = checked(rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer)
+    how = checked(
+        rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer, profile=profile
+    )
     how |= checked(input_shapes=input_shapes)
     settings = Settings(**how)
     with ExitStack() as stack:

@@ -193,6 +193,7 @@ _PARAMETERS: Mapping[str, Check] = {
     "keep_failed": _flag,
     "metadata": lambda name, value: _mapping(name, value, "a dictionary of names and texts") or None,
     "per_layer": _flag,
+    "profile": _flag,
     "record": _flag,
     "on_progress": _callback,
 }

@@ -26,7 +26,8 @@ succeeds with ``conversion.check.status == "not checked"``. "require" raises the
 ``rtol`` and ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``:
 seconds for each run. ``steps``: number of runs, one after the other, of models with state. ``keep_failed``: write the
 result also where the check fails. ``per_layer``: find the first op whose result differs, and the errors along the depth
-(``CheckReport.first_difference`` and ``layers``).
+(``CheckReport.first_difference`` and ``layers``). ``profile``: measure the time of each op in both runtimes
+(``CheckReport.profiles``).
 """
 
 

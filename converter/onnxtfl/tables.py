@@ -83,7 +83,7 @@ def ranked(counts: Mapping[str, int], verbose: bool = False) -> str:
     order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     named = order if verbose or len(order) <= MANY + 1 else order[:MANY]
     rest = order[len(named) :]
-    more = f"and {sum(count for _, count in rest)} of {len(rest)} more kinds"
+    more = f"and {sum(count for _, count in rest)} of {len(rest)} other kinds"
     return ", ".join([*(f"{count} {name}" for name, count in named), *([more] if rest else [])])
 
 

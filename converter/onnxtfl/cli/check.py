@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from onnxtfl.cli.options import CONTEXT, MODEL, checking, verbose
+from onnxtfl.cli.reports import requested, write
 
 if TYPE_CHECKING:
     from onnxtfl import CheckReport
@@ -21,19 +23,20 @@ EXIT_CODES = "Exit codes: 0 the models agree, 1 they cannot be compared, 2 usage
 @click.argument("b", type=MODEL)
 @checking
 @click.option("--json", "json_", metavar="OUT", help="Write the report as JSON to this file; '-': to stdout.")
+@click.option("--junit", metavar="OUT.xml", type=click.Path(dir_okay=False), help="Write the result as JUnit's XML.")
 @verbose
 def check_command(a: str, b: str, verbose: bool, json_: str | None, **options: Any) -> int:
     """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is the reference."""
     from onnxtfl import CheckReport, OnnxtflError
 
+    pages = requested(options), requested(options, "--junit")
     try:
         report = _report(a, b, options)
     except OnnxtflError as error:
-        if json_ is not None and error.exit_code == 1:
-            _write_json(json_, CheckReport("not checked", str(error)), a, b)
+        if error.exit_code == 1:
+            _write(json_, pages, CheckReport("not checked", str(error)), a, b)
         raise
-    if json_ is not None:
-        _write_json(json_, report, a, b)
+    _write(json_, pages, report, a, b)
     if json_ != "-":
         from onnxtfl.cli.tables import show_check
 
@@ -60,6 +63,14 @@ def _exit_code(b: str, report: CheckReport) -> int:
     if not report.ok:
         raise CheckFailedError(f"the check of {b} {report}")
     return 0
+
+
+def _write(json_: str | None, pages: Iterable[str | None], report: CheckReport, a: str, b: str) -> None:
+    """Write the files that were asked for."""
+    if json_ is not None:
+        _write_json(json_, report, a, b)
+    for path in pages:
+        write(path, report, a, b)
 
 
 def _write_json(target: str, report: CheckReport, a: str, b: str) -> None:

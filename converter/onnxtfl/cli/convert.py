@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from onnxtfl.cli.options import CONTEXT, converting, quantizing, sequences, setting
+from onnxtfl.cli.reports import requested, write
 
 EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but the check failed."
 _DYNAMIC, _LSTM = click.Choice(["exact", "hybrid"]), click.Choice(["exact", "fused"])
@@ -53,6 +54,8 @@ def _convert_all(model: str, verbose: bool, output: str | None, **options: Any) 
 
     if output is None:
         raise UsageError("--signature all writes several files", hint="name a directory with -o", code="E-USE-006")
+    if options.pop("report") is not None:
+        raise UsageError("--report is of one model, not of all signatures", hint="convert them one by one")
     failure: CheckFailedError | None = None
     found: list[tuple[str, Path, Any]] = []
     del options["signature"]
@@ -77,7 +80,7 @@ def _convert(convert: Any, suffix: str, **options: Any) -> int:
     from onnxtfl.cli.progress import progress
     from onnxtfl.errors import CheckFailedError
 
-    model, verbose = options.pop("model"), options.pop("verbose")
+    model, verbose, page = options.pop("model"), options.pop("verbose"), requested(options)
     output = options.pop("output") or _beside(model, suffix)
     failure: CheckFailedError | None = None
     with progress() as step:
@@ -88,6 +91,7 @@ def _convert(convert: Any, suffix: str, **options: Any) -> int:
     from onnxtfl.cli.tables import show_conversion
 
     show_conversion(os.fspath(model), os.fspath(output), conversion, verbose)
+    write(page, conversion, model, output)
     if failure is not None:
         raise failure
     return 0

@@ -68,6 +68,7 @@ _SHAPES: dict[str, Any] = {
     "multiple": True,
     "help": "Sizes of an input, like x:1,3,224,224 (repeatable).",
 }
+_REPORT_HELP = "Write a page with errors along the depth, time per op and what was changed."
 _CHECKING = (
     setting("--rtol", 1e-3, "Relative tolerance.", click.FloatRange(min=0)),
     setting("--atol", 1e-4, "Absolute tolerance, relative to an output's largest value.", click.FloatRange(min=0)),
@@ -75,6 +76,7 @@ _CHECKING = (
     setting("--time-limit", 300.0, "Seconds for each run of a model.", _POSITIVE),
     setting("--steps", 3, "Runs, one after the other, of models with state.", click.IntRange(min=1)),
     click.option("--per-layer", is_flag=True, help="Find the first op whose result differs."),
+    click.option("--report", metavar="OUT.html", type=click.Path(dir_okay=False), help=_REPORT_HELP),
     click.option("--input-shape", "input_shapes", **_SHAPES),
 )
 _LAYOUTS, _FLOAT64 = click.Choice(["source", "channels-last"]), click.Choice(["narrow", "error"])
