@@ -14,7 +14,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 _PARTS = {"converter/onnxtfl/": "", "mappings/": "mappings/", "schemas/": "schemas/"}
-_TOOLS = ("tools/bench.py", "tools/conformance.py", "tools/corpus.py", "tools/make_models.py", "tools/typecheck.py")
+_TOOLS = (
+    "tools/bench.py",
+    "tools/conformance.py",
+    "tools/corpus.py",
+    "tools/github_action.py",
+    "tools/make_models.py",
+    "tools/typecheck.py",
+)
 
 
 def main() -> int:

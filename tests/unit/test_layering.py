@@ -45,6 +45,9 @@ _ALLOWED = {
     "reporting": {"ir", "checking", "conversion", "tables"},
     "cli": {_API, "tables"},
     _API: {"api", "checking", "conversion", "ir", "entry_points", "reporting"},
+    "testing": {_API},
+    "pytest_plugin": {_API, "testing"},
+    "pre_commit": {_API},
 }
 _FOLDERS = {"": ROOT / "converter" / "onnxtfl", "mappings": ROOT / "mappings", "schemas": ROOT / "schemas"}
 

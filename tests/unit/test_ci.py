@@ -1,0 +1,185 @@
+"""What runs in other people's CI: the steps of the GitHub Action, the pytest plugin, the hooks, and their examples."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import onnx
+import pytest
+
+import onnxtfl
+from onnxtfl import pre_commit
+from onnxtfl.testing import assert_converts, assert_models_agree
+from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
+
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+ROOT = Path(__file__).resolve().parents[2]
+CI = ROOT / "examples" / "ci"
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+
+
+def run_step(name: str, inputs: dict[str, str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the script of a step as a runner of GitHub does, with the expressions of `env` replaced."""
+    (step,) = (s for s in ACTION["runs"]["steps"] if s.get("name") == name)
+    given = {key: spec.get("default", "") for key, spec in ACTION["inputs"].items()} | inputs
+    environment = {key: evaluated(value, given) for key, value in step["env"].items()}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    files = {f"GITHUB_{key}": os.fspath(folder / key.lower()) for key in ("OUTPUT", "STEP_SUMMARY")}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    environment = {**os.environ, "PATH": path, **files, **environment, **more}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def evaluated(text: str, inputs: dict[str, str]) -> str:
+    """The value of `${{ inputs.NAME }}`, `${{ github.action_path }}`, or the first of both that is set."""
+
+    def value(match: re.Match[str]) -> str:
+        names = [name.strip() for name in match[1].split("||")]
+        values = [os.fspath(ROOT) if n == "github.action_path" else inputs[n.removeprefix("inputs.")] for n in names]
+        return next(filter(None, values), "")
+
+    return re.sub(r"\$\{\{(.*?)\}\}", value, text)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder with models/good.onnx, models/bad.onnx (not convertible), app/good.tflite and app/other.tflite."""
+    for name in ("models", "app"):
+        (tmp_path / name).mkdir()
+    saved(onnx_scale(), tmp_path / "models" / "good.onnx")
+    saved(tflite_scale(), tmp_path / "app" / "good.tflite")
+    saved(tflite_scale(3.0), tmp_path / "app" / "other.tflite")
+    return tmp_path
+
+
+def test_the_action_converts_and_checks(models: Path) -> None:
+    inputs = {"models": "models/*.onnx", "pairs": "models/good.onnx app/good.tflite", "output": "converted"}
+    done = run_step("Check models", inputs | {"args": "--atol 1e-3", "junit": "reports/models.xml"}, models)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (models / "output").read_text() == "status=passed\nchecked=2\nfailed=0\n"
+    assert (models / "converted" / "good.tflite").exists() and "::error" not in done.stdout
+    assert "| models/good.onnx | passed |" in (models / "step_summary").read_text()
+    suite = ElementTree.parse(models / "reports" / "models.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "0")
+
+
+def test_what_fails_is_an_annotation_of_its_file(models: Path) -> None:
+    (models / "models" / "bad,1.onnx").write_bytes(b"\x08\x08no model")
+    inputs = {"models": "models/bad*.onnx\nmodels/none.onnx", "pairs": "models/good.onnx app/other.tflite"}
+    done = run_step("Check models", inputs | {"junit": "j.xml", "json": "reports"}, models)
+    assert done.returncode == 1
+    errors = [line for line in done.stdout.splitlines() if line.startswith("::error")]
+    assert [re.findall("file=(.*?),", line)[0] for line in errors] == [
+        "models/bad%2C1.onnx",
+        "models/none.onnx",
+        "app/other.tflite",
+    ]
+    assert (models / "output").read_text() == "status=failed\nchecked=3\nfailed=3\n"
+    assert "| models/good.onnx and app/other.tflite | differs |" in (models / "step_summary").read_text()
+    assert len(ElementTree.parse(models / "j.xml").getroot().findall("testcase/failure")) == 3
+    assert '"failed"' in (models / "reports" / "pair0.json").read_text()
+
+
+def test_nothing_to_check_is_a_failure(tmp_path: Path) -> None:
+    done = run_step("Check models", {}, tmp_path)
+    assert done.returncode == 1 and "there is nothing to check" in done.stdout
+
+
+def test_the_action_installs_itself(tmp_path: Path) -> None:
+    source, target = tmp_path / "action", tmp_path / "site"
+    for name in ("converter", "mappings", "schemas"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    offline = {"PIP_TARGET": str(target), "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1"}
+    done = run_step("Install onnxtfl", {"requirement": str(source)}, tmp_path, **offline)
+    assert done.returncode == 0, done.stderr
+    assert (target / "onnxtfl" / "api.py").exists()
+
+
+def test_the_example_workflow_uses_inputs_of_the_action() -> None:
+    steps = yaml.safe_load((CI / "workflow.yml").read_text())["jobs"]["models"]["steps"]
+    (given,) = (step["with"] for step in steps if "onnxtfl@" in step["uses"])
+    assert set(given) <= set(ACTION["inputs"])
+    assert all("description" in spec for spec in ACTION["inputs"].values())
+
+
+def test_the_example_test_of_an_app(tmp_path: Path) -> None:
+    shutil.copy(CI / "test_models.py", tmp_path)
+    (tmp_path / "models").mkdir()
+    model = onnx.load(ROOT / "examples" / "digits.onnx")
+    onnx.save(model, tmp_path / "models" / "digits.onnx")
+    code, text = run_pytest(tmp_path, "--onnxtfl-update", "-k", "converts")
+    assert code == 0, text
+    code, text = run_pytest(tmp_path, "--junitxml=j.xml", "-k", "dark")
+    assert code == 0, text
+    assert "onnxtfl.max_abs" in (tmp_path / "j.xml").read_text()
+    bias = next(t for t in model.graph.initializer if len(t.dims) == 1)
+    bias.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(bias) + 1, bias.name))
+    onnx.save(model, tmp_path / "models" / "digits.onnx")
+    code, text = run_pytest(tmp_path, "-k", "converts")
+    assert code == 1 and "if the change is intended" in text and "testing.py" not in text
+
+
+def run_pytest(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run the tests of a folder with the plugin, also where the installed onnxtfl is older than it."""
+    loaded = ["-p", "onnxtfl.pytest_plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", os.fspath(folder), *loaded, *arguments]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_plugin_costs_the_tests_of_others_nothing() -> None:
+    code = (
+        "import pytest, sys; before = set(sys.modules); import onnxtfl.pytest_plugin; print(set(sys.modules) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {name.partition(".")[0] for name in eval(done.stdout)} <= {"onnxtfl"}
+
+
+def test_the_plugin_is_an_entry_point() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"onnxtfl": "onnxtfl.pytest_plugin"}
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert {shlex.split(hook["entry"])[0] for hook in hooks} <= set(project["scripts"])
+
+
+def test_assertions(models: Path) -> None:
+    source = models / "models" / "good.onnx"
+    assert assert_models_agree(source, models / "app" / "good.tflite").ok
+    with pytest.raises(AssertionError, match=r"other.tflite compared with .*good.onnx: failed"):
+        assert_models_agree(source, models / "app" / "other.tflite")
+    with pytest.raises(AssertionError, match="any more"):
+        assert_converts(source, models / "app" / "other.tflite")
+    with pytest.raises(AssertionError, match="write it with pytest --onnxtfl-update"):
+        assert_converts(models / "app" / "good.tflite", models / "new.onnx")
+    assert assert_converts(source, models / "app" / "other.tflite", update=True).path is not None
+    with pytest.raises(onnxtfl.InvalidModelError):
+        assert_models_agree(source, ROOT / "README.md")
+
+
+def test_hooks(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = models / "models" / "good.onnx", models / "models" / "good.tflite"
+    assert pre_commit.main([str(source)]) == 0 and not target.exists()
+    assert pre_commit.main(["--write", str(source)]) == 1 and target.exists()
+    assert "add it to the commit" in capsys.readouterr().out
+    assert pre_commit.main(["--write", str(source)]) == 0
+    assert pre_commit.main([str(source), str(target)]) == 0
+    shutil.copy(models / "app" / "other.tflite", target)
+    assert pre_commit.main([str(source), str(target)]) == 1
+    assert capsys.readouterr().out.count("do not agree") == 1
+    saved(b"\x08\x08no model", source)
+    target.unlink()
+    assert pre_commit.main([str(source)]) == 1 and pre_commit.main(["--verbose"]) == 2
