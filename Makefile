@@ -26,6 +26,7 @@ types: $(READY)
 # Time, memory and latency, compared with their limits; writes 1.5 GB to a temporary folder and removes it.
 bench: $(READY)
 	$(BIN)/python tools/bench.py
+	$(BIN)/python tools/bench_report.py
 
 # The coverage tables, from the mapping rules.
 docs: $(READY)

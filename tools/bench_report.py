@@ -1,0 +1,62 @@
+"""Measure the HTML report of a model of 500 nodes: bytes, and milliseconds until Chromium has opened it.
+
+python tools/bench_report.py                    a generated model
+python tools/bench_report.py MODEL --strict     another one; exit code 1 if a limit is exceeded
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(_ROOT / "tools"))
+sys.path.insert(0, str(_ROOT))
+
+from tests.harness.browser import open_browser
+
+from make_models import MODELS
+
+_NODES, _RUNS = 500, 5
+_LARGEST, _SLOWEST = 3.0, 2000.0
+
+
+def main() -> int:
+    """Return exit code 1 with --strict if a limit is exceeded."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", type=Path)
+    parser.add_argument("--strict", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="onnxtfl-bench-") as folder:
+        model = options.model or Path(folder) / "chain.onnx"
+        if options.model is None:
+            MODELS["chain"](_NODES).write(model)
+        page = Path(folder) / "report.html"
+        convert = "from onnxtfl.cli import onnx2tfl; onnx2tfl()"
+        words = [str(model), "-o", f"{folder}/m.tflite", "--report", str(page)]
+        subprocess.run([sys.executable, "-c", convert, *words], check=False, stdout=subprocess.DEVNULL)
+        size, spent = page.stat().st_size / 1e6, _open(page)
+    print(f"report of {model.name}: {size:.2f} MB (limit {_LARGEST:g})", end="")
+    print(f", opened in {spent:.0f} ms (limit {_SLOWEST:g})" if spent is not None else ", not opened")
+    return int(options.strict and (size > _LARGEST or (spent or 0.0) > _SLOWEST))
+
+
+def _open(page: Path) -> float | None:
+    """The median of the milliseconds until the page is open; None where there is no browser."""
+    with open_browser() as browser:
+        if isinstance(browser, str):
+            print(browser)
+            return None
+        found = []
+        for _ in range(_RUNS):
+            browser.get(page)
+            found.append(browser.milliseconds())
+        return statistics.median(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
