@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.facts import Selection
+from onnxtfl.checking.noise import Noise
 from onnxtfl.checking.report import QUANTIZED_SHARE, OutputCheck
 from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize
 
@@ -24,6 +25,7 @@ class Expectation:
     differ by anything). ``quantized``: the integers are such a grid themselves. ``drawn``: the output depends on
     random numbers, so only dtype and shape count. ``roundings``: how many steps are allowed instead of one.
     ``levels``: a step is at least the largest value divided by this. ``least``: an error that is always allowed.
+    ``noise``: that of the source, which allows more (see `Noise.floor`).
     ``quantization_a``, ``quantization_b``: where one side is
     quantized and the other is float, the integers are made real first.
     """
@@ -37,6 +39,7 @@ class Expectation:
     roundings: float = 1.0
     levels: float | None = None
     least: float = 0.0
+    noise: Noise | None = None
 
 
 def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
@@ -106,6 +109,8 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
     peak, tiny = float(size.max(initial=0.0)), float(np.finfo(np.float32).tiny)
     rtol = max(expect.rtol, FINEST.get(dtype, 0.0))
     allowed = np.zeros_like(size) if exact else rtol * size + max(expect.atol * peak, expect.least, tiny)
+    if expect.noise is not None and expect.noise.elements.shape == size.shape:
+        allowed = np.maximum(allowed, expect.noise.floor(allowed))
     step = _step(a, expect)
     if expect.levels is not None and not exact:
         step = max(step or 0.0, peak / expect.levels) or None

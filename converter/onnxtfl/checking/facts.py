@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.checking.half import computes_in_halves
 from onnxtfl.checking.sizes import ShapeFacts, shape_facts
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -102,7 +103,8 @@ class Facts:
     ``steps``: the scale of outputs that are dequantized tensors: their values are multiples of it. ``selections``:
     outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal. ``sigmoids``:
     outputs that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes tensors.
-    ``shapes``: what the shapes inside say about sizes of the inputs.
+    ``shapes``: what the shapes inside say about sizes of the inputs. ``logits``: the tensor that the Sigmoid reads, of
+    outputs that are one. ``halves``: whether the model computes in float16 or bfloat16.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -112,6 +114,8 @@ class Facts:
     quantized: bool = False
     sigmoids: frozenset[str] = frozenset()
     shapes: ShapeFacts = field(default_factory=ShapeFacts)
+    logits: Mapping[str, str] = field(default_factory=dict)
+    halves: bool = False
 
 
 def analyze(graph: Graph) -> Facts:
@@ -133,6 +137,8 @@ def analyze(graph: Graph) -> Facts:
         any(node.op in QUANTIZING or touches_quantized(node) for node in graph.walk()),
         frozenset(name for name, value in outputs if _is_sigmoid(value)),
         shape_facts(graph),
+        {name: logits for name, value in outputs if (logits := _logits(value)) is not None},
+        computes_in_halves(graph),
     )
 
 
@@ -328,6 +334,14 @@ def _is_sigmoid(value: Value) -> bool:
     while node is not None and (node.op in MOVING or (node.op is ops.Reduce and node.attr("kind") == "mean")):
         node = node.operand(0).producer
     return node is not None and node.op is ops.Sigmoid
+
+
+def _logits(value: Value) -> str | None:
+    """The name of what a Sigmoid reads whose result is `value`, reshaped or not; None for other values."""
+    node = value.producer
+    while node is not None and node.op in MOVING - {ops.Transpose}:
+        node = node.operand(0).producer
+    return node.operand(0).name if node is not None and node.op is ops.Sigmoid else None
 
 
 def _is_unknown_unary(node: Node) -> bool:

@@ -1,0 +1,63 @@
+"""A model that computes in float16 or bfloat16, computed in float32 instead.
+
+Such a model rounds after each op, and each runtime in other places: two correct runs differ by more than a tolerance
+for float32. What it computes without these roundings is what a conversion to float32 has to compute.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onnxtfl.formats import files
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.inline import inline_functions
+
+HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16})
+_CODES = {10: 1, 16: 1}
+"""TensorProto.DataType of the halves, and of float32."""
+_DTYPES = ("to", "dtype")
+"""Attributes that are such a code."""
+
+
+def computes_in_halves(graph: Graph) -> bool:
+    """Whether a result in `graph` is float16 or bfloat16; constants that are stored so do not count."""
+    types = (result.type for node in graph.walk() for result in node.results)
+    return any(isinstance(type_, TensorType) and type_.dtype in HALVES for type_ in types)
+
+
+def write_widened(source: Path, target: Path) -> None:
+    """Write the ONNX model `source` with float32 for float16 and bfloat16, also of inputs and outputs.
+
+    Weights are streamed. Raises `OnnxtflError`.
+    """
+    model = files.read(source)
+    inline_functions(model)
+    _widen(model.main)
+    files.write(model, target)
+
+
+def _widen(graph: Graph) -> None:
+    seen = {*graph.inputs, *graph.outputs}
+    for node in graph.walk():
+        seen.update(v for v in (*node.operands, *node.results) if v is not None)
+        seen.update(v for region in node.regions for v in (*region.inputs, *region.outputs))
+        _widen_attributes(node)
+    for value in seen:
+        _widen_value(value)
+
+
+def _widen_value(value: Value) -> None:
+    if isinstance(value.type, TensorType) and value.type.dtype in HALVES:
+        value.type = value.type.with_dtype(DType.FLOAT32)
+        if value.data is not None:
+            value.data = value.data.cast(DType.FLOAT32)
+
+
+def _widen_attributes(node: Node) -> None:
+    for name, attribute in node.attributes.items():
+        if isinstance(attribute, TensorData) and attribute.dtype in HALVES:
+            node.attributes[name] = attribute.cast(DType.FLOAT32)
+        elif name in _DTYPES and attribute in _CODES:
+            node.attributes[name] = _CODES[attribute]
