@@ -17,8 +17,10 @@ from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_info
 from onnxtfl.checking.first_difference import PerLayer
 from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type
 from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match, permutations
+from onnxtfl.checking.noise import Noise
 from onnxtfl.checking.profiling import with_models
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
+from onnxtfl.checking.rounding_look import RoundingLook
 from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
@@ -36,7 +38,7 @@ PathLike = str | os.PathLike[str]
 _SHARE = 0.5
 """The time to measure distances on several inputs, over that of the check until then."""
 CHEAP = 0.2
-"""A .tflite without state runs a second time where the first run took less than so many seconds."""
+"""Models without state run a second time, on other inputs, where the first run took less than so many seconds."""
 SLOWER = 4.0
 """How many times longer than the first one another kernel set may take, once it takes more than the patience."""
 EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
@@ -81,6 +83,7 @@ class _Check:
         self.options = RunOptions(settings.kernels[0], settings.time_limit)
         self.together = fit_together((a, b))
         self.chosen: list[list[Permutation]] = []
+        self.looks: dict[tuple[Permutation, ...], RoundingLook] = {}
         workers.start(files.sniff(a), files.sniff(b), os.path.getsize(b))
         if self.together:  # while the graphs are read
             workers.load_a(a, self.options)
@@ -139,16 +142,14 @@ class _Check:
         for shapes in open_shapes(infos, fixed, self.a.facts.shapes):
             again = partial(self._make_inputs, infos, shapes, given)
             values, choices = again(self.settings.seed)
-            later = [
-                again(self.settings.seed + k)[0] for k in range(1, self.settings.steps if self.a.keeps_state else 1)
-            ]
+            later = [again(self.settings.seed + k)[0] for k in range(1, self._runs)]
             begun: dict[str, Begun] = {}
             try:
-                first = self.a.begin([values, *later], self.options)
+                first = self.a.begin([values, *later], replace(self.options, spare=self._spare))
                 if self.together and not failures and not empty:
                     begun = self._begin_kernels(values, later)
                 outputs, *others = first.result()
-                rest = list(zip(later, others, strict=True))
+                rest = list(zip(later, others, strict=False))  # fewer where the first run was slow
                 run = FirstRun(values, choices, outputs, again, rest, first.run.seconds, begun)
             except RunError as error:
                 for unneeded in begun.values():
@@ -232,21 +233,26 @@ class _Check:
         except RunError:
             return {}
 
-    def _begin_b(self, kernels: str, fed: list[list[Any]]) -> Begun:
-        """Begin to run the second model on the inputs of each step.
-
-        A .tflite that keeps state runs several times on the same inputs; any other twice where that is cheap: the
-        results of all runs have to be the same.
+    @property
+    def _runs(self) -> int:
+        """How often the models run, one run after the other, on other inputs each time: with state, so many times as
+        the settings say, else a second time where that is cheap.
         """
-        main, spare = kernels == self._kernels[0], 0.0
-        if len(fed) == 1 and self.b.info.format == "tflite":
-            spare = 0.0 if self.b.keeps_state else CHEAP
-            fed = fed * (self.settings.steps if self.b.keeps_state else min(self.settings.steps, 2 if main else 1))
-        options = replace(self.options, kernels=kernels, spare=spare)
+        state = self.a.keeps_state or self.b.keeps_state
+        return self.settings.steps if state else min(self.settings.steps, 2)
+
+    @property
+    def _spare(self) -> float:
+        return 0.0 if self.a.keeps_state or self.b.keeps_state else CHEAP
+
+    def _begin_b(self, kernels: str, fed: list[list[Any]]) -> Begun:
+        """Begin to run the second model on the inputs of each run."""
+        main = kernels == self._kernels[0]
+        options = replace(self.options, kernels=kernels, spare=self._spare)
         return self.b.begin(fed, options, self.workers.b if main else self.workers.other)
 
     def _look_again(self, report: CheckReport, kernels: str, chosen: list[Permutation]) -> CheckReport:
-        """The report after a second look at quantized models that differ (see `SecondLook.judge`)."""
+        """The report after a second look at models that differ (see `SecondLook.judge`, `RoundingLook.judge`)."""
 
         def feeds(number: int) -> tuple[Sequence[Any], Sequence[Any]]:
             values = self.done.again(self.settings.seed + number)[0] if number else self.done.values
@@ -264,7 +270,21 @@ class _Check:
             *tolerances,
             self._share,
         )
-        return look.judge(report)
+        return self._rounding_look(chosen).judge(look.judge(report), kernels)
+
+    def _rounding_look(self, chosen: list[Permutation]) -> RoundingLook:
+        """The look at float outputs, of which there is one for each layout: what it measures is kept."""
+        key, moved = tuple(chosen), any(map(is_moved, chosen))
+        if key not in self.looks:
+            runs = [(self.done.values, self.done.outputs), *self.done.later]
+            fed = [(values, outputs, self._inputs_of_b(chosen, values)) for values, outputs in runs]
+
+            def compared(pair: Pair, expected: Any, got: Any, noise: Noise | None) -> OutputCheck:
+                return self._compare_output(pair, expected, got, moved, self.done.values, noise)
+
+            expect = Expectation(self.settings.rtol, self._atol)
+            self.looks[key] = RoundingLook(self.a, self.b, self.out_pairs, fed, self.options, compared, expect)
+        return self.looks[key]
 
     def _share(self) -> float:
         """Seconds to measure distances."""
@@ -305,16 +325,17 @@ class _Check:
             return self._result(status, f"the second model does not run: {error}", used), 0.0
         except MismatchError as error:
             return self._result("failed", str(error), used), 0.0
-        return self._compare(expected * (1 if self.done.later else len(got)), got, used), begun.run.seconds
+        return self._compare(expected, got, used), begun.run.seconds
 
     def _compare(
         self, wanted: Sequence[Sequence[Any]], got: Sequence[Sequence[Any]], used: tuple[InputUsed, ...]
     ) -> CheckReport:
         """Compare the outputs of each run."""
         moved = any(spec.moved for spec in used)
-        runs = list(zip(wanted, got, strict=True))
+        values = [self.done.values, *(values for values, _ in self.done.later)]
+        runs = list(zip(wanted, got, values, strict=False))  # one of the two may have left out the second run
         outputs = tuple(
-            worst([self._compare_output(pair, expected[pair.a], found[pair.b], moved) for expected, found in runs])
+            worst([self._compare_output(pair, x[pair.a], y[pair.b], moved, fed) for x, y, fed in runs])
             for pair in self.out_pairs
         )
         wrong = [f"input {spec.name!r}: {spec.note}" for spec in used if not spec.ok]
@@ -322,10 +343,15 @@ class _Check:
         report = self._result("failed" if wrong else "passed", wrong[0] if wrong else "", used, outputs)
         return replace(report, runs=len(runs))
 
-    def _compare_output(self, pair: Pair, expected: Any, got: Any, moved: bool) -> OutputCheck:
-        """Compare one output; another layout is allowed where the shape proves it or inputs are permuted too."""
+    def _compare_output(
+        self, pair: Pair, expected: Any, got: Any, moved: bool, values: Sequence[Any], noise: Noise | None = None
+    ) -> OutputCheck:
+        """Compare one output; another layout is allowed where the shape proves it or inputs are permuted too.
+
+        ``values``: the inputs of the first model; ``noise``: that of the first model, which allows more.
+        """
         a, b = self.a.info.outputs[pair.a], self.b.info.outputs[pair.b]
-        expect = self._expectation(a, b)
+        expect = replace(self._expectation(a, b), noise=noise)
         if isinstance(expected, list) or isinstance(got, list) or expected is None or got is None:
             return compare(a.name, expected, got, expect)
         layout = self.settings.layout
@@ -333,9 +359,11 @@ class _Check:
         if not moved and layout == "auto":
             ways = ways[:1]
         result = _first((_compare_moved(a.name, expected, got, expect, way) for way in ways), lambda result: result.ok)
-        return result if result.ok else self._excuse(a, expected, got, result)
+        return result if result.ok else self._excuse(a, expected, got, result, values)
 
-    def _excuse(self, a: TensorInfo, expected: Any, got: Any, result: OutputCheck) -> OutputCheck:
+    def _excuse(
+        self, a: TensorInfo, expected: Any, got: Any, result: OutputCheck, values: Sequence[Any]
+    ) -> OutputCheck:
         """Accept positions chosen differently where the elements that they point to are nearly equal."""
         selection = self.a.facts.selections.get(a.name)
         if selection is None or expected.dtype != got.dtype or expected.dtype.kind not in "iu":
@@ -344,7 +372,7 @@ class _Check:
 
         assert self.a.worker is not None
         try:
-            given = self.a.hidden.given(self.done.values)
+            given = self.a.hidden.given(values)
             data = tensor_inside(self.a.info.path, selection.data, self.a.worker, given, self.options)
         except OnnxtflError:
             return result

@@ -110,7 +110,7 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
     rtol = max(expect.rtol, FINEST.get(dtype, 0.0))
     allowed = np.zeros_like(size) if exact else rtol * size + max(expect.atol * peak, expect.least, tiny)
     if expect.noise is not None and expect.noise.elements.shape == size.shape:
-        allowed = np.maximum(allowed, expect.noise.floor(allowed))
+        allowed = np.maximum(allowed, expect.noise.floor(error, allowed))
     step = _step(a, expect)
     if expect.levels is not None and not exact:
         step = max(step or 0.0, peak / expect.levels) or None

@@ -337,9 +337,9 @@ def _is_sigmoid(value: Value) -> bool:
 
 
 def _logits(value: Value) -> str | None:
-    """The name of what a Sigmoid reads whose result is `value`, reshaped or not; None for other values."""
+    """The name of what a Sigmoid reads whose result is `value`, moved or not; None for other values."""
     node = value.producer
-    while node is not None and node.op in MOVING - {ops.Transpose}:
+    while node is not None and node.op in MOVING:
         node = node.operand(0).producer
     return node.operand(0).name if node is not None and node.op is ops.Sigmoid else None
 

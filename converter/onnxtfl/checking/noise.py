@@ -33,9 +33,15 @@ class Noise:
     elements: Array
     typical: float
 
-    def floor(self, allowed: Array) -> Array:
-        """The error that noise explains, for each element; ``allowed``: by the tolerance, which limits it."""
-        return np.minimum(FACTOR * np.maximum(self.elements, self.typical), LIMIT * allowed)
+    def floor(self, error: Array, allowed: Array) -> Array:
+        """The error that noise explains, for each element; ``allowed``: by the tolerance, which limits it.
+
+        A multiple of the noise of each element, and where the errors as a whole are of the size of the noise, of the
+        largest noise of all elements: which ones are hit is chance.
+        """
+        whole = float(np.sqrt(np.mean(error**2))) if error.size else 0.0
+        largest = self.elements.max(initial=0.0) if whole <= FACTOR * self.typical else self.typical
+        return np.minimum(FACTOR * np.maximum(self.elements, largest), LIMIT * allowed)
 
 
 def measure(run: Run, values: Sequence[Any], outputs: Sequence[Any]) -> list[Noise | None]:

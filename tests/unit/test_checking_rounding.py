@@ -1,0 +1,103 @@
+"""Differences that the source's own rounding explains are accepted; others of the same size are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+from onnxtfl.checking import CheckReport, Settings, check_models
+from onnxtfl.checking.noise import Noise, measure
+from onnxtfl.checking.rounding_look import IN_FLOAT32, OWN_NOISE
+from tests.models.corpus import CORPUS
+from tests.unit.tiny_models import onnx_model, saved
+
+FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
+SIZE = 64
+
+
+def compared(tmp_path: Path, a: ModelProto, b: ModelProto) -> CheckReport:
+    return check_models(saved(a, tmp_path / "a.onnx"), saved(b, tmp_path / "b.onnx"), Settings())
+
+
+def difference(size: float, wrong: float = 0.0) -> tuple[ModelProto, ModelProto]:
+    """``y = x v - x w``, and ``y = x (v - w)``, where v and w differ by ``size``: what is left of two large values is
+    mostly their rounding. The second is off by the part ``wrong``.
+    """
+    random = np.random.default_rng(0)
+    v = random.standard_normal((SIZE, SIZE)).astype(np.float32)
+    w = (v + size * random.standard_normal((SIZE, SIZE))).astype(np.float32)
+    products = [helper.make_node("MatMul", ["x", name], [name + "x"]) for name in "vw"]
+    both = [*products, helper.make_node("Sub", ["vx", "wx"], ["y"])]
+    specs = [("x", FLOAT, (SIZE, SIZE))], [("y", FLOAT, (SIZE, SIZE))]
+    one = helper.make_node("MatMul", ["x", "d"], ["y"])
+    return onnx_model(both, *specs, {"v": v, "w": w}), onnx_model([one], *specs, {"d": (v - w) * np.float32(1 + wrong)})
+
+
+def test_an_error_of_the_size_of_the_noise(tmp_path: Path) -> None:
+    report = compared(tmp_path, *difference(6e-4))
+    assert report.ok, report
+    assert report.outputs[0].note == OWN_NOISE
+
+
+def test_an_error_beyond_the_noise(tmp_path: Path) -> None:
+    report = compared(tmp_path, *difference(6e-4, wrong=0.05))
+    assert report.status == "failed"
+    assert "noise of the source" in report.outputs[0].note
+
+
+def test_a_source_that_is_all_noise_excuses_nothing(tmp_path: Path) -> None:
+    """Beyond ten times the tolerance no noise counts: such a net does not pass."""
+    assert compared(tmp_path, *difference(2e-6)).status == "failed"
+
+
+def test_noise_is_measured_on_the_source_alone() -> None:
+    """One unit in the last place of 1 is 2**-23 or half of it; ten times the input has ten times the noise."""
+    x = np.ones(100, np.float32)
+    noise = measure(lambda values, kernels: [10 * values[0]], [x], [10 * x])[0]
+    assert noise is not None
+    assert noise.elements.max() == pytest.approx(10 * 2**-23, rel=0.3)
+    assert measure(lambda values, kernels: [values[0]], [np.arange(3)], [np.arange(3)]) == [None]
+
+
+def test_few_large_errors_among_small_ones() -> None:
+    """Where errors as a whole are of the size of the noise, any element may have the largest; else only its own."""
+    noise = Noise(np.array([1e-6] * 99 + [1e-4]), 1e-5)
+    allowed = np.full(100, 1.0)
+    assert noise.floor(np.full(100, 1e-6), allowed).min() == pytest.approx(8e-4)
+    assert noise.floor(np.full(100, 1e-3), allowed).min() == pytest.approx(8e-5)
+    assert noise.floor(np.full(100, 1e-6), allowed * 1e-5).max() == pytest.approx(1e-4)
+
+
+def shifted_in(type_: int, back: float = 100.0) -> ModelProto:
+    """``y = (x + 100) - back``, the sum in ``type_``: in float16, x is rounded to multiples of 1/16."""
+    nodes = [
+        helper.make_node("Add", ["x", "a"], ["s"]),
+        helper.make_node("Cast", ["s"], ["h"], to=type_),
+        helper.make_node("Cast", ["h"], ["w"], to=FLOAT),
+        helper.make_node("Sub", ["w", "b"], ["y"]),
+    ]
+    constants = {"a": np.array(100, np.float32), "b": np.array(back, np.float32)}
+    return onnx_model(nodes, [("x", FLOAT, (SIZE, SIZE))], [("y", FLOAT, (SIZE, SIZE))], constants)
+
+
+def test_a_source_in_float16_is_computed_in_float32(tmp_path: Path) -> None:
+    report = compared(tmp_path, shifted_in(HALF), shifted_in(FLOAT))
+    assert report.ok, report
+    assert report.outputs[0].note == IN_FLOAT32
+
+
+def test_an_error_that_is_smaller_than_the_rounding_of_float16(tmp_path: Path) -> None:
+    """It is found all the same: the source is computed in float32 for the comparison."""
+    assert compared(tmp_path, shifted_in(HALF), shifted_in(FLOAT, back=99.99)).status == "failed"
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORPUS} (ONNXTFL_CORPUS)")
+def test_a_segmentation_model_in_float16() -> None:
+    import onnxtfl
+
+    conversion = onnxtfl.onnx_to_tflite(CORPUS / "onnx" / "segformer_b0_fp16" / "model.onnx", check="require")
+    assert conversion.check is not None
+    assert conversion.check.outputs[0].note == IN_FLOAT32
