@@ -146,8 +146,19 @@ def _common(graph: Graph, tensors: _Tensors, known: set[str]) -> dict[Value, Ten
     computed = [node for node in graph.nodes if not all(v is None or v.is_constant for v in node.operands)]
     results = [r for node in computed for r in node.results if is_real(r.type) or r.is_quantized or r in outputs]
     names = Counter(result.name for result in results)
-    entries = {r: tensors.entry(r.name, known) for r in results if r.name and names[r.name] == 1}
+    entries = {r: _entry(r, tensors, known) for r in results if r.name and names[r.name] == 1}
     return {result: entry for result, entry in entries.items() if entry is not None}
+
+
+def _entry(value: Value, tensors: _Tensors, known: set[str]) -> TensorEntry | None:
+    """The entry of `value` by its name, or by that in the file: outputs have the names of the signature.
+
+    A real tensor that only exists as a quantized one in the ONNX model has none: it is rounded there.
+    """
+    names = dict.fromkeys((value.name or "", *(origin.tensor for origin in value.origins)))
+    found = next((entry for name in names if (entry := tensors.entry(name, known)) is not None), None)
+    rounded = found is not None and found.quantization is not None and quantization_of(value) is None
+    return None if rounded else found
 
 
 def _stored(value: Value, tensors: _Tensors, entry: TensorEntry, found: Any) -> Array | None:
