@@ -7,7 +7,8 @@
 
 Runs of the conversion alternate with `cp --reflink=never` of the same file and `python -c "import onnx, numpy,
 flatbuffers"`, so that other load affects all three. Peak memory is VmHWM, which the process reads before it ends (a
-child's ru_maxrss includes its parent's peak). Latency is that of LiteRT (XNNPACK) on the result and of ONNX Runtime on
+child's ru_maxrss includes its parent's peak). With --page the figures are also written as a page of the documentation.
+Latency is that of LiteRT (XNNPACK) on the result and of ONNX Runtime on
 the source, in alternating processes, 2 threads each.
 """
 
@@ -29,6 +30,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from bench_page import Figure, page
 from float_twin import float_twin
 from make_models import MODELS
 
@@ -136,6 +138,13 @@ class Bench:
         self.folder = folder
         self.runs = runs
         self.exceeded: list[str] = []
+        self.figures: list[Figure] = []
+        self.section = ""
+
+    def begin(self, section: str, rule: str) -> None:
+        """Print the title of the figures that follow, and what they are."""
+        self.section = section
+        print(f"{section}: {rule}")
 
     def source(self, name: str) -> Path:
         """The path of a generated model, which is written on the first call."""
@@ -193,6 +202,7 @@ class Bench:
 
     def check(self, what: str, value: float, limit: float, unit: str) -> str:
         """The text of a value and its limit; records values that exceed it."""
+        self.figures.append(Figure(self.section, what, value, limit, unit))
         if value > limit:
             self.exceeded.append(what)
         return f"{value:.2f} {unit} (limit {limit:.2f}{'' if value <= limit else ', EXCEEDED'})"
@@ -218,6 +228,8 @@ def main() -> int:
     finally:
         if not options.dir:
             shutil.rmtree(folder, ignore_errors=True)
+    if options.page:
+        options.page.write_text(page(bench.figures, options.runs), encoding="utf-8")
     print(f"\nlimits exceeded: {', '.join(bench.exceeded) or 'none'}")
     return int(bool(options.strict and bench.exceeded))
 
@@ -228,6 +240,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--dir", type=Path, help="folder that keeps the generated files (1.5 GB)")
     parser.add_argument("--no-latency", action="store_true")
+    parser.add_argument("--page", type=Path, help="write the figures to this file, as a page of the documentation")
     parser.add_argument("--strict", action="store_true", help="exit code 1 if a limit is exceeded")
     return parser.parse_args()
 
@@ -253,7 +266,7 @@ def _used() -> float:
 
 
 def _conversions(bench: Bench, names: Sequence[str]) -> None:
-    print("conversion: wall at most 4 imports + 6 cp, peak memory at most the import's + 100 MB")
+    bench.begin("conversion", "wall at most 4 imports + 6 cp, peak memory at most the import's + 100 MB")
     walls = {}
     for name in names:
         try:
@@ -284,7 +297,7 @@ def _conversion(bench: Bench, name: str) -> float:
 
 def _checks(bench: Bench, names: Sequence[str]) -> None:
     """Measure and print the memory of `onnxtfl check` for models that were converted."""
-    print("check: peak memory of its own process at most the import's + 100 MB")
+    bench.begin("check", "peak memory of its own process at most the import's + 100 MB")
     for name in names:
         check = bench.process(_CHECK, "check", str(bench.source(name)), str(_target(bench, name)))
         try:
@@ -297,6 +310,7 @@ def _checks(bench: Bench, names: Sequence[str]) -> None:
 
 
 def _start(bench: Bench) -> None:
+    bench.begin("start", "onnx2tfl --help takes at most one import")
     try:
         imports, usage = bench.in_turn(bench.process(_IMPORTS), bench.process(_CONVERT, "--help"))
     except FailedError as error:
@@ -307,7 +321,7 @@ def _start(bench: Bench) -> None:
 
 def _latencies(bench: Bench, title: str, sources: Mapping[str, Path], limit: float) -> None:
     """Print the latency of LiteRT on the result over that of ONNX Runtime on the source, for each source by name."""
-    print(f"\nlatency, {title}: LiteRT on the result over ONNX Runtime on the source")
+    bench.begin(f"\nlatency, {title}", "LiteRT on the result over ONNX Runtime on the source")
     for name, source in sources.items():
         target = _target(bench, name)
         try:
@@ -323,7 +337,8 @@ def _latencies(bench: Bench, title: str, sources: Mapping[str, Path], limit: flo
 
 
 def _quantized_latencies(bench: Bench, names: Sequence[str]) -> None:
-    print("\nlatency, quantized: LiteRT on the result over ONNX Runtime on the source, and over the float original")
+    rule = "LiteRT on the result over ONNX Runtime on the source, and over the float original"
+    bench.begin("\nlatency, quantized", rule)
     for name in names:
         source, target = _CORPUS / name / "model.onnx", _target(bench, name)
         try:

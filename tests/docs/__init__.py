@@ -1,0 +1,1 @@
+"""Runs the code blocks of README.md and docs/, and checks that the site is complete."""

@@ -1,0 +1,6 @@
+#pragma once
+
+namespace tflite {
+struct Model;
+const Model* GetModel(const void* buffer);
+}  // namespace tflite
