@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from onnxtfl.arguments import checked, model_kind
+from onnxtfl.arguments import Size, checked, model_kind
 from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.output import Output
@@ -61,7 +61,7 @@ def onnx_to_tflite(
     path: PathLike | None = None,
     *,
     check: CheckMode = True,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Sequence[Size]] | None = None,
     elements: Mapping[str, int | None] | None = None,
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
@@ -92,9 +92,9 @@ def onnx_to_tflite(
 
     ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``keep_failed``: see `CheckMode`. ``quantize``,
     ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions or to change
-    static ones. ``elements``: the number of elements of each input that is a sequence, None for an optional input
-    without a value; their tensors are called NAME_0, NAME_1, ... ``float64``: "narrow" computes it in float32, "error"
-    raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result. ``inputs``,
+    fixed ones; None makes a size open, a name makes it open and calls it so. ``elements``: the number of elements of
+    each input that is a sequence, None for an optional input without a value; their tensors are called NAME_0, ...
+    ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result. ``inputs``,
     ``outputs``: names of the tensors where the converted part of the model begins and ends. ``metadata``: properties to
     write in addition to those of the source. ``record``: whether the metadata say which tensors of the result hold
     which of the source. ``on_progress``: called with the name of each step. Raises `InvalidModelError`,
@@ -123,7 +123,7 @@ def tflite_to_onnx(
     *,
     opset: int = 21,
     check: CheckMode = True,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Sequence[Size]] | None = None,
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
     quantized: Quantized = "qdq",
@@ -175,7 +175,7 @@ def check(
     atol: float = 1e-4,
     seed: int = 0,
     inputs: Mapping[str, Any] | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Sequence[Size]] | None = None,
     time_limit: float = 300.0,
     steps: int = 3,
     per_layer: bool = False,

@@ -17,6 +17,7 @@ from onnxtfl.wording import Interface, worded
 
 SCALES = 3
 MANY = 12  # names that an advice lists
+MOST_COMPARED = 5000  # names among which the nearest one is searched
 _QUANTIZED = re.compile(r"(quant<[^<>]*?)((?: [^\s:<>]+:-?\d+)+)>")
 """A quantization in the text form: storage type, axis and block, then "scale:zero_point" pairs."""
 
@@ -143,7 +144,7 @@ def suggestion(name: str, known: Iterable[str], what: str) -> str:
     import difflib
 
     names = [str(other) for other in known]
-    near = difflib.get_close_matches(name, names, 1)
+    near = difflib.get_close_matches(name, names[:MOST_COMPARED], 1)
     if near:
         return f"did you mean {near[0]!r}?"
     shown = ", ".join(map(repr, names[:MANY])) + (f", and {len(names) - MANY} more" if len(names) > MANY else "")

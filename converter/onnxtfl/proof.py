@@ -55,7 +55,12 @@ def start_workers(job: Job, stack: ExitStack) -> Workers | None:
     is_file = isinstance(job.model, str | os.PathLike)
     size = os.path.getsize(job.model) if is_file else len(job.model) if isinstance(job.model, bytes) else 0
     workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", size)
-    whole = job.options.inputs is None and job.options.outputs is None and job.options.signature is None
+    whole = (
+        not job.options.input_shapes
+        and job.options.inputs is None
+        and job.options.outputs is None
+        and job.options.signature is None
+    )
     if whole and is_file and fit_together((job.model, job.model)):
         workers.load_a(job.model, RunOptions(time_limit=job.comparison["time_limit"]))
     return workers
@@ -94,13 +99,12 @@ def check_result(
     source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
     layout: Layout = "source" if options.io_layout == "source" else "channels-last"
     given = {v: shape for k, shape in shapes.items() for v in result.elements.get(k, (k,))}
-    shapes = {name: shape for name, shape in given.items() if min(shape, default=1) > 0}
     comparison = dict(job.comparison)
     if options.state == "reset" or result.kept_states:
         comparison["steps"] = 1  # only one of the models keeps its state
     if result.quantization is not None:
         comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
-    settings = Settings(**comparison, layout=layout, input_shapes=shapes, tensors=result.record.tensors)
+    settings = Settings(**comparison, layout=layout, input_shapes=given, tensors=result.record.tensors)
     if quantized is not None:
         settings = replace(settings, tensors=(), levels=quantized.levels, within=quantized.within)
     return check_models(source, converted, settings, sample, workers)

@@ -25,7 +25,7 @@ from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.sides import Begun, FirstRun, Side
-from onnxtfl.checking.sizes import open_shapes
+from onnxtfl.checking.sizes import open_shapes, requested
 from onnxtfl.checking.states import worst
 from onnxtfl.errors import OnnxtflError, UnsupportedError
 from onnxtfl.formats import files
@@ -137,7 +137,9 @@ class _Check:
     def _run_a(self, given: Mapping[str, Any]) -> FirstRun:
         """Run the first model on the first sizes that it accepts, preferably such that no output is empty."""
         infos = joined_infos(self.a.info.inputs, self.b.info.inputs, self.pairs)
-        fixed = {**self.settings.input_shapes, **{name: array.shape for name, array in given.items()}}
+        names = {self.b.info.inputs[pair.b].name: infos[pair.a].name for pair in self.pairs}
+        infos = requested(infos, self.settings.input_shapes, names)
+        fixed = {name: array.shape for name, array in given.items()}
         failures, empty = list[RunError](), list[FirstRun]()
         for shapes in open_shapes(infos, fixed, self.a.facts.shapes):
             again = partial(self._make_inputs, infos, shapes, given)

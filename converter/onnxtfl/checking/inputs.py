@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.checking import lifelike
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.facts import Range
-from onnxtfl.errors import UsageError
+from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.quantization import quantize
 
@@ -122,7 +122,6 @@ def merge_user_inputs(names: Sequence[str], given: Mapping[str, Any] | None) -> 
     arrays = {name: np.asarray(value) for name, value in (given or {}).items()}
     unknown = [name for name in arrays if name not in names]
     if unknown:
-        raise UsageError(
-            f"the model has no input {unknown[0]!r}", hint=f"its inputs are {list(names)}", code="E-USE-003"
-        )
+        hint = suggestion(unknown[0], names, "its inputs")
+        raise UsageError(f"the model has no input {unknown[0]!r}", hint=hint, code="E-USE-003")
     return arrays

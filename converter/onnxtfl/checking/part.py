@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import DType, SequenceType, TensorType, TupleType, Type
 from onnxtfl.passes.boundary import cut, set_input_shapes
 from onnxtfl.passes.inline import inline_functions
@@ -21,7 +22,7 @@ from onnxtfl.runtimes import RunOptions, Worker
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[int | str]]
 
 
 def prepare_source(
@@ -38,11 +39,20 @@ def prepare_source(
     ``signature``: the entry point, None for the first subgraph. A part is in a temporary directory that exists while
     ``stack`` is open.
     """
-    if inputs is None and outputs is None and signature is None:
+    if inputs is None and outputs is None and signature is None and not _changes_sizes(source, shapes):
         return source
     target = temporary_directory(stack) / f"part.{files.sniff(source)}"
     write_part(source, target, inputs, outputs, shapes, signature)
     return target
+
+
+def _changes_sizes(source: Path, shapes: Shapes) -> bool:
+    """True where ``shapes`` has another size than one that the file fixes, and its runtime would refuse it."""
+    if not shapes or files.sniff(source) != "onnx":
+        return False
+    graph = files.read(source).main
+    tensors = {value.name for value in graph.inputs if isinstance(value.type, TensorType)}
+    return set_input_shapes(graph, {name: shape for name, shape in shapes.items() if name in tensors})
 
 
 def write_part(
@@ -62,7 +72,8 @@ def write_part(
     if signature is not None:
         model.enter(signature)
     inline_functions(model)
-    set_input_shapes(model.main, shapes)
+    if set_input_shapes(model.main, shapes):
+        _forget_shapes(model.main)
     results = [value for node in model.main.nodes for value in node.results]
     unknown = [v for v in results if v.name in (inputs or ()) and not isinstance(v.type, TensorType)]
     unknown += [v for v in results if v.name in (outputs or ()) and v.type is None]
@@ -74,6 +85,14 @@ def write_part(
     model.main.output_names = names or model.main.output_names
     model.signatures, model.subgraphs = [], []
     files.write(model, target)
+
+
+def _forget_shapes(graph: Graph) -> None:
+    """Remove what the file says about the shapes of results, which another size of an input makes invalid."""
+    for node in graph.walk():
+        for value in node.results:
+            if isinstance(value.type, TensorType) and value.type.quantization is None:
+                value.type = value.type.with_shape(None)
 
 
 def tensor_inside(source: Path, name: str, worker: Worker, values: list[Any], options: RunOptions) -> Array:

@@ -15,8 +15,8 @@ class Settings:
 
     ``rtol``, ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: of the inputs. ``time_limit``:
     seconds for each run. ``layout``: "auto" accepts channels-last against channels-first, "source" does not,
-    "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes for open dimensions.
-    ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
+    "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes by input name,
+    -1 or a name for one that is open. ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
     ``tensors``: the record of the conversion of the first model to the second. ``levels``, ``within``: where only the
     second model is quantized, outputs may differ by ``within`` steps of their own, or of the largest value by
     ``levels``. ``steps``: how often models with state run, one run after the other (others: twice, where the second
@@ -31,7 +31,7 @@ class Settings:
     time_limit: float = 300.0
     layout: Layout = "auto"
     kernels: tuple[str, ...] = ("default", "builtin")
-    input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    input_shapes: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
     tensors: Sequence[TensorEntry] = ()
     levels: float | None = None
     within: float = 1.0

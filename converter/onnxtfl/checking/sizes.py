@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Literal
 
 from onnxtfl.checking.describe import TensorInfo
+from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir import dims, ops
 from onnxtfl.ir.dims import SymDim
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -94,6 +95,42 @@ def _equal(node: Node) -> Iterator[Pair]:
     elif node.op is ops.Conv and shapes[0] is not None and shapes[1] is not None:
         channels = shapes[1][node.attr("kernel_input_feature_dimension")] * node.attr("feature_group_count")
         yield shapes[0][node.attr("input_feature_dimension")], channels
+
+
+def requested(
+    infos: Sequence[TensorInfo], shapes: Mapping[str, Sequence[int | str]], others: Mapping[str, str]
+) -> list[TensorInfo]:
+    """Return ``infos`` with the sizes that ``shapes`` asks for by name (-1 and names are open), also where they meet
+    the symbol of another input.
+
+    ``others``: the name in ``infos`` of each input of the other model. UsageError for unknown names and other ranks.
+    """
+    wanted, symbols = dict[str, Sequence[int | str]](), dict[str, int]()
+    known = {info.name: info for info in infos}
+    for given, shape in shapes.items():
+        name = given if given in known else others.get(given, "")
+        if name not in known:
+            hint = suggestion(given, known, "its inputs")
+            raise UsageError(f"the model has no input {given!r}", hint=hint, code="E-USE-003")
+        dims = known[name].shape
+        if dims is not None and len(dims) != len(shape):
+            hint = "write a size for each axis, `?|None` for one that stays open"
+            raise UsageError(f"input {given!r} has {len(dims)} axes, not {len(shape)}", hint=hint, code="E-USE-004")
+        wanted[name] = shape
+        pairs = zip(dims or (), shape, strict=False)
+        symbols |= {dim: size for dim, size in pairs if isinstance(dim, str) and isinstance(size, int) and size >= 0}
+    return [replace(info, shape=_overlaid(info, wanted.get(info.name), symbols)) for info in infos]
+
+
+def _overlaid(
+    info: TensorInfo, wanted: Sequence[int | str] | None, symbols: Mapping[str, int]
+) -> tuple[int | str | None, ...] | None:
+    """The shape of `info` with the sizes wanted."""
+    if info.shape is None and wanted is None:
+        return None
+    dims = info.shape or (None,) * len(wanted or ())
+    dims = tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
+    return tuple(dim if size == -1 else size for dim, size in zip(dims, wanted or (-1,) * len(dims), strict=True))
 
 
 def open_shapes(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,13 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     found = dict(options)
     found["check"] = {None: True, True: "require", False: False}[found.pop("check_")]
     found["input_shapes"], found["metadata"] = dict(found["input_shapes"]), dict(found["metadata"])
-    return found | {name: list(found[name]) or None for name in ("inputs", "outputs")}
+    return found | {name: names(found[name]) for name in ("inputs", "outputs")}
+
+
+def names(words: Sequence[str]) -> list[str] | None:
+    """Return the names in ``a b`` or ``a,b``; a comma in a name is written ``\\,``."""
+    found = [name for word in words for name in re.split(r"(?<!\\),", word)]
+    return [name.replace("\\,", ",").strip() for name in found if name] or None
 
 
 def _beside(model: str, suffix: str) -> str:

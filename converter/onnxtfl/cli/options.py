@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,23 +12,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-class InputShape(click.ParamType[tuple[str, tuple[int, ...]]]):
-    """``NAME:1,3,224,224``; the name may contain colons."""
+Sizes = tuple[int | str | None, ...]
+
+
+class InputShape(click.ParamType[tuple[str, Sizes]]):
+    """``NAME:1,3,224,224``; ``?`` is a size that is open, a word one that is called so; the name may contain colons."""
 
     name = "NAME:SIZES"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, tuple[int, ...]]:
-        """Return (name, sizes)."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Sizes]:
+        """Return (name, sizes); None is a size that is open."""
         name, colon, sizes = str(value).rpartition(":")
-        try:
-            shape = tuple(int(size) for size in sizes.split(",")) if sizes else ()
-        except ValueError:
-            shape = (-2,)
-        if not colon or not name or any(size < 1 for size in shape):
-            self.fail(f"{value!r} is not NAME:SIZES, like x:1,3,224,224", param, ctx)
-        return name, shape
+        words = [word.strip() for word in sizes.split(",")] if sizes else []
+        if not colon or not name or not all(re.fullmatch(r"\?|-1|0*[1-9]\d*|[A-Za-z_]\w*", word) for word in words):
+            self.fail(f"{value!r} is not NAME:SIZES, like x:1,3,224,224 or x:?,3,224,224", param, ctx)
+        return name, tuple(_size(word) for word in words)
+
+
+def _size(word: str) -> int | str | None:
+    if word in ("?", "-1"):
+        return None
+    return int(word) if word.isdecimal() else word
 
 
 class Elements(click.ParamType[tuple[str, "int | None"]]):
@@ -66,7 +71,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 _SHAPES: dict[str, Any] = {
     "type": InputShape(),
     "multiple": True,
-    "help": "Sizes of an input, like x:1,3,224,224 (repeatable).",
+    "help": "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 leaves one open (repeatable).",
 }
 _REPORT_HELP = "Write a page with errors along the depth, time per op and what was changed."
 _CHECKING = (
@@ -90,8 +95,8 @@ _CONVERTING = (
     setting("--quantized-io", "source", "Type of the inputs and outputs that are quantized.", _TYPES),
     setting("--float64", "narrow", "Compute float64 in float32, or fail.", _FLOAT64),
     setting("--min-runtime", "2.14", "Oldest TFLite runtime that must run the result."),
-    click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors."),
-    click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors."),
+    click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors (a b, or a,b)."),
+    click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors (a b, or a,b)."),
     click.option("--metadata", type=Entry(), multiple=True, help="Add to the result's metadata (repeatable)."),
     click.option("--check/--no-check", "check_", default=None, help=_CHECK_HELP),
     click.option("--record/--no-record", default=True, help=_RECORD_HELP),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from onnxtfl.errors import UsageError
+from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.metadata import Metadata
@@ -87,9 +87,9 @@ class Model:
         """
         signature = next((s for s in self.signatures if s.key == key), None)
         if signature is None:
-            known = ", ".join(s.key for s in self.signatures) or "none"
+            known = [s.key for s in self.signatures]
             raise UsageError(
-                f"the model has no signature {key!r}", hint=f"its signatures are: {known}", code="E-USE-005"
+                f"the model has no signature {key!r}", hint=suggestion(key, known, "its signatures"), code="E-USE-005"
             )
         graph = signature.graph
         for name, i in signature.inputs:

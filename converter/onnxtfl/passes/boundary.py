@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from onnxtfl.errors import UsageError
+from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import Dim, fresh, symbol
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import TensorType
@@ -20,30 +20,40 @@ from onnxtfl.passes.cleanup import remove_unreached
 from onnxtfl.rewriting.lift import Expand, lift_node
 
 
-def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Fix the shapes of inputs (-1 leaves a size open); UsageError for an unknown input, another rank or size."""
-    inputs = {v.name: v for v in graph.inputs}
+def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str]]) -> bool:
+    """Set the shapes of inputs (-1: a size that is open, a name: one that is open and called so).
+
+    Returns whether a fixed size changed, so that the types in the file are no longer valid. UsageError for an unknown
+    input or another rank.
+    """
+    inputs, changed = {str(v.name): v for v in graph.inputs}, False
     for name, shape in shapes.items():
         value = inputs.get(name)
         if value is None or not isinstance(value.type, TensorType):
-            known = ", ".join(str(v.name) for v in graph.inputs) or "none"
-            raise UsageError(
-                f"there is no input {name!r} to set the shape of", hint=f"the inputs are: {known}", code="E-USE-003"
-            )
+            hint = suggestion(name, inputs, "its inputs")
+            raise UsageError(f"the model has no input {name!r}", hint=hint, code="E-USE-003")
         given = value.type.shape
         if given is not None and len(given) != len(shape):
             raise UsageError(
-                f"input {name!r} has rank {len(given)}, not {len(shape)}", type_=value.type, code="E-USE-004"
+                f"input {name!r} has {len(given)} axes, not {len(shape)}",
+                type_=value.type,
+                hint="write a size for each axis, `?|None` for one that stays open",
+                code="E-USE-004",
             )
-        for have, want in zip(given or shape, shape, strict=True):
-            if isinstance(have, int) and want not in (-1, have):
-                raise UsageError(
-                    f"input {name!r} has a fixed size {have} where {want} is requested",
-                    type_=value.type,
-                    code="E-USE-004",
-                )
-        old = given or tuple(fresh() for _ in shape)
-        value.type = value.type.with_shape(tuple(d if w == -1 else w for d, w in zip(old, shape, strict=True)))
+        old = given or (None,) * len(shape)
+        new = tuple(_size(have, want) for have, want in zip(old, shape, strict=True))
+        changed = changed or any(isinstance(have, int) and have != size for have, size in zip(old, new, strict=True))
+        value.type = value.type.with_shape(new)
+    return changed
+
+
+def _size(have: Dim | None, want: int | str) -> Dim:
+    """The size of an axis that has the size `have` (None: unknown) where `want` is asked for."""
+    if isinstance(want, str):
+        return symbol(want)
+    if want != -1:
+        return want
+    return fresh() if have is None or isinstance(have, int) else have
 
 
 def cut(
@@ -121,7 +131,8 @@ def _named(graph: Graph, names: Sequence[str]) -> dict[str, Value]:
         known = replaced | dict(zip(graph.output_names, graph.outputs, strict=False)) | known
     for name in names:
         if name not in known:
-            raise UsageError(f"there is no tensor {name!r} to cut at", code="E-USE-003")
+            hint = suggestion(name, filter(None, known), "its tensors")
+            raise UsageError(f"the model has no tensor {name!r}", hint=hint, code="E-USE-003")
     return {name: known[name] for name in names}
 
 

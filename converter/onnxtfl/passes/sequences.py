@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from onnxtfl.errors import UnsupportedError, UsageError
+from onnxtfl.errors import UnsupportedError, UsageError, suggestion
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import fresh
@@ -46,12 +46,8 @@ def check_names(graph: Graph, lengths: Mapping[str, int | None]) -> None:
     """UsageError where `lengths` has a name that is no sequence or optional among the inputs."""
     unknown = [name for name in lengths if name not in graph.elements and not _is_part(name, graph)]
     if unknown:
-        known = ", ".join(graph.elements) or "none"
-        raise UsageError(
-            f"there is no sequence {unknown[0]!r} among the inputs",
-            hint=f"these are sequences: {known}",
-            code="E-USE-003",
-        )
+        hint = suggestion(unknown[0], graph.elements, "the sequences")
+        raise UsageError(f"there is no sequence {unknown[0]!r} among the inputs", hint=hint, code="E-USE-003")
 
 
 def _is_part(name: str, graph: Graph) -> bool:

@@ -1,0 +1,103 @@
+"""Shapes of inputs that the user asks for: open, named, fixed, changed; and names and ranks that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import onnxtfl
+from onnxtfl.cli import commands, running
+from onnxtfl.errors import UsageError
+from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
+
+
+def convolution(shape=(1, 3, 8, 8)):
+    """A convolution and a global pool over an image, with the shapes in between declared."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("GlobalAveragePool", ["c"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["y"]),
+    ]
+    weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
+    model = onnx_model(nodes, [("x", TensorProto.FLOAT, shape)], [("y", TensorProto.FLOAT, (1, 4))], {"w": weights})
+    model.graph.value_info.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, (1, 4, 8, 8)))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shape"),
+    [
+        ((None, 3, 8, 8), ("?", 3, 8, 8)),
+        (("batch", 3, 8, 8), ("batch", 3, 8, 8)),
+        ((2, 3, 16, 8), (2, 3, 16, 8)),
+        (("batch", 3, None, 64), ("batch", 3, "?", 64)),
+    ],
+    ids=str,
+)
+def test_a_fixed_size_is_changed_or_opened(wanted, shape) -> None:
+    conversion = onnxtfl.onnx_to_tflite(convolution(), input_shapes={"x": wanted}, check="require")
+    found = conversion.report.inputs[0].shape
+    assert [a if isinstance(a, int) else "open" for a in found] == [b if isinstance(b, int) else "open" for b in shape]
+    assert [a for a in found if a == "batch"] == [b for b in shape if b == "batch"]
+
+
+def test_the_way_back() -> None:
+    conversion = onnxtfl.tflite_to_onnx(tflite_scale(), input_shapes={"x": ("n", 3)}, check="require")
+    assert conversion.report.inputs[0].shape == ("n", 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("x:?,3", (None, 3)), ("x:batch,3", ("batch", 3)), ("x:2,3", (2, 3)), ("x:-1,3", (None, 3)), ("x:", ())],
+)
+def test_on_the_command_line(words: str, expected: object) -> None:
+    from onnxtfl.cli.options import InputShape
+
+    assert InputShape().convert(words, None, None) == ("x", expected)
+
+
+def test_the_check_takes_open_sizes(tmp_path: Path) -> None:
+    a, b = onnx_scale(shape=("n", 3)), onnxtfl.onnx_to_tflite(onnx_scale(shape=("n", 3)), check=False).data
+    assert onnxtfl.check(a, b, input_shapes={"x": (None, 3)}).ok
+    assert onnxtfl.check(a, b, input_shapes={"x": (5, 3)}).inputs[0].shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "telling"),
+    [
+        ({"image": (2, 3)}, "the model has no input 'image'; its inputs are: 'x'"),
+        ({"xx": (2, 3)}, "did you mean 'x'?"),
+        ({"x": (2, 3, 4)}, "input 'x' has 2 axes, not 3"),
+        ({"x": (2.5, 3)}, "invalid shape 2.5,3 for input 'x'"),
+        ({"x": (-5, 3)}, "invalid shape -5,3 for input 'x'"),
+        ({"x": "2,3"}, "invalid shape '2,3' for input 'x'"),
+        ("x:2,3", "input_shapes cannot be 'x:2,3'; use a dictionary"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_an_error(shapes, telling: str) -> None:
+    with pytest.raises(UsageError) as converting:
+        onnxtfl.onnx_to_tflite(onnx_scale(), input_shapes=shapes)
+    with pytest.raises(UsageError) as checking:
+        onnxtfl.check(onnx_scale(), tflite_scale(), input_shapes=shapes)
+    assert telling in str(converting.value)
+    assert telling in str(checking.value)
+
+
+def test_unknown_names_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = saved(onnx_scale(), tmp_path / "a.onnx"), saved(tflite_scale(), tmp_path / "b.tflite")
+    assert running.exit_code(commands.onnxtfl, ["check", str(a), str(b), "--input-shape", "foo:1,2"]) == 2
+    assert "the model has no input 'foo'; its inputs are: 'x'" in capsys.readouterr().err
+    assert running.exit_code(commands.onnx2tfl, [str(a), "--outputs", "yy"]) == 2
+    assert "the model has no tensor 'yy'; did you mean 'y'?" in capsys.readouterr().err
+
+
+def test_names_in_a_list(tmp_path: Path) -> None:
+    from onnxtfl.cli.convert import names
+
+    assert names(["a,b"]) == names(["a", "b"]) == ["a", "b"]
+    assert names([r"a\,b", "c"]) == ["a,b", "c"]
+    assert names([]) is None
