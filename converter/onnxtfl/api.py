@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxtfl.checking import CheckReport
+    from onnxtfl.ir.model import FormatName
     from onnxtfl.ir.record import Record
     from onnxtfl.pipeline import Options, Report
     from onnxtfl.quantizing import Calibration, Quantizing
@@ -90,13 +91,14 @@ def onnx_to_tflite(
     ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without
     it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
 
-    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``keep_failed``: see `CheckMode`. ``quantize``,
-    ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions or to change
-    fixed ones; None makes a size open, a name makes it open and calls it so. ``elements``: the number of elements of
-    each input that is a sequence, None for an optional input without a value; their tensors are called NAME_0, ...
-    ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result. ``inputs``,
-    ``outputs``: names of the tensors where the converted part of the model begins and ends. ``metadata``: properties to
-    write in addition to those of the source. ``record``: whether the metadata say which tensors of the result hold
+    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``keep_failed``: see `CheckMode`.
+    ``quantize``, ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions
+    or to change fixed ones; None makes a size open, a name makes it open and calls it so. ``elements``: the number of
+    elements of each input that is a sequence, None for an optional input without a value; their tensors are called
+    NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the
+    oldest TFLite runtime that must run the result, "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``inputs``,
+    ``outputs``: names of the tensors where the converted part of the model begins and ends. ``metadata``: properties
+    to write in addition to those of the source. ``record``: whether the metadata say which tensors of the result hold
     which of the source. ``on_progress``: called with the name of each step. Raises `InvalidModelError`,
     `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`, `OutputError`, `CheckFailedError`,
     `RuntimeUnavailableError` without litert-quantizer.
@@ -324,11 +326,23 @@ def _check_model(job: Job) -> None:
     if isinstance(job.model, str | os.PathLike | bytes | bytearray | memoryview):
         with open_source(job.model) as opened:
             format_of(opened, job.format)
+    if job.path is not None:
+        _check_suffix(os.fspath(job.path), "tflite" if job.format == "onnx" else "onnx")
     is_file = isinstance(job.model, str | os.PathLike)
     if is_file and job.path is not None and os.path.exists(job.path) and os.path.samefile(job.model, job.path):
         raise UsageError(
             f"{os.fspath(job.path)} is the source itself", hint="write the result to another file", code="E-USE-006"
         )
+
+
+def _check_suffix(path: str, wanted: FormatName) -> None:
+    """Raise UsageError for a path with the suffix of the other format."""
+    suffixes = {".onnx": "onnx", ".tflite": "tflite", ".lite": "tflite"}
+    stem, suffix = os.path.splitext(path)
+    if suffixes.get(suffix.lower(), wanted) != wanted:
+        titles = {"onnx": "an ONNX model", "tflite": "a TFLite model"}
+        message = f"{path} is not a name for {titles[wanted]}, which the result is"
+        raise UsageError(message, hint=f"name it {stem}.{wanted}", code="E-USE-006")
 
 
 def inspect(model: PathLike | bytes, stage: str = "file") -> str:

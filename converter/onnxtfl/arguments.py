@@ -138,7 +138,7 @@ def _path(name: str, value: Any) -> Any:
 def _runtime(name: str, value: Any) -> str:
     """A version of the TFLite runtime; a number is read as one."""
     text = str(value) if _is_real(value) else value
-    if not isinstance(text, str) or not re.fullmatch(r"\d+(\.\d+)*", text):
+    if not isinstance(text, str) or not re.fullmatch(r"(litert-)?\d+(\.\d+)*", text):
         raise refuse(name, value, "a version like 2.14")
     return text
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -16,12 +17,14 @@ class Output:
     """A temporary directory for a model and its further files (the weights of an ONNX model of more than 2 GB).
 
     A context manager: ``file`` is the path to write to, in a directory next to the target. `commit` moves all files
-    to the target's directory; what is not committed is removed. Without a target, `data` returns the bytes.
-    Raises `OutputError`.
+    to the target's directory, which is created; what is not committed is removed. Without a target, `data` returns
+    the bytes. Raises `OutputError`.
     """
 
     def __init__(self, target: str | os.PathLike[str] | None, name: str) -> None:
         self.target = None if target is None else Path(os.path.realpath(target))
+        self._shown = "a file" if target is None else os.fspath(target)
+        self._made = list[Path]()  # folders that did not exist
         self._name = name
         self._special = False
         self._directory: Path | None = None
@@ -33,6 +36,9 @@ class Output:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
+        for folder in self._made:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
 
     @property
     def file(self) -> Path:
@@ -61,17 +67,20 @@ class Output:
             for path in sorted(self.file.parent.iterdir(), key=lambda path: path == self.file):
                 os.replace(path, self.target.parent / path.name)
         except OSError as error:
-            raise OutputError(f"cannot write {self.target}: {error.strerror or error}") from error
+            raise OutputError(f"cannot write {self._shown}: {error.strerror or error}") from error
 
     def _make_directory(self) -> Path:
         try:
             if self.target is None:
                 return Path(tempfile.mkdtemp(prefix="onnxtfl-"))
             if self.target.is_dir():
-                raise OutputError(f"cannot write {self.target}: it is a directory")
+                raise OutputError(f"cannot write {self._shown}: it is a folder", hint="name a file")
             if self.target.exists() and not stat.S_ISREG(self.target.stat().st_mode):
                 self._special = True  # a device or pipe is written into, never replaced
                 return Path(tempfile.mkdtemp(prefix="onnxtfl-"))
-            return Path(tempfile.mkdtemp(prefix=".onnxtfl-", dir=self.target.parent))
+            parent = self.target.parent
+            self._made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
+            parent.mkdir(parents=True, exist_ok=True)
+            return Path(tempfile.mkdtemp(prefix=".onnxtfl-", dir=parent))
         except OSError as error:
-            raise OutputError(f"cannot write {self.target or 'a file'}: {error.strerror or error}") from error
+            raise OutputError(f"cannot write {self._shown}: {error.strerror or error}") from error

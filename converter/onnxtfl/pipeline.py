@@ -109,7 +109,8 @@ class Options:
 
     `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `io_layout`: whether inputs and outputs
     keep the source's axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the
-    oldest runtime that must run the result. `inputs`, `outputs`: names of tensors where the model begins and ends. `opset`: the ONNX opset to write.
+    oldest runtime that must run the result. `inputs`, `outputs`: names of tensors where the model begins and ends.
+    `opset`: the ONNX opset to write.
     `elements`: input name -> the number of elements of a sequence; None for an optional without a value.
     `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
     `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent

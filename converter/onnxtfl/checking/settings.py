@@ -16,7 +16,8 @@ class Settings:
     ``rtol``, ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: of the inputs. ``time_limit``:
     seconds for each run. ``layout``: "auto" accepts channels-last against channels-first, "source" does not,
     "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes by input name,
-    -1 or a name for one that is open. ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
+    -1 or a name for one that is open. ``kernels``: the kernel sets on which a .tflite as the second model must agree;
+    the first model runs on the first.
     ``tensors``: the record of the conversion of the first model to the second. ``levels``, ``within``: where only the
     second model is quantized, outputs may differ by ``within`` steps of their own, or of the largest value by
     ``levels``. ``steps``: how often models with state run, one run after the other (others: twice, where the second

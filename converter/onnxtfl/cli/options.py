@@ -67,7 +67,15 @@ def setting(name: str, default: Any, help_: str, type_: Any = None) -> Callable[
 
 
 MODEL = click.Path(readable=False)
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+class Number(click.FloatRange):
+    """A number of at least 0, or above 0."""
+
+    name = "number"
+
+
+_POSITIVE, _NOT_NEGATIVE = Number(min=0, min_open=True), Number(min=0)
 _SHAPES: dict[str, Any] = {
     "type": InputShape(),
     "multiple": True,
@@ -75,8 +83,8 @@ _SHAPES: dict[str, Any] = {
 }
 _REPORT_HELP = "Write a page with errors along the depth, time per op and what was changed."
 _CHECKING = (
-    setting("--rtol", 1e-3, "Relative tolerance.", click.FloatRange(min=0)),
-    setting("--atol", 1e-4, "Absolute tolerance, relative to an output's largest value.", click.FloatRange(min=0)),
+    setting("--rtol", 1e-3, "Relative tolerance.", _NOT_NEGATIVE),
+    setting("--atol", 1e-4, "Absolute tolerance, relative to an output's largest value.", _NOT_NEGATIVE),
     setting("--seed", 0, "Seed of the inputs.", click.IntRange(min=0)),
     setting("--time-limit", 300.0, "Seconds for each run of a model.", _POSITIVE),
     setting("--steps", 3, "Runs, one after the other, of models with state.", click.IntRange(min=1)),

@@ -14,6 +14,7 @@ from onnxtfl.ir.model import FormatName
 
 PathLike = str | os.PathLike[str]
 Content = bytes | bytearray | memoryview
+STREAMS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")  # another process has another one
 PAGE = 1 << 16
 MAX_PAGES = 128
 _KINDS: tuple[tuple[FormatName | None, int, bytes, str], ...] = (
@@ -36,8 +37,11 @@ def open_source(model: PathLike | Content) -> SourceFile:
     """Open a model; InvalidModelError where it cannot be read, is empty, or is no regular file."""
     if isinstance(model, Content):
         source: SourceFile = SourceBytes(model, "model")
-    elif Path(model).exists() and not Path(model).is_file():
-        raise InvalidModelError(f"{os.fspath(model)}: not a regular file", code="E-FILE-002")
+    elif Path(model).is_dir():
+        raise InvalidModelError(f"{os.fspath(model)} is a folder", code="E-FILE-002")
+    elif os.fspath(model) in STREAMS or (Path(model).exists() and not Path(model).is_file()):
+        hint = "name a model file, or `- to read it from standard input|pass its bytes`"
+        raise InvalidModelError(f"{os.fspath(model)} is not a regular file", hint=hint, code="E-FILE-002")
     else:
         source = SourceFile(model)
     if not source.size:

@@ -43,7 +43,7 @@ class RunError(RuntimeUnavailableError):
     """
 
     def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message, code=_CODES.get(kind, "E-RUN-002"))
+        super().__init__(message, hint="", code=_CODES.get(kind, "E-RUN-002"))
         self.kind = kind
 
 

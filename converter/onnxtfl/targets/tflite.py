@@ -6,6 +6,7 @@ Everything is read from ``schemas/tflite_ops.toml``; no fact about a kernel is w
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 
 from onnxtfl.errors import UnsupportedError, UsageError
@@ -17,7 +18,7 @@ from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance
-from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, op_names, parse_release
+from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, op_names
 from onnxtfl.targets.target import Target, operands_of
 
 LITERT_RELEASES: Mapping[str, Release] = {
@@ -32,6 +33,8 @@ LITERT_RELEASES: Mapping[str, Release] = {
     "litert-2.3": (2, 23),
 }
 """LiteRT's own releases, and the TensorFlow releases whose op versions they have (2.3: measured)."""
+OLDEST: Release = (2, 14)
+"""The oldest release whose kernels were measured."""
 MEASURED_LITERT: Release = (2, 23)
 """From this release on, a target is the LiteRT that was measured; before it, tflite-runtime 2.14 has to agree."""
 
@@ -124,11 +127,16 @@ def _release(min_runtime: str) -> Release:
     """`min_runtime` in TensorFlow's numbering; UsageError if there is no such runtime."""
     if min_runtime in LITERT_RELEASES:
         return LITERT_RELEASES[min_runtime]
-    try:
-        return parse_release(min_runtime)[:2]
-    except ValueError as error:
-        known = f"'2.14', ..., or one of {', '.join(LITERT_RELEASES)}"
-        raise UsageError(f"there is no TFLite runtime {min_runtime!r}", hint=f"use {known}") from error
+    found = tuple(map(int, min_runtime.split(".")))[:2] if re.fullmatch(r"\d+(\.\d+)+", min_runtime) else (0, 0)
+    if not OLDEST <= found <= MEASURED_LITERT:
+        first, *_, last = LITERT_RELEASES
+        hint = f"use {_dotted(OLDEST)} to {_dotted(MEASURED_LITERT)} (TensorFlow's numbers), or {first} to {last}"
+        raise UsageError(f"`min_runtime` cannot be {min_runtime!r}", hint=hint)
+    return found
+
+
+def _dotted(release: Release) -> str:
+    return ".".join(map(str, release))
 
 
 def _version(instance: OpInstance) -> int:
