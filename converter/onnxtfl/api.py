@@ -326,13 +326,13 @@ def _check_model(job: Job) -> None:
     if isinstance(job.model, str | os.PathLike | bytes | bytearray | memoryview):
         with open_source(job.model) as opened:
             format_of(opened, job.format)
-    if job.path is not None:
-        _check_suffix(os.fspath(job.path), "tflite" if job.format == "onnx" else "onnx")
     is_file = isinstance(job.model, str | os.PathLike)
     if is_file and job.path is not None and os.path.exists(job.path) and os.path.samefile(job.model, job.path):
         raise UsageError(
             f"{os.fspath(job.path)} is the source itself", hint="write the result to another file", code="E-USE-006"
         )
+    if job.path is not None:
+        _check_suffix(os.fspath(job.path), "tflite" if job.format == "onnx" else "onnx")
 
 
 def _check_suffix(path: str, wanted: FormatName) -> None:

@@ -192,12 +192,21 @@ def test_a_sidecar_is_moved_too(fake: FakePipeline, source: Path, tmp_path: Path
 
 def test_places_that_cannot_be_written(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
     (tmp_path / "out" / "folder").mkdir()
-    for target in (tmp_path / "none" / "m.tflite", tmp_path / "out" / "folder", source / "m.tflite"):
+    for target in (tmp_path / "out" / "folder", source / "m.tflite"):
         with pytest.raises(OutputError) as error:
             onnxtfl.onnx_to_tflite(source, target)
         assert "\n" not in str(error.value)
         assert error.value.exit_code == 1
     assert files(tmp_path) == ["folder"]
+
+
+def test_folders_of_the_result_are_created(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    onnxtfl.onnx_to_tflite(source, tmp_path / "new" / "sub" / "m.tflite", check=False)
+    assert (tmp_path / "new" / "sub" / "m.tflite").exists()
+    fake.fail = lambda: (_ for _ in ()).throw(UnsupportedError("no"))
+    with pytest.raises(UnsupportedError):
+        onnxtfl.onnx_to_tflite(source, tmp_path / "other" / "sub" / "m.tflite", check=False)
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")

@@ -106,16 +106,20 @@ def test_a_later_runtime_takes_more() -> None:
     assert refusal("TRANSPOSE", [x, perm], [x], runtime=LATEST) is None
 
 
-def test_an_op_that_a_runtime_does_not_have_yet() -> None:
+def test_an_op_that_a_runtime_does_not_have_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxtfl.targets.tflite.OLDEST", (1, 5))
     x = value("float32", 2)
     found = refusal("GELU", [x], [x], {"approximate": False}, runtime="2.8")
     assert found is not None and found.kind == "op"
     assert refusal("GELU", [x], [x], {"approximate": False}) is None
 
 
-def test_a_runtime_that_is_none() -> None:
-    with pytest.raises(UsageError):
-        TfliteTarget("latest")
+@pytest.mark.parametrize("name", ["latest", "99", "2.5", "litert-9.0", "2.99"])
+def test_a_runtime_that_is_none(name: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"min_runtime cannot be .*; use 2\.14 to 2\.23 .*, or litert-1.0 to litert-2.3"
+    ):
+        TfliteTarget(name)
 
 
 @pytest.mark.parametrize(
