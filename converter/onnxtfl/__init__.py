@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         check,
         coverage,
         explain,
-        inspect,
         onnx_to_tflite,
         tflite_to_onnx,
     )
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
+    from onnxtfl.inspection import Inspection, inspect
     from onnxtfl.ir.summary import FloatOp, QuantizationSummary
     from onnxtfl.reporting.write import write_report
 
@@ -45,6 +45,7 @@ __all__ = [
     "ConversionReport",
     "FloatOp",
     "InputUsed",
+    "Inspection",
     "InternalError",
     "InvalidModelError",
     "OnnxtflError",
@@ -71,9 +72,10 @@ _MODULES = {
     **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
     **dict.fromkeys(("Conversion", "ConversionReport", "StateReport", "TensorReport"), "onnxtfl.conversion"),
     **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
-    **dict.fromkeys(("check", "coverage", "explain", "inspect", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
+    **dict.fromkeys(("check", "coverage", "explain", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
     **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.entry_points"),
     "write_report": "onnxtfl.reporting.write",
+    **dict.fromkeys(("Inspection", "inspect"), "onnxtfl.inspection"),
 }
 
 

@@ -345,18 +345,6 @@ def _check_suffix(path: str, wanted: FormatName) -> None:
         raise UsageError(message, hint=f"name it {stem}.{wanted}", code="E-USE-006")
 
 
-def inspect(model: PathLike | bytes, stage: str = "file") -> str:
-    """Return the text form of a model's graph after a step of its conversion ("file": the graph as it was read).
-
-    Raises `InvalidModelError`, `UnsupportedError`, and `UsageError` for an unknown stage.
-    """
-    from onnxtfl.ir.text import print_graph
-    from onnxtfl.pipeline import Options
-    from onnxtfl.pipeline import inspect as graph_after
-
-    return print_graph(graph_after(model, stage, Options()))
-
-
 def explain(code: str | None = None) -> str:
     """Return the page of an error code ("E-OP-001") in Markdown, or the list of all codes.
 

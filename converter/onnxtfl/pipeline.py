@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError
+from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError, suggestion
 from onnxtfl.formats import files
 from onnxtfl.formats.metadata import carried
 from onnxtfl.formats.onnx import functions, state_metadata
@@ -35,7 +35,7 @@ from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
 from onnxtfl.ir.metadata import RECORD, Late
-from onnxtfl.ir.model import Model
+from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
 from onnxtfl.ir.summary import QuantizationSummary
@@ -458,15 +458,24 @@ class _Conversion:
         return self.report
 
 
+def stages(source: FormatName, options: Options) -> list[str]:
+    """The steps of the conversion of a model in the format `source` to the other one, after which it can be looked at.
+
+    "file" is the graph as it was read.
+    """
+    target: Target = _onnx_target(options) if source == "tflite" else _tflite_target(options)
+    return ["file", "lifted", *dict.fromkeys(step.name for step in passes_for(target, options))]
+
+
 def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:
     """The graph of a model (either format) after a stage of its conversion to the other format.
 
     `stage`: "file", "lifted", or the name of a pass; UsageError for another one.
     """
     target: Target = _onnx_target(options) if files.sniff(model) == "tflite" else _tflite_target(options)
-    names = ["file", "lifted", *dict.fromkeys(step.name for step in passes_for(target, options))]
+    names = stages(files.sniff(model), options)
     if stage not in names:
-        raise UsageError(f"there is no stage {stage!r}", hint=f"the stages are {', '.join(names)}")
+        raise UsageError(f"there is no stage {stage!r}", hint=suggestion(stage, names, "the stages"))
     with _Conversion.of(options, target) as conversion:
         source = files.read(model)
         return source.main if stage == "file" else conversion.run(source, "remove dead" if stage == "lifted" else stage)

@@ -2,18 +2,65 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import click
 
 from onnxtfl.cli.options import CONTEXT, MODEL, verbose
 
+if TYPE_CHECKING:
+    pass
 
-@click.command("inspect", context_settings=CONTEXT)
+STAGES = {
+    ".onnx": (
+        *("file", "lifted", "lift", "sequences", "remove dead", "narrow", "floats", "quantized types", "simplify"),
+        *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "formulas"),
+        *("separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late", "loop invariants"),
+        *("cleanup", "lower", "fuse activations", "pass through", "state tensors", "memory", "prepared outputs"),
+    ),
+    ".tflite": (
+        *("file", "lifted", "lift", "sequences", "remove dead", "recognize", "recognize layers", "quantized types"),
+        *("simplify", "fuse quantized", "uint8 storage", "quantized io", "int32 outputs", "formulas"),
+        *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),
+        *("surround moves", "lower"),
+    ),
+}
+"""The stages of the conversion by the suffix of the source; a test says that they are those of the pipeline."""
+_HELP = "\n\n".join(
+    f"Stages of {'an' if suffix == '.onnx' else 'a'} {suffix}: {', '.join(names)}." for suffix, names in STAGES.items()
+)
+
+
+@click.command("inspect", context_settings=CONTEXT, epilog=_HELP)
 @click.argument("model", type=MODEL)
-@click.option("--stage", default="file", show_default=True, help="Print the graph after this step of a conversion.")
+@click.option("--stage", default="file", show_default=True, help="The graph after this step of a conversion (below).")
+@click.option("--summary", is_flag=True, help="Print the summary only.")
+@click.option("--diff", "other", type=MODEL, metavar="OTHER", help="Print what differs in the graph of another model.")
+@click.option("--diff-stage", metavar="STAGE", help="Print what differs after another step (of OTHER, else of MODEL).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @verbose
-def inspect_command(model: str, stage: str, verbose: bool) -> int:
-    """Print the graph of MODEL in the text form."""
+def inspect_command(
+    model: str, stage: str, summary: bool, other: str | None, diff_stage: str | None, as_json: bool, verbose: bool
+) -> int:
+    """Print what is in MODEL (.onnx or .tflite): a summary, then the graph with types and short constants."""
     from onnxtfl import inspect
+    from onnxtfl.cli.tables import show
 
-    click.echo(inspect(model, stage), nl=False)
+    found = inspect(model, stage)
+    if other is not None or diff_stage is not None:
+        _print(found.diff(inspect(other or model, diff_stage or stage)))
+    elif as_json:
+        click.echo(json.dumps(found.to_json(graph=not summary), indent=2, ensure_ascii=False))
+    else:
+        show(found.rows(verbose))
+        _print([] if summary else ["", *found.lines()])
     return 0
+
+
+def _print(lines: Iterable[str]) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in lines:
+        sys.stdout.write(f"{line}\n".encode(encoding, "backslashreplace").decode(encoding))

@@ -40,6 +40,11 @@ def print_graph(graph: Graph, limit: int = DEFAULT_LIMIT) -> str:
     return "\n".join(_Printer(limit).graph(graph)) + "\n"
 
 
+def graph_lines(graph: Graph, limit: int = DEFAULT_LIMIT) -> Iterator[str]:
+    """The lines of the text of `graph`."""
+    return _Printer(limit).graph(graph)
+
+
 class _Printer:
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -93,7 +98,7 @@ class _Printer:
         if data.size > self.limit:
             return f"{shown} ..."
         elements = data.numpy().reshape(-1)
-        return f"{shown} [{', '.join(_element(e, data.dtype) for e in elements.tolist())}]"
+        return f"{shown} [{', '.join(element_text(e, data.dtype) for e in elements.tolist())}]"
 
     def attribute(self, value: Any) -> str:
         match value:
@@ -118,7 +123,8 @@ class _Printer:
         raise TypeError(f"no text form for the attribute {value!r}")
 
 
-def _element(element: Any, dtype: DType) -> str:
+def element_text(element: Any, dtype: DType) -> str:
+    """The text of an element of a constant."""
     if dtype is DType.STRING:
         text = element.decode("latin-1") if isinstance(element, bytes) else str(element)
         return json.dumps(text)

@@ -1,0 +1,307 @@
+"""What is in a model file: a summary, and its graph as text, also after a step of its conversion."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from onnxtfl.arguments import model_kind
+from onnxtfl.errors import OnnxtflError, UnsupportedError
+from onnxtfl.formats import files
+from onnxtfl.formats.source import Content
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.text import element_text, graph_lines
+from onnxtfl.ir.types import Type
+from onnxtfl.pipeline import Options, body, count_ops, lifted_where_possible
+from onnxtfl.pipeline import inspect as graph_after
+from onnxtfl.rewriting.lift import lift_node, op_name
+from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, printable, ranked, some, titled
+
+if TYPE_CHECKING:
+    import onnx
+
+PathLike = str | os.PathLike[str]
+SHORT = 8
+"""Constants with more elements are printed as "..."."""
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """Ops without a conversion: the op with its version, how many there are, and why."""
+
+    op: str
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class FileSummary:
+    """What a model file has.
+
+    ``size``: bytes with external data. ``versions``: of each opset domain, or of TFLite's schema. ``inputs``,
+    ``outputs``: name and type. ``ops``: the number of nodes by operator, those of regions and other subgraphs included.
+    ``parameters``, ``parameter_bytes``: elements and bytes of all constants. ``signatures``: entry points with the
+    names of their inputs and outputs. ``states``: values that are kept from run to run. ``unsupported``: ops of the
+    main graph without a conversion to the other format.
+    """
+
+    format: str
+    size: int
+    producer: str
+    versions: Mapping[str, int]
+    description: str
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+    ops: Mapping[str, int]
+    parameters: int
+    parameter_bytes: int
+    subgraphs: int
+    signatures: tuple[str, ...]
+    functions: tuple[str, ...]
+    states: tuple[str, ...]
+    metadata: tuple[str, ...]
+    unsupported: tuple[Unsupported, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection:
+    """A summary of a model file, and its graphs after the step ``stage`` ("file": as they were read).
+
+    Printed, it is what `onnxtfl inspect` prints: the summary, then the graphs.
+    """
+
+    name: str
+    summary: FileSummary
+    stage: str
+    graphs: tuple[Graph, ...]
+
+    def rows(self, verbose: bool = False) -> list[Row]:
+        """The summary, as the rows of a table."""
+        found = self.summary
+        versions = ", ".join(f"{domain} {version}" for domain, version in found.versions.items())
+        rows = [Row("model", self.name), Row("format", f"{found.format}{f' ({versions})' if versions else ''}")]
+        rows += [Row("producer", found.producer)] if found.producer else []
+        rows += [Row("about", found.description[:400])] if found.description else []
+        rows += titled("inputs", (f"{name}  {type_}" for name, type_ in found.inputs))
+        rows += titled("outputs", (f"{name}  {type_}" for name, type_ in found.outputs))
+        rows += titled("signatures", found.signatures)
+        rows += titled("states", [some(found.states, verbose)] if found.states else [])
+        rows.append(Row("ops", f"{sum(found.ops.values())}: {ranked(found.ops, verbose)}" if found.ops else "0"))
+        rows += [Row("subgraphs", f"{found.subgraphs} besides the main graph")] if found.subgraphs else []
+        rows += [Row("functions", some(found.functions, verbose))] if found.functions else []
+        rows.append(Row("parameters", f"{found.parameters:,} ({byte_count(found.parameter_bytes)})"))
+        rows.append(Row("size", byte_count(found.size)))
+        rows += [Row("metadata", some(found.metadata, verbose))] if found.metadata else []
+        none = [Row("unsupported", "none: each op has a conversion", "green")]
+        lines = [f"{one.count} {one.op}: {one.reason}" for one in found.unsupported]
+        return rows + (titled("unsupported", lines, "red") or none)
+
+    def table(self, verbose: bool = False, width: int = WIDTH) -> str:
+        """The summary as text, wrapped at spaces to ``width`` columns."""
+        return as_text(self.rows(verbose), width)
+
+    def lines(self) -> Iterator[str]:
+        """The graphs as text, line by line; constants of more than 8 elements are "..."."""
+        for graph in self.graphs:
+            yield from map(printable, graph_lines(graph, SHORT))
+
+    def diff(self, other: Inspection) -> Iterator[str]:
+        """The lines in which the graphs of ``other`` differ, in the unified format; none where they are the same.
+
+        The numbers of values without a name are left out (``%_``), or one more value would change all lines after it.
+        """
+        old, new = (_without_numbers(one.lines()) for one in (self, other))
+        names = [f"{one.name} ({one.stage})" for one in (self, other)]
+        yield from difflib.unified_diff(old, new, names[0], names[1], lineterm="", n=2)
+
+    def to_json(self, graph: bool = True) -> dict[str, Any]:
+        """The summary as JSON values; ``graph``: with the nodes of all graphs."""
+        found = {"model": self.name, "stage": self.stage, **asdict(self.summary)}
+        for side in ("inputs", "outputs"):
+            found[side] = [{"name": name, "type": type_} for name, type_ in found[side]]
+        return found | ({"graphs": [_graph_json(one) for one in self.graphs]} if graph else {})
+
+    def __repr__(self) -> str:
+        ops = sum(self.summary.ops.values())
+        return f"<Inspection of {self.name!r}: {self.summary.format}, {ops} ops, stage {self.stage!r}>"
+
+    def __str__(self) -> str:
+        return self.table() + "\n" + "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return as_html(self.rows())
+
+
+def _without_numbers(lines: Iterable[str]) -> list[str]:
+    return [re.sub(r"%\d+\b", "%_", line) for line in lines]
+
+
+def inspect(model: PathLike | bytes | onnx.ModelProto, stage: str = "file") -> Inspection:
+    """Return what is in a model (.onnx or .tflite), with its graph after a step of its conversion to the other format.
+
+    ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). Raises `InvalidModelError`,
+    `UnsupportedError`, and `UsageError` for an unknown stage.
+    """
+    model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
+    name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model"
+    source: Any = model
+    if not isinstance(model, str | os.PathLike | Content):
+        source = model.SerializeToString()
+    read = files.read(source)
+    if stage == "file":
+        return Inspection(name, _summary(source, read), stage, tuple(read.graphs()))
+    graph = graph_after(source, stage, Options())
+    return Inspection(name, _summary(source, read), stage, (graph,))
+
+
+def _summary(model: Any, read: Model) -> FileSummary:
+    is_file = isinstance(model, str | os.PathLike)
+    constants = _constants(read)
+    counts = Counter[str]()
+    for graph in read.graphs():
+        counts.update(count_ops(graph))
+    main, producer = read.main, read.metadata.producer
+    states, unsupported = _converted(model, read)
+    return FileSummary(
+        read.format or "onnx",
+        files.bytes_on_disk(read, model) if is_file else len(model),
+        " ".join(part for part in (producer.name, producer.version) if part),
+        {domain or "ai.onnx": version for domain, version in read.opsets.items()} | _ir_version(read),
+        read.metadata.description.strip(),
+        tuple((value.name or "", str(value.type)) for value in main.inputs),
+        tuple((name, str(value.type)) for name, value in zip(_output_names(main), main.outputs, strict=True)),
+        dict(counts.most_common()),
+        sum(data.size for data in constants),
+        sum(data.nbytes for data in constants),
+        len(read.subgraphs),
+        tuple(_signature(read)),
+        tuple(name for _, name, _ in read.functions),
+        states,
+        tuple(read.metadata.properties),
+        unsupported,
+    )
+
+
+def _ir_version(read: Model) -> dict[str, int]:
+    version = read.metadata.producer.ir_version
+    return {"IR version": version} if version else {}
+
+
+def _output_names(graph: Graph) -> list[str]:
+    return graph.output_names or [value.name or "" for value in graph.outputs]
+
+
+def _signature(read: Model) -> Iterator[str]:
+    for signature in read.signatures:
+        sides = (", ".join(name for name, _ in side) for side in (signature.inputs, signature.outputs))
+        yield f"{signature.key}({next(sides)}) -> {next(sides)}"
+
+
+def _constants(read: Model) -> list[TensorData]:
+    """The constants of all graphs, each once."""
+    found: dict[int, TensorData] = {}
+    for graph in read.graphs():
+        for node in graph.walk():
+            found |= {id(v.data): v.data for v in node.operands if v is not None and v.data is not None}
+            found |= {id(value): value for value in node.attributes.values() if isinstance(value, TensorData)}
+        found |= {id(v.data): v.data for v in graph.outputs if v.data is not None}
+    return list(found.values())
+
+
+def _converted(model: Any, read: Model) -> tuple[tuple[str, ...], tuple[Unsupported, ...]]:
+    """The states of the main graph, and the ops that cannot be lifted, as far as their operands are known.
+
+    Results in `read` get the types that lifting infers, where the file has none.
+    """
+    try:
+        graph = lifted_where_possible(files.read(model))
+    except OnnxtflError as error:
+        return (), (Unsupported("graph", 1, error.message),)
+    _add_types(read.main, graph)
+    reasons = Counter[tuple[str, str]]()
+    for node in graph.walk():
+        if node.op.dialect != "neutral" and (reason := _reason(node)):
+            reasons[f"{op_name(node)}-{node.op.version}", reason] += 1
+    states = tuple(state.input.name or "" for state in graph.states)
+    return states, tuple(Unsupported(op, count, reason) for (op, reason), count in reasons.most_common())
+
+
+def _add_types(read: Graph, lifted: Graph) -> None:
+    """Set the types of results of `read` that are those of tensors in `lifted`."""
+    types: dict[str, Type] = {}
+    for node in lifted.nodes:
+        for value in (*node.operands, *node.results):
+            origin = None if value is None else value.origin
+            if (
+                value is not None
+                and origin is not None
+                and value.type is not None
+                and origin.permutation is None
+                and origin.shape is None
+            ):
+                types.setdefault(origin.tensor, value.type)
+    for node in read.nodes:
+        for value in node.results:
+            if value.type is None:
+                value.type = types.get(value.name or "")
+
+
+def _reason(node: Node) -> str:
+    """Why a node is not converted; "" where it depends on another one that is not."""
+    known = all(value is None or value.type is not None for value in node.operands)
+    try:
+        if node.graph is not None:
+            lift_node(node.graph, node, body)
+    except UnsupportedError as error:
+        return error.message if known or error.code == "E-OP-002" else ""
+    except Exception:  # an operand whose type another op does not tell
+        return ""
+    return ""
+
+
+def _graph_json(graph: Graph) -> dict[str, Any]:
+    return {
+        "name": graph.name,
+        "inputs": [_value_json(value) for value in graph.inputs],
+        "outputs": _output_names(graph),
+        "nodes": [_node_json(node) for node in graph.nodes],
+    }
+
+
+def _value_json(value: Value | None) -> Any:
+    if value is None:
+        return None
+    found: dict[str, Any] = {"name": value.name or "", "type": str(value.type)}
+    if value.data is not None and value.data.size <= SHORT:
+        found["value"] = [element_text(e, value.data.dtype) for e in value.data.numpy().reshape(-1).tolist()]
+    return found
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name or "",
+        "op": op_name(node),
+        "version": node.op.version,
+        "inputs": [_value_json(value) for value in node.operands],
+        "outputs": [_value_json(value) for value in node.results],
+        "attributes": {key: _attribute_json(value) for key, value in sorted(node.attributes.items())},
+    }
+
+
+def _attribute_json(value: Any) -> Any:
+    if isinstance(value, Graph):
+        return _graph_json(value)
+    if isinstance(value, list | tuple):
+        return [_attribute_json(one) for one in value]
+    if isinstance(value, bool | int | str | None):
+        return value
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)
+    return f"tensor {value.dtype.value} {list(value.shape)}" if isinstance(value, TensorData) else str(value)
