@@ -84,6 +84,7 @@ class _Check:
         self.together = fit_together((a, b))
         self.chosen: list[list[Permutation]] = []
         self.looks: dict[tuple[Permutation, ...], RoundingLook] = {}
+        self.failing = settings.kernels[0]
         workers.start(files.sniff(a), files.sniff(b), os.path.getsize(b))
         if self.together:  # while the graphs are read
             workers.load_a(a, self.options)
@@ -121,10 +122,8 @@ class _Check:
         values = self.done.values, self._inputs_of_b(chosen, self.done.values)
         names = [(self.a.info.outputs[p.a].name, self.b.info.outputs[p.b].name) for p in self.out_pairs]
         expect = Expectation(self.settings.rtol, self._atol)
-        kernels = self.settings.kernels[0]
-        return PerLayer(self.a, self.b, values, names, self.settings.tensors, kernels, self.options, expect).extend(
-            report
-        )
+        record = self.settings.tensors
+        return PerLayer(self.a, self.b, values, names, record, self.failing, self.options, expect).extend(report)
 
     def _match_inputs(self) -> list[Pair]:
         """Pair the inputs; where the shapes prove that one was permuted, permuted ones come first for all others."""
@@ -206,6 +205,7 @@ class _Check:
                 continue
             other = self._look_again(other, kernels, chosen)
             if other.status == "failed":
+                self.failing = kernels
                 return replace(other, reason=f"with the {kernels} kernels: {other.reason}")
             if len(other.notes) > len(report.notes):
                 report = replace(other, notes=tuple(f"with the {kernels} kernels: {note}" for note in other.notes))

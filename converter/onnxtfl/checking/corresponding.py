@@ -38,12 +38,16 @@ class Way:
     back: bool = False
 
     def moved(self, array: Array, shape: Sequence[int]) -> Array | None:
-        """The array with the axis order of the second model; None where it cannot have `shape` then."""
+        """The array with the axis order of the second model, whose tensor has `shape`; None where that cannot be."""
         try:
-            found = self._moved(array, shape)
+            return self._moved(array, shape)
         except ValueError:
             return None
-        return found if found.shape == tuple(shape) else None
+
+    def fits(self, array: Array, shape: Sequence[int]) -> bool:
+        """Whether the array has `shape` then."""
+        found = self.moved(array, shape)
+        return found is not None and found.shape == tuple(shape)
 
     def _moved(self, array: Array, shape: Sequence[int]) -> Array:
         if self.back:
@@ -81,9 +85,9 @@ def by_record(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry], back
 
 
 def by_name(a: InnerModel, b: InnerModel) -> list[Match]:
-    """The tensors of equal names."""
-    names = unique_names(a)
-    return [Match(names[name], j) for name, j in unique_names(b).items() if name in names and j in b.changing]
+    """The tensors of equal names; in models of the same format they have the same axis order."""
+    names, way = unique_names(a), Way() if a.format == b.format else None
+    return [Match(names[name], j, way) for name, j in unique_names(b).items() if name in names and j in b.changing]
 
 
 def unique_names(model: InnerModel) -> dict[str, int]:
@@ -135,11 +139,13 @@ class Converter:
         return stored_as(moved, qa, qb, like)
 
     def resolved(self, match: Match, array: Array, like: Array) -> Match | None:
-        """The match with the way that fits the shapes, and among several the values; None where there is none."""
-        ways = [match.way] if match.way is not None else []
-        if not any(way.moved(array, like.shape) is not None for way in ways):
-            ways = _ways(array.shape, like.shape)
-        tried = [Match(match.a, match.b, way) for way in ways]
+        """The match with its way, else with one that fits the shapes, and among several the values.
+
+        None where there is none.
+        """
+        if match.way is not None:
+            return match if self.made(match, array, like) is not None else None
+        tried = [Match(match.a, match.b, way) for way in axis_ways(array.shape, like.shape)]
         errors = {m: self._error(m, array, like) for m in tried}
         fitting = {m: error for m, error in errors.items() if error is not None}
         if not fitting:
@@ -174,7 +180,7 @@ def relative_error(expected: Array, got: Array, grid: Quantization | None) -> fl
     return error if error == 0.0 else error / peak if peak else math.inf
 
 
-def _ways(a: tuple[int, ...], b: tuple[int, ...]) -> list[Way]:
+def axis_ways(a: tuple[int, ...], b: tuple[int, ...]) -> list[Way]:
     """The ways from shape `a` to `b`: same layout, axis orders, a reshape."""
     if math.prod(a) != math.prod(b):
         return []

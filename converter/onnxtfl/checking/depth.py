@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from onnxtfl.checking.compare import Expectation, compare
 from onnxtfl.checking.corresponding import Converter, Match, relative_error
 from onnxtfl.checking.inner_values import InnerModel
@@ -29,6 +31,8 @@ BATCH = 48 << 20
 """Bytes of tensors of one model that are computed at a time."""
 MOST = 256
 """Tensors that are computed at a time."""
+HALF = 4 * 2.0**-10
+"""The tolerance of ops that one of the models computes in float16."""
 _MEASURED = TfliteTarget()
 
 
@@ -62,7 +66,8 @@ class Depth:
     until: float
     layers: list[Layer] = field(default_factory=list)
     converter: Converter = field(init=False)
-    _resolved: dict[int, Match] = field(default_factory=dict)
+    _resolved: dict[int, Match] = field(default_factory=dict, init=False)
+    _halves: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         self.converter = Converter(self.a, self.b)
@@ -90,15 +95,16 @@ class Depth:
     def _compare(self, batch: Sequence[Match]) -> None:
         values = self.a.fetch({m.a for m in batch})
         got = self.b.fetch({m.b for m in batch})
+        self._halves |= {i for i, array in values.items() if array.dtype == np.float16}
         resolved = list(self._resolve(batch, values, got))
         self._resolved |= {m.b: m for m in resolved}
         layers = [Layer(m, *self.b.between(m.b, self._resolved), 0.0) for m in resolved]
         known = {m.b: made for m in resolved if (made := self._made(m, values, got)) is not None}
         before = [self._resolved[i] for layer in layers for i in layer.read if i in self._resolved and i not in known]
-        known |= self._fetched(before)
+        known |= self.expected(before)
         for layer in layers:
             b = layer.match.b
-            layer.error = relative_error(known[b], got[b], self._grid(layer.match)) if b in known else math.inf
+            layer.error = relative_error(known[b], got[b], self.grid(layer.match)) if b in known else math.inf
         self.layers += layers
         alone = self.b.isolated(known, [layer.match.b for layer in layers if layer.match.b in known])
         for layer in layers:
@@ -114,8 +120,8 @@ class Depth:
     def _made(self, match: Match, values: dict[int, Array], got: dict[int, Array]) -> Array | None:
         return self.converter.made(match, values[match.a], got[match.b])
 
-    def _fetched(self, matches: Sequence[Match]) -> dict[int, Array]:
-        """What the tensors of the second model should be, of matches in earlier batches."""
+    def expected(self, matches: Sequence[Match]) -> dict[int, Array]:
+        """What tensors of the second model should be by the values of the first."""
         values = self.a.fetch({m.a for m in matches})
         got = self.b.fetch({m.b for m in matches})
         pairs = [m for m in matches if m.a in values and m.b in got]
@@ -124,19 +130,23 @@ class Depth:
     def _judge(self, layer: Layer, expected: Array | None, got: Array | None, known: dict[int, Array]) -> None:
         if expected is None or got is None:
             return
-        layer.own = relative_error(expected, got, self._grid(layer.match))
+        layer.own = relative_error(expected, got, self.grid(layer.match))
         name = self.b.values[layer.match.b].name or ""
-        layer.check = compare(name, expected, got, self._expectation(layer, known))
+        layer.check = compare(name, expected, got, self._expectation(layer, expected, known))
 
-    def _grid(self, match: Match) -> Quantization | None:
+    def grid(self, match: Match) -> Quantization | None:
+        """How the values are quantized."""
         qa, qb = self.converter.grids(match)
         return qb or qa
 
-    def _expectation(self, layer: Layer, known: dict[int, Array]) -> Expectation:
-        grid = self._grid(layer.match)
+    def _expectation(self, layer: Layer, expected: Array, known: dict[int, Array]) -> Expectation:
+        grid = self.grid(layer.match)
         value = self.b.values[layer.match.b]
         steps = roundings(value, lambda v: self.b.number.get(v) in known) if grid is not None else 1.0
-        return replace(self.expect, quantization_a=grid, quantization_b=grid, roundings=steps)
+        found = replace(self.expect, quantization_a=grid, quantization_b=grid, roundings=steps)
+        if layer.match.a not in self._halves and expected.dtype != np.float16:
+            return found
+        return replace(found, rtol=max(found.rtol, HALF), atol=max(found.atol, HALF))
 
 
 def roundings(value: Value, is_known: Callable[[Value], bool]) -> float:

@@ -67,12 +67,12 @@ class InnerModel:
     @cached_property
     def graph(self) -> Graph:
         """The main graph, functions inlined."""
-        return self._read().main
+        return self.read().main
 
     @cached_property
     def values(self) -> list[Value]:
         """All inputs and results."""
-        return _values(self.graph)
+        return numbered(self.graph)
 
     @cached_property
     def number(self) -> dict[Value, int]:
@@ -134,12 +134,12 @@ class InnerModel:
         return {**self._run(fed, wanted[:half]), **self._run(fed, wanted[half:])} if half else {}
 
     def _run_part(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
-        model = self._read()
-        values = _values(model.main)
+        model = self.read()
+        values = numbered(model.main)
         for i in wanted:
             if values[i].type is None:
                 values[i].type = self.type_of(i)
-        arrays = _isolate(model, {values[i]: array for i, array in fed.items()}, [values[i] for i in wanted])
+        arrays = isolate(model, {values[i]: array for i, array in fed.items()}, [values[i] for i in wanted])
         path = files.write(model, self.folder / f"{next(self._files)}.{self.format}")
         try:
             outputs = self.worker.run(path, [*self.given, *arrays], self.options)
@@ -148,7 +148,8 @@ class InnerModel:
             path.with_name(path.name + ".data").unlink(missing_ok=True)
         return {i: array for i, array in zip(wanted, outputs, strict=True) if isinstance(array, np.ndarray)}
 
-    def _read(self) -> Model:
+    def read(self) -> Model:
+        """The model anew, functions inlined."""
         model = files.read(self.path)
         inline_functions(model)
         return model
@@ -176,11 +177,12 @@ class InnerModel:
         return min((self.number[r] for r in node.results if r in self.number), default=0)
 
 
-def _values(graph: Graph) -> list[Value]:
+def numbered(graph: Graph) -> list[Value]:
+    """The values of a graph in the order of their numbers."""
     return [*graph.inputs, *(result for node in graph.nodes for result in node.results)]
 
 
-def _isolate(model: Model, fed: Mapping[Value, Array], wanted: Sequence[Value]) -> list[Array]:
+def isolate(model: Model, fed: Mapping[Value, Array], wanted: Sequence[Value]) -> list[Array]:
     """Make `wanted` the outputs and let their ops read new inputs instead of `fed`; returns what to feed these."""
     graph, arrays = model.main, list[Array]()
     for k, (value, array) in enumerate(fed.items()):
