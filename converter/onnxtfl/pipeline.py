@@ -49,6 +49,7 @@ from onnxtfl.passes.boundary import (
 )
 from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import remove_dead
+from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
 from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
@@ -178,7 +179,7 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
         conversion.measure(model, source)
         graph = conversion.run(source)
         metadata, conversion.report.dropped_metadata = carried(source, graph, "tflite", options.metadata)
-        written = Model(graph, metadata=metadata)
+        written = Model(graph, metadata=metadata, constant_names=conversion.constant_names(graph))
         return conversion.finish(graph, tflite_writer.write(written, out, late=conversion.late(graph)))
 
 
@@ -200,7 +201,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
         if conversion.states:
             conversion.report.states = [_entry(state, graph) for state in conversion.states]
             metadata.properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
-        written = Model(graph, metadata=metadata)
+        written = Model(graph, metadata=metadata, constant_names=conversion.constant_names(graph))
         late = conversion.late(graph)
         names = onnx_writer.write(written, out, opset=options.opset, external=external, late=late)
         return conversion.finish(graph, names)
@@ -360,6 +361,7 @@ class _Conversion:
         self.options, self.target = options, target
         self.report = Report()
         self.states: list[ExposedState] = []
+        self.weights: Weights = {}
         self.step = ""
         self._source_names: list[str] = []
 
@@ -411,6 +413,7 @@ class _Conversion:
         explicit_states(source)
         graph = source.main
         self.report.ops_before = count_ops(graph)
+        self.weights = weights_of(graph)
         self._select_part(graph)
         if self.target.name == "onnx":
             self.states = expose_states(graph, self.options.state)
@@ -424,6 +427,10 @@ class _Conversion:
             keep_names(graph)
             self.observe("write")
         return graph
+
+    def constant_names(self, graph: Graph) -> dict[Value, str]:
+        """Names for the constants of the result."""
+        return constant_names(graph, self.weights, self.target.operand_name)
 
     def _select_part(self, graph: Graph) -> None:
         """Apply `input_shapes`, `inputs` and `outputs` of the options."""

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.metadata import Metadata
 from onnxtfl.ir.types import DType
 
@@ -67,7 +67,7 @@ class Model:
     defines. `subgraphs`: other graphs of the file that are not regions of `main`. `signatures`: all entry points, in
     file order. `resources`: variables and tables that nodes refer to by name. `metadata`: descriptions and entries that
     have no effect on results. `opsets`: version by ONNX domain. `dim_names`: the file's name of a dimension by symbol,
-    if the two differ.
+    if the two differ. `constant_names`: names to write for constants without one.
     """
 
     main: Graph
@@ -79,6 +79,7 @@ class Model:
     metadata: Metadata = field(default_factory=Metadata)
     opsets: dict[str, int] = field(default_factory=dict)
     dim_names: dict[str, str] = field(default_factory=dict)
+    constant_names: Mapping[Value, str] = field(default_factory=dict)
 
     def enter(self, key: str) -> None:
         """Make the graph of the signature `key` the main graph, with the names of the signature.

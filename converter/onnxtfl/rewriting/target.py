@@ -73,6 +73,10 @@ class Target(ABC):
         """The only quantization of the results of `form` that its kernels write; None if they write any."""
         return None
 
+    def operand_name(self, node: Node, index: int) -> str | None:
+        """The name of an operand of `node`, an op of the target; None if it has none."""
+        return None
+
     @abstractmethod
     def version(self, node: Node, form: Form) -> int:
         """The lowest version of the target's op that can express `form`."""

@@ -61,6 +61,12 @@ class OnnxTarget(Target):
         found = [quantization_of(v) for v in node.results]
         return self.has_integer_ops and all(q is not None and q.storage in ("int8", "uint8") for q in found)
 
+    def operand_name(self, node: Node, index: int) -> str | None:
+        """The name in the op's schema; None for ops without one."""
+        schema = _schema(node.op.name.removeprefix("onnx."), node.op.version, node.op.domain)
+        inputs = schema.inputs if schema is not None else ()
+        return inputs[index].name if index < len(inputs) else None
+
     def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
         schema = _schema(form.op, self.opset, form.domain)
         return None if schema is None else _bound(schema, operands_of(form), results, form.attributes)

@@ -67,6 +67,12 @@ class TfliteTarget(Target):
     def forms(self, node: Node) -> Sequence[Form]:
         return rules().tfl_forms(node)
 
+    def operand_name(self, node: Node, index: int) -> str | None:
+        """The name in the table of ops; None for custom ops and variadic operands."""
+        name = node.op.name.removeprefix("tfl.")
+        operands = entry(name).operands if name in op_names() else ()
+        return operands[index].name if index < len(operands) and not operands[index].variadic else None
+
     def fixed_quantization(self, form: Form, storage: str) -> Quantization | None:
         """The scale and zero point that the kernel table says."""
         fixed = entry(form.op).fixed_results.get(f"q{storage}") if form.op in op_names() else None

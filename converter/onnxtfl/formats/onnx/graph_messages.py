@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 from onnx import GraphProto, NodeProto
 
@@ -14,7 +14,7 @@ from onnxtfl.formats.onnx.message import Message
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.metadata import Metadata
+from onnxtfl.ir.model import Model
 
 _PREFIX = "onnx."
 
@@ -22,17 +22,18 @@ _PREFIX = "onnx."
 class GraphWriter:
     """Writes the graphs of one model.
 
-    `weights`: the constants met, by name; `names`: the name of each value; `domains`: newest op version by domain.
-    `metadata`: documentation of values and nodes. `value_info`: whether to write the known types of all values, not
-    only of inputs, outputs and documented ones.
+    `weights`: the constants met, by name; `names`: the name of each value; `domains`: newest op version by domain. The
+    types of values that are no inputs or outputs are written in a model that was read from ONNX, and of documented
+    values.
     """
 
-    def __init__(self, dim_names: Mapping[str, str], metadata: Metadata, value_info: bool = False) -> None:
+    def __init__(self, model: Model) -> None:
         self.weights: dict[str, TensorData] = {}
         self.domains: dict[str, int] = {}
-        self._value_info = value_info
-        self._metadata = metadata
-        self._values = ValueWriter(dim_names)
+        self._value_info = model.format == "onnx"
+        self._metadata = model.metadata
+        self._constant_names = model.constant_names
+        self._values = ValueWriter(model.dim_names)
         self.names: dict[Value, str] = {}
         self._by_key: dict[Hashable, str] = {}
         self._unique = UniqueNames()
@@ -45,6 +46,8 @@ class GraphWriter:
                 self.names[value] = self._unique.fresh(self._wanted(value, "value"))
                 if value.data is not None:
                     self._add_weight(self.names[value], value.data)
+        for value in (result for node in graph.nodes for result in node.results if result.name):
+            self._name(value)  # before constants, which would take the name
         message = self._nodes(graph, self._metadata.graph_description)
         return self._boundary(message, graph.inputs, [(self.names[v], v) for v in graph.outputs])
 
@@ -140,9 +143,9 @@ class GraphWriter:
             self.names[value] = self._unique.fresh(self._wanted(value, hint))
         return self.names[value]
 
-    @staticmethod
-    def _wanted(value: Value, hint: str) -> str:
-        return value.name or next((origin.tensor for origin in value.origins if origin.shape is None), "") or hint
+    def _wanted(self, value: Value, hint: str) -> str:
+        origin = next((origin.tensor for origin in value.origins if origin.shape is None), "")
+        return value.name or origin or self._constant_names.get(value) or hint
 
     def _weight(self, value: Value, data: TensorData) -> str:
         key = _key(data)

@@ -53,7 +53,7 @@ def write(
         raise UnsupportedError(
             "ONNX has no state that is kept between runs", node=graph.states[0].input.name, code="E-OP-007"
         )
-    writer = GraphWriter(model.dim_names, model.metadata, value_info=model.format == "onnx")
+    writer = GraphWriter(model)
     body = writer.main(graph)
     head = _head(model, _versions(model, opset, writer.domains), late(writer.names) if late is not None else {})
     message = _model(head, body, [tensor_message(name, data) for name, data in writer.weights.items()])

@@ -31,7 +31,7 @@ def model_tables(
     model: Model, late: Late | None = None
 ) -> tuple[dict[str, Any], list[Content | None], dict[Value, str]]:
     """The values of the Model table without `buffers`, the content of each buffer (None: empty), names of tensors."""
-    tables = _Model()
+    tables = _Model(model.constant_names)
     for graph in model.graphs():
         tables.graph_number(graph)
     subgraphs = [subgraph.values() for subgraph in tables.all_subgraphs()]
@@ -51,7 +51,8 @@ def model_tables(
 class _Model:
     """The tables that the subgraphs of a model share: op codes, buffers; and the indices of the subgraphs."""
 
-    def __init__(self) -> None:
+    def __init__(self, constant_names: Mapping[Value, str]) -> None:
+        self.constant_names = constant_names
         self.codes: list[Values] = []
         self.contents: list[Content | None] = [None]  # buffer 0 is empty by convention
         self.subgraphs: list[_Subgraph] = []
@@ -121,7 +122,7 @@ class _Subgraph:
         self.model = model
         self.graph = graph
         self.tensors: list[dict[str, Any]] = []
-        self.names = TensorNames(graph)
+        self.names = TensorNames(graph, model.constant_names)
         self._numbers: dict[Value, int] = {}
         self._constants: dict[Hashable, int] = {}
         self._states = {state.input: state for state in graph.states}

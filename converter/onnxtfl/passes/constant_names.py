@@ -1,0 +1,68 @@
+"""Names for the constants of a converted graph: those of the weights of the source that they were computed from.
+
+::
+
+    Conv(%x, %conv0.weight); BatchNormalization(...)  ->  CONV_2D(%x, "conv0.weight", "relu2/bias")
+
+A fused weight is not that of the source, so its name is for people only: it says where the numbers come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.types import TensorType
+
+Weights = Mapping[str, Sequence[tuple[str, int]]]
+"""By the name of a node: the names of its constants with more than one element, and their numbers of elements."""
+
+
+def weights_of(graph: Graph) -> Weights:
+    """The named constants of each node of the source, regions included; nodes without a name have that of a result."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for node in graph.walk():
+        named = [(v.name, v.data.size) for v in node.operands if v is not None and v.data is not None and v.name]
+        name = node.name or next((r.name for r in node.results if r.name), None)
+        if name and any(size > 1 for _, size in named):
+            found[name] = [(weight, size) for weight, size in named if size > 1]
+    return found
+
+
+def constant_names(graph: Graph, weights: Weights, operand_name: Callable[[Node, int], str | None]) -> dict[Value, str]:
+    """A name for each constant without one that is no integer tensor and no scalar.
+
+    It is the only constant with as many elements of the source nodes, else that of the first result and
+    `operand_name` (the target's name of the operand, None where it has none).
+    """
+    found: dict[Value, str] = {}
+    for node in graph.walk():
+        for k, value in enumerate(node.operands):
+            if value is not None and value not in found and _is_weight(value):
+                name = value.origin.tensor if value.origin is not None else _source(node, value, weights)
+                name = name or _described(node, operand_name(node, k))
+                found |= {value: name} if name else {}
+    return found
+
+
+def _is_weight(value: Value) -> bool:
+    type_ = value.type
+    if value.data is None or value.name is not None or not isinstance(type_, TensorType) or value.data.size < 2:
+        return False
+    return value.is_quantized or type_.dtype.is_float
+
+
+def _source(node: Node, value: Value, weights: Weights) -> str | None:
+    """The constant of the first source node that has one with as many elements, if it has only one."""
+    size = value.data.size if value.data is not None else 0
+    for source in node.sources:
+        names = {name for name, count in weights.get(source, ()) if count == size}
+        if names:
+            return names.pop() if len(names) == 1 else None
+    return None
+
+
+def _described(node: Node, operand: str | None) -> str | None:
+    names = (r.name or (r.origin.tensor if r.origin is not None else None) for r in node.results)
+    result = next(filter(None, names), None) or next(iter(node.sources), None)
+    return f"{result}/{operand}" if result and operand else None
