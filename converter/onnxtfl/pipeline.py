@@ -178,8 +178,7 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
         source = onnx_reader.read(model)
         conversion.measure(model, source)
         graph = conversion.run(source)
-        metadata, conversion.report.dropped_metadata = carried(source, graph, "tflite", options.metadata)
-        written = Model(graph, metadata=metadata, constant_names=conversion.constant_names(graph))
+        written = conversion.model(source, graph)
         return conversion.finish(graph, tflite_writer.write(written, out, late=conversion.late(graph)))
 
 
@@ -197,11 +196,10 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
         conversion.enter(source)
         refuse_unknown_versions(source.main)
         graph = conversion.run(source)
-        metadata, conversion.report.dropped_metadata = carried(source, graph, "onnx", options.metadata)
+        written = conversion.model(source, graph)
         if conversion.states:
             conversion.report.states = [_entry(state, graph) for state in conversion.states]
-            metadata.properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
-        written = Model(graph, metadata=metadata, constant_names=conversion.constant_names(graph))
+            written.metadata.properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
         late = conversion.late(graph)
         names = onnx_writer.write(written, out, opset=options.opset, external=external, late=late)
         return conversion.finish(graph, names)
@@ -428,9 +426,12 @@ class _Conversion:
             self.observe("write")
         return graph
 
-    def constant_names(self, graph: Graph) -> dict[Value, str]:
-        """Names for the constants of the result."""
-        return constant_names(graph, self.weights, self.target.operand_name)
+    def model(self, source: Model, graph: Graph) -> Model:
+        """The result: `graph` with the metadata of the source, and names for its constants."""
+        format_: FormatName = "onnx" if self.target.name == "onnx" else "tflite"
+        metadata, self.report.dropped_metadata = carried(source, graph, format_, self.options.metadata)
+        names = constant_names(graph, self.weights, self.target.operand_name)
+        return Model(graph, metadata=metadata, constant_names=names)
 
     def _select_part(self, graph: Graph) -> None:
         """Apply `input_shapes`, `inputs` and `outputs` of the options."""

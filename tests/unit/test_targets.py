@@ -116,9 +116,7 @@ def test_an_op_that_a_runtime_does_not_have_yet(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("name", ["latest", "99", "2.5", "litert-9.0", "2.99"])
 def test_a_runtime_that_is_none(name: str) -> None:
-    with pytest.raises(
-        UsageError, match=r"cannot be .*; use 2\.14 to 2\.23 .*, or litert-1.0 to litert-2.3"
-    ):
+    with pytest.raises(UsageError, match=r"cannot be .*; use 2\.14 to 2\.23 .*, or litert-1.0 to litert-2.3"):
         TfliteTarget(name)
 
 
