@@ -13,7 +13,7 @@ from onnxtfl.arguments import Size, checked, model_kind
 from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.output import Output
-from onnxtfl.proof import CheckMode, Job, as_file, check_result, start_workers
+from onnxtfl.proof import COMPARISON, CheckMode, Job, TfliteRuntime, as_file, check_result, start_workers
 
 if TYPE_CHECKING:
     import onnx
@@ -56,12 +56,20 @@ tolerance in quantization steps. Inputs and outputs stay float unless ``quantize
 """
 Progress = Callable[[str], None]
 
+_OPTIONS = (
+    *("input_shapes", "inputs", "outputs", "io_layout", "quantized_io", "float64", "min_runtime"),
+    *("metadata", "record", "on_progress"),
+)
+_TO_TFLITE = (*_OPTIONS, "dynamic_quant", "lstm", "elements")
+_TO_ONNX = (*_OPTIONS, "opset", "quantized", "state", "signature")
+"""The parameters that are options of the pipeline."""
+
 
 def onnx_to_tflite(
     model: PathLike | bytes | onnx.ModelProto,
     path: PathLike | None = None,
     *,
-    check: CheckMode = True,
+    check: CheckMode = "auto",
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
     elements: Mapping[str, int | None] | None = None,
     io_layout: IoLayout = "source",
@@ -81,6 +89,8 @@ def onnx_to_tflite(
     keep_failed: bool = False,
     time_limit: float = 300.0,
     steps: int = 3,
+    input_ranges: Mapping[str, tuple[float, float]] | None = None,
+    runtime: TfliteRuntime | None = None,
     per_layer: bool = False,
     profile: bool = False,
     record: bool = True,
@@ -91,29 +101,23 @@ def onnx_to_tflite(
     ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without
     it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
 
-    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``keep_failed``: see `CheckMode`.
-    ``quantize``, ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for dynamic dimensions
-    or to change fixed ones; None makes a size open, a name makes it open and calls it so. ``elements``: the number of
-    elements of each input that is a sequence, None for an optional input without a value; their tensors are called
-    NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the
-    oldest TFLite runtime that must run the result, "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``inputs``,
-    ``outputs``: names of the tensors where the converted part of the model begins and ends. ``metadata``: properties
-    to write in addition to those of the source. ``record``: whether the metadata say which tensors of the result hold
-    which of the source. ``on_progress``: called with the name of each step. Raises `InvalidModelError`,
-    `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`, `OutputError`, `CheckFailedError`,
-    `RuntimeUnavailableError` without litert-quantizer.
+    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``:
+    see `CheckMode`. ``quantize``, ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for
+    dynamic dimensions or to change fixed ones; None makes a size open, a name makes it open and calls it so.
+    ``elements``: the number of elements of each input that is a sequence, None for an optional input without a value;
+    their tensors are called NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises
+    `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result, "2.14" to "2.23" or
+    "litert-1.0" to "litert-2.3". ``inputs``, ``outputs``: names of the tensors where the converted part of the model
+    begins and ends. ``metadata``: properties to write in addition to those of the source. ``record``: whether the
+    metadata say which tensors of the result hold which of the source. ``on_progress``: called with the name of each
+    step. Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`,
+    `OutputError`, `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
     """
+    given = locals()
     from onnxtfl.pipeline import Options
 
-    how = checked(
-        **{"input_shapes": input_shapes, "io_layout": io_layout, "float64": float64, "min_runtime": min_runtime},
-        **{"inputs": inputs, "outputs": outputs, "on_progress": on_progress, "quantized_io": quantized_io},
-        **{"dynamic_quant": dynamic_quant, "lstm": lstm, "elements": elements, "record": record},
-        metadata=metadata,
-    )
-    comparison = checked(
-        rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer, profile=profile
-    )
+    how = checked(**{name: given[name] for name in _TO_TFLITE})
+    comparison = checked(**{name: given[name] for name in COMPARISON})
     checked(path=path, check=check, keep_failed=keep_failed, quantize=quantize)
     quantizing = _quantizing(quantize, calibration, quantized_io)
     return _convert(Job("onnx", model, path, Options(**how), check, comparison, keep_failed, quantizing))
@@ -124,7 +128,7 @@ def tflite_to_onnx(
     path: PathLike | None = None,
     *,
     opset: int = 21,
-    check: CheckMode = True,
+    check: CheckMode = "auto",
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
@@ -142,6 +146,8 @@ def tflite_to_onnx(
     keep_failed: bool = False,
     time_limit: float = 300.0,
     steps: int = 3,
+    input_ranges: Mapping[str, tuple[float, float]] | None = None,
+    runtime: TfliteRuntime | None = None,
     per_layer: bool = False,
     profile: bool = False,
     record: bool = True,
@@ -153,18 +159,11 @@ def tflite_to_onnx(
     parameters, the result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in this
     direction). The weights of a model of more than 2 GB are written to ``path`` + ".data".
     """
+    given = locals()
     from onnxtfl.pipeline import Options
 
-    how = checked(
-        **{"input_shapes": input_shapes, "io_layout": io_layout, "float64": float64, "min_runtime": min_runtime},
-        **{"inputs": inputs, "outputs": outputs, "on_progress": on_progress, "quantized_io": quantized_io},
-        **{"opset": opset, "quantized": quantized, "state": state, "signature": signature},
-        record=record,
-        metadata=metadata,
-    )
-    comparison = checked(
-        rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer, profile=profile
-    )
+    how = checked(**{name: given[name] for name in _TO_ONNX})
+    comparison = checked(**{name: given[name] for name in COMPARISON})
     checked(path=path, check=check, keep_failed=keep_failed)
     return _convert(Job("tflite", model, path, Options(**how), check, comparison, keep_failed))
 
@@ -176,23 +175,34 @@ def check(
     rtol: float = 1e-3,
     atol: float = 1e-4,
     seed: int = 0,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: PathLike | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
     time_limit: float = 300.0,
     steps: int = 3,
+    max_steps: float = 1,
+    random: int = 1,
+    input_ranges: Mapping[str, tuple[float, float]] | None = None,
+    runtime: TfliteRuntime | None = None,
     per_layer: bool = False,
     profile: bool = False,
 ) -> CheckReport:
     """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is the reference.
 
-    ``inputs``: arrays by ``a``'s input names, for some or all of them; the rest are generated from ``seed``: embedding
-    ids within their table, masks of 0 and 1, floats normally distributed. Inputs and outputs are matched by name, then
-    by position and shape; channels-last matches channels-first. A .tflite as ``b`` must agree with and without XNNPACK.
-    Models with state run ``steps`` times, one run after the other, on other inputs each time; the states that
-    ``onnxtfl`` made inputs and outputs of an ONNX model are fed back. Without state, a .tflite as ``b`` runs twice.
-    ``per_layer``, ``profile``: see `CheckMode`. Does not raise for models that differ or do not run: see
-    ``CheckReport.status``. Raises `InvalidModelError` for a file that cannot be read and `UsageError` for an unknown
-    input name.
+    ``inputs``: arrays by ``a``'s input names, for some or all of them (also by ``b``'s names, or by position:
+    ``arr_0``), several such sets, the path of an .npz file, or of a directory of such files. The rest are generated
+    from ``seed``: embedding ids within their table, masks of 0 and 1, images, quiet sound. ``random``: how many sets
+    are generated, with mixed sizes where dimensions are open. ``input_ranges``: lowest and highest value by input name,
+    instead of those that the graph suggests.
+
+    Inputs and outputs are matched by name, then by position and shape; channels-last matches channels-first. A .tflite
+    as ``b`` must agree with and without XNNPACK. ``runtime``: what runs a .tflite, by default LiteRT, else
+    tflite-runtime; "micro" is TFLite Micro (``pip install 'onnxtfl[micro]'``). Models with state run ``steps`` times,
+    one run after the other, on other inputs each time; the states that ``onnxtfl`` made inputs and outputs of an ONNX
+    model are fed back. ``max_steps``: how many quantization steps quantized outputs may differ by. ``per_layer``,
+    ``profile``: see `CheckMode`.
+
+    Does not raise for models that differ or do not run: see ``CheckReport.status``. Raises `InvalidModelError` for a
+    file that cannot be read and `UsageError` for unknown input names and arrays that do not fit.
     """
     from onnxtfl.checking import Settings, check_models
 
@@ -201,8 +211,9 @@ def check(
     how = checked(
         rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer, profile=profile
     )
-    how |= checked(input_shapes=input_shapes)
-    settings = Settings(**how)
+    how |= checked(input_shapes=input_shapes, max_steps=max_steps, random=random, input_ranges=input_ranges)
+    settings = Settings(**how, **checked(runtime=runtime))
+    inputs = checked(data=inputs)["data"]
     with ExitStack() as stack:
         return check_models(as_file(a, "a", stack), as_file(b, "b", stack), settings, inputs)
 

@@ -121,6 +121,30 @@ def _is_size(size: Any) -> bool:
     return _is_integer(size) and -1 <= size <= LARGEST_SIZE
 
 
+def _ranges(name: str, value: Any) -> dict[str, tuple[float, float]]:
+    """The lowest and highest values by input name."""
+    ranges = _mapping(name, value, "a dictionary of input name, and lowest and highest value")
+    for input_, pair in ranges.items():
+        numbers = [*pair] if isinstance(pair, Sequence) else []
+        if len(numbers) != 2 or not all(map(_is_real, numbers)) or not -math.inf < numbers[0] <= numbers[1] < math.inf:
+            raise refuse(name, f"{input_}: {pair}", "a lowest and a highest value for each input, like (-1, 1)")
+    return {input_: (float(low), float(high)) for input_, (low, high) in ranges.items()}
+
+
+def _data(name: str, value: Any) -> Any:
+    """Arrays for a check: a path, arrays by name, or several of these."""
+    sets = [value] if isinstance(value, Mapping) else value
+    if value is None or (isinstance(value, str | os.PathLike) and os.fspath(value)):
+        return value
+    if not isinstance(sets, Sequence) or isinstance(sets, str | bytes) or not sets:
+        raise refuse(
+            "inputs", value, "arrays by input name, a list of such, or the path of an .npz file or a directory"
+        )
+    for one in sets:
+        _mapping("inputs", one, "arrays by input name")
+    return value
+
+
 def _mapping(name: str, value: Any, use: str) -> dict[str, Any]:
     if value is None:
         return {}
@@ -195,5 +219,10 @@ _PARAMETERS: Mapping[str, Check] = {
     "per_layer": _flag,
     "profile": _flag,
     "record": _flag,
+    "data": _data,
+    "random": _integer(1, 100_000),
+    "max_steps": _number(least=0),
+    "input_ranges": _ranges,
+    "runtime": _one_of(None, "litert", "tflite-runtime", "micro"),
     "on_progress": _callback,
 }

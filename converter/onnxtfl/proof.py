@@ -18,16 +18,22 @@ if TYPE_CHECKING:
     from onnxtfl.runtimes import Workers
 
 PathLike = str | os.PathLike[str]
+COMPARISON = ("rtol", "atol", "seed", "time_limit", "steps", "input_ranges", "runtime", "per_layer", "profile")
+"""The parameters of a conversion that are those of its check."""
+TfliteRuntime = Literal["litert", "tflite-runtime", "micro"]
+"""What runs .tflite models in a check: LiteRT, the older tflite-runtime, or TFLite Micro."""
 CheckMode = Literal["auto", "require"] | bool
-"""How a result is checked. True (or "auto") runs both models on the same generated inputs and raises `CheckFailedError`
-where they differ; where one of them cannot be run (runtime not installed, operator without a kernel) the conversion
-succeeds with ``conversion.check.status == "not checked"``. "require" raises then too; False does not check.
+"""How a result is checked. "auto" (or True) runs both models on the same generated inputs and raises
+`CheckFailedError` where they differ; where one of them cannot be run (runtime not installed, operator without a kernel)
+the conversion succeeds with ``conversion.check.status == "not checked"``. "require" raises then too, and waits for slow
+kernels; False does not check. On the command line, "auto" is the default, "require" is --check, False is --no-check.
 
 ``rtol`` and ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``:
 seconds for each run. ``steps``: number of runs, one after the other, of models with state. ``keep_failed``: write the
-result also where the check fails. ``per_layer``: find the first op whose result differs, and the errors along the depth
-(``CheckReport.first_difference`` and ``layers``). ``profile``: measure the time of each op in both runtimes
-(``CheckReport.profiles``).
+result also where the check fails. ``input_ranges``: lowest and highest value by input name. ``runtime``: what runs the
+.tflite model ("litert", "tflite-runtime", "micro"), by default the first that is installed. ``per_layer``: find the
+first op whose result differs, and the errors along the depth (``CheckReport.first_difference`` and ``layers``).
+``profile``: measure the time of each op in both runtimes (``CheckReport.profiles``).
 """
 
 
@@ -51,7 +57,7 @@ def start_workers(job: Job, stack: ExitStack) -> Workers | None:
         return None
     from onnxtfl.runtimes import RunOptions, Workers, fit_together
 
-    workers = stack.enter_context(Workers())
+    workers = stack.enter_context(Workers(job.comparison.get("runtime")))
     is_file = isinstance(job.model, str | os.PathLike)
     size = os.path.getsize(job.model) if is_file else len(job.model) if isinstance(job.model, bytes) else 0
     workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", size)
@@ -81,6 +87,7 @@ def check_result(
     """
     from onnxtfl.checking import Layout, Settings, check_models
     from onnxtfl.checking.part import prepare_source
+    from onnxtfl.checking.settings import PATIENCE
 
     options = job.options
     if options.on_progress is not None:
@@ -104,9 +111,11 @@ def check_result(
         comparison["steps"] = 1  # only one of the models keeps its state
     if result.quantization is not None:
         comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
+    comparison["patience"] = None if job.check == "require" else PATIENCE
     settings = Settings(**comparison, layout=layout, input_shapes=given, tensors=result.record.tensors)
     if quantized is not None:
-        settings = replace(settings, tensors=(), levels=quantized.levels, within=quantized.within)
+        within = max(quantized.within, settings.max_steps)
+        settings = replace(settings, tensors=(), levels=quantized.levels, max_steps=within)
     return check_models(source, converted, settings, sample, workers)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from onnxtfl import CheckReport, OutputCheck
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.running import exit_code
-from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
+from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
 
 
 @pytest.fixture
@@ -57,3 +60,38 @@ def test_json_has_no_numbers_that_json_lacks() -> None:
     text = json.dumps(report.to_json(), allow_nan=False)
     assert '"max_abs": "inf"' in text
     assert '"max_rel": "nan"' in text
+
+
+def test_inputs_from_a_file(tmp_path: Path, pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "data.npz", x=np.ones((2, 3)))
+    assert check("--inputs", tmp_path / "data.npz", *pair, "-v") == 0
+    assert "given" in capsys.readouterr().out
+    np.savez(tmp_path / "data.npz", z=np.ones((2, 3)))
+    assert check(*pair, "--inputs", tmp_path / "data.npz") == 2
+    assert "the model has no input 'z'" in capsys.readouterr().err
+
+
+def test_random_inputs_in_a_range(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(*pair, "--random", 2, "--input-range", "x:3,4", "-v") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "2 sets of inputs" in shown
+    assert "range in [3, 4)" in shown
+    for words in (("--input-range", "x:4,3"), ("--input-range", "z:3,4"), ("--random", 0), ("--runtime", "none")):
+        assert check(*pair, *words) == 2
+
+
+def test_steps_that_quantized_outputs_may_differ_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (saved(quantized(offset), tmp_path / f"{offset}.onnx") for offset in (0, 3))
+    assert check(a, b) == 3
+    assert check(a, b, "--max-steps", 3) == 0
+
+
+def quantized(offset: int) -> onnx.ModelProto:
+    """``x`` in steps of 0.5, ``offset`` steps too large."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "less"], ["y"]),
+    ]
+    constants = {"scale": np.array(0.5, np.float32), "zero": np.array(99, np.uint8)}
+    constants["less"] = np.array(99 - offset, np.uint8)
+    return onnx_model(nodes, [("x", TensorProto.FLOAT, [9])], [("y", TensorProto.FLOAT, [9])], constants)

@@ -215,7 +215,7 @@ def test_positions_may_flip_on_near_ties_only(tmp_path: Path, kind: str) -> None
 
 
 def test_no_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(format_: str):
+    def missing(format_: str, name: str | None = None):
         raise RunError("unavailable", f"no runtime for {format_}")
 
     monkeypatch.setattr(workers, "runtime_for", missing)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from onnxtfl.checking.compare import Expectation, compare, flips
-from onnxtfl.checking.describe import TensorInfo
-from onnxtfl.checking.facts import SIGMOID_ERROR
+from onnxtfl.checking.describe import TensorInfo, with_fixed_sizes
+from onnxtfl.checking.facts import SIGMOID_ERROR, Range
 from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_infos
 from onnxtfl.checking.first_difference import PerLayer
-from onnxtfl.checking.inputs import UnknownInputError, make_input, merge_user_inputs, numpy_type
+from onnxtfl.checking.given import Case, Inputs, by_input, cases_of, combined, unknown_names
+from onnxtfl.checking.inputs import UnknownInputError, make_input
 from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match, permutations
 from onnxtfl.checking.noise import Noise
 from onnxtfl.checking.profiling import with_models
@@ -25,9 +27,9 @@ from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.sides import Begun, FirstRun, Side
-from onnxtfl.checking.sizes import open_shapes, requested
+from onnxtfl.checking.sizes import Shapes, open_shapes, requested
 from onnxtfl.checking.states import worst
-from onnxtfl.errors import OnnxtflError, UnsupportedError
+from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.passes.quantize import TOLERANCE
@@ -37,6 +39,8 @@ T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 _SHARE = 0.5
 """The time to measure distances on several inputs, over that of the check until then."""
+MIXED = 6
+"""How many sizes for open dimensions are mixed on several sets of inputs."""
 CHEAP = 0.2
 """Models without state run a second time, on other inputs, where the first run took less than so many seconds."""
 SLOWER = 4.0
@@ -49,21 +53,24 @@ def check_models(
     a: PathLike,
     b: PathLike,
     settings: Settings | None = None,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Inputs = None,
     workers: Workers | None = None,
 ) -> CheckReport:
     """Compare the .onnx or .tflite model ``b`` with ``a``, the reference.
 
-    ``inputs``: arrays by ``a``'s names, for some or all inputs; the rest are generated. ``workers``: processes that
-    were started before, and stay open. Returns a report in any case where both files can be read; raises
-    `InvalidModelError`, and `UsageError` for an unknown input name.
+    ``inputs``: arrays by name, for some or all inputs (the rest are generated), several such sets, or the path of a
+    file or directory that has them. ``workers``: processes that were started before, and stay open. Returns a report
+    in any case where both files can be read; raises `InvalidModelError`, and `UsageError` for an unknown input name.
     """
     started = time.perf_counter()
     settings = settings or Settings()
+    if settings.runtime is not None and "tflite" not in map(files.sniff, (a, b)):
+        raise UsageError("`runtime` says what runs a .tflite model, and both models are .onnx")
+    cases = cases_of(inputs, settings.random, settings.seed)
     with ExitStack() as stack:
         try:
-            check = _Check(a, b, settings, workers or stack.enter_context(Workers()))
-            report = with_models(check.report(inputs), (check.a, check.b), settings)
+            check = _Check(a, b, settings, workers or stack.enter_context(Workers(settings.runtime)))
+            report = with_models(check.report(cases), (check.a, check.b), settings)
         except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
             report = CheckReport("not checked", str(error))
     seconds = time.perf_counter() - started
@@ -71,11 +78,15 @@ def check_models(
 
 
 class _Check:
-    """`pairs`, `out_pairs`: inputs and outputs of both models; `done`: the run of the first model."""
+    """`pairs`, `out_pairs`: inputs and outputs of both models; `done`: the run of the first model on a set of inputs,
+    whose number is `case`; `keep`: both models stay loaded for the next one.
+    """
 
     pairs: list[Pair]
     out_pairs: list[Pair]
     done: FirstRun
+    case = 0
+    keep = False
 
     def __init__(self, a: PathLike, b: PathLike, settings: Settings, workers: Workers) -> None:
         self.started = time.perf_counter()
@@ -90,31 +101,56 @@ class _Check:
             workers.load_a(a, self.options)
             workers.load_b(b, self.options)
         self.a, self.b = Side.read(a, workers.a), Side.read(b, workers.b)
+        for side in (self.a, self.b):
+            if settings.runtime == "micro" and side.info.format == "tflite":
+                side.info = with_fixed_sizes(side.info)
         self.a.flatten(self.b.info)
         self.b.flatten(self.a.info)
         names = [{spec.name for spec in side.info.inputs} for side in (self.a, self.b)]
         self.a.hide(names[1])
         self.b.hide(names[0])
 
-    def report(self, given: Mapping[str, Any] | None) -> CheckReport:
-        """The report, without the settings; where the shapes leave the layout open, of each layout until one agrees."""
-        given = flattened(self.a.slots, self.a.info.inputs, given or {})
-        arrays = merge_user_inputs([info.name for info in self.a.info.inputs], given)
+    def report(self, cases: Sequence[Case]) -> CheckReport:
+        """The report, without the settings: of the first set of inputs on which the models do not agree, or of all."""
+        unknown_names(self.settings.input_ranges, self.a.info.inputs, self.b.info.inputs)
         if self.workers.problem:
             return self._result("not checked", self.workers.problem)
         try:
             self.pairs = self._match_inputs()
             self.out_pairs = match(self.a.info.outputs, self.b.info.outputs, "output", self.settings.layout)
-            self.done = self._run_a(arrays)
         except MismatchError as error:
             return self._result("failed", str(error))
+        self.keep = len(cases) > 1
+        attempts = range(max((len(pair.permutations) for pair in self.pairs), default=1))
+        reports: list[CheckReport] = []
+        for self.case, case in enumerate(cases):
+            found = list(self._reports(case, attempts))
+            report, attempt = found[-1] if found[-1][0].status != "failed" else found[0]
+            if not report.ok:
+                where = f" (on {case.label})" if case.label else ""
+                report = replace(report, reason=report.reason + where)
+                return self._per_layer(report) if self.settings.per_layer and self.chosen else report
+            attempts = range(attempt, attempt + 1)
+            reports.append(report)
+        agreed = combined(reports)
+        return self._per_layer(agreed) if self.settings.per_layer else agreed
+
+    def _reports(self, case: Case, attempts: Iterable[int]) -> Iterator[tuple[CheckReport, int]]:
+        """The reports on a set of inputs: where the shapes leave the layout open, of each layout until one agrees."""
+        self.chosen, self.looks = [], {}
+        try:
+            given = flattened(self.a.slots, self.a.info.inputs, case.arrays())
+            self.done = self._run_a(by_input(given, self.a.info.inputs, self.b.info.inputs, self.pairs))
         except UnknownInputError as error:
-            return self._result("not checked", str(error))
+            yield self._result("not checked", str(error)), 0
         except RunError as error:
-            return self._result("not checked", f"the first model does not run: {error}")
-        attempts = max((len(pair.permutations) for pair in self.pairs), default=1)
-        report = _first(map(self._run_b, range(attempts)), lambda report: report.status != "failed")
-        return self._per_layer(report) if self.settings.per_layer else report
+            yield self._result("not checked", f"the first model does not run: {error}"), 0
+        else:
+            for attempt in attempts:
+                report = self._run_b(attempt)
+                yield report, attempt
+                if report.status != "failed":
+                    return
 
     def _per_layer(self, report: CheckReport) -> CheckReport:
         """The report with what the tensors inside of both models say."""
@@ -140,13 +176,14 @@ class _Check:
         infos = requested(infos, self.settings.input_shapes, names)
         fixed = {name: array.shape for name, array in given.items()}
         failures, empty = list[RunError](), list[FirstRun]()
-        for shapes in open_shapes(infos, fixed, self.a.facts.shapes):
+        for shapes in self._shapes(infos, fixed):
             again = partial(self._make_inputs, infos, shapes, given)
-            values, choices = again(self.settings.seed)
-            later = [again(self.settings.seed + k)[0] for k in range(1, self._runs)]
+            values, choices = again(0)
+            later = [again(k)[0] for k in range(1, self._runs)]
             begun: dict[str, Begun] = {}
             try:
-                first = self.a.begin([values, *later], replace(self.options, spare=self._spare))
+                keep = self.keep and not self.a.keeps_state
+                first = self.a.begin([values, *later], replace(self.options, spare=self._spare, keep=keep))
                 if self.together and not failures and not empty:
                     begun = self._begin_kernels(values, later)
                 outputs, *others = first.result()
@@ -166,21 +203,38 @@ class _Check:
             raise failures[0]
         return empty[0]
 
+    def _shapes(self, infos: Sequence[TensorInfo], fixed: Mapping[str, Sequence[int]]) -> Iterable[Shapes]:
+        """Sizes to try, other ones first for each set of inputs."""
+        found = open_shapes(infos, fixed, self.a.facts.shapes)
+        if not self.case:
+            return found
+        some = list(islice(found, MIXED))
+        first = self.case % len(some)
+        return [*some[first:], *some[:first]]
+
     def _make_inputs(
-        self, infos: Sequence[TensorInfo], shapes: list[tuple[int, ...]], given: Mapping[str, Any], seed: int
+        self, infos: Sequence[TensorInfo], shapes: list[tuple[int, ...]], given: Mapping[str, Any], number: int
     ) -> tuple[list[Any], list[str]]:
+        """The inputs of run ``number``, and how each was chosen."""
         values, choices = [], []
+        seed = self.settings.seed + self.case + number
         for k, (info, shape) in enumerate(zip(infos, shapes, strict=True)):
             other = self.b.info.inputs[self.pairs[k].b]
             if info.name in given:
-                value, choice = given[info.name].astype(numpy_type(info.dtype), copy=False), "given"
+                value, choice = given[info.name], "given"
             else:
-                known = self.a.facts.ranges.get(info.name) or self.b.facts.ranges.get(other.name)
+                known = self._asked(info, other) or self.a.facts.ranges.get(info.name)
+                known = known or self.b.facts.ranges.get(other.name)
                 value, choice = make_input(info, shape, known, (seed, k))
                 value = agreeable(value, info, other)
             values.append(value)
             choices.append(choice)
         return values, choices
+
+    def _asked(self, info: TensorInfo, other: TensorInfo) -> Range | None:
+        """The values that the user wants for an input."""
+        asked = self.settings.input_ranges.get(info.name) or self.settings.input_ranges.get(other.name)
+        return None if asked is None else Range("range", *asked)
 
     def _run_b(self, attempt: int) -> CheckReport:
         """Run the second model on the inputs of the first and compare.
@@ -216,7 +270,8 @@ class _Check:
     @property
     def _kernels(self) -> tuple[str, ...]:
         """The kernel sets on which the second model runs."""
-        return self.settings.kernels if self.b.info.format == "tflite" else self.settings.kernels[:1]
+        several = self.b.info.format == "tflite" and self.settings.runtime != "micro"
+        return self.settings.kernels if several else self.settings.kernels[:1]
 
     def _patience(self, seconds: float) -> float | None:
         """How many seconds another kernel set may take, where the first took ``seconds``; None: any."""
@@ -249,15 +304,15 @@ class _Check:
 
     def _begin_b(self, kernels: str, fed: list[list[Any]]) -> Begun:
         """Begin to run the second model on the inputs of each run."""
-        main = kernels == self._kernels[0]
-        options = replace(self.options, kernels=kernels, spare=self._spare)
+        main, keep = kernels == self._kernels[0], self.keep and not self.b.keeps_state
+        options = replace(self.options, kernels=kernels, spare=self._spare, keep=keep)
         return self.b.begin(fed, options, self.workers.b if main else self.workers.other)
 
     def _look_again(self, report: CheckReport, kernels: str, chosen: list[Permutation]) -> CheckReport:
         """The report after a second look at models that differ (see `SecondLook.judge`, `RoundingLook.judge`)."""
 
         def feeds(number: int) -> tuple[Sequence[Any], Sequence[Any]]:
-            values = self.done.again(self.settings.seed + number)[0] if number else self.done.values
+            values = self.done.again(number)[0] if number else self.done.values
             return values, self._inputs_of_b(chosen, values)
 
         tolerances = (self.settings.rtol, self._atol)
@@ -316,10 +371,10 @@ class _Check:
         time_limit: float | None = None,
     ) -> tuple[CheckReport, float]:
         """Compare the outputs of runs that have ``begun``, or begin now; returns the seconds that they took too."""
-        expected = [self.done.outputs, *(outputs for _, outputs in self.done.later)]
+        values = [self.done.values, *(values for values, _ in self.done.later)]
         try:
+            expected = self._expected(kernels, values)
             if begun is None:
-                values = [self.done.values, *(values for values, _ in self.done.later)]
                 begun = self._begin_b(kernels, [self._inputs_of_b(chosen, one) for one in values])
             got = begun.result(time_limit)
         except RunError as error:
@@ -328,6 +383,12 @@ class _Check:
         except MismatchError as error:
             return self._result("failed", str(error), used), 0.0
         return self._compare(expected, got, used), begun.run.seconds
+
+    def _expected(self, kernels: str, values: list[list[Any]]) -> list[list[Any]]:
+        """The outputs of each run of the first model, on the same kernels where both are .tflite."""
+        if self.a.info.format == self.b.info.format and kernels != self._kernels[0]:
+            return self.a.begin(values, replace(self.options, kernels=kernels)).result()
+        return [self.done.outputs, *(outputs for _, outputs in self.done.later)]
 
     def _compare(
         self, wanted: Sequence[Sequence[Any]], got: Sequence[Sequence[Any]], used: tuple[InputUsed, ...]
@@ -393,7 +454,9 @@ class _Check:
         tolerances = (self.settings.rtol, self._atol)
         quantizations = (a.quantization, b.quantization)
         least = SIGMOID_ERROR if a.name in self.a.facts.sigmoids or b.name in self.b.facts.sigmoids else 0.0
-        return Expectation(*tolerances, step, drawn, *quantizations, self.settings.within, self.settings.levels, least)
+        return Expectation(
+            *tolerances, step, drawn, *quantizations, self.settings.max_steps, self.settings.levels, least
+        )
 
     def _result(
         self, status: Any, reason: str, used: tuple[InputUsed, ...] = (), outputs: tuple[OutputCheck, ...] = ()

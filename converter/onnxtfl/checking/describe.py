@@ -55,6 +55,16 @@ def describe(path: Path, model: Model) -> ModelInfo:
     return ModelInfo(path, format_, inputs, infos, any(map(_is_hybrid, graph.walk())))
 
 
+def with_fixed_sizes(info: ModelInfo) -> ModelInfo:
+    """The model with 1 for all open sizes, as TFLite Micro runs it."""
+
+    def fixed(spec: TensorInfo) -> TensorInfo:
+        shape = spec.shape
+        return replace(spec, shape=shape and tuple(dim if isinstance(dim, int) else 1 for dim in shape))
+
+    return replace(info, inputs=tuple(map(fixed, info.inputs)), outputs=tuple(map(fixed, info.outputs)))
+
+
 def _is_hybrid(node: Node) -> bool:
     """Whether an op of TFLite computes on float activations and constant integer weights, or one of ONNX does so."""
     if (node.op.domain, node.op.name) in ROUNDED:

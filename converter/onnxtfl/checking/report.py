@@ -104,6 +104,7 @@ class CheckReport:
     atol: float = 1e-4
     seed: int = 0
     runs: int = 1
+    cases: int = 1
     layers: tuple[LayerError, ...] = ()
     first_difference: FirstDifference | None = None
     seconds: float = field(default=0.0, compare=False)
@@ -145,6 +146,7 @@ class CheckReport:
         if self.status == "not checked":
             return str(self)
         runs = f"{self.runs} runs; " if self.runs > 1 else ""
+        runs = f"{self.cases} sets of inputs; {runs}" if self.cases > 1 else runs
         ran = f" ({', '.join(self.runtimes)}; {runs}{self.seconds:.2f} s)" if self.runtimes else ""
         return f"{self.status}{ran}"
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from onnxtfl.checking.match import Layout
 from onnxtfl.ir.record import TensorEntry
 
+PATIENCE = 2.0
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -16,14 +18,16 @@ class Settings:
     ``rtol``, ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: of the inputs. ``time_limit``:
     seconds for each run. ``layout``: "auto" accepts channels-last against channels-first, "source" does not,
     "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes by input name,
-    -1 or a name for one that is open. ``kernels``: the kernel sets on which a .tflite as the second model must agree;
-    the first model runs on the first.
-    ``tensors``: the record of the conversion of the first model to the second. ``levels``, ``within``: where only the
-    second model is quantized, outputs may differ by ``within`` steps of their own, or of the largest value by
-    ``levels``. ``steps``: how often models with state run, one run after the other (others: twice, where the second
-    model is a .tflite; once with 1). ``profile``: measure the time of each op. ``patience``: a further kernel set that
-    takes more than so many seconds, and four times as long as the slower of the other runs, is left out, with a note;
-    None: it never is. ``per_layer``: also compare the tensors inside of both models.
+    -1 or a name for one that is open.
+    ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
+    ``tensors``: the record of the conversion of the first model to the second. ``max_steps``: how many quantization
+    steps quantized outputs may differ by. ``levels``: where only the second model is quantized, a step is at least the
+    largest value divided by this. ``steps``: how often models with state run, one run after the other (others: twice,
+    where the second model is a .tflite; once with 1). ``profile``: measure the time of each op. ``patience``: a further
+    kernel set that takes more than so many seconds, and four times as long as the slower of the other runs, is left
+    out, with a note; None: it never is. ``per_layer``: also compare the tensors inside of both models. ``runtime``:
+    which one runs a .tflite, None for the first that is installed. ``input_ranges``: the lowest and highest values of
+    inputs, by name, instead of those that the graph suggests. ``random``: how many sets of inputs are generated.
     """
 
     rtol: float = 1e-3
@@ -35,8 +39,11 @@ class Settings:
     input_shapes: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
     tensors: Sequence[TensorEntry] = ()
     levels: float | None = None
-    within: float = 1.0
+    max_steps: float = 1.0
     steps: int = 3
     profile: bool = False
-    patience: float | None = 2.0
+    patience: float | None = PATIENCE
     per_layer: bool = False
+    runtime: str | None = None
+    random: int = 1
+    input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxtfl.cli.options import CONTEXT, MODEL, checking, verbose
+from onnxtfl.cli.options import CONTEXT, MODEL, checking, setting, verbose
 from onnxtfl.cli.reports import requested, write
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ EXIT_CODES = "Exit codes: 0 the models agree, 1 they cannot be compared, 2 usage
 @click.command("check", context_settings=CONTEXT, epilog=EXIT_CODES)
 @click.argument("a", type=MODEL)
 @click.argument("b", type=MODEL)
+@click.option("--inputs", metavar="DATA", help="Arrays by input name: an .npz file, or a directory of them.")
+@click.option("--random", metavar="N", type=click.IntRange(min=1), default=1, help="Sets of generated inputs.  [1]")
+@setting("--max-steps", 1.0, "Steps that quantized outputs may differ by.", click.FloatRange(min=0))
 @checking
 @click.option("--json", "json_", metavar="OUT", help="Write the report as JSON to this file; '-': to stdout.")
 @click.option("--junit", metavar="OUT.xml", type=click.Path(dir_okay=False), help="Write the result as JUnit's XML.")
@@ -48,10 +51,10 @@ def _report(a: str, b: str, options: dict[str, Any]) -> CheckReport:
     from onnxtfl import check
     from onnxtfl.cli.progress import progress
 
-    shapes = dict(options.pop("input_shapes"))
+    options |= {name: dict(options[name]) for name in ("input_shapes", "input_ranges")}
     with progress() as step:
         step("check")
-        return check(a, b, input_shapes=shapes, **options)
+        return check(a, b, **options)
 
 
 def _exit_code(b: str, report: CheckReport) -> int:

@@ -102,8 +102,8 @@ def _convert(convert: Any, suffix: str, **options: Any) -> int:
 def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments of the public function for the options of a command."""
     found = dict(options)
-    found["check"] = {None: True, True: "require", False: False}[found.pop("check_")]
-    found["input_shapes"], found["metadata"] = dict(found["input_shapes"]), dict(found["metadata"])
+    found["check"] = {None: "auto", True: "require", False: False}[found.pop("check_")]
+    found |= {name: dict(found[name]) for name in ("input_shapes", "input_ranges", "metadata")}
     return found | {name: names(found[name]) for name in ("inputs", "outputs")}
 
 

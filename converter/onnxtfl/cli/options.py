@@ -35,6 +35,25 @@ def _size(word: str) -> int | str | None:
     return int(word) if word.isdecimal() else word
 
 
+class InputRange(click.ParamType[tuple[str, tuple[float, float]]]):
+    """``NAME:LOW,HIGH``; the name may contain colons."""
+
+    name = "NAME:LOW,HIGH"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[float, float]]:
+        """Return (name, (lowest, highest value))."""
+        name, colon, numbers = str(value).rpartition(":")
+        try:
+            low, high = map(float, numbers.split(","))
+        except ValueError:
+            low, high = 1.0, 0.0
+        if not colon or not name or not low <= high:
+            self.fail(f"{value!r} is not NAME:LOW,HIGH, like x:-1,1", param, ctx)
+        return name, (low, high)
+
+
 class Elements(click.ParamType[tuple[str, "int | None"]]):
     """``NAME:3``, or ``NAME:none``; the name may contain colons."""
 
@@ -82,12 +101,15 @@ _SHAPES: dict[str, Any] = {
     "help": "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 leaves one open (repeatable).",
 }
 _REPORT_HELP = "Write a page with errors along the depth, time per op and what was changed."
+_RANGE_HELP = "Lowest and highest value of an input, like x:-1,1 (repeatable)."
 _CHECKING = (
     setting("--rtol", 1e-3, "Relative tolerance.", _NOT_NEGATIVE),
     setting("--atol", 1e-4, "Absolute tolerance, relative to an output's largest value.", _NOT_NEGATIVE),
     setting("--seed", 0, "Seed of the inputs.", click.IntRange(min=0)),
     setting("--time-limit", 300.0, "Seconds for each run of a model.", _POSITIVE),
     setting("--steps", 3, "Runs, one after the other, of models with state.", click.IntRange(min=1)),
+    click.option("--input-range", "input_ranges", type=InputRange(), multiple=True, help=_RANGE_HELP),
+    click.option("--runtime", type=click.Choice(["litert", "tflite-runtime", "micro"]), help="What runs a .tflite."),
     click.option("--per-layer", is_flag=True, help="Find the first op whose result differs."),
     click.option("--report", metavar="OUT.html", type=click.Path(dir_okay=False), help=_REPORT_HELP),
     click.option("--input-shape", "input_shapes", **_SHAPES),

@@ -19,7 +19,9 @@ LISTS = ("--inputs", "--outputs")  # options that take all the words up to the n
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run ``command`` on ``arguments`` (default: the process's) and leave the process with its exit code."""
     gc.disable()
-    words = spread_lists(list(sys.argv[1:] if arguments is None else arguments))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if any(isinstance(spec, click.Option) and spec.multiple and spec.opts[0] in LISTS for spec in command.params):
+        words = spread_lists(words)
     with _terminated_as_interrupt():
         code = exit_code(command, words)
     with suppress(OSError, ValueError):

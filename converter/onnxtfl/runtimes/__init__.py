@@ -1,12 +1,23 @@
-"""Running models: ONNX Runtime, LiteRT and tflite-runtime, each in a child process with a time limit."""
+"""Running models, each in a child process: ONNX Runtime, LiteRT, tflite-runtime, TFLite Micro, onnx.reference."""
 
-from onnxtfl.runtimes.adapters import LITERT, ONNXRUNTIME, RUNTIMES, TFLITE_RUNTIME, Runtime, runtime_for
+from onnxtfl.runtimes.adapters import (
+    LITERT,
+    MICRO,
+    ONNXRUNTIME,
+    REFERENCE,
+    RUNTIMES,
+    TFLITE_RUNTIME,
+    Runtime,
+    runtime_for,
+)
 from onnxtfl.runtimes.process import Run, RunError, RunOptions, Worker
 from onnxtfl.runtimes.workers import Workers, fit_together
 
 __all__ = [
     "LITERT",
+    "MICRO",
     "ONNXRUNTIME",
+    "REFERENCE",
     "RUNTIMES",
     "TFLITE_RUNTIME",
     "Run",

@@ -18,12 +18,17 @@ TFLITE_RUNTIME_PYTHON = "ONNXTFL_TFLITE_RUNTIME_PYTHON"
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime: ``name``, the model ``format`` it runs ("onnx" or "tflite"), and the distribution it comes in."""
+    """A runtime: ``name``, the model ``format`` it runs ("onnx" or "tflite"), and the distribution it comes in.
+
+    ``special``: it is used only where it is asked for by name. ``install``: what pip installs.
+    """
 
     name: str
     format: str
     distribution: str
     find_python: Callable[[], str] = lambda: sys.executable
+    special: bool = False
+    install: str = ""
 
     def version(self) -> str | None:
         """Return the installed version, or None where the runtime is not installed. Imports nothing."""
@@ -39,7 +44,9 @@ class Runtime:
         Raises `RunError` (kind "unavailable") where the runtime is not installed.
         """
         if not self.available():
-            raise RunError("unavailable", f"{self.name} is not installed (pip install {self.distribution})")
+            raise RunError(
+                "unavailable", f"{self.distribution} is not installed (pip install {self.install or self.distribution})"
+            )
         return Worker(self.name, self.find_python())
 
 
@@ -66,15 +73,19 @@ def _version(distribution: str, python: str) -> str | None:
 ONNXRUNTIME = Runtime("onnxruntime", "onnx", "onnxruntime")
 LITERT = Runtime("litert", "tflite", "ai-edge-litert")
 TFLITE_RUNTIME = Runtime("tflite_runtime", "tflite", "tflite-runtime", tflite_runtime_python)
-RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME)}
+MICRO = Runtime("micro", "tflite", "tflite-micro", special=True, install="'onnxtfl[micro]'")
+REFERENCE = Runtime("reference", "onnx", "onnx", special=True)
+RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME, MICRO, REFERENCE)}
 
 
-def runtime_for(format_: str) -> Runtime:
+def runtime_for(format_: str, name: str | None = None) -> Runtime:
     """Return the runtime that runs ``format_`` ("onnx" or "tflite"): the first installed one.
 
-    Raises `RuntimeUnavailableError` where there is none.
+    ``name``: which one runs .tflite models, installed or not. Raises `RuntimeUnavailableError` where there is none.
     """
-    candidates = [runtime for runtime in RUNTIMES.values() if runtime.format == format_]
+    candidates = [runtime for runtime in RUNTIMES.values() if runtime.format == format_ and not runtime.special]
+    if name is not None and format_ == "tflite":
+        return RUNTIMES[name.replace("-", "_")]
     for runtime in candidates:
         if runtime.available():
             return runtime

@@ -53,12 +53,14 @@ class RunOptions:
 
     ``kernels``: "default" (LiteRT: XNNPACK), "builtin" (optimized kernels, no delegate) or "reference"; for ONNX
     Runtime all but "default" turn its graph optimizer off. ``time_limit``: seconds for loading and one run. ``spare``:
-    the runs after the first are left out where that took more than so many seconds; 0: never.
+    the runs after the first are left out where that took more than so many seconds; 0: never. ``keep``: the model stays
+    loaded for the next run; a .tflite then keeps its state too.
     """
 
     kernels: str = "default"
     time_limit: float = 300.0
     spare: float = 0.0
+    keep: bool = False
 
 
 DEFAULT = RunOptions()
@@ -150,6 +152,7 @@ class Worker:
             "feedback": list(feedback),
             "results": os.fspath(results),
             "spare": options.spare,
+            "keep": options.keep,
         }
         run = Run(self, arrays, results)
         try:

@@ -5,9 +5,10 @@ nothing of onnxtfl and runs on Python 3.9 and newer, so that another interpreter
 wants numpy < 2 and Python 3.11).
 
 Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
-"kernels", "spare"}``: the inputs of each run of one session or interpreter, which keeps its state from run to run; an
-input that is fed back gets the value of that output of the run before. The runs after the first are left out where that
-took more than "spare" seconds, unless that is 0. With ``"load": true`` the model is only loaded, for a later request.
+"kernels", "spare", "keep"}``: the inputs of each run of one session or interpreter, which keeps its state from run to
+run; an input that is fed back gets the value of that output of the run before. The runs after the first are left out
+where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the model is only loaded, for a later
+request; with ``"keep": true`` it stays loaded.
 Answer: ``{"id", "outputs": [[item]], "seconds"}`` or ``{"id", "error", "kind"}``. Item: see `encode`.
 """
 
@@ -95,7 +96,7 @@ def run(request: Item) -> Item:
         return {}
     store = np.load(request["arrays"], allow_pickle=False) if any(request["runs"]) else {}
     runs = [[decode(item, store) for item in inputs] for inputs in request["runs"]]
-    runner = run_onnx if request["runtime"] == "onnxruntime" else run_tflite
+    runner = RUNNERS.get(request["runtime"], run_tflite)
     started = time.perf_counter()
     _, before = LOADED.get(file_key(request), (None, 0.0))
     outputs = runner(request, runs)
@@ -108,6 +109,8 @@ def run(request: Item) -> Item:
 
 def load(request: Item) -> None:
     """Load a model for the request that runs it; whatever goes wrong goes wrong again then."""
+    if request["runtime"] in ("micro", "reference"):  # these load fast, or not before they run
+        return
     started = time.perf_counter()
     if request["runtime"] == "onnxruntime":
         loaded = new_session(load_runtime("onnxruntime"), request)
@@ -120,6 +123,12 @@ def load(request: Item) -> None:
 
 LOADED: dict[tuple[Any, ...], tuple[Any, float]] = {}
 """Sessions and interpreters that were loaded for a later request, by file and kernel set; the seconds that took."""
+
+
+def keep(request: Item, loaded: Any) -> None:
+    """Keep a session or interpreter for the next request, if asked to."""
+    if request["keep"]:
+        LOADED[file_key(request)] = loaded, 0.0
 
 
 def file_key(request: Item) -> tuple[Any, ...]:
@@ -146,6 +155,7 @@ def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]
             break
         feed_back(request, found, inputs)
         found.append(run_session(ort, session, inputs))
+    keep(request, session)
     return found
 
 
@@ -256,6 +266,7 @@ def run_tflite(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str
                     interpreter.set_tensor(slot["index"], tflite_input(value))
             interpreter.invoke()
             found.append([(tflite_output(interpreter, slot), "") for slot in interpreter.get_output_details()])
+        keep(request, interpreter)
         return found
     except (ValueError, RuntimeError) as error:
         raise WorkerError(tflite_error_kind(error, "run"), str(error)) from error
@@ -308,6 +319,50 @@ def tflite_input(value: Any) -> Any:
     return array.reshape(value.shape)
 
 
+def run_micro(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
+    """Run the main subgraph in TFLite Micro."""
+    interpreter = script("micro_script").Interpreter(request["model"])
+    found: list[list[tuple[Any, str]]] = []
+    started = time.perf_counter()
+    for inputs in runs:
+        if enough(request, found, started):
+            break
+        feed_back(request, found, inputs)
+        found.append([(value, "") for value in interpreter.run([tflite_input(value) for value in inputs])])
+    return found
+
+
+def run_reference(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
+    """Run the model in onnx.reference."""
+    return [[(value, "") for value in outputs] for outputs in script("reference_script").run(request["model"], runs)]
+
+
+def script(name: str) -> Any:
+    """Return the module in the file of this name next to this one, which is not on the path."""
+    import importlib.util
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location("onnxtfl_" + name, path)
+    if spec is None or spec.loader is None:
+        raise WorkerError("unavailable", "cannot load " + path)
+    if spec.name not in sys.modules:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[spec.name]
+
+
+RUNNERS = {"onnxruntime": run_onnx, "micro": run_micro, "reference": run_reference}
+IMPORTS = {
+    "onnxruntime": "onnxruntime",
+    "litert": "ai_edge_litert.interpreter",
+    "tflite_runtime": "tflite_runtime.interpreter",
+    "micro": "tflite_micro.python.tflite_micro.runtime",
+    "reference": "onnx.reference",
+}
+"""By runtime: how a model runs, and what is imported before the first request."""
+
+
 def load_runtime(module: str) -> Any:
     """Import the runtime."""
     try:
@@ -327,7 +382,8 @@ def answer(line: str) -> Item:
     except MemoryError:
         found = {"error": "out of memory", "kind": "memory"}
     except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}", "kind": "run"}
+        kind = getattr(error, "kind", "")
+        found = {"error": str(error) if kind else f"{type(error).__name__}: {error}", "kind": kind or "run"}
     return {"id": request.get("id"), **found}
 
 
@@ -336,9 +392,8 @@ def main() -> None:
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     if len(sys.argv) > 1:  # the runtime is imported while the parent still prepares its inputs
-        names = {"onnxruntime": "onnxruntime", "litert": "ai_edge_litert.interpreter"}
         with contextlib.suppress(WorkerError):
-            load_runtime(names.get(sys.argv[1], "tflite_runtime.interpreter"))
+            load_runtime(IMPORTS.get(sys.argv[1], "numpy"))
     for line in sys.stdin:
         if line.strip():
             channel.write(MARK + json.dumps(answer(line)) + "\n")

@@ -28,10 +28,12 @@ class Workers:
     """``a``, ``b``: the processes of the two models, None where a runtime is missing; ``other``: that of the second
     kernel set of ``b``, mostly the same. ``runtimes``: names and versions; ``problem``: why there is no runtime.
 
-    A context manager. `start` may be called early, and again.
+    A context manager. `start` may be called early, and again. ``runtime``: which one runs .tflite models, None for the
+    first that is installed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: str | None = None) -> None:
+        self.runtime = runtime
         self.a: Worker | None = None
         self.b: Worker | None = None
         self.other: Worker | None = None
@@ -53,12 +55,12 @@ class Workers:
             return
         self._started = True
         self.a, self.b = self._start(a), self._start(b)
-        parallel = b == "tflite" and size >= LARGE and (os.cpu_count() or 1) > 1
+        parallel = b == "tflite" and self.runtime != "micro" and size >= LARGE and (os.cpu_count() or 1) > 1
         self.other = self._start(b, again=True) if parallel else self.b
 
     def _start(self, format_: str, again: bool = False) -> Worker | None:
         try:
-            runtime = runtime_for(format_)
+            runtime = runtime_for(format_, self.runtime)
             worker = self._stack.enter_context(runtime.worker())
             worker.start()
         except RuntimeUnavailableError as error:

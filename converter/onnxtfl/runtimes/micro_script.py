@@ -1,0 +1,97 @@
+"""TFLite Micro in the child process: part of `worker`, and like it a plain script on NumPy.
+
+The interpreter reports what is wrong on stderr only, so this is read from there. Its memory, the arena, is doubled
+until the model fits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+ARENAS = tuple(1 << k for k in range(18, 30))
+"""Sizes of the arena in bytes: 256 KB to 512 MB."""
+
+
+class MicroError(Exception):
+    """A run that cannot be; ``kind``: see `RunError`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Interpreter:
+    """A model in TFLite Micro; raises `MicroError`."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            from tflite_micro.python.tflite_micro import runtime
+        except (ImportError, OSError) as error:
+            raise MicroError("unavailable", f"tflite-micro cannot be imported: {error}") from error
+        with open(path, "rb") as file:
+            data = file.read()
+        for arena in (size for size in ARENAS if size >= len(data) // 16):
+            said: list[str] = []
+            try:
+                with stderr_lines(said):
+                    self._interpreter = runtime.Interpreter.from_bytes(data, arena_size=arena)
+                return
+            except (RuntimeError, ValueError) as error:
+                if not any("Failed to allocate" in line or "missing:" in line for line in said):
+                    raise failure(error, said, "load") from error
+        raise MicroError("memory", f"the model does not fit into an arena of {ARENAS[-1] >> 20} MB")
+
+    def run(self, inputs: list[Any]) -> list[Any]:
+        """Return the outputs of one run."""
+        said: list[str] = []
+        try:
+            with stderr_lines(said):
+                for index, value in enumerate(inputs):
+                    self._interpreter.set_input(value, index)
+                self._interpreter.invoke()
+                return list(self._outputs())
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise failure(error, said, "run") from error
+
+    def _outputs(self) -> Iterator[Any]:
+        index = 0
+        while True:
+            try:
+                self._interpreter.get_output_details(index)
+            except IndexError:
+                return
+            yield self._interpreter.get_output(index)
+            index += 1
+
+
+def failure(error: Exception, said: list[str], kind: str) -> MicroError:
+    """Return the error for what the interpreter said; an op that it lacks is "unsupported"."""
+    text = " ".join(said)
+    missing = re.search(r"Didn't find (?:custom )?op for (?:builtin opcode|name) '([^']+)'", text)
+    if missing:
+        return MicroError("unsupported", f"TFLite Micro has no op {missing[1]}")
+    if "Dimension mismatch" in str(error):
+        return MicroError("unsupported", f"TFLite Micro runs the sizes of the file only: {error}")
+    told = text or str(error)
+    unsupported = re.search(r"not (?:currently )?supported|unsupported", told, re.IGNORECASE)
+    return MicroError("unsupported" if unsupported else kind, told)
+
+
+@contextlib.contextmanager
+def stderr_lines(lines: list[str]) -> Iterator[None]:
+    """Add what is written to the process's stderr to ``lines``; after a crash it is there as well."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            lines += [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
