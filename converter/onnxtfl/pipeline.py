@@ -182,10 +182,6 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
         return conversion.finish(graph, tflite_writer.write(written, out, late=conversion.late(graph)))
 
 
-def _tflite_target(options: Options) -> TfliteTarget:
-    return TfliteTarget(options.min_runtime, hybrid=options.dynamic_quant == "hybrid")
-
-
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
     """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for `onnx_to_tflite`."""
     name = getattr(out, "name", None)  # the weights of a model of more than 2 GB go to a second file
@@ -200,8 +196,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
         if conversion.states:
             conversion.report.states = [_entry(state, graph) for state in conversion.states]
             written.metadata.properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
-        late = conversion.late(graph)
-        names = onnx_writer.write(written, out, opset=options.opset, external=external, late=late)
+        names = onnx_writer.write(written, out, opset=options.opset, external=external, late=conversion.late(graph))
         return conversion.finish(graph, names)
 
 
@@ -227,6 +222,10 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
         first = [*_LIFT, *([dequantize] if options.quantized == "float" else [])]
         return [*first, RECOGNIZE, RECOGNIZE_LAYERS, *_common(target, options)]
     return [*_LIFT, *_tflite_first(options), *_common(target, options), *_tflite_last(target)]
+
+
+def _tflite_target(options: Options) -> TfliteTarget:
+    return TfliteTarget(options.min_runtime, hybrid=options.dynamic_quant == "hybrid")
 
 
 def _onnx_target(options: Options) -> OnnxTarget:
@@ -428,10 +427,9 @@ class _Conversion:
 
     def model(self, source: Model, graph: Graph) -> Model:
         """The result: `graph` with the metadata of the source, and names for its constants."""
-        format_: FormatName = "onnx" if self.target.name == "onnx" else "tflite"
-        metadata, self.report.dropped_metadata = carried(source, graph, format_, self.options.metadata)
-        names = constant_names(graph, self.weights, self.target.operand_name)
-        return Model(graph, metadata=metadata, constant_names=names)
+        to_onnx = self.target.name == "onnx"
+        metadata, self.report.dropped_metadata = carried(source, graph, self.options.metadata, to_onnx=to_onnx)
+        return Model(graph, metadata=metadata, constant_names=constant_names(graph, self.weights, self.target))
 
     def _select_part(self, graph: Graph) -> None:
         """Apply `input_shapes`, `inputs` and `outputs` of the options."""

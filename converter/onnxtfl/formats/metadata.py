@@ -12,7 +12,7 @@ from onnxtfl.formats.tflite import tflite_metadata
 from onnxtfl.formats.tflite.metadata import OF_THE_FILE, ONNX, sides_of
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.metadata import RECORD, STATES, Metadata, TfliteMetadata
-from onnxtfl.ir.model import FormatName, Model
+from onnxtfl.ir.model import Model
 
 RESERVED = frozenset({RECORD, STATES, ONNX, READABLE, FILES, tflite_metadata.KEY, *OF_THE_FILE})
 """Properties with a meaning to readers of the formats, which a user cannot set."""
@@ -24,7 +24,7 @@ _CACHE = "xnnpack"
 
 
 def carried(
-    source: Model, graph: Graph, target: FormatName, added: Mapping[str, str] | None = None
+    source: Model, graph: Graph, added: Mapping[str, str] | None = None, *, to_onnx: bool
 ) -> tuple[Metadata, list[str]]:
     """The metadata of `source` for `graph`, which it was converted to, and what was too large, as text.
 
@@ -42,7 +42,7 @@ def carried(
     result.tflite = _aligned(result, graph)
     if result.producer.name == PRODUCER and source.format == "onnx":
         result.producer = replace(result.producer, name="")
-    dropped = list(_drop_large(result, target))
+    dropped = list(_drop_large(result, to_onnx))
     result.properties |= dict(added or {})
     return result, dropped
 
@@ -70,12 +70,12 @@ def _aligned(metadata: Metadata, graph: Graph) -> TfliteMetadata | None:
     return TfliteMetadata(content, tuple(after["inputs"]), tuple(after["outputs"]))
 
 
-def _drop_large(metadata: Metadata, target: FormatName) -> Iterator[str]:
+def _drop_large(metadata: Metadata, to_onnx: bool) -> Iterator[str]:
     """Drop what does not fit, and yield what that is."""
-    if sum(map(len, metadata.node_descriptions.values())) > MOST_OF_NODES and target == "tflite":
+    if sum(map(len, metadata.node_descriptions.values())) > MOST_OF_NODES and not to_onnx:
         yield f"the documentation of {len(metadata.node_descriptions)} nodes"
         metadata.node_descriptions = {}
-    if target == "tflite":
+    if not to_onnx:
         return
     for key, value in list(metadata.properties.items()):
         size = len(value) if isinstance(value, str | bytes) else value.nbytes

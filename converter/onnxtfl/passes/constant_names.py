@@ -9,7 +9,7 @@ A fused weight is not that of the source, so its name is for people only: it say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import TensorType
@@ -29,18 +29,18 @@ def weights_of(graph: Graph) -> Weights:
     return found
 
 
-def constant_names(graph: Graph, weights: Weights, operand_name: Callable[[Node, int], str | None]) -> dict[Value, str]:
+def constant_names(graph: Graph, weights: Weights, target: Target) -> dict[Value, str]:
     """A name for each constant without one that is no integer tensor and no scalar.
 
-    It is the only constant with as many elements of the source nodes, else that of the first result and
-    `operand_name` (the target's name of the operand, None where it has none).
+    It is the only constant with as many elements of the source nodes, else that of the first result and the target's
+    name of the operand.
     """
     found: dict[Value, str] = {}
     for node in graph.walk():
         for k, value in enumerate(node.operands):
             if value is not None and value not in found and _is_weight(value):
                 name = value.origin.tensor if value.origin is not None else _source(node, value, weights)
-                name = name or _described(node, operand_name(node, k))
+                name = name or _described(node, target.operand_name(node, k))
                 found |= {value: name} if name else {}
     return found
 
