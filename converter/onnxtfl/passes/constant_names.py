@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.target import Target
 
 Weights = Mapping[str, Sequence[tuple[str, int]]]
 """By the name of a node: the names of its constants with more than one element, and their numbers of elements."""
