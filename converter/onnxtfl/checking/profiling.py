@@ -9,8 +9,7 @@ from onnxtfl.checking.profile import OpTime, Profile
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.sides import Side
-from onnxtfl.errors import RuntimeUnavailableError
-from onnxtfl.runtimes import runtime_for
+from onnxtfl.runtimes import RUNTIMES
 from onnxtfl.runtimes.profiler import profile
 
 
@@ -22,12 +21,10 @@ def with_models(report: CheckReport, sides: Sequence[Side], settings: Settings) 
 
 
 def _profile(side: Side, time_limit: float) -> Profile:
-    if side.worker is not None:
-        side.worker.close()  # its memory is free for the run that is measured
-    try:
-        runtime = runtime_for(side.info.format)
-    except RuntimeUnavailableError as error:
-        return Profile(side.info.format, note=str(error))
+    if side.worker is None:
+        return Profile(side.info.format, note="not measured: no runtime is installed")
+    side.worker.close()  # its memory is free for the run that is measured
+    runtime = RUNTIMES[side.worker.runtime]
     name = f"{runtime.name} {runtime.version()}"
     if side.fed is None:
         return Profile(name, note="not measured: the model was not run")

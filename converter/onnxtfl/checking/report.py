@@ -138,8 +138,9 @@ class CheckReport:
         rows = [Row("check", self._verdict, style)]
         rows += [Row("", spec.in_words(verbose)) for spec in self.inputs if verbose or spec.note]
         rows += [Row("", out.in_words, "" if out.ok else "red") for out in self.outputs]
-        rows += [Row("", str(self.first_difference), "red")] if self.first_difference else []
-        return rows + [Row("", note) for note in self.notes]
+        first = str(self.first_difference) if self.first_difference else None
+        rows += [Row("", first, "red")] if first is not None else []
+        return rows + [Row("", note) for note in self.notes if note != first]
 
     @property
     def _verdict(self) -> str:

@@ -64,7 +64,8 @@ def _exit_code(b: str, report: CheckReport) -> int:
     if report.status == "not checked":
         raise RuntimeUnavailableError(f"{b} was {report}", code="E-CHECK-002")
     if not report.ok:
-        raise CheckFailedError(f"the check of {b} {report}")
+        hint = "" if report.layers else None  # how to find the op, unless it was looked for
+        raise CheckFailedError(f"the check of {b} {report}", hint=hint)
     return 0
 
 

@@ -92,7 +92,7 @@ def _verdict(check: CheckReport | None) -> str:
         errors = f"Its own error is {found.error:.3g} of the largest value; its inputs differ by {found.error_in:.3g}."
         lines.append(f'<div class="first">{told}<br><span class="small">{errors}</span></div>')
     if check is not None:
-        lines.append(e.items(check.notes))
+        lines.append(e.items(note for note in check.notes if note != str(check.first_difference)))
     return f'<div class="verdict {_STYLES.get(status, "unchecked")}">{"".join(lines)}</div>'
 
 
@@ -205,8 +205,13 @@ def _own(own: float | None) -> str:
 
 
 def _inputs(check: CheckReport) -> str:
-    rows = [(e.name(spec.name), spec.dtype, shape(spec.shape), spec.values, spec.note) for spec in check.inputs]
-    table = Table("inputs-table", ("input", "type", "shape", "values", "in the second model"), rows)
+    rows: list[tuple[object, ...]] = [
+        (e.name(spec.name), spec.dtype, shape(spec.shape), spec.values, spec.note) for spec in check.inputs
+    ]
+    columns: tuple[str, ...] = ("input", "type", "shape", "values", "in the second model")
+    if not any(spec.note for spec in check.inputs):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    table = Table("inputs-table", columns, rows)
     return e.section("inputs", "Inputs of the check", table.markup()) if rows else ""
 
 

@@ -26,6 +26,8 @@ def profile(
     ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``; where it cannot
     be measured ``note`` says why, and keys are missing.
     """
+    if runtime.name not in ("onnxruntime", "litert", "tflite_runtime"):
+        return {"note": f"{runtime.name} has no profiler in its Python package"}
     with tempfile.TemporaryDirectory(prefix="onnxtfl-profile-", ignore_cleanup_errors=True) as folder:
         store: dict[str, Any] = {}
         items = [encode(value, store) for value in inputs]
