@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from onnxtfl.inspection import Inspection, inspect
     from onnxtfl.ir.summary import FloatOp, QuantizationSummary
+    from onnxtfl.many import Outcome, convert_many
     from onnxtfl.reporting.write import write_report
 
     __version__: str
@@ -49,6 +50,7 @@ __all__ = [
     "InternalError",
     "InvalidModelError",
     "OnnxtflError",
+    "Outcome",
     "OutputCheck",
     "OutputError",
     "QuantizationSummary",
@@ -58,6 +60,7 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "check",
+    "convert_many",
     "coverage",
     "explain",
     "inspect",
@@ -74,6 +77,7 @@ _MODULES = {
     **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
     **dict.fromkeys(("check", "coverage", "explain", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
     **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.entry_points"),
+    **dict.fromkeys(("Outcome", "convert_many"), "onnxtfl.many"),
     "write_report": "onnxtfl.reporting.write",
     **dict.fromkeys(("Inspection", "inspect"), "onnxtfl.inspection"),
 }

@@ -225,4 +225,8 @@ _PARAMETERS: Mapping[str, Check] = {
     "input_ranges": _ranges,
     "runtime": _one_of(None, "litert", "tflite-runtime", "micro"),
     "on_progress": _callback,
+    "on_outcome": _callback,
+    "jobs": lambda name, value: None if value is None else _integer(1)(name, value),
+    "force": _flag,
+    "address": _text,
 }

@@ -38,5 +38,6 @@ def _explain(code: str | None) -> int:
     return 0
 
 
-onnxtfl.add_command(check_command)
+for _command in (onnx2tfl, tfl2onnx, check_command):
+    onnxtfl.add_command(_command)
 onnxtfl.add_command(inspect_command)

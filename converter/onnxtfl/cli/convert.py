@@ -26,10 +26,21 @@ _QUANTIZED, _STATE = click.Choice(["qdq", "qoperator", "float"]), click.Choice([
 @quantizing
 @click.version_option(package_name="onnxtfl")
 def onnx2tfl(**options: Any) -> int:
-    """Convert the ONNX file MODEL to TFLite, run both on the same inputs, and fail where they differ."""
+    """Convert ONNX models to TFLite, run both on the same inputs, and fail where they differ.
+
+    MODEL is a file, or - for standard input. Several files, and all .onnx files of folders, are converted with -o DIR.
+
+    \b
+    Examples:
+      onnx2tfl model.onnx                            writes model.tflite
+      onnx2tfl model.onnx --input-shape x:?,3,64,64
+      onnx2tfl models other.onnx -o converted --jobs 4
+      onnx2tfl - -o - < model.onnx > model.tflite
+    """
     from onnxtfl import onnx_to_tflite
 
-    return _convert(onnx_to_tflite, ".tflite", elements=dict(options.pop("elements")), **options)
+    options["elements"] = dict(options["elements"])
+    return _run(onnx_to_tflite, "tflite", options)
 
 
 @click.command("tfl2onnx", context_settings=CONTEXT, epilog=EXIT_CODES)
@@ -40,59 +51,101 @@ def onnx2tfl(**options: Any) -> int:
 @click.option("--signature", metavar="KEY", help="Entry point to convert; 'all': each to a file in the directory OUT.")
 @click.version_option(package_name="onnxtfl")
 def tfl2onnx(**options: Any) -> int:
-    """Convert the TFLite file MODEL to ONNX, run both on the same inputs, and fail where they differ."""
+    """Convert TFLite models to ONNX, run both on the same inputs, and fail where they differ.
+
+    MODEL is a file, or - for standard input. Several files, and all .tflite files of folders, are converted with
+    -o DIR.
+
+    \b
+    Examples:
+      tfl2onnx model.tflite                          writes model.onnx
+      tfl2onnx model.tflite --opset 17 -o out/model.onnx
+      tfl2onnx models -o converted --jobs 4
+    """
     from onnxtfl import tflite_to_onnx
 
-    if options["signature"] == "all":
-        return _convert_all(**options)
-    return _convert(tflite_to_onnx, ".onnx", **options)
+    return _run(tflite_to_onnx, "onnx", options)
 
 
-def _convert_all(model: str, verbose: bool, output: str | None, **options: Any) -> int:
-    """Convert each signature to a file in the directory `output`, and return the exit code."""
+def _run(convert: Any, to: str, options: dict[str, Any]) -> int:
+    """Convert one model or several, show what was done, and return the exit code."""
+    from onnxtfl.cli.many import SCHEDULING, convert_all, is_several
+    from onnxtfl.errors import UsageError
+
+    models, output, quiet = options.pop("models"), options.pop("output"), options.pop("quiet")
+    scheduling = {name: options.pop(name) for name in SCHEDULING}
+    if not is_several(models):
+        if options.get("signature") == "all":
+            return _convert_signatures(models[0], output, quiet, options)
+        return _convert(convert, to, models[0], output, quiet, options)
+    if options.get("signature") == "all":
+        raise UsageError("--signature all is for one model", hint="convert them one by one", code="E-USE-006")
+    if options.pop("report") is not None:
+        raise UsageError("--report is of one model", hint="convert them one by one", code="E-USE-006")
+    options.pop("verbose")
+    return convert_all(models, output, to, {**scheduling, **_arguments(options)}, quiet)
+
+
+def _convert_signatures(model: str, output: str | None, quiet: bool, options: dict[str, Any]) -> int:
+    """Convert each signature to a file in the folder `output`, and return the exit code."""
     from onnxtfl import signatures_to_onnx
     from onnxtfl.cli.progress import progress
+    from onnxtfl.cli.streams import model_of
     from onnxtfl.errors import CheckFailedError, UsageError
 
-    if output is None:
-        raise UsageError("--signature all writes several files", hint="name a directory with -o", code="E-USE-006")
+    if output is None or output == "-":
+        raise UsageError("--signature all writes several files", hint="name a folder with -o", code="E-USE-006")
     if options.pop("report") is not None:
         raise UsageError("--report is of one model, not of all signatures", hint="convert them one by one")
     failure: CheckFailedError | None = None
     found: list[tuple[str, Path, Any]] = []
+    verbose = options.pop("verbose")
     del options["signature"]
-    with progress() as step:
+    with progress(quiet) as step:
         try:
             signatures_to_onnx(
-                model, output, on_progress=step, on_conversion=lambda *one: found.append(one), **_arguments(options)
+                model_of(model),
+                output,
+                on_progress=step,
+                on_conversion=lambda *one: found.append(one),
+                **_arguments(options),
             )
         except CheckFailedError as error:
             failure = error
-    from onnxtfl.cli.tables import show_conversion
+    if not quiet:
+        from onnxtfl.cli.tables import show_conversion
 
-    for _, path, conversion in found:
-        show_conversion(os.fspath(model), os.fspath(path), conversion, verbose)
+        for _, path, conversion in found:
+            show_conversion(model, os.fspath(path), conversion, verbose)
     if failure is not None:
         raise failure
     return 0
 
 
-def _convert(convert: Any, suffix: str, **options: Any) -> int:
-    """Run a conversion, show what it did, and return the exit code."""
+def _convert(convert: Any, to: str, model: str, output: str | None, quiet: bool, options: dict[str, Any]) -> int:
+    """Convert one model, show what was done, and return the exit code."""
     from onnxtfl.cli.progress import progress
+    from onnxtfl.cli.streams import STREAM, model_of, tables_to_stderr, write_to_stdout
     from onnxtfl.errors import CheckFailedError
 
-    model, verbose, page = options.pop("model"), options.pop("verbose"), requested(options)
-    output = options.pop("output") or _beside(model, suffix)
+    verbose, page = options.pop("verbose"), requested(options)
+    output = output or (STREAM if model == STREAM else _beside(model, f".{to}"))
+    if output != STREAM and Path(output).is_dir():
+        output = os.path.join(output, os.path.basename(_beside("model" if model == STREAM else model, f".{to}")))
     failure: CheckFailedError | None = None
-    with progress() as step:
+    with progress(quiet) as step:
         try:
-            conversion = convert(model, output, on_progress=step, **_arguments(options))
+            target = None if output == STREAM else output
+            conversion = convert(model_of(model), target, on_progress=step, **_arguments(options))
         except CheckFailedError as error:
             failure, conversion = error, error.conversion
-    from onnxtfl.cli.tables import show_conversion
+    if output == STREAM and conversion.data is not None:
+        write_to_stdout(conversion.data)
+    if not quiet:
+        from onnxtfl.cli.tables import show_conversion
 
-    show_conversion(os.fspath(model), os.fspath(output), conversion, verbose)
+        with tables_to_stderr(output == STREAM):
+            show_conversion(model, output, conversion, verbose)
     write(page, conversion, model, output)
     if failure is not None:
         raise failure

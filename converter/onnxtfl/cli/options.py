@@ -118,9 +118,10 @@ _LAYOUTS, _FLOAT64 = click.Choice(["source", "channels-last"]), click.Choice(["n
 _TYPES = click.Choice(["source", "float", "int8", "uint8"])
 _CHECK_HELP = "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"
 _RECORD_HELP = "Write into the result which tensors hold which of the source.  [default: record]"
+_OUTPUT_HELP = "File to write, or folder for several models; '-': standard output.  [default: next to MODEL]"
 _CONVERTING = (
-    click.argument("model", type=MODEL, metavar="MODEL"),
-    click.option("-o", "--output", type=click.Path(), metavar="OUT", help="File to write.  [default: next to MODEL]"),
+    click.argument("models", type=MODEL, metavar="MODEL...", nargs=-1, required=True),
+    click.option("-o", "--output", type=click.Path(), metavar="OUT", help=_OUTPUT_HELP),
     setting("--io-layout", "source", "Axis order of the inputs and outputs.", _LAYOUTS),
     setting("--quantized-io", "source", "Type of the inputs and outputs that are quantized.", _TYPES),
     setting("--float64", "narrow", "Compute float64 in float32, or fail.", _FLOAT64),
@@ -132,6 +133,15 @@ _CONVERTING = (
     click.option("--record/--no-record", default=True, help=_RECORD_HELP),
     click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
 )
+_SCHEDULING = (
+    click.option("--jobs", type=click.IntRange(min=1), help="Worker processes.  [default: half the processors]"),
+    click.option("--force", is_flag=True, help="Convert also what is up to date."),
+    setting(
+        "--executor", "processes", "Where they run: here, or on a Dask cluster.", click.Choice(["processes", "dask"])
+    ),
+    click.option("--scheduler", "address", metavar="ADDRESS", help="Address of the Dask scheduler (onnxtfl[dask])."),
+)
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 verbose = click.option("-v", "--verbose", is_flag=True, help="Print more.")
 
 
@@ -144,7 +154,7 @@ def checking(command: F) -> F:
 
 def converting(command: F) -> F:
     """Add the options that both converters have."""
-    for option in reversed((*_CONVERTING, verbose, *_CHECKING)):
+    for option in reversed((*_CONVERTING, quiet, verbose, *_CHECKING, *_SCHEDULING)):
         command = option(command)
     return command
 

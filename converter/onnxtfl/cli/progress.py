@@ -12,9 +12,12 @@ DELAY = 1.0  # seconds before anything is shown
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with the name of each step, which is shown after `DELAY` if stderr is a terminal."""
-    if not sys.stderr.isatty():
+def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with the name of each step, which is shown after `DELAY` if stderr is a terminal.
+
+    ``quiet``: nothing is shown.
+    """
+    if quiet or not sys.stderr.isatty():
         yield lambda step: None
         return
     shown = _Shown()

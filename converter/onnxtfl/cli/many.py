@@ -1,0 +1,92 @@
+"""Several models and folders in one command: a progress bar, a line for each model, and the worst exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxtfl.cli.running import print_error
+from onnxtfl.tables import WIDTH, byte_count, printable
+
+if TYPE_CHECKING:
+    from onnxtfl import Outcome
+
+SCHEDULING = ("jobs", "force", "executor", "address")
+"""The options of several models, which one model alone does not use."""
+
+
+def is_several(models: Sequence[str]) -> bool:
+    """True where the arguments name more than one file."""
+    return len(models) > 1 or (models[0] != "-" and Path(models[0]).is_dir())
+
+
+def convert_all(models: Sequence[str], output: str | None, to: Any, arguments: dict[str, Any], quiet: bool) -> int:
+    """Convert all models into the folder `output`, and return the worst exit code."""
+    from onnxtfl import UsageError, convert_many
+
+    if output is None or output == "-":
+        names = "folders are" if len(models) == 1 else "several models are"
+        raise UsageError(f"{names} converted into a folder", hint="name it with -o DIR", code="E-USE-006")
+    if "-" in models:
+        raise UsageError("- is standard input, which is one model", hint="convert it alone", code="E-USE-006")
+    with _bar(quiet) as show:
+        outcomes = convert_many(models, output, to=to, on_outcome=show, **arguments)
+    if not quiet:
+        _show(outcomes)
+    return max(outcome.exit_code for outcome in outcomes)
+
+
+@contextmanager
+def _bar(quiet: bool) -> Iterator[Callable[[Outcome, int], None]]:
+    """Yield what is called with each outcome: it moves the bar on a terminal, and prints errors as they occur."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda outcome, count: _tell(outcome)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("converting"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True, highlight=False)
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(outcome: Outcome, count: int) -> None:
+            bar.update(task, total=count, advance=1)
+            _tell(outcome)
+
+        yield show
+
+
+def _tell(outcome: Outcome) -> None:
+    """Print the error of a model, if it has one, in the line of an error."""
+    if outcome.error is not None:
+        text = outcome.error.text("cli")
+        name = os.fspath(outcome.source)
+        print_error(text if name in text else f"{name}: {text}")
+
+
+def _show(outcomes: Sequence[Outcome]) -> None:
+    """Print a line for each model, and the counts."""
+    for outcome in outcomes:
+        sys.stdout.write(_line(outcome) + "\n")
+    counts = Counter(outcome.status for outcome in outcomes)
+    counted = ", ".join(
+        f"{counts[status]} {status}" for status in ("converted", "up to date", "failed") if counts[status]
+    )
+    sys.stdout.write(f"{len(outcomes)} model{'s' if len(outcomes) > 1 else ''}: {counted}\n")
+
+
+def _line(outcome: Outcome) -> str:
+    """One line of `WIDTH` columns; a long path is cut at its front."""
+    size = byte_count(outcome.size) if outcome.size is not None else ""
+    seconds = f"{outcome.seconds:.1f} s" if outcome.status != "up to date" else ""
+    code = f" ({outcome.error.code})" if outcome.error is not None else ""
+    check = outcome.check if outcome.check != "failed" else "differs"
+    head = f"{outcome.status:10}  {size:>8}  {seconds:>8}  {check:11}  "
+    name, room = printable(os.fspath(outcome.source)), WIDTH - len(head) - len(code)
+    return head + (name if len(name) <= room else "..." + name[3 - room :]) + code

@@ -1,0 +1,39 @@
+"""Standard input and output as models: ``-``."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+STREAM = "-"
+
+
+def model_of(path: str) -> str | bytes:
+    """Return the path of a model, or for ``-`` the bytes of standard input."""
+    from onnxtfl.errors import UsageError
+
+    if path != STREAM:
+        return path
+    if sys.stdin.isatty():
+        raise UsageError("standard input is a terminal", hint="redirect a file to it: < model.onnx", code="E-USE-006")
+    return sys.stdin.buffer.read()
+
+
+def write_to_stdout(data: bytes) -> None:
+    """Write a model to standard output."""
+    from onnxtfl.errors import UsageError
+
+    if sys.stdout.isatty():
+        raise UsageError(
+            "standard output is a terminal", hint="redirect it to a file: > model.tflite", code="E-USE-006"
+        )
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def tables_to_stderr(wanted: bool) -> Iterator[None]:
+    """Print to standard error what would go to standard output, where that is a model."""
+    with contextlib.redirect_stdout(sys.stderr) if wanted else contextlib.nullcontext():
+        yield

@@ -1,0 +1,255 @@
+"""The conversion of several models into a folder: each in a worker process, what is done already is left out.
+
+The processes are those of `concurrent.futures`, or the workers of a Dask cluster. A journal in the folder says with
+which options each result was made, so that an interrupted run goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal
+
+from onnxtfl.arguments import checked
+from onnxtfl.errors import CheckFailedError, InternalError, OnnxtflError, RuntimeUnavailableError, UsageError
+from onnxtfl.journal import Journal
+from onnxtfl.sources import Pair, pairs_of
+
+PathLike = str | os.PathLike[str]
+Status = Literal["converted", "up to date", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one model.
+
+    ``source``, ``target``: the model's path and that of its result. ``status``: "up to date" is a result of an earlier
+    run. ``check``: "passed", "failed", "not checked", or "" without one. ``error``: why there is no result, or why the
+    check failed. ``size``: bytes of the result, None without one. ``seconds``: of this run.
+    """
+
+    source: Path
+    target: Path
+    status: Status
+    check: str = ""
+    error: OnnxtflError | None = None
+    size: int | None = None
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that the command has for this model alone."""
+        return self.error.exit_code if self.error is not None else 0
+
+
+def convert_many(
+    models: PathLike | Iterable[PathLike],
+    directory: PathLike,
+    *,
+    to: Literal["tflite", "onnx"] = "tflite",
+    jobs: int | None = None,
+    force: bool = False,
+    executor: Literal["processes", "dask"] | Executor = "processes",
+    address: str | None = None,
+    on_outcome: Callable[[Outcome, int], None] | None = None,
+    **options: Any,
+) -> list[Outcome]:
+    """Convert model files, and those in folders, into ``directory``, which is created; one that fails stops no other.
+
+    ``models``: paths of files and folders; the structure of a folder is kept. ``to``: the format of the results.
+    ``jobs``: number of worker processes, by default half the number of processors. ``force``: convert also what is up
+    to date: a result that is newer than its source and was made with the same options by this version. ``executor``:
+    "processes" on this machine, "dask" with the ``address`` of its scheduler (its workers see the same files), or an
+    executor of your own. ``on_outcome``: called with each outcome, as soon as it is known, and the number of models.
+    ``options``: keyword arguments of `onnx_to_tflite` or `tflite_to_onnx`.
+
+    Returns an outcome for each model, in the order of the sources. Raises `UsageError` for an argument that is not
+    possible, for folders without models, and for two sources with the same target.
+    """
+    options = {name: value for name, value in options.items() if name != "on_progress"}
+    _check_options(to, options)
+    checked(jobs=jobs, force=force, address=address, on_outcome=on_outcome)
+    listed = [models] if isinstance(models, str | os.PathLike) else list(models)
+    pairs = pairs_of(listed, directory, to)
+    journal = Journal(Path(directory), to, options)
+    found: dict[Path, Outcome] = {}
+
+    def add(outcome: Outcome) -> None:
+        found[outcome.source] = outcome
+        if on_outcome is not None:
+            on_outcome(outcome, len(pairs))
+
+    rest = list[Pair]()
+    for pair in pairs:
+        if not force and journal.is_up_to_date(pair):
+            add(Outcome(pair.source, pair.target, "up to date", size=pair.target.stat().st_size))
+        else:
+            rest.append(pair)
+    if rest:
+        with _opened(executor, address, jobs, len(rest)) as pool:
+            for pair, outcome in _run(pool, rest, to, options):
+                journal.write(pair, done=outcome.status == "converted" and outcome.error is None)
+                add(outcome)
+    return [found[pair.source] for pair in pairs]
+
+
+def _check_options(to: str, options: Mapping[str, Any]) -> None:
+    """Raise UsageError for options that the conversion does not have, or that are not possible."""
+    import inspect
+
+    from onnxtfl.api import onnx_to_tflite, tflite_to_onnx
+
+    if to not in ("tflite", "onnx"):
+        raise UsageError(f"to cannot be {to!r}", hint="use 'tflite' or 'onnx'")
+    known = inspect.signature(onnx_to_tflite if to == "tflite" else tflite_to_onnx).parameters
+    unknown = next((name for name in options if name not in known or name in ("model", "path")), None)
+    if unknown is not None:
+        raise UsageError(f"the conversion to {to} has no parameter {unknown!r}")
+    checked(**{name: value for name, value in options.items() if name != "calibration"})
+
+
+def _run(pool: Executor, pairs: Sequence[Pair], to: str, options: Mapping[str, Any]) -> Iterator[tuple[Pair, Outcome]]:
+    """Yield the outcome of each pair as soon as it is known."""
+    futures: dict[Future[Outcome], Pair] = {pool.submit(convert_one, pair, to, dict(options)): pair for pair in pairs}
+    for future in as_completed(futures):
+        pair = futures[future]
+        try:
+            yield pair, future.result()
+        except Exception as error:  # the worker is gone, or its result did not come back
+            lost = error if isinstance(error, OnnxtflError) else InternalError("a worker", error)
+            yield pair, Outcome(pair.source, pair.target, "failed", error=lost)
+
+
+def convert_one(pair: Pair, to: str, options: Mapping[str, Any]) -> Outcome:
+    """Convert one model in this process; an error is in the outcome."""
+    from onnxtfl.api import onnx_to_tflite, tflite_to_onnx
+
+    started = time.perf_counter()
+    convert = onnx_to_tflite if to == "tflite" else tflite_to_onnx
+    outcome = Outcome(pair.source, pair.target, "failed")
+    try:
+        conversion = convert(pair.source, pair.target, **options)
+        check = conversion.check.status if conversion.check is not None else ""
+        outcome = replace(outcome, status="converted", check=check, size=conversion.report.size)
+    except CheckFailedError as error:
+        kept = error.conversion is not None and error.conversion.path is not None
+        error.conversion = None  # the graph and its record need not go to another process
+        outcome = replace(outcome, status="converted" if kept else "failed", check="failed", error=error)
+    except OnnxtflError as error:
+        outcome = replace(outcome, error=_portable(error))
+    except MemoryError:
+        outcome = replace(outcome, error=OnnxtflError(f"{pair.source}: out of memory", code="E-RUN-005"))
+    except Exception as error:
+        outcome = replace(outcome, error=InternalError("the conversion", error))
+    return replace(outcome, seconds=time.perf_counter() - started)
+
+
+def _portable(error: OnnxtflError) -> OnnxtflError:
+    """The error without objects that another process may not have."""
+    error.type_ = None if error.type_ is None else str(error.type_)
+    return error
+
+
+@contextlib.contextmanager
+def _opened(executor: str | Executor, address: str | None, jobs: int | None, count: int) -> Iterator[Executor]:
+    """The executor to submit the models to; what was made here is closed, and on an interrupt ended."""
+    if isinstance(executor, Executor):
+        yield executor
+        return
+    if executor not in ("processes", "dask"):
+        raise UsageError(f"`executor` cannot be {executor!r}", hint="use 'processes' or 'dask'")
+    if executor == "dask":
+        with _dask(address) as pool:
+            yield pool
+        return
+    if address is not None:
+        raise UsageError("`address` is that of a Dask scheduler", hint="use it with `executor=dask`")
+    pool = OwnProcesses(min(jobs or max(1, (os.cpu_count() or 2) // 2), count))
+    try:
+        yield pool
+    except BaseException:
+        pool.end()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _dask(address: str | None) -> Iterator[Executor]:
+    if address is None:
+        raise UsageError("`executor=dask` needs the address of a scheduler", hint="name it with `address`")
+    try:
+        from distributed import Client
+    except ImportError:
+        hint = "pip install 'onnxtfl[dask]'"
+        raise RuntimeUnavailableError("distributed, which runs Dask clusters, is not installed", hint=hint) from None
+    try:
+        client = Client(address, timeout=10, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise RuntimeUnavailableError(f"there is no Dask scheduler at {address}: {error}", code="E-RUN-006") from error
+    with client, client.get_executor(pure=False, retries=1) as pool:
+        yield pool
+
+
+class OwnProcesses(ThreadPoolExecutor):
+    """Threads that each own one worker process, which is replaced where it crashes: only its model is lost."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self._pools: list[ProcessPoolExecutor] = []
+        self._pids = set[int]()
+        self._idle: list[ProcessPoolExecutor] = []
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call `function` in a process."""
+        return super().submit(self._call, function, *args, **kwargs)
+
+    def end(self) -> None:
+        """End the processes now; their temporary files are removed."""
+        super().shutdown(wait=False, cancel_futures=True)
+        for pid in self._pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGTERM)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for what runs, then end the processes."""
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        for pool in self._pools:
+            pool.shutdown(wait)
+
+    def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        pool = self._idle.pop() if self._idle else self._new_pool()
+        try:
+            result = pool.submit(function, *args, **kwargs).result()
+        except BrokenProcessPool:
+            pool.shutdown(wait=False)
+            raise OnnxtflError("the process of this conversion crashed", code="E-RUN-006") from None
+        self._idle.append(pool)
+        return result
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_worker)
+        self._pools.append(pool)
+        self._pids.add(pool.submit(os.getpid).result())
+        return pool
+
+
+def _begin_worker() -> None:
+    """Leave Ctrl-C to the parent, which ends this process with SIGTERM: that removes temporary files."""
+    gc.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
+
+
+def _leave(number: int, frame: Any) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(130)
