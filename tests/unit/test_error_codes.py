@@ -74,7 +74,7 @@ def test_no_message_names_a_flag() -> None:
 
 def test_what_advice_names_exists() -> None:
     functions = [getattr(onnxtfl, name.removesuffix("()")) for name in COMMANDS]
-    functions += [onnxtfl.signatures_to_onnx]
+    functions += [onnxtfl.signatures_to_onnx, onnxtfl.convert_many]
     taken = {name for function in functions for name in inspect.signature(function).parameters}
     group = [*commands.onnxtfl.commands.values(), commands.onnx2tfl, commands.tfl2onnx]
     flags = {word for command in group for p in command.params for word in (*p.opts, *p.secondary_opts)}

@@ -48,6 +48,7 @@ _ALLOWED = {
     "journal": {"sources"},
     "many": {"api", "arguments", "journal", "sources"},
     "cli": {_API, "tables"},
+    "__main__": {"cli"},
     _API: {"api", "checking", "conversion", "ir", "entry_points", "inspection", "many", "reporting"},
     "testing": {_API},
     "pytest_plugin": {_API, "testing"},

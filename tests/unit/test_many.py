@@ -1,0 +1,168 @@
+"""Several models in one call: the structure of folders, what is up to date, failures, crashes, clusters, streams."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import onnxtfl
+from onnxtfl.cli import commands, running
+from onnxtfl.errors import OnnxtflError, UsageError
+from onnxtfl.many import OwnProcesses
+from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> Path:
+    """A folder with two models, one of them in a folder of its own, and a file that is no model."""
+    (tmp_path / "zoo" / "sub").mkdir(parents=True)
+    saved(onnx_scale(), tmp_path / "zoo" / "a.onnx")
+    saved(onnx_scale(3.0), tmp_path / "zoo" / "sub" / "b.onnx")
+    saved(b"junk", tmp_path / "zoo" / "bad.onnx")
+    return tmp_path / "zoo"
+
+
+def here(models, directory, **options):
+    """Convert in a thread, and without the check unless it is asked for."""
+    with ThreadPoolExecutor(1) as pool:
+        return onnxtfl.convert_many(models, directory, executor=pool, **{"check": False, **options})
+
+
+def statuses(outcomes) -> list[str]:
+    return [outcome.status for outcome in outcomes]
+
+
+def test_the_structure_of_a_folder_is_kept_and_a_failure_stops_nothing(zoo: Path, tmp_path: Path) -> None:
+    outcomes = here(zoo, tmp_path / "out")
+    assert [(o.source.name, o.status) for o in outcomes] == [
+        ("a.onnx", "converted"),
+        ("bad.onnx", "failed"),
+        ("b.onnx", "converted"),
+    ]
+    assert (tmp_path / "out" / "sub" / "b.tflite").stat().st_size == outcomes[2].size
+    assert [o.exit_code for o in outcomes] == [0, 1, 0]
+    assert "bad.onnx" in str(outcomes[1].error)
+
+
+def test_what_is_up_to_date_is_left_out(zoo: Path, tmp_path: Path) -> None:
+    (zoo / "bad.onnx").unlink()
+    out = tmp_path / "out"
+    assert statuses(here(zoo, out)) == ["converted", "converted"]
+    assert statuses(here(zoo, out)) == ["up to date", "up to date"]
+    assert statuses(here(zoo, out, force=True)) == ["converted", "converted"]
+    assert statuses(here(zoo, out, float64="error")) == ["converted", "converted"]  # other options
+    saved(onnx_scale(4.0), zoo / "a.onnx")
+    assert statuses(here(zoo, out, float64="error")) == ["converted", "up to date"]
+    (out / "sub" / "b.tflite").unlink()
+    assert statuses(here(zoo, out, float64="error")) == ["up to date", "converted"]
+
+
+def test_an_interrupted_run_goes_on(zoo: Path, tmp_path: Path) -> None:
+    def stop(outcome, count) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        here(zoo, tmp_path / "out", on_outcome=stop)
+    with (tmp_path / "out" / ".onnxtfl.jsonl").open("a") as journal:
+        journal.write('{"target": "half a li')
+    assert "up to date" in statuses(here(zoo, tmp_path / "out"))
+
+
+def test_worker_processes(zoo: Path, tmp_path: Path) -> None:
+    seen: list[str] = []
+    outcomes = onnxtfl.convert_many(
+        zoo, tmp_path / "out", jobs=2, on_outcome=lambda outcome, count: seen.append(f"{outcome.source.name} {count}")
+    )
+    assert [(o.status, o.check) for o in outcomes] == [("converted", "passed"), ("failed", ""), ("converted", "passed")]
+    assert sorted(seen) == ["a.onnx 3", "b.onnx 3", "bad.onnx 3"]
+
+
+def test_a_worker_that_crashes_loses_its_own_model_only() -> None:
+    with OwnProcesses(1) as pool:
+        crashed, good = pool.submit(os._exit, 3), pool.submit(abs, -2)
+        with pytest.raises(OnnxtflError, match="crashed; it may have run out of memory: use fewer workers"):
+            crashed.result(60)
+        assert good.result(60) == 2
+
+
+def test_a_cluster_of_two_workers(zoo: Path, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs onnxtfl[dask]")
+    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(host="127.0.0.1", **settings) as cluster:
+        outcomes = onnxtfl.convert_many(
+            zoo, tmp_path / "out", executor="dask", address=cluster.scheduler_address, check=False
+        )
+    assert statuses(outcomes) == ["converted", "failed", "converted"]
+    assert (tmp_path / "out" / "sub" / "b.tflite").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "telling"),
+    [
+        ({"jobs": 0}, "jobs cannot be 0"),
+        ({"executor": "threads"}, "executor cannot be 'threads'"),
+        ({"executor": "dask"}, "needs the address of a scheduler; name it with address"),
+        ({"address": "tcp://127.0.0.1:1"}, "use it with executor='dask'"),
+        ({"to": "keras"}, "to cannot be 'keras'"),
+        ({"opset": 17}, "the conversion to tflite has no parameter 'opset'"),
+        ({"rtol": "a"}, "rtol cannot be 'a'"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense(zoo: Path, tmp_path: Path, options, telling: str) -> None:
+    with pytest.raises(UsageError) as error:
+        onnxtfl.convert_many(zoo, tmp_path / "out", **options)
+    assert telling in str(error.value)
+
+
+def test_two_sources_of_one_result(zoo: Path, tmp_path: Path) -> None:
+    saved(onnx_scale(), tmp_path / "a.onnx")
+    with pytest.raises(UsageError, match=r"would both become .*a\.tflite; convert them into different folders"):
+        here([zoo, tmp_path / "a.onnx"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"there is no \.onnx file in"):
+        here(tmp_path / "empty", tmp_path / "out")
+
+
+def test_on_the_command_line(zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [str(zoo), "-o", str(tmp_path / "out"), "--no-check", "--jobs", "1"]
+    assert running.exit_code(commands.onnx2tfl, words) == 1
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == "3 models: 2 converted, 1 failed"
+    assert all(len(line) <= 80 for line in captured.out.splitlines())
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    (zoo / "bad.onnx").unlink()
+    assert running.exit_code(commands.onnx2tfl, [*words, "-q"]) == 0
+    assert capsys.readouterr().out == ""
+    assert running.exit_code(commands.onnx2tfl, [str(zoo)]) == 2
+    assert "converted into a folder; name it with -o DIR" in capsys.readouterr().err
+
+
+def run_module(*words: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "onnxtfl", *words], input=data, capture_output=True, check=False)
+
+
+def test_standard_input_and_output(tmp_path: Path) -> None:
+    done = run_module("onnx2tfl", "-", "-o", "-", data=onnx_scale().SerializeToString())
+    assert done.returncode == 0
+    assert done.stdout[4:8] == b"TFL3"
+    assert b"- -> -" in done.stderr
+    back = run_module("tfl2onnx", "-", "-o", str(tmp_path / "new" / "m.onnx"), "-q", "--no-check", data=done.stdout)
+    assert (back.returncode, back.stdout, back.stderr) == (0, b"", b"")
+    assert (tmp_path / "new" / "m.onnx").exists()
+
+
+def test_into_a_folder_that_exists(tmp_path: Path) -> None:
+    source = saved(tflite_scale(), tmp_path / "m.tflite")
+    (tmp_path / "out").mkdir()
+    assert running.exit_code(commands.tfl2onnx, [str(source), "-o", str(tmp_path / "out"), "--no-check", "-q"]) == 0
+    assert (tmp_path / "out" / "m.onnx").exists()
+    shutil.rmtree(tmp_path / "out")
