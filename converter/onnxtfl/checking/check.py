@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
-from onnxtfl.checking.compare import Expectation, compare, flips
+from onnxtfl.checking.compare import Expectation
 from onnxtfl.checking.describe import TensorInfo, with_fixed_sizes
-from onnxtfl.checking.facts import SIGMOID_ERROR, Range
+from onnxtfl.checking.facts import Range
 from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_infos
 from onnxtfl.checking.first_difference import PerLayer
 from onnxtfl.checking.given import Case, Inputs, by_input, cases_of, combined, unknown_names
 from onnxtfl.checking.inputs import UnknownInputError, make_input
-from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match, permutations
+from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match
+from onnxtfl.checking.more_inputs import MoreInputs
 from onnxtfl.checking.noise import Noise
+from onnxtfl.checking.outputs import Outputs
 from onnxtfl.checking.profiling import with_models
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.rounding_look import RoundingLook
@@ -27,15 +29,12 @@ from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.sides import Begun, FirstRun, Side
-from onnxtfl.checking.sizes import Shapes, open_shapes, requested
+from onnxtfl.checking.sizes import Shapes, fits, open_shapes, requested
 from onnxtfl.checking.states import worst
-from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError
+from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.formats import files
-from onnxtfl.ir.permutations import inverse
-from onnxtfl.passes.quantize import TOLERANCE
 from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
 
-T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 _SHARE = 0.5
 """The time to measure distances on several inputs, over that of the check until then."""
@@ -109,6 +108,7 @@ class _Check:
         names = [{spec.name for spec in side.info.inputs} for side in (self.a, self.b)]
         self.a.hide(names[1])
         self.b.hide(names[0])
+        self.outputs = Outputs(self.a, self.b, settings, self.options)
 
     def report(self, cases: Sequence[Case]) -> CheckReport:
         """The report, without the settings: of the first set of inputs on which the models do not agree, or of all."""
@@ -126,6 +126,7 @@ class _Check:
         for self.case, case in enumerate(cases):
             found = list(self._reports(case, attempts))
             report, attempt = found[-1] if found[-1][0].status != "failed" else found[0]
+            report = self._on_more_inputs(report) if self.chosen and not self.case else report
             if not report.ok:
                 where = f" (on {case.label})" if case.label else ""
                 report = replace(report, reason=report.reason + where)
@@ -157,9 +158,27 @@ class _Check:
         chosen = self.chosen[0 if report.status == "failed" else -1]
         values = self.done.values, self._inputs_of_b(chosen, self.done.values)
         names = [(self.a.info.outputs[p.a].name, self.b.info.outputs[p.b].name) for p in self.out_pairs]
-        expect = Expectation(self.settings.rtol, self._atol)
+        expect = Expectation(self.settings.rtol, self.outputs.atol)
         record = self.settings.tensors
         return PerLayer(self.a, self.b, values, names, record, self.failing, self.options, expect).extend(report)
+
+    def _on_more_inputs(self, report: CheckReport) -> CheckReport:
+        """The report after runs on other inputs, where those before say little or sizes are open."""
+        chosen = self.chosen[0 if report.status == "failed" else -1]
+        more = MoreInputs(self.a, self.b, self.out_pairs, self.done, self._rounding_look(chosen), self._compared_on)
+        return more.extend(report, chosen, self.settings.kernels[0])
+
+    def _compared_on(self, values: Sequence[Any], choices: Sequence[str], chosen: list[Permutation]) -> CheckReport:
+        """Compare one run on these inputs of the first model. Raises `RunError` where that does not run."""
+        outputs = self.a.run(values, self.options)
+        used = tuple(map(self._used, self.pairs, chosen, values, choices))
+        try:
+            got = self.b.run(self._inputs_of_b(chosen, values), self.options)
+        except RunError as error:
+            status = "not checked" if error.kind in EXCUSES else "failed"
+            return self._result(status, f"the second model does not run: {error}", used)
+        report = self._compare([outputs], [got], [values], used)
+        return self._look_at([(values, outputs)], chosen).judge(report, self.options.kernels)
 
     def _match_inputs(self) -> list[Pair]:
         """Pair the inputs; where the shapes prove that one was permuted, permuted ones come first for all others."""
@@ -176,7 +195,8 @@ class _Check:
         infos = requested(infos, self.settings.input_shapes, names)
         fixed = {name: array.shape for name, array in given.items()}
         failures, empty = list[RunError](), list[FirstRun]()
-        for shapes in self._shapes(infos, fixed):
+        tries = iter(self._shapes(infos, fixed))
+        for shapes in tries:
             again = partial(self._make_inputs, infos, shapes, given)
             values, choices = again(0)
             later = [again(k)[0] for k in range(1, self._runs)]
@@ -197,6 +217,7 @@ class _Check:
                     break
                 continue
             if all(getattr(out, "size", 1) for out in run.outputs):
+                run.elsewhere = self._elsewhere(infos, tries, values, given)
                 return run
             empty.append(run)
         if not empty:
@@ -211,6 +232,15 @@ class _Check:
         some = list(islice(found, MIXED))
         first = self.case % len(some)
         return [*some[first:], *some[:first]]
+
+    def _elsewhere(
+        self, infos: Sequence[TensorInfo], tries: Iterable[Shapes], values: Sequence[Any], given: Mapping[str, Any]
+    ) -> Iterator[tuple[list[Any], list[str]]]:
+        """Inputs of other sizes that fit the graph, not only of another batch."""
+        for shapes in tries:
+            same = all(shape[1:] == value.shape[1:] for shape, value in zip(shapes, values, strict=True))
+            if not same and fits(infos, shapes, self.a.facts.shapes):
+                yield self._make_inputs(infos, shapes, given, 0)
 
     def _make_inputs(
         self, infos: Sequence[TensorInfo], shapes: list[tuple[int, ...]], given: Mapping[str, Any], number: int
@@ -315,7 +345,7 @@ class _Check:
             values = self.done.again(number)[0] if number else self.done.values
             return values, self._inputs_of_b(chosen, values)
 
-        tolerances = (self.settings.rtol, self._atol)
+        tolerances = (self.settings.rtol, self.outputs.atol)
         look = SecondLook(
             self.a,
             self.b,
@@ -331,17 +361,20 @@ class _Check:
 
     def _rounding_look(self, chosen: list[Permutation]) -> RoundingLook:
         """The look at float outputs, of which there is one for each layout: what it measures is kept."""
-        key, moved = tuple(chosen), any(map(is_moved, chosen))
-        if key not in self.looks:
+        if tuple(chosen) not in self.looks:
             runs = [(self.done.values, self.done.outputs), *self.done.later]
-            fed = [(values, outputs, self._inputs_of_b(chosen, values)) for values, outputs in runs]
+            self.looks[tuple(chosen)] = self._look_at(runs, chosen)
+        return self.looks[tuple(chosen)]
 
-            def compared(pair: Pair, expected: Any, got: Any, noise: Noise | None) -> OutputCheck:
-                return self._compare_output(pair, expected, got, moved, self.done.values, noise)
+    def _look_at(self, runs: Sequence[tuple[Sequence[Any], Sequence[Any]]], chosen: list[Permutation]) -> RoundingLook:
+        moved = any(map(is_moved, chosen))
 
-            expect = Expectation(self.settings.rtol, self._atol)
-            self.looks[key] = RoundingLook(self.a, self.b, self.out_pairs, fed, self.options, compared, expect)
-        return self.looks[key]
+        def compared(pair: Pair, expected: Any, got: Any, noise: Noise | None) -> OutputCheck:
+            return self.outputs.compare(pair, expected, got, moved, runs[0][0], noise)
+
+        fed = [(values, outputs, self._inputs_of_b(chosen, values)) for values, outputs in runs]
+        expect = Expectation(self.settings.rtol, self.outputs.atol)
+        return RoundingLook(self.a, self.b, self.out_pairs, fed, self.options, compared, expect)
 
     def _share(self) -> float:
         """Seconds to measure distances."""
@@ -382,7 +415,8 @@ class _Check:
             return self._result(status, f"the second model does not run: {error}", used), 0.0
         except MismatchError as error:
             return self._result("failed", str(error), used), 0.0
-        return self._compare(expected, got, used), begun.run.seconds
+        fed = [self.done.values, *(values for values, _ in self.done.later)]
+        return self._compare(expected, got, fed, used), begun.run.seconds
 
     def _expected(self, kernels: str, values: list[list[Any]]) -> list[list[Any]]:
         """The outputs of each run of the first model, on the same kernels where both are .tflite."""
@@ -391,14 +425,17 @@ class _Check:
         return [self.done.outputs, *(outputs for _, outputs in self.done.later)]
 
     def _compare(
-        self, wanted: Sequence[Sequence[Any]], got: Sequence[Sequence[Any]], used: tuple[InputUsed, ...]
+        self,
+        wanted: Sequence[Sequence[Any]],
+        got: Sequence[Sequence[Any]],
+        values: Sequence[Sequence[Any]],
+        used: tuple[InputUsed, ...],
     ) -> CheckReport:
-        """Compare the outputs of each run."""
+        """Compare the outputs of each run; ``values``: the inputs of the first model."""
         moved = any(spec.moved for spec in used)
-        values = [self.done.values, *(values for values, _ in self.done.later)]
         runs = list(zip(wanted, got, values, strict=False))  # one of the two may have left out the second run
         outputs = tuple(
-            worst([self._compare_output(pair, x[pair.a], y[pair.b], moved, fed) for x, y, fed in runs])
+            worst([self.outputs.compare(pair, x[pair.a], y[pair.b], moved, fed) for x, y, fed in runs])
             for pair in self.out_pairs
         )
         wrong = [f"input {spec.name!r}: {spec.note}" for spec in used if not spec.ok]
@@ -406,77 +443,7 @@ class _Check:
         report = self._result("failed" if wrong else "passed", wrong[0] if wrong else "", used, outputs)
         return replace(report, runs=len(runs))
 
-    def _compare_output(
-        self, pair: Pair, expected: Any, got: Any, moved: bool, values: Sequence[Any], noise: Noise | None = None
-    ) -> OutputCheck:
-        """Compare one output; another layout is allowed where the shape proves it or inputs are permuted too.
-
-        ``values``: the inputs of the first model; ``noise``: that of the first model, which allows more.
-        """
-        a, b = self.a.info.outputs[pair.a], self.b.info.outputs[pair.b]
-        expect = replace(self._expectation(a, b), noise=noise)
-        if isinstance(expected, list) or isinstance(got, list) or expected is None or got is None:
-            return compare(a.name, expected, got, expect)
-        layout = self.settings.layout
-        ways = permutations(tuple(expected.shape), tuple(got.shape), layout) or [tuple(range(expected.ndim))]
-        if not moved and layout == "auto":
-            ways = ways[:1]
-        result = _first((_compare_moved(a.name, expected, got, expect, way) for way in ways), lambda result: result.ok)
-        return result if result.ok else self._excuse(a, expected, got, result, values)
-
-    def _excuse(
-        self, a: TensorInfo, expected: Any, got: Any, result: OutputCheck, values: Sequence[Any]
-    ) -> OutputCheck:
-        """Accept positions chosen differently where the elements that they point to are nearly equal."""
-        selection = self.a.facts.selections.get(a.name)
-        if selection is None or expected.dtype != got.dtype or expected.dtype.kind not in "iu":
-            return result
-        from onnxtfl.checking.part import tensor_inside
-
-        assert self.a.worker is not None
-        try:
-            given = self.a.hidden.given(values)
-            data = tensor_inside(self.a.info.path, selection.data, self.a.worker, given, self.options)
-        except OnnxtflError:
-            return result
-        count = flips(data, selection, expected, got, self.settings.rtol, self.settings.atol)
-        note = f"{count} positions differ where elements are nearly equal"
-        return result if count is None else replace(result, ok=True, message="", note=note)
-
-    @property
-    def _atol(self) -> float:
-        """The absolute tolerance, at least that of kernels that quantize activations."""
-        return max(self.settings.atol, TOLERANCE if self.a.info.hybrid or self.b.info.hybrid else 0.0)
-
-    def _expectation(self, a: TensorInfo, b: TensorInfo) -> Expectation:
-        step = self.a.facts.steps.get(a.name) or self.b.facts.steps.get(b.name)
-        drawn = a.name in self.a.facts.drawn or b.name in self.b.facts.drawn
-        tolerances = (self.settings.rtol, self._atol)
-        quantizations = (a.quantization, b.quantization)
-        least = SIGMOID_ERROR if a.name in self.a.facts.sigmoids or b.name in self.b.facts.sigmoids else 0.0
-        return Expectation(
-            *tolerances, step, drawn, *quantizations, self.settings.max_steps, self.settings.levels, least
-        )
-
     def _result(
         self, status: Any, reason: str, used: tuple[InputUsed, ...] = (), outputs: tuple[OutputCheck, ...] = ()
     ) -> CheckReport:
         return CheckReport(status, reason, used, outputs, runtimes=tuple(self.workers.runtimes))
-
-
-def _first(results: Iterable[T], good: Callable[[T], bool]) -> T:
-    """The first good one of `results`, else the first one."""
-    tried: list[T] = []
-    for result in results:
-        if good(result):
-            return result
-        tried.append(result)
-    return tried[0]
-
-
-def _compare_moved(name: str, expected: Any, got: Any, expect: Expectation, way: Permutation) -> OutputCheck:
-    """Compare an output with the permuted one of the second model."""
-    if not is_moved(way):
-        return compare(name, expected, got, expect)
-    result = compare(name, expected, got.transpose(inverse(way)), expect)
-    return replace(result, note=", ".join(part for part in (result.note, f"axes {list(way)}") if part))

@@ -47,7 +47,9 @@ class SecondLook:
         if report.status != "failed" or not report.outputs or not (quantized and mixed and comparable):
             return report
         try:
-            ops = self._op_by_op()
+            ops = self._op_by_op(0)
+            if ops and any(out.message.startswith("in run") for out in report.outputs):
+                ops += self._op_by_op(1) or []
             distances = self._distances()
         except OnnxtflError as error:
             return replace(report, notes=(*report.notes, f"not compared op by op: {error}"))
@@ -66,8 +68,8 @@ class SecondLook:
         """The ONNX model and the TFLite model."""
         return (self.a, self.b) if self.a.info.format == "onnx" else (self.b, self.a)
 
-    def _op_by_op(self) -> list[OpCheck] | None:
-        fed = self.feeds(0)
+    def _op_by_op(self, number: int) -> list[OpCheck] | None:
+        fed = self.feeds(number)
         values = {id(side): side.hidden.given(given) for side, given in zip((self.a, self.b), fed, strict=True)}
         sides = self._sides
         onnx, tflite = (RunnableModel(s.info.path, s.worker, values[id(s)]) for s in sides if s.worker is not None)

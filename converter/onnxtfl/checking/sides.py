@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,8 @@ class FirstRun:
 
     ``again``: makes inputs, and says how, of the same shapes from another seed. ``later``: inputs and outputs of the
     runs after it, of a model with state. ``seconds``: of all runs and of loading. ``begun``: the runs of the second
-    model on the same inputs that began at the same time, by kernel set.
+    model on the same inputs that began at the same time, by kernel set. ``elsewhere``: inputs of other sizes, and how
+    they were chosen, where sizes are open.
     """
 
     values: list[Any]
@@ -110,3 +111,4 @@ class FirstRun:
     later: list[tuple[list[Any], list[Any]]]
     seconds: float = 0.0
     begun: dict[str, Begun] = field(default_factory=dict)
+    elsewhere: Iterator[tuple[list[Any], list[str]]] = field(default_factory=lambda: iter(()))

@@ -37,7 +37,7 @@ SIZES: Mapping[Kind, tuple[int, ...]] = {
 """Sizes that people use, by kind of dimension, in the order in which they are tried, with a batch of 2 and of 1."""
 PRECISE = sorted(range(1, 2049), key=lambda size: (-math.gcd(size, 32), size))
 """Sizes that are tried where the graph fits none of these: multiples of 32 first."""
-BATCH_NAME = r"batch|^(n|b|bs)$"
+BATCH_NAME = r"batch|^bs$"
 LENGTH_NAME = r"seq|token|len|time|frame|sample|audio|wave"
 """Words in the names of dimensions."""
 

@@ -1,0 +1,88 @@
+"""A wrong model does not pass because the first inputs say little about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper
+
+from onnxtfl.checking import CheckReport, Settings, check_models
+from onnxtfl.checking.variety import hardly_changes, is_saturated, scaled
+from tests.unit.tiny_models import onnx_model, saved
+
+FLOAT = TensorProto.FLOAT
+
+
+def compared(tmp_path: Path, a: ModelProto, b: ModelProto) -> CheckReport:
+    return check_models(saved(a, tmp_path / "a.onnx"), saved(b, tmp_path / "b.onnx"), Settings())
+
+
+def chain(nodes, shape=(4, 8), **constants) -> ModelProto:
+    """A model of ``nodes`` from x to y."""
+    arrays = {name: np.array(value, np.float32) for name, value in constants.items()}
+    made = [helper.make_node(*node[:3], **(node[3] if len(node) > 3 else {})) for node in nodes]
+    return onnx_model(made, [("x", FLOAT, shape)], [("y", FLOAT, None)], arrays)
+
+
+def sigmoid(bias: float) -> ModelProto:
+    return chain([("Add", ["x", "c"], ["a"]), ("Sigmoid", ["a"], ["y"])], c=bias)
+
+
+def test_a_saturated_sigmoid_is_compared_before_it(tmp_path: Path) -> None:
+    """All outputs are near 1e-8, where float32 computes a Sigmoid with an error of 6e-8."""
+    assert compared(tmp_path, sigmoid(-20), sigmoid(-20)).outputs[0].note == "compared before its Sigmoid"
+    report = compared(tmp_path, sigmoid(-20), sigmoid(-20.1))
+    assert report.status == "failed"
+    assert "before its Sigmoid" in report.reason
+
+
+def dead(factor: float) -> ModelProto:
+    """``max(x - 8, 0) * factor``, which is 0 for most inputs."""
+    nodes = [("Sub", ["x", "c"], ["a"]), ("Relu", ["a"], ["b"]), ("Mul", ["b", "f"], ["y"])]
+    return chain(nodes, c=8, f=factor)
+
+
+def test_a_net_that_the_inputs_do_not_excite(tmp_path: Path) -> None:
+    report = compared(tmp_path, dead(2), dead(2))
+    assert report.ok
+    assert "hardly depends on the inputs" in report.notes[0]
+    report = compared(tmp_path, dead(2), dead(3))
+    assert report.status == "failed"
+    assert "for inputs of" in report.reason
+
+
+def over_rows(kind: str) -> ModelProto:
+    """A reduction over the last axis, of open size."""
+    return chain([(kind, ["x"], ["y"], {"axes": [1]})], ("b", "n"))
+
+
+def test_a_size_that_was_built_in(tmp_path: Path) -> None:
+    """The second model is correct for one length only."""
+    report = compared(tmp_path, over_rows("ReduceMean"), over_rows("ReduceMean"))
+    assert report.ok
+    assert any(note.startswith("also compared at x:[2,") for note in report.notes)
+    nodes = [("ReduceL1", ["x"], ["a"], {"axes": [1]}), ("Div", ["a", "c"], ["y"])]
+    right = chain([("Abs", ["x"], ["a"]), ("ReduceMean", ["a"], ["y"], {"axes": [1]})], ("b", "n"))
+    report = compared(tmp_path, right, chain(nodes, ("b", "n"), c=480))
+    assert report.status == "failed"
+    assert report.reason.startswith("at x:[2,1024]")
+
+
+def test_a_difference_says_at_which_size(tmp_path: Path) -> None:
+    report = compared(tmp_path, over_rows("ReduceMean"), over_rows("ReduceMax"))
+    assert report.notes == ("the models differ at x:[2,480]; at x:[2,1024] they differ too",)
+
+
+def test_outputs_that_say_little() -> None:
+    assert hardly_changes(np.array([1.0, 2.0]), np.array([1.0, 2.0005]))
+    assert not hardly_changes(np.array([1.0, 2.0]), np.array([1.0, 2.1]))
+    assert is_saturated(np.array([1e-5, 0.9999], np.float32))
+    assert not is_saturated(np.array([1e-5, 0.5], np.float32))
+
+
+def test_only_values_without_a_meaning_are_scaled() -> None:
+    x = np.ones(3, np.float32)
+    assert [factor for factor, _ in scaled([x, x], ["normal", "index in [0, 5)"])] == [4, 16, 0.25]
+    assert all((values[1] == 1).all() for _, values in scaled([x, x], ["normal", "index in [0, 5)"]))
+    assert not list(scaled([x], ["index in [0, 5)"]))
