@@ -76,13 +76,18 @@ def _tasks(environment: Mapping[str, str], scratch: Path) -> Iterator[Task]:
         name = f"{k}-{Path(model).stem}" if output == scratch else Path(model).stem
         made = output / (name + (".onnx" if to_onnx else ".tflite"))
         command = ("tfl2onnx" if to_onnx else "onnx2tfl", model, "-o", os.fspath(made), "--check", *options)
-        yield Task(model, model, command)
+        yield Task(model, model, command + _file(environment, "report", f"model{k}-{Path(model).stem}.html"))
     for k, line in enumerate(filter(None, map(str.strip, environment.get("ONNXTFL_PAIRS", "").splitlines()))):
         pair = shlex.split(line)
         command = ("onnxtfl", "check", *pair, *options)
-        if environment.get("ONNXTFL_JSON"):
-            command += ("--json", os.fspath(Path(environment["ONNXTFL_JSON"]) / f"pair{k}.json"))
+        command += _file(environment, "json", f"pair{k}.json") + _file(environment, "report", f"pair{k}.html")
         yield Task(" and ".join(pair), pair[-1], command)
+
+
+def _file(environment: Mapping[str, str], option: str, name: str) -> tuple[str, ...]:
+    """The option that writes the file `name` to a folder, where that is asked for."""
+    folder = environment.get(f"ONNXTFL_{option.upper()}")
+    return (f"--{option}", os.fspath(Path(folder) / name)) if folder else ()
 
 
 def _models(patterns: str) -> Iterator[str]:

@@ -62,11 +62,14 @@ def models(tmp_path: Path) -> Path:
 
 def test_the_action_converts_and_checks(models: Path) -> None:
     inputs = {"models": "models/*.onnx", "pairs": "models/good.onnx app/good.tflite", "output": "converted"}
-    done = run_step("Check models", inputs | {"args": "--atol 1e-3", "junit": "reports/models.xml"}, models)
+    done = run_step(
+        "Check models", inputs | {"args": "--atol 1e-3", "junit": "reports/models.xml", "report": "pages"}, models
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (models / "output").read_text() == "status=passed\nchecked=2\nfailed=0\n"
     assert (models / "converted" / "good.tflite").exists() and "::error" not in done.stdout
     assert "| models/good.onnx | passed |" in (models / "step_summary").read_text()
+    assert {path.name for path in (models / "pages").iterdir()} == {"model0-good.html", "pair0.html"}
     suite = ElementTree.parse(models / "reports" / "models.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "0")
 
