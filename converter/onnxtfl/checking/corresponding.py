@@ -12,7 +12,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,8 +23,12 @@ from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize, quan
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.record import TensorEntry
 
+_SAME = 2e-2
+"""The largest error of tensors of which nothing but the values says that they are the same."""
 _MOST_AXES = 4
 """The largest rank of which all axis orders are tried."""
+LEAST, ROUNDING = 8, 1e-5
+"""A tensor is a multiple of another one of at least `LEAST` elements if it differs by less than `ROUNDING`."""
 _CLEARLY = 0.1
 """An axis order is preferred to that of other tensors where its error is smaller by this factor."""
 
@@ -60,11 +64,16 @@ class Way:
 
 @dataclass(frozen=True)
 class Match:
-    """Tensor `a` of the first model is `b` of the second (numbers of :class:`InnerModel`); `way` None: to be found."""
+    """Tensor `a` of the first model is `b` of the second (numbers of :class:`InnerModel`); `way` None: to be found.
+
+    `by_value`: nothing but the values says so; `recorded`: a record does.
+    """
 
     a: int
     b: int
     way: Way | None = None
+    by_value: bool = False
+    recorded: bool = False
 
 
 def by_record(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry], back: bool) -> list[Match]:
@@ -80,7 +89,7 @@ def by_record(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry], back
         if i is None or j not in b.changing:
             continue
         if j not in found or i < found[j].a:
-            found[j] = Match(i, j, Way(entry.permutation, entry.shape, back))
+            found[j] = Match(i, j, Way(entry.permutation, entry.shape, back), recorded=True)
     return [found[j] for j in sorted(found)]
 
 
@@ -145,12 +154,15 @@ class Converter:
         """
         if match.way is not None:
             return match if self.made(match, array, like) is not None else None
-        tried = [Match(match.a, match.b, way) for way in axis_ways(array.shape, like.shape)]
+        ways = axis_ways(array.shape, like.shape)
+        tried = [replace(match, way=way) for way in (ways if match.by_value else likely(ways))]
         errors = {m: self._error(m, array, like) for m in tried}
         fitting = {m: error for m, error in errors.items() if error is not None}
         if not fitting:
             return None
         best = min(fitting, key=lambda m: fitting[m])
+        if match.by_value:
+            return best if fitting[best] < _SAME else None
         known = max(fitting, key=lambda m: self._orders[like.ndim, m.way.order if m.way else None])
         if not fitting[best] < _CLEARLY * fitting[known]:
             best = known
@@ -180,6 +192,15 @@ def relative_error(expected: Array, got: Array, grid: Quantization | None) -> fl
     return error if error == 0.0 else error / peak if peak else math.inf
 
 
+def is_multiple(x: Array, y: Array) -> bool:
+    """Whether `y` is `x` times a factor, but for rounding."""
+    if x.shape != y.shape or x.dtype.kind != "f" or y.dtype.kind != "f" or x.size < LEAST or not np.any(x):
+        return False
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    factor = float(np.vdot(a, b) / np.vdot(a, a))
+    return bool(np.abs(b - factor * a).max() <= ROUNDING * abs(factor) * np.abs(a).max())
+
+
 def axis_ways(a: tuple[int, ...], b: tuple[int, ...]) -> list[Way]:
     """The ways from shape `a` to `b`: same layout, axis orders, a reshape."""
     if math.prod(a) != math.prod(b):
@@ -190,6 +211,14 @@ def axis_ways(a: tuple[int, ...], b: tuple[int, ...]) -> list[Way]:
     orders = list(itertools.permutations(range(rank))) if rank <= _MOST_AXES else _layouts(rank)
     fitting = [order for order in orders if tuple(a[i] for i in order) == b]
     return [Way(None if order == tuple(range(rank)) else order) for order in fitting] or [Way(None, b)]
+
+
+def likely(ways: list[Way]) -> list[Way]:
+    """The ways that are layouts, channels first or last, if there is one: another may be what is wrong."""
+    layouts = [
+        way for way in ways if way.shape is None and (way.order is None or way.order in _layouts(len(way.order)))
+    ]
+    return layouts or ways
 
 
 def _layouts(rank: int) -> list[tuple[int, ...]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from onnxtfl.checking.compare import Expectation, compare
-from onnxtfl.checking.corresponding import Converter, Match, relative_error
+from onnxtfl.checking.corresponding import Converter, Match, is_multiple, relative_error
 from onnxtfl.checking.inner_values import InnerModel
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.data import Array
@@ -40,6 +40,7 @@ _MEASURED = TfliteTarget()
 class Layer:
     """A tensor of both models. `nodes`: those of the second model since the corresponding tensors `read` (numbers of
     its tensors). `error`, `own`: see `LayerError`; `check`: the comparison for `own`, None where it did not run.
+    `is_multiple`: whether the tensor is that of the first model times another factor than 1.
     """
 
     match: Match
@@ -48,6 +49,7 @@ class Layer:
     error: float
     own: float | None = None
     check: OutputCheck | None = None
+    is_multiple: bool = False
 
     @property
     def fails(self) -> bool:
@@ -131,6 +133,7 @@ class Depth:
         if expected is None or got is None:
             return
         layer.own = relative_error(expected, got, self.grid(layer.match))
+        layer.is_multiple = layer.own > 0 and is_multiple(expected, got)
         name = self.b.values[layer.match.b].name or ""
         layer.check = compare(name, expected, got, self._expectation(layer, expected, known))
 

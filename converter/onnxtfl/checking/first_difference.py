@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from onnxtfl.checking import naming
+from onnxtfl.checking.by_value import by_value
 from onnxtfl.checking.compare import Expectation
 from onnxtfl.checking.corresponding import Match, by_name, by_record
 from onnxtfl.checking.depth import Depth, Layer
@@ -24,6 +25,8 @@ from onnxtfl.ir.graph import Value
 from onnxtfl.ir.record import TensorEntry
 from onnxtfl.runtimes import RunOptions
 
+FEW = 0.6
+"""Tensors are also matched by value where fewer than this part of those of the second model have a match."""
 SMALL, FACTOR = 1e-2, 30.0
 """An own error below `SMALL` is that of a kernel where another one is more than `FACTOR` times as large."""
 
@@ -82,7 +85,10 @@ class PerLayer:
             found, how = by_record(a, b, record.entries, record.back), record.where
         else:
             found, how = by_name(a, b), "equal names"
-        return _with_outputs(found, a, b, self.outputs), how
+        found = _with_outputs(found, a, b, self.outputs)
+        if record is None and not self.entries and len(found) < FEW * len(b.changing):
+            found, how = sorted([*found, *by_value(a, b, found)], key=lambda m: m.b), f"{how} and values"
+        return found, how
 
 
 def _with_outputs(
@@ -115,13 +121,17 @@ def first_failure(layers: Sequence[Layer]) -> Layer | None:
 def refuted(layers: Sequence[Layer]) -> set[int]:
     """The tensors of the second model that hold other values than those of the same name in the first.
 
-    They differ, but what is computed of them agrees, unless it is computed of the values of the first model.
+    They differ, but what is computed of them agrees, unless it is computed of the values of the first model; or they
+    are a multiple, which what is computed of them expects.
     """
     errors = {layer.match.b: layer.error for layer in layers}
+    multiples = {layer.match.b for layer in layers if layer.fails and layer.is_multiple and not layer.match.recorded}
     found = set[int]()
     for layer in layers:
         if layer.fails and layer.own is not None and layer.error < SMALL / FACTOR < SMALL < layer.own:
             found |= {i for i in layer.read if errors.get(i, 0.0) > SMALL}
+        if layer.fails:
+            found |= multiples & set(layer.read)
     return found
 
 

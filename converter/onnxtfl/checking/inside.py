@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from onnxtfl.checking.corresponding import axis_ways, relative_error
+from onnxtfl.checking.corresponding import axis_ways, is_multiple, likely, relative_error
 from onnxtfl.checking.inner_values import InnerModel, isolate, numbered
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -30,18 +30,20 @@ MOST_NODES = 400
 _BYTE = 8
 
 
-def culprit(nodes: Sequence[Node], model: InnerModel, arrays: Mapping[int, Array], others: Sequence[Array]) -> Node:
+def culprit(
+    nodes: Sequence[Node], model: InnerModel, arrays: Mapping[int, Array], others: Sequence[Array]
+) -> Node | None:
     """The first of `nodes`, in order, whose result is none of `others` although what it reads is right.
 
-    `arrays`: results of the nodes by number, quantized ones as stored. The last node if none is found. A result whose
+    `arrays`: results of the nodes by number, quantized ones as stored. None if all are right. A result whose
     elements are in another order may be right, as weights may be in that order too: so the node after it differs if it
     has weights.
     """
     right = {node: _any_same(node, model, arrays, others, _same) for node in nodes}
     loosely = {node: right[node] or _any_same(node, model, arrays, others, _same_elements) for node in nodes}
     wrong = [node for node in nodes if not loosely[node] and not _leads_to_right(node, loosely)]
-    first = wrong[0] if wrong else next((node for node in nodes if not right[node]), nodes[-1])
-    if _has_weights(first):
+    first = wrong[0] if wrong else next((n for n in nodes if not right[n] and not _leads_to_right(n, right)), None)
+    if first is None or _has_weights(first):
         return first
     before = {v.producer for v in first.operands if v is not None}
     return next((node for node in nodes if node in before and not right[node]), first)
@@ -70,26 +72,29 @@ def _any_same(
         array = arrays.get(model.number.get(result, -1))
         if array is not None:
             grid = quantization_of(result)
-            real = _real(array, grid)
+            real = as_real(array, grid)
             if any(same(real, other, grid) for other in others):
                 return True
     return False
 
 
 def _same_elements(a: Array, b: Array, grid: Quantization | None) -> bool:
-    """Whether two arrays hold the same real values, in any order."""
-    if a.size != b.size or a.dtype.kind in "Oc" or b.dtype.kind in "Oc":
+    """Whether two arrays hold the same real values in any order, padded with zeros or not, or times a factor."""
+    if a.dtype.kind in "Oc" or b.dtype.kind in "Oc":
         return False
-    return _same(np.sort(a, axis=None), np.sort(b, axis=None), grid)
+    if is_multiple(b, a):
+        return True
+    x, y = (np.sort(v, axis=None) if a.size == b.size else np.sort(v[v != 0]) for v in (a, b))
+    return bool(x.size) and _same(x, y, grid)
 
 
 def _same(a: Array, b: Array, grid: Quantization | None) -> bool:
-    """Whether two arrays hold the same real values, in any axis order."""
+    """Whether two arrays hold the same real values, channels first or last."""
     if a.size != b.size or a.dtype.kind in "Oc" or b.dtype.kind in "Oc":
         return False
     peak = float(np.abs(b[np.isfinite(b)]).max(initial=0.0)) if b.dtype.kind != "b" else 1.0
     step = grid.scales[0] * 1.01 / peak if grid is not None and grid.per_tensor and peak else 0.0
-    moved = (way.moved(b, a.shape) for way in axis_ways(b.shape, a.shape))
+    moved = (way.moved(b, a.shape) for way in likely(axis_ways(b.shape, a.shape)))
     return any(m is not None and relative_error(m, a, None) <= max(CLOSE, step) for m in moved)
 
 
@@ -105,7 +110,7 @@ def neutral_values(model: InnerModel, number: int, fed: Mapping[int, Array], gri
     graph = lifted_where_possible(part)
     given = [*(np.asarray(v) for v in model.given), *arrays]
     known = dict(zip(graph.inputs, given, strict=False))
-    found = [_real(array, quantization_of(value)) for value, array in known.items()]
+    found = [as_real(array, quantization_of(value)) for value, array in known.items()]
     if len(list(graph.nodes)) > MOST_NODES:
         return found
     found += _evaluated(graph, known)
@@ -125,9 +130,9 @@ def _evaluated(graph: Graph, known: dict[Value, Array]) -> list[Array]:
         except Exception:  # a part that cannot be evaluated tells nothing
             continue
         known.update(zip(node.results, results, strict=True))
-        found += [_real(array, quantization_of(v)) for v, array in zip(node.results, results, strict=True)]
+        found += [as_real(array, quantization_of(v)) for v, array in zip(node.results, results, strict=True)]
     return found
 
 
-def _real(array: Array, grid: Quantization | None) -> Array:
+def as_real(array: Array, grid: Quantization | None) -> Array:
     return dequantize(array, grid) if grid is not None and array.dtype.kind in "iu" else array

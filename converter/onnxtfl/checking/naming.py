@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from onnxtfl.checking.depth import Depth, Layer
 from onnxtfl.checking.inner_values import InnerModel
-from onnxtfl.checking.inside import culprit, neutral_values
+from onnxtfl.checking.inside import as_real, culprit, neutral_values
 from onnxtfl.checking.layers import FirstDifference, LayerError
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantized import quantization_of
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,22 @@ class Part:
         if len(self.nodes) < 2:
             return self.nodes[0] if self.nodes else self.model.values[self.number].producer
         try:
-            grid = depth.grid(layer.match)
-            values = neutral_values(other.model, other.number, other.fed, grid)
-            wanted = [self.model.number[r] for node in self.nodes for r in node.results]
-            arrays = self.model.isolated(self.fed, wanted)
+            arrays, others = (
+                self.arrays(),
+                neutral_values(other.model, other.number, other.fed, depth.grid(layer.match)),
+            )
+            found = culprit(self.nodes, self.model, arrays, others)
+            if found is None:  # the kernels of the runtime differ from what the ops are defined to compute
+                stored = {**other.fed, **other.arrays()}
+                others = [as_real(array, quantization_of(other.model.values[i])) for i, array in stored.items()]
+                found = culprit(self.nodes, self.model, arrays, others)
         except (OnnxtflError, ValueError, TypeError):
-            return self.nodes[-1]
-        return culprit(self.nodes, self.model, arrays, values)
+            found = None
+        return found or self.nodes[-1]
+
+    def arrays(self) -> dict[int, Array]:
+        """The results of the nodes, by number."""
+        return self.model.isolated(self.fed, [self.model.number[r] for node in self.nodes for r in node.results])
 
 
 def difference(depth: Depth, layer: Layer) -> FirstDifference:

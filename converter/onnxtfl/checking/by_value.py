@@ -1,0 +1,91 @@
+"""Which tensors of two models hold the same values, where no record and no names say so.
+
+A tensor is described by its number of elements and five figures that depend on neither axis order nor shape. Those that
+are alike are compared element by element before they are used (:class:`onnxtfl.checking.depth.Depth`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from onnxtfl.checking.corresponding import Match
+from onnxtfl.checking.inner_values import InnerModel
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.quantization import Quantization, dequantize
+from onnxtfl.ir.quantized import quantization_of
+
+ALIKE = 1e-3
+"""How much a figure may differ, relative to the largest value."""
+LEAST = 4
+"""The number of elements below which equal values say nothing."""
+BATCH = 48 << 20
+Figures = tuple[float, ...]
+
+
+def by_value(a: InnerModel, b: InnerModel, known: Sequence[Match]) -> list[Match]:
+    """Matches of tensors that `known` has not, by their values when each model reads its own inputs.
+
+    Of several tensors of the first model with the same values, the first one.
+    """
+    first, second = {m.a for m in known}, {m.b for m in known}
+    described: dict[int, list[tuple[int, Figures]]] = {}
+    for i, (size, figures) in _described(a, first):
+        described.setdefault(size, []).append((i, figures))
+    found = list[Match]()
+    for j, (size, figures) in _described(b, second):
+        step = _step(quantization_of(b.values[j]), figures)
+        alike = ((i, _distance(other, figures)) for i, other in described.get(size, ()))
+        best = min(
+            (pair for pair in alike if pair[1] <= ALIKE + step),
+            key=lambda pair: (pair[1] > ALIKE, pair[0]),
+            default=None,
+        )
+        if best is not None:
+            found.append(Match(best[0], j, by_value=True))
+    return found
+
+
+def _described(model: InnerModel, known: Collection[int]) -> Iterator[tuple[int, tuple[int, Figures]]]:
+    """The number, size and figures of the tensors of real values that are not `known`."""
+    wanted = [i for i in sorted(model.changing) if i not in known]
+    for batch in _batches(model, wanted):
+        for i, array in model.fetch(batch).items():
+            figures = _figures(array, quantization_of(model.values[i]))
+            if figures is not None:
+                yield i, (array.size, figures)
+
+
+def _batches(model: InnerModel, wanted: Sequence[int]) -> Iterator[list[int]]:
+    batch, size = list[int](), 0
+    for i in wanted:
+        if batch and size + model.nbytes(i) > BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(i)
+        size += model.nbytes(i)
+    if batch:
+        yield batch
+
+
+def _figures(array: Array, grid: Quantization | None) -> Figures | None:
+    """Minimum, maximum, mean, standard deviation and cube root of the mean cube; None where these say nothing."""
+    if array.size < LEAST or (array.dtype.kind != "f" and (grid is None or array.dtype.kind not in "iu")):
+        return None
+    real = (array if grid is None or array.dtype.kind == "f" else dequantize(array, grid)).astype(np.float64)
+    if not np.isfinite(real).all() or real.min() == real.max():
+        return None
+    figures = real.min(), real.max(), real.mean(), real.std(), np.cbrt((real**3).mean())
+    return tuple(float(figure) for figure in figures)
+
+
+def _distance(a: Figures, b: Figures) -> float:
+    peak = max(abs(a[0]), abs(a[1]))
+    return max(abs(x - y) for x, y in zip(a, b, strict=True)) / peak if peak else np.inf
+
+
+def _step(grid: Quantization | None, figures: Figures) -> float:
+    """One step relative to the largest value, of a quantized tensor."""
+    peak = max(abs(figures[0]), abs(figures[1]))
+    return grid.scales[0] / peak if grid is not None and peak else 0.0
