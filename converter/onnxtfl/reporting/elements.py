@@ -127,7 +127,8 @@ def details(title: str, *parts: str) -> Markup:
 
 def paragraph(content: object, style: str = "") -> Markup:
     """A paragraph."""
-    return Markup(f'<p class="{style}">{_shown(content)}</p>')
+    head = f'<p class="{style}">' if style else "<p>"
+    return Markup(f"{head}{_shown(content)}</p>")
 
 
 def items(lines: Iterable[object]) -> Markup:

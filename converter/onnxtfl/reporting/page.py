@@ -98,7 +98,7 @@ def _verdict(check: CheckReport | None) -> str:
 
 def _cards(subject: Subject) -> str:
     check, conversion = subject.check, subject.conversion
-    cards = [e.card("Size", *_sizes(subject)), e.card("Ops", *_op_totals(subject))]
+    cards = [e.card("Size", *_sizes(subject)), e.card("Ops", *_op_totals(subject))] if any(_counts(subject)) else []
     if check is not None and check.max_abs is not None:
         relative = f"{check.max_rel:.3g} relative" if check.max_rel is not None else ""
         cards.append(e.card("Largest error", f"{check.max_abs:.3g}", relative))
@@ -111,10 +111,10 @@ def _cards(subject: Subject) -> str:
     if conversion is not None:
         memory = f"{byte_count(conversion.report.peak_memory)} of memory" if conversion.report.peak_memory else ""
         cards.append(e.card("Conversion", f"{conversion.report.seconds:.2f} s", memory))
-    if check is not None:
+    if check is not None and check.outputs:
         runs = f"{check.runs} runs" if check.runs > 1 else "1 run"
         cards.append(e.card("Check", f"{check.seconds:.2f} s", runs))
-    return f'<div class="cards">{"".join(cards)}</div>'
+    return f'<div class="cards">{"".join(cards)}</div>' if cards else ""
 
 
 def _sizes(subject: Subject) -> tuple[str, str]:
