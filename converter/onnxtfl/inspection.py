@@ -7,13 +7,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onnxtfl.arguments import model_kind
 from onnxtfl.errors import OnnxtflError, UnsupportedError
 from onnxtfl.formats import files
+from onnxtfl.formats.archive import file_names
 from onnxtfl.formats.source import Content
+from onnxtfl.formats.tflite.tflite_metadata import normalizations
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
@@ -49,7 +51,9 @@ class FileSummary:
     ``outputs``: name and type. ``ops``: the number of nodes by operator, those of regions and other subgraphs included.
     ``parameters``, ``parameter_bytes``: elements and bytes of all constants. ``signatures``: entry points with the
     names of their inputs and outputs. ``states``: values that are kept from run to run. ``unsupported``: ops of the
-    main graph without a conversion to the other format.
+    main graph without a conversion to the other format. ``descriptions``: documentation of inputs and outputs by name.
+    ``normalization``: mean and deviation of inputs that TFLite Metadata names, as text. ``files``: names of the
+    associated files.
     """
 
     format: str
@@ -68,6 +72,9 @@ class FileSummary:
     states: tuple[str, ...]
     metadata: tuple[str, ...]
     unsupported: tuple[Unsupported, ...]
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+    normalization: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,8 +96,9 @@ class Inspection:
         rows = [Row("model", self.name), Row("format", f"{found.format}{f' ({versions})' if versions else ''}")]
         rows += [Row("producer", found.producer)] if found.producer else []
         rows += [Row("about", found.description[:400])] if found.description else []
-        rows += titled("inputs", (f"{name}  {type_}" for name, type_ in found.inputs))
-        rows += titled("outputs", (f"{name}  {type_}" for name, type_ in found.outputs))
+        rows += titled("inputs", map(self._described, found.inputs))
+        rows += titled("outputs", map(self._described, found.outputs))
+        rows += titled("normalize", found.normalization)
         rows += titled("signatures", found.signatures)
         rows += titled("states", [some(found.states, verbose)] if found.states else [])
         rows.append(Row("ops", f"{sum(found.ops.values())}: {ranked(found.ops, verbose)}" if found.ops else "0"))
@@ -99,9 +107,15 @@ class Inspection:
         rows.append(Row("parameters", f"{found.parameters:,} ({byte_count(found.parameter_bytes)})"))
         rows.append(Row("size", byte_count(found.size)))
         rows += [Row("metadata", some(found.metadata, verbose))] if found.metadata else []
+        rows += [Row("files", some(found.files, verbose))] if found.files else []
         none = [Row("unsupported", "none: each op has a conversion", "green")]
         lines = [f"{one.count} {one.op}: {one.reason}" for one in found.unsupported]
         return rows + (titled("unsupported", lines, "red") or none)
+
+    def _described(self, spec: tuple[str, str]) -> str:
+        """Name, type and description of an input or output."""
+        name, type_ = spec
+        return f"{name}  {type_}  {self.summary.descriptions.get(name, '')[:200]}".rstrip()
 
     def table(self, verbose: bool = False, width: int = WIDTH) -> str:
         """The summary as text, wrapped at spaces to ``width`` columns."""
@@ -186,7 +200,15 @@ def _summary(model: Any, read: Model) -> FileSummary:
         states,
         tuple(read.metadata.properties),
         unsupported,
+        {name: text for name, text in read.metadata.descriptions.items() if name in _ends(main)},
+        tuple(normalizations(read.metadata.tflite)),
+        file_names(read.metadata.files),
     )
+
+
+def _ends(graph: Graph) -> set[str]:
+    """The names of the inputs and outputs."""
+    return {v.name or "" for v in graph.inputs} | set(_output_names(graph))
 
 
 def _ir_version(read: Model) -> dict[str, int]:

@@ -249,3 +249,11 @@ def test_bytes_are_the_same_after_they_were_text(content: bytes) -> None:
 def test_unknown_text_stays_as_it_is() -> None:
     text = "data:application/octet-stream;base64,?"
     assert from_text(text) == text and as_text(text) == text
+
+
+def test_inspect_shows_descriptions_normalization_and_files(tmp_path: Path) -> None:
+    path = tmp_path / "pets.tflite"
+    path.write_bytes(described())
+    lines = {line.split()[0]: line for line in onnxtfl.inspect(path).table().splitlines()}
+    assert lines["inputs"].endswith("A photo.") and lines["outputs"].endswith("One for each pet.")
+    assert "x  mean 127.5, deviation 0.1" in lines["normalize"] and "labels.txt" in lines["files"]

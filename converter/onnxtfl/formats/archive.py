@@ -112,6 +112,14 @@ def texts(archive: Archive) -> dict[str, str]:
     return found
 
 
+def file_names(archive: Archive | None) -> tuple[str, ...]:
+    """The names of the files in an archive, from its directory."""
+    directory = bytearray(archive.directory) if archive is not None else bytearray()
+    lengths = [(at, struct.unpack_from("<H", directory, at + 28)[0]) for at in _entries(directory)]
+    names = (bytes(directory[at + _ENTRY_SIZE : at + _ENTRY_SIZE + length]) for at, length in lengths)
+    return tuple(name.decode(errors="replace") for name in names)
+
+
 def _entries(directory: bytearray) -> Iterator[int]:
     """The position of each entry in a directory, up to one that is malformed."""
     at = 0

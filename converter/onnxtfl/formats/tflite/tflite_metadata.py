@@ -6,7 +6,7 @@ associated files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
 from onnxtfl.formats.tflite.encode import Encoder
 from onnxtfl.ir.data import SourceBytes
+from onnxtfl.ir.metadata import TfliteMetadata
 
 KEY = "TFLITE_METADATA"
 """The name of the entry in the table `metadata` of the model."""
@@ -127,6 +128,19 @@ def readable(tree: Decoded, sides: Mapping[str, Sequence[str]], files: Mapping[s
             {"tensor": name, **(_tensor(entries[k], files) if k < len(entries) else {})} for k, name in enumerate(names)
         ]
     return {key: value for key, value in found.items() if value}
+
+
+def normalizations(metadata: TfliteMetadata | None) -> Iterator[str]:
+    """How inputs are normalized, as text: one line for each that says so."""
+    tree = decode(metadata.content) if metadata is not None else None
+    for name, entry in zip(metadata.inputs if metadata else (), _entries(tree, "inputs") if tree else (), strict=False):
+        found = _tensor(entry, {}).get("normalization")
+        if found:
+            yield f"{name}  mean {_numbers(found.get('mean'))}, deviation {_numbers(found.get('std'))}"
+
+
+def _numbers(values: Sequence[float] | None) -> str:
+    return ", ".join(f"{value:g}" for value in values or ())
 
 
 def _tensor(entry: Decoded, files: Mapping[str, str]) -> dict[str, Any]:
