@@ -21,7 +21,11 @@ def main() -> NoReturn:
 
 
 def _run(name: str) -> NoReturn:
+    from onnxtfl.cli import interrupts
+
+    interrupts.leave_at_once()
     from onnxtfl.cli import commands
     from onnxtfl.cli.running import run
 
+    interrupts.catch()
     run(getattr(commands, name))

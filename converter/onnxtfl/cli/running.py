@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 import click
+
+from onnxtfl.cli import interrupts
 
 LISTS = ("--inputs", "--outputs")  # options that take all the words up to the next option
 
@@ -22,8 +22,8 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
     words = list(sys.argv[1:] if arguments is None else arguments)
     if any(isinstance(spec, click.Option) and spec.multiple and spec.opts[0] in LISTS for spec in command.params):
         words = spread_lists(words)
-    with _terminated_as_interrupt():
-        code = exit_code(command, words)
+    code = exit_code(command, words)
+    interrupts.leave_at_once()
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     gc.freeze()  # the graphs are needed until the process ends: no collection, not even at its exit
@@ -38,18 +38,25 @@ def exit_code(command: click.Command, words: list[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        print_error(f"{error.format_message().rstrip('.')} (see {command.name} --help) (E-USE-001)")
+        path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else command.name
+        print_error(f"{error.format_message().rstrip('.')} (see {path} --help) (E-USE-001)")
         return 2
     except KeyboardInterrupt:
-        print_error("interrupted")
-        return 130
+        return _interrupted()
     except BrokenPipeError:
         with suppress(OSError, ValueError):  # the reader is gone: avoid the interpreter's message at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if interrupts.was_interrupted():
+            return _interrupted()
         return _failed(error, "-v" in words or "--verbose" in words)
     return result if isinstance(result, int) else 0
+
+
+def _interrupted() -> int:
+    print_error("interrupted")
+    return interrupts.EXIT_CODE
 
 
 def _failed(error: Exception, verbose: bool) -> int:
@@ -103,20 +110,3 @@ def spread_lists(words: list[str]) -> list[str]:
             current = ""
         spread.extend([current, word] if current else [word])
     return spread
-
-
-@contextmanager
-def _terminated_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, so that temporary files are removed."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous: Any = None
-    with suppress(ValueError):  # not in the main thread
-        previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        if previous is not None:
-            signal.signal(signal.SIGTERM, previous)

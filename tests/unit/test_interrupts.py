@@ -1,0 +1,60 @@
+"""Ctrl-C at any time: one line, exit code 130, no traceback, nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tiny_models import onnx_scale, saved
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+
+_WHILE_IMPORTING = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv[0] = 'onnx2tfl'
+from onnxtfl.cli import onnx2tfl
+onnx2tfl()
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "onnxtfl.cli.convert", "onnxtfl.api", "numpy", "onnx"])
+def test_during_an_import(tmp_path: Path, module: str) -> None:
+    source = saved(onnx_scale(), tmp_path / "m.onnx")
+    done = subprocess.run(
+        [sys.executable, "-c", _WHILE_IMPORTING.format(module=module), str(source)],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (130, b"error: interrupted\n", b"")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_of_several_models(tmp_path: Path) -> None:
+    """The signal goes to the workers too, as from a terminal."""
+    for k in range(4):
+        saved(onnx_scale(float(k)), tmp_path / f"{k}.onnx")
+    command = [sys.executable, "-m", "onnxtfl", "onnx2tfl", str(tmp_path), "-o", str(tmp_path / "out"), "--jobs", "1"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    limit = time.monotonic() + 60
+    while not (tmp_path / "out" / ".onnxtfl.jsonl").exists() and time.monotonic() < limit:
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGINT)
+    _, told = child.communicate(timeout=60)
+    assert (child.returncode, told) == (130, b"error: interrupted\n")
+    left = {path.name for path in (tmp_path / "out").iterdir()}
+    assert not {name for name in left if name.startswith(".onnxtfl-")}
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=120)
+    assert done.returncode == 0
+    assert "up to date" in done.stdout
