@@ -363,6 +363,7 @@ def explain(code: str | None = None) -> str:
     """
     from onnxtfl.error_codes import error_codes, index, page
 
+    checked(code=code)
     if code is None:
         return index()
     found = error_codes().get(code.upper())

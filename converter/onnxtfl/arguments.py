@@ -153,6 +153,21 @@ def _mapping(name: str, value: Any, use: str) -> dict[str, Any]:
     return dict(value)
 
 
+def _folder(name: str, value: Any) -> Any:
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise refuse(name, value, "the path of a folder")
+    return value
+
+
+def _paths(name: str, value: Any) -> list[Any]:
+    """Paths of models; one path may stand alone."""
+    listed = [value] if isinstance(value, str | os.PathLike) else value
+    found = list(listed) if isinstance(listed, Iterable) and not isinstance(listed, bytes | Mapping) else [None]
+    if not all(isinstance(one, str | os.PathLike) for one in found):
+        raise refuse(name, value, "a list of paths")
+    return found
+
+
 def _path(name: str, value: Any) -> Any:
     if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
         raise refuse(name, value, "the path of a file")
@@ -229,4 +244,11 @@ _PARAMETERS: Mapping[str, Check] = {
     "jobs": lambda name, value: None if value is None else _integer(1)(name, value),
     "force": _flag,
     "address": _text,
+    "models": _paths,
+    "directory": _folder,
+    "executor": _one_of("processes", "dask"),
+    "to": _one_of("tflite", "onnx"),
+    "on_conversion": _callback,
+    "stage": _text,
+    "code": _text,
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtfl.api import PathLike, tflite_to_onnx
+from onnxtfl.arguments import checked, model_kind
 from onnxtfl.conversion import Conversion
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError
 
@@ -27,6 +28,7 @@ def signatures_to_onnx(
     Returns the conversions by key. Raises the errors of `tflite_to_onnx`, that of a failed check after all conversions,
     and `UsageError` for a model without signatures.
     """
+    checked(directory=directory, on_conversion=on_conversion)
     folder, keys = Path(os.fspath(directory)), signatures(model)
     if not keys:
         raise UsageError("the model has no signatures", hint="convert it without a signature", code="E-USE-005")
@@ -65,5 +67,7 @@ def _file_names(keys: Sequence[str]) -> dict[str, str]:
 def signatures(model: PathLike | bytes) -> tuple[str, ...]:
     """Return the keys of the signatures of a TFLite model, in its order."""
     from onnxtfl.formats.tflite.reader import read
+
+    model_kind(model, "model", ("a path", "bytes"))
 
     return tuple(signature.key for signature in read(model).signatures)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onnxtfl.arguments import model_kind
+from onnxtfl.arguments import checked, model_kind
 from onnxtfl.errors import OnnxtflError, UnsupportedError
 from onnxtfl.formats import files
 from onnxtfl.formats.archive import file_names
@@ -163,6 +163,7 @@ def inspect(model: PathLike | bytes | onnx.ModelProto, stage: str = "file") -> I
     ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). Raises `InvalidModelError`,
     `UnsupportedError`, and `UsageError` for an unknown stage.
     """
+    checked(stage=stage)
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
     name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model"
     source: Any = model

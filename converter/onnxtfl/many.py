@@ -10,6 +10,8 @@ import contextlib
 import gc
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
@@ -17,6 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 from onnxtfl.arguments import checked
@@ -25,6 +28,7 @@ from onnxtfl.journal import Journal
 from onnxtfl.sources import Pair, pairs_of
 
 PathLike = str | os.PathLike[str]
+_STARTING = threading.Lock()
 Status = Literal["converted", "up to date", "failed"]
 
 
@@ -77,9 +81,10 @@ def convert_many(
     """
     options = {name: value for name, value in options.items() if name != "on_progress"}
     _check_options(to, options)
-    checked(jobs=jobs, force=force, address=address, on_outcome=on_outcome)
-    listed = [models] if isinstance(models, str | os.PathLike) else list(models)
-    pairs = pairs_of(listed, directory, to)
+    checked(directory=directory, jobs=jobs, force=force, address=address, on_outcome=on_outcome)
+    if not isinstance(executor, Executor):
+        checked(executor=executor)
+    pairs = pairs_of(checked(models=models)["models"], directory, to)
     journal = Journal(Path(directory), to, options)
     found: dict[Path, Outcome] = {}
 
@@ -108,8 +113,7 @@ def _check_options(to: str, options: Mapping[str, Any]) -> None:
 
     from onnxtfl.api import onnx_to_tflite, tflite_to_onnx
 
-    if to not in ("tflite", "onnx"):
-        raise UsageError(f"to cannot be {to!r}", hint="use 'tflite' or 'onnx'")
+    checked(to=to)
     known = inspect.signature(onnx_to_tflite if to == "tflite" else tflite_to_onnx).parameters
     unknown = next((name for name in options if name not in known or name in ("model", "path")), None)
     if unknown is not None:
@@ -165,8 +169,6 @@ def _opened(executor: str | Executor, address: str | None, jobs: int | None, cou
     if isinstance(executor, Executor):
         yield executor
         return
-    if executor not in ("processes", "dask"):
-        raise UsageError(f"`executor` cannot be {executor!r}", hint="use 'processes' or 'dask'")
     if executor == "dask":
         with _dask(address) as pool:
             yield pool
@@ -239,7 +241,13 @@ class OwnProcesses(ThreadPoolExecutor):
     def _new_pool(self) -> ProcessPoolExecutor:
         pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_worker)
         self._pools.append(pool)
-        self._pids.add(pool.submit(os.getpid).result())
+        with _STARTING:  # a new process would run the user's script again, which nothing here needs
+            script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+            try:
+                pid = pool.submit(os.getpid)
+            finally:
+                sys.modules["__main__"] = script
+        self._pids.add(pid.result())
         return pool
 
 

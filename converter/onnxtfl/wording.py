@@ -21,13 +21,17 @@ COMMANDS = {
     "check()": "onnxtfl check",
     "inspect()": "onnxtfl inspect",
 }
-_FLAGS = {"input_shapes": "--input-shape", "path": "-o", "model": "MODEL", "a": "A", "b": "B", "directory": "-o DIR"}
+_FLAGS = {
+    **{"a": "A", "b": "B", "code": "CODE", "model": "MODEL", "models": "MODEL", "path": "-o", "directory": "-o DIR"},
+    **{"input_shapes": "--input-shape", "input_ranges": "--input-range", "address": "--scheduler"},
+}
 PARAMETERS = frozenset(
     re.findall(
         r"\w+",
-        "a address atol b calibration check directory dynamic_quant elements executor float64 force input_shapes inputs"
-        " io_layout jobs keep_failed lstm metadata min_runtime model opset outputs path quantize quantized quantized_io"
-        " rtol seed signature stage state steps time_limit",
+        "a address atol b calibration check code directory dynamic_quant elements executor float64 force "
+        "input_ranges input_shapes inputs io_layout jobs keep_failed lstm max_steps metadata min_runtime "
+        "model models on_conversion on_outcome on_progress opset outputs path per_layer profile quantize "
+        "quantized quantized_io random record rtol runtime seed signature stage state steps time_limit to",
     )
 )
 """The parameters of the public functions that a message may name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import stat
 import subprocess
@@ -313,3 +314,60 @@ def test_errors_print_few_scales() -> None:
 
 def test_peak_memory() -> None:
     assert (conversion.peak_memory() or 1) > 0
+
+
+def every_parameter():
+    """Each parameter of each public function, with arguments for the others."""
+    needed = {
+        "onnx_to_tflite": {"model": onnx_scale()},
+        "tflite_to_onnx": {"model": tflite_scale()},
+        "check": {"a": onnx_scale(), "b": tflite_scale()},
+        "inspect": {"model": onnx_scale()},
+        "signatures": {"model": tflite_scale()},
+        "signatures_to_onnx": {"model": tflite_scale(), "directory": "nowhere"},
+        "convert_many": {"models": ["none.onnx"], "directory": "nowhere"},
+        "explain": {},
+    }
+    for name, others in needed.items():
+        for parameter in inspect.signature(getattr(onnxtfl, name)).parameters.values():
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD and parameter.name != "calibration":
+                yield pytest.param(name, others, parameter.name, id=f"{name} {parameter.name}")
+
+
+@pytest.mark.parametrize(("function", "others", "parameter"), every_parameter())
+def test_an_argument_of_a_wrong_type_is_one_line(function: str, others: dict[str, object], parameter: str) -> None:
+    for wrong in (object(), 3.5j):
+        with pytest.raises(UsageError) as error:
+            getattr(onnxtfl, function)(**{**others, parameter: wrong})
+        assert f"{parameter} cannot be" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "telling"),
+    [
+        ({"rtol": "a"}, "rtol cannot be 'a'; use a number of at least 0"),
+        ({"rtol": float("nan")}, "rtol cannot be nan"),
+        ({"seed": -1}, "seed cannot be -1; use an integer from 0"),
+        ({"seed": True}, "seed cannot be True"),
+        ({"min_runtime": "99"}, "min_runtime cannot be '99'; use 2.14 to 2.23"),
+        ({"min_runtime": 2.5}, "min_runtime cannot be '2.5'; use 2.14 to 2.23"),
+        ({"outputs": ["y", "y"]}, "outputs names 'y' twice"),
+        ({"outputs": "yy"}, "the model has no tensor 'yy'; did you mean 'y'?"),
+        ({"path": "m.onnx"}, "m.onnx is not a name for a TFLite model, which the result is; name it m.tflite"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense(options: dict[str, object], telling: str) -> None:
+    with pytest.raises(UsageError) as error:
+        onnxtfl.onnx_to_tflite(onnx_scale(), **options)
+    assert telling in str(error.value)
+
+
+def test_one_name_may_be_a_string() -> None:
+    conversion = onnxtfl.onnx_to_tflite(onnx_scale(), inputs="x", outputs="y", check=False)
+    assert [tensor.name for tensor in conversion.report.outputs] == ["y"]
+
+
+def test_standard_input_as_a_path_says_what_to_do() -> None:
+    with pytest.raises(InvalidModelError, match=r"/dev/stdin is not a regular file; name .*, or pass its bytes"):
+        onnxtfl.onnx_to_tflite("/dev/stdin")

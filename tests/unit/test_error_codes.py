@@ -65,6 +65,16 @@ def test_each_code_is_used_and_documented() -> None:
         assert f"({entry.code})" in entry.example
 
 
+def test_each_parameter_has_a_flag() -> None:
+    from onnxtfl.arguments import _PARAMETERS
+
+    assert set(_PARAMETERS) - {"data"} <= PARAMETERS
+    group = [*commands.onnxtfl.commands.values(), commands.onnx2tfl, commands.tfl2onnx]
+    flags = {word for command in group for p in command.params for word in (*p.opts, *p.secondary_opts)}
+    for name in PARAMETERS - {"on_progress", "on_outcome", "on_conversion", "to", "profile"}:
+        assert flag(name).split()[0] in flags or not flag(name).startswith("--"), name
+
+
 def test_no_message_names_a_flag() -> None:
     """Flags are those of one interface: a message names the parameter in backticks."""
     for path, call in (site for site in RAISED if site[0].parent.name != "cli"):

@@ -41,7 +41,7 @@ _ALLOWED = {
         *("arguments", "checking", "conversion", "error_codes", "formats", "ir", "op_tables", "output", "pipeline"),
         *("proof", "quantizing"),
     },
-    "entry_points": {"api", "conversion", "formats"},
+    "entry_points": {"api", "arguments", "conversion", "formats"},
     "inspection": {"arguments", "formats", "ir", "pipeline", "rewriting", "tables"},
     "reporting": {"ir", "checking", "conversion", "tables"},
     "sources": set(),
