@@ -39,6 +39,14 @@ def onnx_scale(factor: float = 2.0, shape: Sequence[Any] = (2, 3), type_: int = 
     return onnx_model([node], [("x", type_, shape)], [("y", type_, shape)], {"factor": np.array(factor, dtype)})
 
 
+def onnx_unknown_op() -> onnx.ModelProto:
+    """A model that no runtime runs: its op is of a domain that none knows."""
+    model = onnx_scale()
+    model.graph.node[0].domain = "nobody"
+    model.opset_import.append(helper.make_opsetid("nobody", 1))
+    return model
+
+
 def saved(model: onnx.ModelProto | bytes, path: Path) -> Path:
     """Write a model; returns the path."""
     path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())

@@ -1,6 +1,6 @@
 """Compare two models, of either format, on the same inputs."""
 
-from onnxtfl.checking.check import check_models
+from onnxtfl.checking.check_models import check_models
 from onnxtfl.checking.layers import FirstDifference, LayerError
 from onnxtfl.checking.match import Layout
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck

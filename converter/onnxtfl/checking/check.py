@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -16,13 +16,13 @@ from onnxtfl.checking.describe import TensorInfo, with_fixed_sizes
 from onnxtfl.checking.facts import Range
 from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_infos
 from onnxtfl.checking.first_difference import PerLayer
-from onnxtfl.checking.given import Case, Inputs, by_input, cases_of, combined, unknown_names
+from onnxtfl.checking.given import Case, by_input, combined, unknown_names
 from onnxtfl.checking.inputs import UnknownInputError, make_input
 from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match
 from onnxtfl.checking.more_inputs import MoreInputs
 from onnxtfl.checking.noise import Noise
+from onnxtfl.checking.other_ways import in_words, other_ways
 from onnxtfl.checking.outputs import Outputs
-from onnxtfl.checking.profiling import with_models
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.rounding_look import RoundingLook
 from onnxtfl.checking.second_look import SecondLook
@@ -31,7 +31,6 @@ from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.sides import Begun, FirstRun, Side
 from onnxtfl.checking.sizes import Shapes, fits, open_shapes, requested
 from onnxtfl.checking.states import worst
-from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
 
@@ -48,36 +47,10 @@ EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
 """Kinds of `RunError` that say nothing about whether the second model is valid."""
 
 
-def check_models(
-    a: PathLike,
-    b: PathLike,
-    settings: Settings | None = None,
-    inputs: Inputs = None,
-    workers: Workers | None = None,
-) -> CheckReport:
-    """Compare the .onnx or .tflite model ``b`` with ``a``, the reference.
+class Check:
+    """A check of two models.
 
-    ``inputs``: arrays by name, for some or all inputs (the rest are generated), several such sets, or the path of a
-    file or directory that has them. ``workers``: processes that were started before, and stay open. Returns a report
-    in any case where both files can be read; raises `InvalidModelError`, and `UsageError` for an unknown input name.
-    """
-    started = time.perf_counter()
-    settings = settings or Settings()
-    if settings.runtime is not None and "tflite" not in map(files.sniff, (a, b)):
-        raise UsageError("`runtime` says what runs a .tflite model, and both models are .onnx")
-    cases = cases_of(inputs, settings.random, settings.seed)
-    with ExitStack() as stack:
-        try:
-            check = _Check(a, b, settings, workers or stack.enter_context(Workers(settings.runtime)))
-            report = with_models(check.report(cases), (check.a, check.b), settings)
-        except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
-            report = CheckReport("not checked", str(error))
-    seconds = time.perf_counter() - started
-    return replace(report, rtol=settings.rtol, atol=settings.atol, seed=settings.seed, seconds=seconds)
-
-
-class _Check:
-    """`pairs`, `out_pairs`: inputs and outputs of both models; `done`: the run of the first model on a set of inputs,
+    `pairs`, `out_pairs`: inputs and outputs of both models; `done`: the run of the first model on a set of inputs,
     whose number is `case`; `keep`: both models stay loaded for the next one.
     """
 
@@ -87,9 +60,10 @@ class _Check:
     case = 0
     keep = False
 
-    def __init__(self, a: PathLike, b: PathLike, settings: Settings, workers: Workers) -> None:
+    def __init__(self, a: PathLike, b: PathLike, settings: Settings, workers: Workers, stack: ExitStack) -> None:
         self.started = time.perf_counter()
-        self.settings, self.workers = settings, workers
+        self.settings, self.workers, self.stack = settings, workers, stack
+        self.ways_of_b: Iterator[str] | None = None
         self.options = RunOptions(settings.kernels[0], settings.time_limit)
         self.together = fit_together((a, b))
         self.chosen: list[list[Permutation]] = []
@@ -141,7 +115,7 @@ class _Check:
         self.chosen, self.looks = [], {}
         try:
             given = flattened(self.a.slots, self.a.info.inputs, case.arrays())
-            self.done = self._run_a(by_input(given, self.a.info.inputs, self.b.info.inputs, self.pairs))
+            self.done = self._run_a_somehow(by_input(given, self.a.info.inputs, self.b.info.inputs, self.pairs))
         except UnknownInputError as error:
             yield self._result("not checked", str(error)), 0
         except RunError as error:
@@ -187,6 +161,16 @@ class _Check:
         if self.settings.layout == "auto" and any(pair.moved for pair in pairs):
             pairs = match(a, b, "input", "channels-last")
         return pairs
+
+    def _run_a_somehow(self, given: Mapping[str, Any]) -> FirstRun:
+        """Run the first model, in another way where its runtime refuses it."""
+        try:
+            return self._run_a(given)
+        except RunError as error:
+            for _ in other_ways(self.a, error, self.stack):
+                with suppress(RunError):
+                    return self._run_a(given)
+            raise
 
     def _run_a(self, given: Mapping[str, Any]) -> FirstRun:
         """Run the first model on the first sizes that it accepts, preferably such that no output is empty."""
@@ -336,7 +320,7 @@ class _Check:
         """Begin to run the second model on the inputs of each run."""
         main, keep = kernels == self._kernels[0], self.keep and not self.b.keeps_state
         options = replace(self.options, kernels=kernels, spare=self._spare, keep=keep)
-        return self.b.begin(fed, options, self.workers.b if main else self.workers.other)
+        return self.b.begin(fed, options, None if main else self.workers.other)
 
     def _look_again(self, report: CheckReport, kernels: str, chosen: list[Permutation]) -> CheckReport:
         """The report after a second look at models that differ (see `SecondLook.judge`, `RoundingLook.judge`)."""
@@ -411,12 +395,20 @@ class _Check:
                 begun = self._begin_b(kernels, [self._inputs_of_b(chosen, one) for one in values])
             got = begun.result(time_limit)
         except RunError as error:
+            if self._changed_b(error):
+                return self._run_kernels(kernels, chosen, used, None, time_limit)
             status = "not checked" if error.kind in EXCUSES else "failed"
-            return self._result(status, f"the second model does not run: {error}", used), 0.0
+            return self._result(status, f"the second model does not run: {self.b.refused or error}", used), 0.0
         except MismatchError as error:
             return self._result("failed", str(error), used), 0.0
         fed = [self.done.values, *(values for values, _ in self.done.later)]
         return self._compare(expected, got, fed, used), begun.run.seconds
+
+    def _changed_b(self, error: RunError) -> bool:
+        """Whether the second model, of which its runtime does not know something, may run in another way now."""
+        if self.ways_of_b is None and error.kind == "unsupported" and self.b.info.format == "onnx":
+            self.ways_of_b = other_ways(self.b, error, self.stack)
+        return self.ways_of_b is not None and next(self.ways_of_b, None) is not None
 
     def _expected(self, kernels: str, values: list[list[Any]]) -> list[list[Any]]:
         """The outputs of each run of the first model, on the same kernels where both are .tflite."""
@@ -446,4 +438,5 @@ class _Check:
     def _result(
         self, status: Any, reason: str, used: tuple[InputUsed, ...] = (), outputs: tuple[OutputCheck, ...] = ()
     ) -> CheckReport:
-        return CheckReport(status, reason, used, outputs, runtimes=tuple(self.workers.runtimes))
+        notes = [in_words(which, side) for which, side in (("first", self.a), ("second", self.b)) if side.way]
+        return CheckReport(status, reason, used, outputs, runtimes=tuple(self.workers.runtimes), notes=tuple(notes))

@@ -15,7 +15,7 @@ from onnxtfl.checking.sequences import Slots, joined, slots_of, split
 from onnxtfl.checking.states import Hidden, hidden, states_of
 from onnxtfl.formats import files
 from onnxtfl.formats.onnx.state_metadata import StateEntry
-from onnxtfl.runtimes import Run, RunOptions, Worker
+from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
 
 PathLike = str | os.PathLike[str]
 
@@ -28,6 +28,8 @@ class Side:
     ``keeps_state``: whether the model keeps values from run to run. ``info`` is without hidden states.
     ``slots``: the model's own inputs and outputs, of which those in `info` are the tensors; None while these are the
     same. ``summary``: for the report. ``fed``: what the model itself got in its last run.
+    ``run_options``: fields of `RunOptions` that are other than those of the check. ``refused``: why the
+    model does not run by default; ``way``: how it ran instead, in words (see `other_ways`).
     """
 
     info: ModelInfo
@@ -38,6 +40,9 @@ class Side:
     hidden: Hidden = field(default_factory=Hidden)
     slots: Slots | None = None
     summary: ModelSummary | None = None
+    run_options: dict[str, Any] = field(default_factory=dict)
+    refused: RunError | None = None
+    way: str = ""
     fed: Sequence[Any] | None = None
 
     @classmethod
@@ -67,6 +72,7 @@ class Side:
         """Begin several runs, one after the other, in the side's process or in ``worker``; raises `RunError`."""
         worker = worker or self.worker
         assert worker is not None
+        options = replace(options, **self.run_options)
         given = [joined(self.slots, self.hidden.given(values)) for values in steps]
         self.fed = given[0]
         return Begun(self, worker.submit(self.info.path, given, options, self.hidden.feedback))

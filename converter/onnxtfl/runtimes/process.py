@@ -339,9 +339,22 @@ def _exit_text(code: int) -> str:
     return f"exit code {code}"
 
 
+_NOISE = (
+    r"^\w+: (?=\[ONNXRuntimeError\])|\[ONNXRuntimeError\] : \d+ : \w+ : ",
+    r"/[\w/.-]+\.(?:cc|h|cpp):\d+ (?:[\w:<>&*, ~]+\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? )?",
+    r"Load model from \S+ failed: ?",
+    r"Opset \d+ is under development and support for this is limited.*?(?=Current official support)",
+    r"ONNX Runtime only \*guarantees\* support for models stamped with official released onnx opset versions\. ",
+    r" Status Message:(?=.* Status Message:)",
+)
+"""What runtimes print around their messages."""
+
+
 def brief(message: str) -> str:
-    """Return a runtime's error as one line without the paths of its own source files."""
-    return one_line(re.sub(r"/[\w/.-]+\.(cc|h|cpp):\d+ ", "", message), 600)
+    """Return a runtime's error as one line without its error codes, and the places in its own sources."""
+    for noise in _NOISE:
+        message = re.sub(noise, "", message)
+    return one_line(message, 400)
 
 
 def _named_type(value: Value, item: dict[str, Any]) -> Value:

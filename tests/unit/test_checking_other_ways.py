@@ -1,0 +1,61 @@
+"""Models that their runtime refuses are run in other ways before a check gives up, and the report says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import onnxtfl
+from onnxtfl.runtimes.process import brief
+from tests.unit.tiny_models import onnx_model, onnx_scale, onnx_unknown_op, saved, tflite_scale
+
+FLOAT = TensorProto.FLOAT
+
+
+def test_an_opset_that_onnxruntime_does_not_know_yet(tmp_path: Path) -> None:
+    newer = onnx_scale()
+    newer.opset_import[0].version = 1000
+    paths = saved(newer, tmp_path / "a.onnx"), saved(tflite_scale(), tmp_path / "b.tflite")
+    report = onnxtfl.check(*paths)
+    assert report.ok
+    assert any("the first model does not run by default, it was written with opset" in note for note in report.notes)
+    wrong = saved(tflite_scale(2.1), tmp_path / "c.tflite")
+    assert onnxtfl.check(paths[0], wrong).status == "failed"
+    assert "the second model" in onnxtfl.check(saved(onnx_scale(), tmp_path / "o.onnx"), paths[0]).notes[0]
+
+
+def test_an_ir_version_that_onnxruntime_does_not_know_yet(tmp_path: Path) -> None:
+    newer = onnx_scale()
+    newer.ir_version = 99
+    report = onnxtfl.check(saved(newer, tmp_path / "a.onnx"), saved(tflite_scale(), tmp_path / "b.tflite"))
+    assert report.ok
+    assert "max supported IR version" in report.notes[0]
+
+
+def test_an_op_that_only_the_reference_evaluator_has(tmp_path: Path) -> None:
+    """ONNX Runtime has no kernel for Round on bfloat16."""
+    node = helper.make_node("Round", ["x"], ["y"])
+    spec = [("x", TensorProto.BFLOAT16, [3])], [("y", TensorProto.BFLOAT16, [3])]
+    path = saved(onnx_model([node], *spec, opset=22), tmp_path / "a.onnx")
+    report = onnxtfl.check(path, path)
+    assert report.ok, report
+    assert any("onnx.reference" in note for note in report.notes)
+
+
+def test_what_runs_nowhere_is_not_checked(tmp_path: Path) -> None:
+    path = saved(onnx_unknown_op(), tmp_path / "a.onnx")
+    report = onnxtfl.check(path, saved(tflite_scale(), tmp_path / "b.tflite"))
+    assert report.status == "not checked"
+    assert "nobody" in report.reason
+    assert "onnxruntime" in report.reason
+    with pytest.raises(onnxtfl.UsageError, match="no input"):
+        onnxtfl.check(path, path, inputs={"z": np.zeros(3)})
+
+
+def test_messages_of_runtimes_are_short() -> None:
+    place = "/onnxruntime_src/onnxruntime/core/graph/model.cc:256 onnxruntime::Model::Model(onnx::ModelProto&&, int) "
+    told = f"[ONNXRuntimeError] : 1 : FAIL : Load model from /tmp/a.onnx failed:{place}Unsupported model IR version: 99"
+    assert brief(told) == "Unsupported model IR version: 99"
