@@ -397,8 +397,9 @@ class Check:
         except RunError as error:
             if self._changed_b(error):
                 return self._run_kernels(kernels, chosen, used, None, time_limit)
+            error = self.b.refused or error
             status = "not checked" if error.kind in EXCUSES else "failed"
-            return self._result(status, f"the second model does not run: {self.b.refused or error}", used), 0.0
+            return self._result(status, f"the second model does not run: {error}", used), 0.0
         except MismatchError as error:
             return self._result("failed", str(error), used), 0.0
         fed = [self.done.values, *(values for values, _ in self.done.later)]
