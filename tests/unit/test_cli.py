@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -256,6 +257,38 @@ def test_progress_survives_being_shown() -> None:
 def run_module(*words: str, code: str = "") -> subprocess.CompletedProcess[str]:
     program = f"{code}\nimport sys\nsys.argv[0] = 'onnx2tfl'\nfrom onnxtfl.cli import onnx2tfl\nonnx2tfl()"
     return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "words", [["onnx2tfl"], ["tfl2onnx"], ["check"], ["inspect"], ["explain"], ["ops"], []], ids=str
+)
+def test_help_is_readable(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert onnxtfl(*words, "--help") == 0
+    page = capsys.readouterr().out
+    assert max(map(len, page.splitlines())) <= 80
+    assert ("Examples:" in page) == (words not in (["inspect"], ["explain"], ["ops"]))
+    if words in (["onnx2tfl"], ["tfl2onnx"]):
+        titles = ["Result:", "Shapes and parts:", "Quantized models:", "Check:", "Several models:"]
+        assert sorted(titles, key=page.index) == titles
+
+
+def test_each_option_is_in_the_help_once() -> None:
+    for command in (commands.onnx2tfl, commands.tfl2onnx, commands.onnxtfl.commands["check"]):
+        page = command.get_help(click.Context(command))
+        for option in (p for p in command.params if isinstance(p, click.Option)):
+            assert len(re.findall(rf"^  (-\w, )?{option.opts[-1]}(?![\w-])", page, re.MULTILINE)) == 1, option.opts
+
+
+def test_completion_by_the_shell() -> None:
+    environment = {
+        **os.environ,
+        "_ONNX2TFL_COMPLETE": "bash_complete",
+        "COMP_WORDS": "onnx2tfl --io",
+        "COMP_CWORD": "1",
+    }
+    code = "from onnxtfl.cli import onnx2tfl; onnx2tfl()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "plain,--io-layout\n"
 
 
 def test_help_is_light() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxtfl.cli.help import Grouped
 from onnxtfl.cli.options import CONTEXT, MODEL, checking, setting, verbose
 from onnxtfl.cli.reports import requested, write
 
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 EXIT_CODES = "Exit codes: 0 the models agree, 1 they cannot be compared, 2 usage, 3 they differ."
 
 
-@click.command("check", context_settings=CONTEXT, epilog=EXIT_CODES)
+@click.command(
+    "check",
+    cls=Grouped,
+    short_help="Run two models on the same inputs and compare.",
+    context_settings=CONTEXT,
+    epilog=EXIT_CODES,
+)
 @click.argument("a", type=MODEL)
 @click.argument("b", type=MODEL)
 @click.option("--inputs", metavar="DATA", help="Arrays by input name: an .npz file, or a directory of them.")
@@ -29,7 +36,14 @@ EXIT_CODES = "Exit codes: 0 the models agree, 1 they cannot be compared, 2 usage
 @click.option("--junit", metavar="OUT.xml", type=click.Path(dir_okay=False), help="Write the result as JUnit's XML.")
 @verbose
 def check_command(a: str, b: str, verbose: bool, json_: str | None, **options: Any) -> int:
-    """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is the reference."""
+    """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is the reference.
+
+    \b
+    Examples:
+      onnxtfl check model.onnx model.tflite
+      onnxtfl check model.onnx model.tflite --per-layer
+      onnxtfl check model.onnx model.tflite --inputs data.npz --report out.html
+    """
     from onnxtfl import CheckReport, OnnxtflError
 
     pages = requested(options), requested(options, "--junit")

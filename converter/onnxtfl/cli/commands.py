@@ -15,7 +15,21 @@ __all__ = ["onnx2tfl", "onnxtfl", "tfl2onnx"]
 @click.group("onnxtfl", context_settings=CONTEXT, no_args_is_help=False)
 @click.version_option(package_name="onnxtfl")
 def onnxtfl() -> None:
-    """Inspect and compare ONNX and TFLite models. The converters are onnx2tfl and tfl2onnx."""
+    """Convert, check and inspect ONNX and TFLite models.
+
+    \b
+    Examples:
+      onnxtfl onnx2tfl model.onnx               (or: onnx2tfl model.onnx)
+      onnxtfl check model.onnx model.tflite
+      onnxtfl inspect model.tflite
+      onnxtfl explain E-SHAPE-001
+
+    \b
+    Completion of commands and options, in bash (zsh_source, fish_source):
+      eval "$(_ONNXTFL_COMPLETE=bash_source onnxtfl)"
+      eval "$(_ONNX2TFL_COMPLETE=bash_source onnx2tfl)"
+      eval "$(_TFL2ONNX_COMPLETE=bash_source tfl2onnx)"
+    """
 
 
 @onnxtfl.command("ops")
@@ -28,7 +42,7 @@ def _ops(verbose: bool) -> int:
     return 0
 
 
-@onnxtfl.command("explain")
+@onnxtfl.command("explain", short_help="Say what an error code means, and what to do.")
 @click.argument("code", required=False)
 def _explain(code: str | None) -> int:
     """Say what an error CODE means, like E-OP-001, and what to do; without CODE, list all."""

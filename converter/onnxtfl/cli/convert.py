@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from onnxtfl.cli.help import Grouped
 from onnxtfl.cli.options import CONTEXT, converting, quantizing, sequences, setting
 from onnxtfl.cli.reports import requested, write
 
@@ -18,7 +19,9 @@ _DYNAMIC, _LSTM = click.Choice(["exact", "hybrid"]), click.Choice(["exact", "fus
 _QUANTIZED, _STATE = click.Choice(["qdq", "qoperator", "float"]), click.Choice(["io", "reset"])
 
 
-@click.command("onnx2tfl", context_settings=CONTEXT, epilog=EXIT_CODES)
+@click.command(
+    "onnx2tfl", cls=Grouped, short_help="Convert ONNX models to TFLite.", context_settings=CONTEXT, epilog=EXIT_CODES
+)
 @converting
 @setting("--dynamic-quant", "exact", "Dynamic quantization as it is, or with hybrid kernels.", _DYNAMIC)
 @setting("--lstm", "exact", "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended.", _LSTM)
@@ -43,7 +46,9 @@ def onnx2tfl(**options: Any) -> int:
     return _run(onnx_to_tflite, "tflite", options)
 
 
-@click.command("tfl2onnx", context_settings=CONTEXT, epilog=EXIT_CODES)
+@click.command(
+    "tfl2onnx", cls=Grouped, short_help="Convert TFLite models to ONNX.", context_settings=CONTEXT, epilog=EXIT_CODES
+)
 @converting
 @click.option("--opset", type=click.IntRange(13, 24), default=21, show_default=True, help="ONNX opset to write.")
 @setting("--quantized", "qdq", "How quantized ops are written.", _QUANTIZED)

@@ -34,7 +34,7 @@ _HELP = "\n\n".join(
 )
 
 
-@click.command("inspect", context_settings=CONTEXT, epilog=_HELP)
+@click.command("inspect", short_help="Print what is in a model.", context_settings=CONTEXT, epilog=_HELP)
 @click.argument("model", type=MODEL)
 @click.option("--stage", default="file", show_default=True, help="The graph after this step of a conversion (below).")
 @click.option("--summary", is_flag=True, help="Print the summary only.")

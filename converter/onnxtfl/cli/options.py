@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
 Sizes = tuple[int | str | None, ...]
@@ -88,6 +88,12 @@ def setting(name: str, default: Any, help_: str, type_: Any = None) -> Callable[
 MODEL = click.Path(readable=False)
 
 
+class Whole(click.IntRange):
+    """An integer that is not below a limit."""
+
+    name = "n"
+
+
 class Number(click.FloatRange):
     """A number of at least 0, or above 0."""
 
@@ -105,9 +111,9 @@ _RANGE_HELP = "Lowest and highest value of an input, like x:-1,1 (repeatable)."
 _CHECKING = (
     setting("--rtol", 1e-3, "Relative tolerance.", _NOT_NEGATIVE),
     setting("--atol", 1e-4, "Absolute tolerance, relative to an output's largest value.", _NOT_NEGATIVE),
-    setting("--seed", 0, "Seed of the inputs.", click.IntRange(min=0)),
+    setting("--seed", 0, "Seed of the inputs.", Whole(min=0)),
     setting("--time-limit", 300.0, "Seconds for each run of a model.", _POSITIVE),
-    setting("--steps", 3, "Runs, one after the other, of models with state.", click.IntRange(min=1)),
+    setting("--steps", 3, "Runs, one after the other, of models with state.", Whole(min=1)),
     click.option("--input-range", "input_ranges", type=InputRange(), multiple=True, help=_RANGE_HELP),
     click.option("--runtime", type=click.Choice(["litert", "tflite-runtime", "micro"]), help="What runs a .tflite."),
     click.option("--per-layer", is_flag=True, help="Find the first op whose result differs."),
@@ -134,7 +140,7 @@ _CONVERTING = (
     click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
 )
 _SCHEDULING = (
-    click.option("--jobs", type=click.IntRange(min=1), help="Worker processes.  [default: half the processors]"),
+    click.option("--jobs", type=Whole(min=1), help="Worker processes.  [default: half the processors]"),
     click.option("--force", is_flag=True, help="Convert also what is up to date."),
     setting(
         "--executor", "processes", "Where they run: here, or on a Dask cluster.", click.Choice(["processes", "dask"])

@@ -20,7 +20,8 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
     """Run ``command`` on ``arguments`` (default: the process's) and leave the process with its exit code."""
     gc.disable()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if any(isinstance(spec, click.Option) and spec.multiple and spec.opts[0] in LISTS for spec in command.params):
+    _complete(command)
+    if _has_lists(command, words):
         words = spread_lists(words)
     code = exit_code(command, words)
     interrupts.leave_at_once()
@@ -28,6 +29,22 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
         sys.stdout.flush()
     gc.freeze()  # the graphs are needed until the process ends: no collection, not even at its exit
     sys.exit(code)
+
+
+def _complete(command: click.Command) -> None:
+    """Answer the shell where it asks for completions, and leave."""
+    variable = f"_{command.name}_COMPLETE".upper()
+    if instruction := os.environ.get(variable):
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(command, {}, str(command.name), variable, instruction))
+
+
+def _has_lists(command: click.Command, words: list[str]) -> bool:
+    """True where the command, or its subcommand, has an option that takes several names."""
+    if isinstance(command, click.Group):
+        command = next((command.commands[word] for word in words if word in command.commands), command)
+    return any(isinstance(p, click.Option) and p.multiple and p.opts[0] in LISTS for p in command.params)
 
 
 def exit_code(command: click.Command, words: list[str]) -> int:
