@@ -171,12 +171,12 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
     lines = [", ".join(f"{count} {how}" for i, (count, how) in enumerate(counts) if count or not i)]
     own = Counter(op.op for op in summary.float_ops if not op.island)
     lines += [f"on floats, as in the source: {ranked(own, verbose)}"] if own else []
-    for entries, what in (
-        (summary.rescaled_biases, "biases with another scale"),
-        (summary.requantized, "tensors requantized"),
+    for entries, one, many in (
+        (summary.rescaled_biases, "bias with another scale", "biases with another scale"),
+        (summary.requantized, "tensor requantized", "tensors requantized"),
     ):
         shown = [f"{name} ({change})" if verbose else name for name, change in entries]
-        lines += [f"{len(entries)} {what}: {some(shown, verbose)}"] if entries else []
+        lines += [f"{len(entries)} {one if len(entries) == 1 else many}: {some(shown, verbose)}"] if entries else []
     if summary.tolerance:
         lines.append(f"hybrid kernels round activations: tolerance {summary.tolerance:g} of the largest element")
     if summary.coarse_ops:

@@ -75,7 +75,7 @@ def test_a_quantized_model_says_what_computes_on_floats(
     assert [line.partition("  ")[2].strip() for line in printed[start : start + 6]] == [
         "5 ops compute on integers, 3 on floats",
         "on floats, as in the source: 1 ABS",
-        "1 biases with another scale: b",
+        "1 bias with another scale: b",
         "10 tensors requantized: t0, t1, t2, t3, t4, t5, t6, t7, and 2 more",
         "2 ops that the source quantizes compute on floats:",
         "2 Sin: SIN has no quantized kernel",

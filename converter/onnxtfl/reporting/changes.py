@@ -19,7 +19,7 @@ MEANING: dict[Kind, str] = {
 _MOVES, _CASTS = {"transpose"}, {"cast", "quantize", "dequantize", "quantizelinear", "dequantizelinear"}
 
 _WORDS = {
-    "layout": "axis orders were chosen for the whole graph, such that the fewest bytes are transposed",
+    "layout": "its axis order was chosen so that the fewest bytes are transposed in the whole graph",
     "fuse activations": "the kernel also computes the activation after it",
     "fuse quantized": "it computes on the stored integers, as its operands and its result are quantized",
     "quantized types": "a constant scale and zero point became part of the tensor's type",
