@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 SHORT = 8
 """Constants with more elements are printed as "..."."""
+MOST_NODES = 3000
+"""The number of neutral ops up to which a conversion is tried, to find ops that the target refuses."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,22 @@ def _converted(model: Any, read: Model) -> tuple[tuple[str, ...], tuple[Unsuppor
         if node.op.dialect != "neutral" and (reason := _reason(node)):
             reasons[f"{op_name(node)}-{node.op.version}", reason] += 1
     states = tuple(state.input.name or "" for state in graph.states)
-    return states, tuple(Unsupported(op, count, reason) for (op, reason), count in reasons.most_common())
+    found = tuple(Unsupported(op, count, reason) for (op, reason), count in reasons.most_common())
+    return states, found or _refused(model, sum(1 for _ in graph.walk()))
+
+
+def _refused(model: Any, nodes: int) -> tuple[Unsupported, ...]:
+    """The first op that the target has no kernel for, which shows in a conversion; large graphs are not tried."""
+    if nodes > MOST_NODES:
+        return ()
+    try:
+        graph_after(model, "legalize", Options())
+    except UnsupportedError as error:
+        op = error.op if error.version is None else f"{error.op}-{error.version}"
+        return (Unsupported(op or "graph", 1, error.message),)
+    except OnnxtflError:  # of an option that the conversion needs
+        return ()
+    return ()
 
 
 def _add_types(read: Graph, lifted: Graph) -> None:

@@ -107,3 +107,12 @@ def test_an_unknown_stage_suggests_the_nearest(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(("suffix", "format_"), [(".onnx", "onnx"), (".tflite", "tflite")])
 def test_the_help_lists_the_stages_of_the_pipeline(suffix: str, format_: str) -> None:
     assert list(STAGES[suffix]) == stages(format_, Options())  # type: ignore[arg-type]
+
+
+def test_an_op_that_the_target_has_no_kernel_for() -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.STRING, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    graph = helper.make_graph([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    (one,) = onnxtfl.inspect(model).summary.unsupported
+    assert "TFLite cannot run this" in one.reason

@@ -47,7 +47,7 @@ def _measured(runtime: Runtime, request: dict[str, Any], time_limit: float) -> d
     except OSError as error:
         return {"note": f"not measured: {error.strerror or error}"}
     lines = done.stdout.decode("utf-8", "replace").splitlines()
-    answers = [line.removeprefix(script.MARK) for line in lines if line.startswith(script.MARK)]
+    answers = [line.removeprefix(script.MARK) for line in lines if line.startswith(script.MARK) and line.endswith("}")]
     if not answers:
         return {"note": f"not measured: {runtime.name} crashed while it was profiled"}
     found: dict[str, Any] = json.loads(answers[-1])
