@@ -387,3 +387,28 @@ def test_dynamically_quantized_weights(by_gate: bool, steps: int, cells: int, di
     if cells > CELLS:
         written = onnxtfl.onnx_to_tflite(model, check=False).data or b""
         assert len(written) < len(model.SerializeToString()) + 600 * steps
+
+
+def test_the_initial_state_has_the_size_of_the_batch() -> None:
+    """Of an input with an open batch too, so that a Squeeze of the result knows its axes."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    import onnxtfl
+
+    weights = {"w": (1, 6, 3), "r": (1, 6, 2)}
+    constants = [
+        onnx.numpy_helper.from_array(np.random.default_rng(0).standard_normal(shape).astype(np.float32), name)
+        for name, shape in weights.items()
+    ]
+    nodes = [
+        helper.make_node("GRU", ["x", "w", "r", "", "", "h"], ["y", ""], hidden_size=2),
+        helper.make_node("Squeeze", ["y"], ["z"]),
+    ]
+    specs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", (5, "batch", 3)), ("h", (1, 1, 2)), ("z", None))
+    ]
+    graph = helper.make_graph(nodes, "gru", specs[:2], specs[2:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert onnxtfl.onnx_to_tflite(model, check="require").report.outputs[0].shape == (5, 2)

@@ -71,6 +71,10 @@ class Recurrent(Derived, register=False):
         if x.rank != 3:
             raise ValueError(f"an input of rank {x.rank}, not [steps, batch, features]")
         steps, batch, _ = x.shape
+        place = 6 if "linear_before_reset" in attributes else 5  # a Gru has one bias more
+        hidden = operands[place] if len(operands) > place else None
+        if hidden is not None and hidden.rank == 2 and isinstance(hidden.shape[0], int):
+            batch = hidden.shape[0]  # also where that of the input is open
         return [(steps, batch, recurrent.shape[1]), (batch, recurrent.shape[1])]
 
     @classmethod
@@ -349,7 +353,7 @@ class Lstm(Recurrent):
     @staticmethod
     def shape(*operands: Any, **attributes: Any) -> list[Dims | None]:
         shapes = Recurrent.shape(*operands, **attributes)
-        return [*shapes, (operands[0].shape[1], operands[1].shape[0] // 4)]
+        return [*shapes, (shapes[1][0] if shapes[1] else operands[0].shape[1], operands[1].shape[0] // 4)]
 
     @classmethod
     def widths(cls, given: Mapping[str, Value | None]) -> list[Dim]:
