@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-BLOCKS = dict(re.findall(r"<!-- adds to: (\S+) -->\n```python\n(.*?)```", TEXT, re.DOTALL))
+BLOCKS = dict(re.findall(r"<!-- test: file (\S+) -->\n```python\n(.*?)```", TEXT, re.DOTALL))
 RUN = """
 import importlib, sys
 rule, test = {rule!r}, {test!r}
