@@ -106,10 +106,10 @@ def _converted(source: Path, opset: int) -> Model:
     from onnx import load, version_converter
 
     if os.path.getsize(source) > CONVERTIBLE:
-        raise OnnxtflError("too large to convert in memory")
+        raise OnnxtflError("too large to convert in memory", hint="", code="E-OP-008")
     try:
         return files.read(version_converter.convert_version(load(source), opset))
     except OnnxtflError:
         raise
     except Exception as error:  # ConvertError, RuntimeError, ... of the native library
-        raise OnnxtflError(str(error)) from error
+        raise OnnxtflError(str(error), hint="", code="E-OP-003") from error
