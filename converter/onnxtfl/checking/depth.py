@@ -40,7 +40,8 @@ _MEASURED = TfliteTarget()
 class Layer:
     """A tensor of both models. `nodes`: those of the second model since the corresponding tensors `read` (numbers of
     its tensors). `error`, `own`: see `LayerError`; `check`: the comparison for `own`, None where it did not run.
-    `is_multiple`: whether the tensor is that of the first model times another factor than 1.
+    `is_multiple`: whether the tensor is that of the first model times another factor than 1. `runs`: whether the second
+    model can compute the tensor.
     """
 
     match: Match
@@ -50,6 +51,7 @@ class Layer:
     own: float | None = None
     check: OutputCheck | None = None
     is_multiple: bool = False
+    runs: bool = True
 
     @property
     def fails(self) -> bool:
@@ -108,9 +110,16 @@ class Depth:
             b = layer.match.b
             layer.error = relative_error(known[b], got[b], self.grid(layer.match)) if b in known else math.inf
         self.layers += layers
+        self._add_missing(batch, values, got)
         alone = self.b.isolated(known, [layer.match.b for layer in layers if layer.match.b in known])
         for layer in layers:
             self._judge(layer, known.get(layer.match.b), alone.get(layer.match.b), known)
+
+    def _add_missing(self, batch: Sequence[Match], values: dict[int, Array], got: dict[int, Array]) -> None:
+        """Add layers for what only the first model can compute."""
+        missing = [m for m in batch if m.a in values and m.b not in got]
+        self.layers += [Layer(m, *self.b.between(m.b, self._resolved), math.inf, runs=False) for m in missing]
+        self.layers.sort(key=lambda layer: layer.match.b)
 
     def _resolve(self, batch: Sequence[Match], values: dict[int, Array], got: dict[int, Array]) -> Iterator[Match]:
         for match in batch:

@@ -64,14 +64,14 @@ class PerLayer:
         matches, how = self._matches(first, second)
         depth = Depth(first, second, matches, self.expect, time.perf_counter() + self.options.time_limit)
         layers = depth.run()
-        if wrong := refuted(layers):
+        if wrong := refuted([layer for layer in layers if layer.runs]):
             depth = replace(depth, matches=[match for match in matches if match.b not in wrong], layers=[])
             layers = depth.run()
-        found = tuple(layer_error(first, second, layer) for layer in layers)
+        found = tuple(layer_error(first, second, layer) for layer in layers if layer.runs)
         notes = [_in_words(found, how)] if found else ["no tensors inside of the two models correspond"]
         if report.status != "failed":
-            return replace(report, layers=found, notes=(*report.notes, *notes, "no op differs"))
-        worst = first_failure(layers)
+            return replace(report, layers=found, notes=(*report.notes, *notes, _of_agreeing(layers)))
+        worst = first_failure([layer for layer in layers if layer.runs or not report.outputs])
         difference = None if worst is None else naming.difference(depth, worst)
         notes.append(str(difference) if difference else "no op differs on the values of the first model")
         return replace(report, layers=found, first_difference=difference, notes=(*report.notes, *notes))
@@ -133,6 +133,14 @@ def refuted(layers: Sequence[Layer]) -> set[int]:
         if layer.fails:
             found |= multiples & set(layer.read)
     return found
+
+
+def _of_agreeing(layers: Sequence[Layer]) -> str:
+    """What the layers of models say whose outputs agree."""
+    off = next((layer for layer in layers if layer.runs and layer.fails and (layer.own or 0.0) > SMALL), None)
+    if off is None or off.check is None:
+        return "no op differs"
+    return f"the outputs agree, though {off.check.name!r} differs by {off.own:.2g} of its largest value"
 
 
 def _in_words(layers: Sequence[LayerError], how: str) -> str:

@@ -9,6 +9,7 @@ first node of the other whose result is none of these values differs.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,7 +20,7 @@ from onnxtfl.checking.inner_values import InnerModel, isolate, numbered
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.quantization import Quantization, dequantize, quantize
+from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize, quantize
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.pipeline import lifted_where_possible
 
@@ -31,22 +32,24 @@ _BYTE = 8
 
 
 def culprit(
-    nodes: Sequence[Node], model: InnerModel, arrays: Mapping[int, Array], others: Sequence[Array]
-) -> Node | None:
+    nodes: Sequence[Node], last: Node, model: InnerModel, arrays: Mapping[int, Array], others: Sequence[Array]
+) -> Node:
     """The first of `nodes`, in order, whose result is none of `others` although what it reads is right.
 
-    `arrays`: results of the nodes by number, quantized ones as stored. None if all are right. A result whose
+    `last`: the one whose result is known to differ. `arrays`: results of the nodes by number, as stored. A result whose
     elements are in another order may be right, as weights may be in that order too: so the node after it differs if it
     has weights.
     """
-    right = {node: _any_same(node, model, arrays, others, _same) for node in nodes}
-    loosely = {node: right[node] or _any_same(node, model, arrays, others, _same_elements) for node in nodes}
-    wrong = [node for node in nodes if not loosely[node] and not _leads_to_right(node, loosely)]
-    first = wrong[0] if wrong else next((n for n in nodes if not right[n] and not _leads_to_right(n, right)), None)
-    if first is None or _has_weights(first):
-        return first
-    before = {v.producer for v in first.operands if v is not None}
-    return next((node for node in nodes if node in before and not right[node]), first)
+    right = {n: n is not last and _any_same(n, model, arrays, others, same) for n in nodes}
+    loosely = {n: right[n] or (n is not last and _any_same(n, model, arrays, others, _same_elements)) for n in nodes}
+    found = next((n for n in nodes if not loosely[n] and not _leads_to_right(n, loosely)), last)
+    while not _has_weights(found):
+        before = {v.producer for v in found.operands if v is not None}
+        earlier = next((n for n in nodes if n in before and not right[n] and not _leads_to_right(n, right)), None)
+        if earlier is None:
+            break
+        found = earlier
+    return found
 
 
 def _has_weights(node: Node) -> bool:
@@ -85,10 +88,10 @@ def _same_elements(a: Array, b: Array, grid: Quantization | None) -> bool:
     if is_multiple(b, a):
         return True
     x, y = (np.sort(v, axis=None) if a.size == b.size else np.sort(v[v != 0]) for v in (a, b))
-    return bool(x.size) and _same(x, y, grid)
+    return bool(x.size) and same(x, y, grid)
 
 
-def _same(a: Array, b: Array, grid: Quantization | None) -> bool:
+def same(a: Array, b: Array, grid: Quantization | None) -> bool:
     """Whether two arrays hold the same real values, channels first or last."""
     if a.size != b.size or a.dtype.kind in "Oc" or b.dtype.kind in "Oc":
         return False
@@ -98,8 +101,10 @@ def _same(a: Array, b: Array, grid: Quantization | None) -> bool:
     return any(m is not None and relative_error(m, a, None) <= max(CLOSE, step) for m in moved)
 
 
-def neutral_values(model: InnerModel, number: int, fed: Mapping[int, Array], grid: Quantization | None) -> list[Array]:
-    """All values, real ones, that the neutral ops compute of a tensor of `model` from the tensors `fed`.
+def neutral_values(
+    model: InnerModel, number: int, fed: Mapping[int, Array], grid: Quantization | None
+) -> tuple[list[Array], Array | None]:
+    """All values that the neutral ops compute of a tensor of `model` from the tensors `fed`, and that of the tensor.
 
     `grid`: how the tensor is stored by the model that these are for; real values are rounded to it too. As many as can
     be evaluated.
@@ -110,28 +115,33 @@ def neutral_values(model: InnerModel, number: int, fed: Mapping[int, Array], gri
     graph = lifted_where_possible(part)
     given = [*(np.asarray(v) for v in model.given), *arrays]
     known = dict(zip(graph.inputs, given, strict=False))
-    found = [as_real(array, quantization_of(value)) for value, array in known.items()]
-    if len(list(graph.nodes)) > MOST_NODES:
-        return found
-    found += _evaluated(graph, known)
-    return found + ([dequantize(quantize(v, grid), grid) for v in found if v.dtype.kind == "f"] if grid else [])
+    if len(list(graph.nodes)) <= MOST_NODES:
+        _evaluate(graph, known)
+    final = known.get(graph.outputs[0])
+    found = [form for value, array in known.items() for form in forms(array, quantization_of(value))]
+    found += [dequantize(quantize(v, grid), grid) for v in found if v.dtype.kind == "f"] if grid else []
+    return found, None if final is None else as_real(final, quantization_of(graph.outputs[0]))
 
 
-def _evaluated(graph: Graph, known: dict[Value, Array]) -> list[Array]:
-    found = list[Array]()
+def _evaluate(graph: Graph, known: dict[Value, Array]) -> None:
+    """Add to `known` the results of the nodes, as many as can be evaluated."""
     for node in graph.nodes:
         operands = [None if v is None else v.stored() if v.is_constant else known.get(v) for v in node.operands]
         absent = [v for v, array in zip(node.operands, operands, strict=True) if v is not None and array is None]
         sizes = [math.prod(array.shape) for array in operands if array is not None]
         if absent or node.op.dialect != "neutral" or sum(sizes) > MOST_ELEMENTS:
             continue
-        try:
-            results = evaluate_node(node, operands)
-        except Exception:  # a part that cannot be evaluated tells nothing
-            continue
-        known.update(zip(node.results, results, strict=True))
-        found += [as_real(array, quantization_of(v)) for v, array in zip(node.results, results, strict=True)]
-    return found
+        with contextlib.suppress(Exception):  # a node that cannot be evaluated tells nothing
+            known.update(zip(node.results, evaluate_node(node, operands), strict=True))
+
+
+def forms(array: Array, grid: Quantization | None) -> list[Array]:
+    """The real values of a stored array; the stored ones too, also with the other sign: ONNX has no scales there."""
+    found = [as_real(array, grid)]
+    if array.dtype.name not in ("int8", "uint8"):
+        return found
+    offset = UINT8_OFFSET if array.dtype.name == "int8" else -UINT8_OFFSET
+    return [*found, array, array.astype(np.int16) + offset]
 
 
 def as_real(array: Array, grid: Quantization | None) -> Array:

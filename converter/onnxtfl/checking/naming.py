@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onnxtfl.checking.depth import Depth, Layer
 from onnxtfl.checking.inner_values import InnerModel
-from onnxtfl.checking.inside import as_real, culprit, neutral_values
+from onnxtfl.checking.inside import as_real, culprit, forms, neutral_values, same
 from onnxtfl.checking.layers import FirstDifference, LayerError
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.data import Array
@@ -24,23 +24,29 @@ class Part:
     nodes: list[Node]
     fed: Mapping[int, Array]
 
-    def differing(self, other: Part, depth: Depth, layer: Layer) -> Node | None:
-        """The node whose result is no value of `other`; the last one where that cannot be said."""
+    def differing(self, other: Part, depth: Depth, layer: Layer, read: Sequence[Array]) -> Node | None:
+        """The node whose result is no value of `other`, which reads the real values `read` too.
+
+        The last one where that cannot be said.
+        """
         if len(self.nodes) < 2:
             return self.nodes[0] if self.nodes else self.model.values[self.number].producer
         try:
-            arrays, others = (
-                self.arrays(),
-                neutral_values(other.model, other.number, other.fed, depth.grid(layer.match)),
-            )
-            found = culprit(self.nodes, self.model, arrays, others)
-            if found is None:  # the kernels of the runtime differ from what the ops are defined to compute
-                stored = {**other.fed, **other.arrays()}
-                others = [as_real(array, quantization_of(other.model.values[i])) for i, array in stored.items()]
-                found = culprit(self.nodes, self.model, arrays, others)
+            return self._differing(other, depth, layer, read)
         except (OnnxtflError, ValueError, TypeError):
-            found = None
-        return found or self.nodes[-1]
+            return self.nodes[-1]
+
+    def _differing(self, other: Part, depth: Depth, layer: Layer, read: Sequence[Array]) -> Node:
+        arrays, last, grid = self.arrays(), self.nodes[-1], depth.grid(layer.match)
+        if not arrays:
+            return last
+        others, final = neutral_values(other.model, other.number, other.fed, grid)
+        own = arrays.get(self.number)
+        if own is None or final is None or not same(as_real(own, grid), final, grid):
+            return culprit(self.nodes, last, self.model, arrays, [*read, *others])
+        run = {**other.fed, **other.arrays()}  # the kernels of the other runtime compute other values
+        others = [form for i, array in run.items() for form in forms(array, quantization_of(other.model.values[i]))]
+        return culprit(self.nodes, last, self.model, arrays, [*read, *others])
 
     def arrays(self) -> dict[int, Array]:
         """The results of the nodes, by number."""
@@ -58,8 +64,9 @@ def difference(depth: Depth, layer: Layer) -> FirstDifference:
         Part(a, layer.match.a, a.between(layer.match.a, stops)[0], a.fetch(stops - set(range(len(a.graph.inputs))))),
         Part(b, layer.match.b, layer.nodes, depth.expected(read)),
     ]
-    node_a = parts[0].differing(parts[1], depth, layer)
-    node_b = parts[1].differing(parts[0], depth, layer)
+    values = [form for i, v in parts[1].fed.items() for form in forms(v, quantization_of(b.values[i]))]
+    node_a = parts[0].differing(parts[1], depth, layer, values)
+    node_b = parts[1].differing(parts[0], depth, layer, values)
     named = node_b if b.format == "onnx" else node_a
     return FirstDifference(
         _result(node_a, a.values[layer.match.a]),

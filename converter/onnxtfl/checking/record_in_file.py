@@ -32,32 +32,46 @@ class PairRecord:
 
 def record_of_pair(a: InnerModel, b: InnerModel) -> PairRecord | None:
     """The record of the conversion of `a` to `b`, or of `b` to `a`; None where neither is known."""
-    for source, target, back in ((a, b, False), (b, a, True)):
-        for found, where in ((_beside(source, target), "beside"), (_inside(source, target), "in the metadata of")):
-            if found:
-                return PairRecord(found, back, f"the record {where} the {'first' if back else 'second'} model")
+    pairs = ((a, b, False), (b, a, True))
+    for source, target, back in pairs:
+        if found := _beside(source, target):
+            return PairRecord(found, back, f"the record beside the {_which(back)} model")
+    records = [(*pair, record) for pair in pairs if (record := _inside(pair[1])) is not None]
+    for exact in (True, False):
+        for source, target, back, record in records:
+            entries = _entries(record, source, target)
+            if _is_of(record, source) if exact else _fits(entries, source, target):
+                return PairRecord(entries, back, f"the record in the metadata of the {_which(back)} model")
     return None
 
 
-def _inside(source: InnerModel, target: InnerModel) -> list[TensorEntry]:
-    """The entries of the record in the metadata of `target`; none where it is of another source, or malformed."""
+def _which(back: bool) -> str:
+    return "first" if back else "second"
+
+
+def _inside(target: InnerModel) -> CompactRecord | None:
+    """The record in the metadata of `target`; None where there is none, or it is malformed."""
     content = files.read(target.path).metadata.properties.get(RECORD)
-    if content is None:
-        return []
     try:
-        record = decode(content_of(content))
+        return None if content is None else decode(content_of(content))
     except ValueError:
-        return []
+        return None
+
+
+def _entries(record: CompactRecord, source: InnerModel, target: InnerModel) -> list[TensorEntry]:
     ranks = [{v.name: model.rank(i) for i, v in enumerate(model.values) if v.name} for model in (source, target)]
-    entries = record.entries(*ranks)
-    return entries if record.source == digest(tensor_names(source.graph)) or _fits(record, entries, target) else []
+    return record.entries(*ranks)
 
 
-def _fits(record: CompactRecord, entries: list[TensorEntry], target: InnerModel) -> bool:
-    """Whether at least half of the tensors exist in both models."""
-    results = [i for i in target.changing if target.values[i].name]
+def _is_of(record: CompactRecord, source: InnerModel) -> bool:
+    return record.source == digest(tensor_names(source.graph))
+
+
+def _fits(entries: list[TensorEntry], source: InnerModel, target: InnerModel) -> bool:
+    """Whether at least half of the results of one of the models are known."""
     known = {entry.target for entry in entries}
-    return sum(target.values[i].name in known for i in results) >= _SHARE * min(len(results), len(record.moved) or 1)
+    results = [len([i for i in model.changing if model.values[i].name]) for model in (source, target)]
+    return sum(target.values[i].name in known for i in target.changing) >= max(1, _SHARE * min(results))
 
 
 def _beside(source: InnerModel, target: InnerModel) -> list[TensorEntry]:
