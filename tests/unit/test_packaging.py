@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 _SOURCES = {"onnxtfl": ROOT / "converter" / "onnxtfl", "onnxtfl.mappings": ROOT / "mappings"}
+VERSIONS = ("3.11", "3.12", "3.13")
 _PROBE = """
 import importlib.resources, sys
 import onnxtfl, onnxtfl.mappings, onnxtfl.schemas
@@ -66,14 +68,45 @@ def test_the_wheel_imports(wheel: Path, tmp_path: Path) -> None:
     assert modules <= set(out[1].split())
 
 
+def test_the_python_versions_are_those_of_the_classifiers() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    versions = [c.rpartition(" ")[2] for c in project["classifiers"] if re.search(r":: 3\.\d+$", c)]
+    assert versions == list(VERSIONS)
+    assert project["requires-python"] == f">={VERSIONS[0]}"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_wheel_installs_on(version: str, wheel: Path, tmp_path: Path) -> None:
+    """Each Python that the machine has installs the wheel, compiles all of it, and runs a part without dependencies."""
+    python = _interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    site = tmp_path / "site"
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check"]
+    _python(*install, "--target", str(site), str(wheel), cwd=tmp_path, python=python)
+    _python("-W", "error::SyntaxWarning", "-m", "compileall", "-q", "-f", str(site), cwd=tmp_path, python=python)
+    code = "import onnxtfl, onnxtfl.cli; from onnxtfl.error_codes import error_codes; print(len(error_codes()))"
+    assert int(_python("-c", code, cwd=tmp_path, python=python, PYTHONPATH=str(site))) > 30
+
+
+def _interpreter(version: str) -> str | None:
+    """The path of a Python of this version that has pip."""
+    if f"{sys.version_info.major}.{sys.version_info.minor}" == version:
+        return sys.executable
+    found = shutil.which(f"python{version}")
+    if found is None or subprocess.run([found, "-m", "pip", "--version"], capture_output=True, check=False).returncode:
+        return None
+    return found
+
+
 def test_importing_the_package_imports_neither_runtime_nor_solver(tmp_path: Path) -> None:
     code = "import sys, onnxtfl, onnxtfl.cli; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     loaded = set(_python("-c", code, cwd=tmp_path).split())
     assert not loaded & {"onnxruntime", "ai_edge_litert", "tflite_runtime", "tensorflow", "highspy", "scipy", "torch"}
 
 
-def _python(*arguments: str, cwd: Path, **environment: str) -> str:
-    command = [sys.executable, *arguments]
+def _python(*arguments: str, cwd: Path, python: str = sys.executable, **environment: str) -> str:
+    command = [python, *arguments]
     done = subprocess.run(
         command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False
     )
