@@ -7,6 +7,7 @@ author = "the onnxtfl authors"
 version = release = installed("onnxtfl")
 language = "en"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
+smartquotes = False  # "--check" is not a dash
 source_suffix = {".md": "markdown"}
 
 myst_enable_extensions = ["colon_fence"]
@@ -23,6 +24,8 @@ html_theme = "furo"
 html_title = "onnxtfl"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_theme_options = {"top_of_page_buttons": []}
+html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 highlight_language = "none"  # of blocks that name no language

@@ -10,6 +10,7 @@ error code are added. A warning of Sphinx is an error.
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ from onnxtfl.error_codes import page as error_page
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, SOURCE, SITE = ROOT / "docs", ROOT / "build" / "docs-source", ROOT / "build" / "docs"
 COMMANDS = ("onnx2tfl", "tfl2onnx", "onnxtfl")
+_KINDS = {"INTEGER RANGE": "NUMBER", "FLOAT RANGE": "NUMBER", "INTEGER": "NUMBER", "FLOAT": "NUMBER"}
 ROOT_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 
 
@@ -71,7 +73,7 @@ def copy_pages(to: Path) -> None:
     for name, page in ROOT_PAGES.items():
         path = ROOT / name
         text = path.read_text(encoding="utf-8") if path.exists() else f"# {name.removesuffix('.md').title()}\n"
-        _write(to / page, text.replace("](docs/", "]("))
+        _write(to / page, text.replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)"))
     for code in error_codes().values():
         _write(to / "errors" / f"{code.code}.md", error_page(code))
     with (to / "troubleshooting.md").open("a", encoding="utf-8") as page:
@@ -106,19 +108,28 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
                 yield from _command(found, f"{path} {name}")
         return
     usage = " ".join([path, *command.collect_usage_pieces(context)])
-    yield f"## {path}\n\n**`{usage}`**\n\n{_text(command.help)}\n"
+    yield f"## {path}\n\n**`{usage}`**\n\n{_paragraphs(command.help)}\n"
     rows = [row for parameter in command.params if (row := _option(parameter, context))]
     yield "| option | what it does |\n| --- | --- |\n" + "".join(f"| {name} | {help_} |\n" for name, help_ in rows)
     if command.epilog:
-        yield f"{_text(command.epilog)}\n"
+        yield f"{_paragraphs(command.epilog)}\n"
+
+
+def _paragraphs(text: str | None) -> str:
+    """The help of a command; what click leaves as it is (after a backspace) is a block of text."""
+    parts = re.split(r"\n\s*\n", inspect.cleandoc(text or "").replace("\b\n", "\b"))
+    found = (f"```text\n{part[1:]}\n```" if part.startswith("\b") else _text(part) for part in parts)
+    return "\n\n".join(found)
 
 
 def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, str] | None:
     """The names and the help of an option, for a row of a table."""
     record = parameter.get_help_record(context)
-    if record is None:
+    if record is None or not record[1]:
         return None
     names, help_ = record
+    for kind, shown in _KINDS.items():
+        names = names.replace(kind, shown)
     return f"`{names}`".replace("|", "\\|"), _text(help_).replace("|", "\\|")
 
 

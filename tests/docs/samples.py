@@ -165,5 +165,9 @@ def prepare(folder: Path, text: str) -> None:
     for name in FILES:
         if name in text:
             (folder / name).write_bytes(content(name))
+    if "zoo" in text:
+        (folder / "zoo").mkdir()
+        for name in ("model.onnx", "dynamic.onnx", "unsupported.onnx"):
+            (folder / "zoo" / name).write_bytes(content(name))
     if "examples/" in text:
         shutil.copytree(ROOT / "examples", folder / "examples")
