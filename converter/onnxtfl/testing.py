@@ -47,11 +47,11 @@ def assert_models_agree(
 def assert_converts(
     model: PathLike, golden: PathLike | None = None, *, update: bool | None = None, **options: Any
 ) -> Conversion:
-    """Convert a model to the other format; AssertionError where that fails, or the result differs from `golden`.
+    """Convert a model to the other format; AssertionError where that fails, or the result differs from ``golden``.
 
     The result has to agree with ``model`` on the same inputs. ``golden``: the path of a converted model that is kept
     with the tests, or in the app; it has to agree with the new result, so that a change of the model, of the options
-    or of the converter that changes outputs is seen. With ``update`` (`pytest --onnxtfl-update`, or the environment
+    or of the converter that changes outputs is seen. With ``update`` (``pytest --onnxtfl-update``, or the environment
     variable ONNXTFL_UPDATE=1) the result is written to ``golden`` instead, once it agrees with ``model``. ``options``:
     keyword arguments of `onnxtfl.onnx_to_tflite` or `onnxtfl.tflite_to_onnx`.
     """
