@@ -28,7 +28,7 @@ from onnxtfl.journal import Journal
 from onnxtfl.sources import Pair, pairs_of
 
 PathLike = str | os.PathLike[str]
-_STARTING = threading.Lock()
+_STARTING, _SAFE_PATH = threading.Lock(), "PYTHONSAFEPATH"
 Status = Literal["converted", "up to date", "failed"]
 
 
@@ -229,31 +229,50 @@ class OwnProcesses(ThreadPoolExecutor):
             pool.shutdown(wait)
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        pool = self._idle.pop() if self._idle else self._new_pool()
         try:
+            pool = self._idle.pop() if self._idle else self._new_pool()
             result = pool.submit(function, *args, **kwargs).result()
         except BrokenProcessPool:
-            pool.shutdown(wait=False)
             raise OnnxtflError("the process of this conversion crashed", code="E-RUN-006") from None
         self._idle.append(pool)
         return result
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_worker)
+        pool = ProcessPoolExecutor(
+            1, get_context("spawn"), initializer=_begin_worker, initargs=(os.environ.get(_SAFE_PATH),)
+        )
         self._pools.append(pool)
-        with _STARTING:  # a new process would run the user's script again, which nothing here needs
-            script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-            try:
-                pid = pool.submit(os.getpid)
-            finally:
-                sys.modules["__main__"] = script
+        with _bare_start():
+            pid = pool.submit(os.getpid)
         self._pids.add(pid.result())
         return pool
 
 
-def _begin_worker() -> None:
+@contextlib.contextmanager
+def _bare_start() -> Iterator[None]:
+    """A process that starts meanwhile does not run the user's script again, nor find modules in the current folder."""
+    with _STARTING:
+        script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        safe = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = script
+            _set_safe_path(safe)
+
+
+def _set_safe_path(value: str | None) -> None:
+    if value is None:
+        os.environ.pop(_SAFE_PATH, None)
+    else:
+        os.environ[_SAFE_PATH] = value
+
+
+def _begin_worker(safe_path: str | None) -> None:
     """Leave Ctrl-C to the parent, which ends this process with SIGTERM: that removes temporary files."""
     gc.enable()
+    _set_safe_path(safe_path)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
 

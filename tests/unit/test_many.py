@@ -102,6 +102,19 @@ def test_a_cluster_of_two_workers(zoo: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "sub" / "b.tflite").exists()
 
 
+def test_workers_run_neither_the_script_nor_modules_of_the_current_folder(zoo: Path, tmp_path: Path) -> None:
+    """A script without ``if __name__ == "__main__"``, next to files with names of the standard library."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "types.py").write_text("raise AssertionError")
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"print('begin')\nimport onnxtfl\n"
+        f"print(*(o.status for o in onnxtfl.convert_many({os.fspath(zoo)!r}, 'out', check=False, jobs=1)), sep=', ')\n"
+    )
+    done = subprocess.run([sys.executable, script], cwd=tmp_path / "here", capture_output=True, text=True, check=False)
+    assert done.stdout == "begin\nconverted, failed, converted\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "telling"),
     [
