@@ -21,7 +21,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import element_text, graph_lines
 from onnxtfl.ir.types import Type
-from onnxtfl.pipeline import Options, body, count_ops, lifted_where_possible
+from onnxtfl.pipeline import Options, body, lifted_where_possible
 from onnxtfl.pipeline import inspect as graph_after
 from onnxtfl.rewriting.lift import lift_node, op_name
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, printable, ranked, some, titled
@@ -181,9 +181,7 @@ def inspect(model: PathLike | bytes | onnx.ModelProto, stage: str = "file") -> I
 def _summary(model: Any, read: Model) -> FileSummary:
     is_file = isinstance(model, str | os.PathLike)
     constants = _constants(read)
-    counts = Counter[str]()
-    for graph in read.graphs():
-        counts.update(count_ops(graph))
+    counts = Counter(op_name(node) for node in _nodes_in_file(read))
     main, producer = read.main, read.metadata.producer
     states, unsupported = _converted(model, read)
     return FileSummary(
@@ -231,13 +229,24 @@ def _signature(read: Model) -> Iterator[str]:
 
 def _constants(read: Model) -> list[TensorData]:
     """The constants of all graphs, each once."""
-    found: dict[int, TensorData] = {}
-    for graph in read.graphs():
-        for node in graph.walk():
-            found |= {id(v.data): v.data for v in node.operands if v is not None and v.data is not None}
-            found |= {id(value): value for value in node.attributes.values() if isinstance(value, TensorData)}
-        found |= {id(v.data): v.data for v in graph.outputs if v.data is not None}
-    return list(found.values())
+    found = [v.data for graph in read.graphs() for v in graph.outputs if v.data is not None]
+    for node in _nodes_in_file(read):
+        found += [v.data for v in node.operands if v is not None and v.data is not None]
+        found += [value for value in node.attributes.values() if isinstance(value, TensorData)]
+    return list({data.key: data for data in found}.values())
+
+
+def _nodes_in_file(read: Model) -> Iterator[Node]:
+    """The nodes of all graphs; a subgraph of the file that several nodes call is read for each, and counts once."""
+    pending, seen = list(read.graphs()), set[Graph | int]()
+    while pending:
+        graph = pending.pop()
+        place = graph if graph.number is None else graph.number
+        if place not in seen:
+            seen.add(place)
+            for node in graph.nodes:
+                yield node
+                pending += node.regions
 
 
 def _converted(model: Any, read: Model) -> tuple[tuple[str, ...], tuple[Unsupported, ...]]:

@@ -116,3 +116,18 @@ def test_an_op_that_the_target_has_no_kernel_for() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     (one,) = onnxtfl.inspect(model).summary.unsupported
     assert "TFLite cannot run this" in one.reason
+
+
+def test_a_subgraph_that_many_nodes_call_counts_once(tmp_path: Path) -> None:
+    steps, size = 25, 256
+    weights = {"w": (1, 3 * size, 4), "r": (1, 3 * size, size)}
+    constants = [numpy_helper.from_array(np.full(shape, 0.01, np.float32), name) for name, shape in weights.items()]
+    node = helper.make_node("GRU", ["x", "w", "r"], ["y"], hidden_size=size)
+    shapes = {"x": [steps, 1, 4], "y": [steps, 1, 1, size]}
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y], constants))
+    onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", check=False)
+    found = onnxtfl.inspect(tmp_path / "m.tflite").summary
+    assert found.ops["IF"] == steps
+    assert found.ops["TANH"] <= 2
+    assert found.parameter_bytes < found.size

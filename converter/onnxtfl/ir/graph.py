@@ -338,6 +338,8 @@ class Graph:
     """The names of the outputs if they differ from those of the values (one value may be several outputs)."""
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The names of the tensors that each input and output of sequence or optional type became."""
+    number: int | None = None
+    """The index of the subgraph in its file; graphs of several callers may have been read from one subgraph."""
     first: Node | None = None
     last: Node | None = None
 

@@ -45,6 +45,7 @@ class SubgraphReader:
         self.callers = callers
         self.tensors: list[Mapping[str, Any]] = table["tensors"] or []
         self.result = Graph(table["name"] or ("main" if callers == (0,) else f"subgraph_{callers[-1]}"))
+        self.result.number = callers[-1]
         self._values: dict[int, Value] = {}
         self._symbols = UniqueNames()
         self._names = UniqueNames()
