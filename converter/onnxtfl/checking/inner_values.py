@@ -27,12 +27,12 @@ from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.passes.cleanup import remove_unreached
 from onnxtfl.passes.inline import inline_functions
-from onnxtfl.runtimes import RunOptions, Worker
+from onnxtfl.runtimes import RunError, RunOptions, Worker
 
 _UNKNOWN_BYTES = 1 << 20
 """The size that a tensor of unknown shape is expected to have."""
-_MOST_FAILURES = 64
-"""How many parts may fail to run before no others are tried."""
+_MOST_FAILURES = 24
+"""How many parts of some tensors may fail to run before no others are tried."""
 
 
 @dataclass
@@ -123,17 +123,21 @@ class InnerModel:
         return found | self._run(fed, [i for i in dict.fromkeys(wanted) if i not in found])
 
     def _run(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
-        """Run a part; where it does not run, its halves."""
-        if not wanted or len(self.failures) > _MOST_FAILURES:
-            return {}
-        try:
-            return self._run_part(fed, wanted)
-        except OnnxtflError as error:
-            self.failures.append(str(error))
-        half = len(wanted) // 2
-        return {**self._run(fed, wanted[:half]), **self._run(fed, wanted[half:])} if half else {}
+        """Run a part; where it does not run, its halves, until too many of them do not."""
+        found, pending, failures = dict[int, Array](), [list(wanted)], 0
+        while pending and failures <= _MOST_FAILURES:
+            part = pending.pop()
+            try:
+                found |= self._run_part(fed, part) if part else {}
+            except OnnxtflError as error:
+                failures += 1
+                self.failures.append(str(error))
+                half = len(part) // 2
+                pending += [part[half:], part[:half]] if half else []
+        return found
 
     def _run_part(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
+        """The values of `wanted`, on other kernels where these refuse."""
         model = self.read()
         values = numbered(model.main)
         for i in wanted:
@@ -142,11 +146,20 @@ class InnerModel:
         arrays = isolate(model, {values[i]: array for i, array in fed.items()}, [values[i] for i in wanted])
         path = files.write(model, self.folder / f"{next(self._files)}.{self.format}")
         try:
-            outputs = self.worker.run(path, [*self.given, *arrays], self.options)
+            outputs = self._outputs(path, [*self.given, *arrays])
         finally:
             path.unlink(missing_ok=True)
             path.with_name(path.name + ".data").unlink(missing_ok=True)
         return {i: array for i, array in zip(wanted, outputs, strict=True) if isinstance(array, np.ndarray)}
+
+    def _outputs(self, path: Path, inputs: Sequence[Any]) -> list[Any]:
+        try:
+            return self.worker.run(path, inputs, self.options)
+        except RunError as error:
+            if error.kind in ("timeout", "memory"):
+                raise
+            other = "builtin" if self.options.kernels == "default" else "default"
+            return self.worker.run(path, inputs, replace(self.options, kernels=other))
 
     def read(self) -> Model:
         """The model anew, functions inlined."""

@@ -26,6 +26,8 @@ from onnxtfl.pipeline import lifted_where_possible
 
 CLOSE = 1e-3
 """The error, relative to the largest value, of values that are the same."""
+FLAT = 2
+"""The largest rank of flattened tensors, whose order of elements depends on the layout before."""
 MOST_ELEMENTS = 1 << 22
 MOST_NODES = 400
 _BYTE = 8
@@ -82,11 +84,13 @@ def _any_same(
 
 
 def _same_elements(a: Array, b: Array, grid: Quantization | None) -> bool:
-    """Whether two arrays hold the same real values in any order, padded with zeros or not, or times a factor."""
+    """Whether two arrays hold the same real values, flattened in any order, padded with zeros, or times a factor."""
     if a.dtype.kind in "Oc" or b.dtype.kind in "Oc":
         return False
     if is_multiple(b, a):
         return True
+    if a.size == b.size and a.ndim == b.ndim > FLAT and any(way.shape is None for way in axis_ways(b.shape, a.shape)):
+        return False
     x, y = (np.sort(v, axis=None) if a.size == b.size else np.sort(v[v != 0]) for v in (a, b))
     return bool(x.size) and same(x, y, grid)
 
