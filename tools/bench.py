@@ -95,6 +95,7 @@ fed = {i.name: random.random(sizes[i.name]).astype("f") if "float" in i.type els
 def run():
     model.run(None, fed)
 """
+_ONE_RUN = "run()\n"
 _TIME = """
 for _ in range(3):
     run()
@@ -175,9 +176,9 @@ class Bench:
 
         return run
 
-    def convert(self, source: Path, target: Path) -> Callable[[Series], None]:
-        """A command: onnx2tfl."""
-        run = self.process(_CONVERT, str(source), "-o", str(target), "--no-check")
+    def convert(self, source: Path, target: Path, check: bool = False) -> Callable[[Series], None]:
+        """A command: onnx2tfl, by default without the comparison."""
+        run = self.process(_CONVERT, str(source), "-o", str(target), *([] if check else ["--no-check"]))
 
         def fresh(series: Series) -> None:
             target.unlink(missing_ok=True)
@@ -217,6 +218,7 @@ def main() -> int:
     try:
         _conversions(bench, [name for name in _CONVERTED if _wanted(name, options)])
         _checks(bench, [name for name in _CHECKED if _wanted(name, options)])
+        _checked_conversions(bench, [name for name in _CHECKED if _wanted(name, options)])
         _start(bench)
         if not options.no_latency:
             models = {name: bench.source(name) for name in _LATENCY if _wanted(name, options)}
@@ -307,6 +309,29 @@ def _checks(bench: Bench, names: Sequence[str]) -> None:
             continue
         memory = bench.check(f"{name} check memory", checked.peak, imports.peak + 100, "MB")
         print(f"  {name:15} {memory}, {checked.wall:.2f} s", flush=True)
+
+
+def _checked_conversions(bench: Bench, names: Sequence[str]) -> None:
+    """Measure and print what the check adds to a conversion, against the runtimes' own load and run."""
+    bench.begin("checked conversion", "wall at most that of --no-check + 1.2 times the slower runtime's load and run")
+    for name in names:
+        source, target, checked = bench.source(name), _target(bench, name), bench.folder / f"{name}.checked.tflite"
+        commands = [bench.convert(source, checked), bench.convert(source, checked, check=True)]
+        commands += [_once(_ORT_LATENCY, source), _once(_LITERT_LATENCY, target)]
+        try:
+            plain, whole, *runtimes = bench.in_turn(*commands)
+        except FailedError as error:
+            bench.failed(f"{name} checked", error)
+            continue
+        slower = max(runtime.wall for runtime in runtimes)
+        wall = bench.check(f"{name} checked wall", whole.wall, plain.wall + 1.2 * slower, "s")
+        own = f"conversion {plain.wall:.2f} s, ONNX Runtime {runtimes[0].wall:.2f} s, LiteRT {runtimes[1].wall:.2f} s"
+        print(f"  {name:15} {wall}; {own}; own process {whole.peak:.0f} MB", flush=True)
+
+
+def _once(code: str, model: Path) -> Callable[[Series], None]:
+    """A process that imports a runtime, loads a model and runs it once."""
+    return lambda series: _timed([sys.executable, "-c", code + _ONE_RUN, str(model)], series)
 
 
 def _start(bench: Bench) -> None:

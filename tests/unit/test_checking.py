@@ -258,6 +258,21 @@ def test_both_kernel_sets_have_to_agree(tmp_path: Path, monkeypatch: pytest.Monk
     assert report.reason.startswith("with the builtin kernels: output 'y'")
 
 
+def test_a_slow_kernel_set_is_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = check.Begun.result
+
+    def result(self, time_limit=None):
+        if time_limit is not None:
+            raise RunError("timeout", f"litert took more than {time_limit:g} s")
+        return real(self, time_limit)
+
+    monkeypatch.setattr(check.Begun, "result", result)
+    report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())
+    assert report.ok
+    assert any("builtin kernels not compared" in note and "took more than" in note for note in report.notes)
+    assert not compared(tmp_path, onnx_scale(), tflite_scale(), Settings(patience=None)).notes
+
+
 def test_bad_files(tmp_path: Path) -> None:
     good = saved(onnx_scale(), tmp_path / "good.onnx")
     for bad in (saved(b"", tmp_path / "a.onnx"), saved(b"junk", tmp_path / "b.onnx"), tmp_path / "none.onnx"):

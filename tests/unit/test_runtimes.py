@@ -161,6 +161,55 @@ def test_a_hang_is_a_result_and_the_next_run_works(tmp_path: Path, monkeypatch: 
         np.testing.assert_array_equal(worker.run(path, [X])[0], 2 * X)
 
 
+def test_runs_begin_without_waiting_and_are_read_in_any_order(tmp_path: Path) -> None:
+    path = saved(onnx_scale(), tmp_path / "m.onnx")
+    with ONNXRUNTIME.worker() as worker:
+        worker.load(path)
+        first, second = (worker.submit(path, [[k * X]]) for k in (1, 2))
+        np.testing.assert_array_equal(second.result()[0][0], 4 * X)
+        np.testing.assert_array_equal(first.result()[0][0], 2 * X)
+        assert first.seconds > 0
+
+
+def test_a_model_that_does_not_load_ahead_is_reported_by_its_run(tmp_path: Path) -> None:
+    bad, good = saved(b"junk", tmp_path / "bad.tflite"), saved(tflite_scale(), tmp_path / "good.tflite")
+    with LITERT.worker() as worker:
+        worker.load(bad)
+        worker.load(good)
+        with pytest.raises(RunError):
+            worker.run(bad, [X])
+        np.testing.assert_array_equal(worker.run(good, [X])[0], 2 * X)
+
+
+def test_a_crash_fails_all_runs_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(onnx_scale(), tmp_path / "m.onnx")
+    with worker_that(tmp_path, monkeypatch, "os.abort()") as worker:
+        for run in [worker.submit(path, [[X]]) for _ in range(2)]:
+            with pytest.raises(RunError) as error:
+                run.result()
+            assert error.value.kind == "crash"
+        np.testing.assert_array_equal(worker.run(path, [X])[0], 2 * X)
+
+
+def test_a_run_that_is_not_needed_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(onnx_scale(), tmp_path / "m.onnx")
+    with worker_that(tmp_path, monkeypatch, "import time; time.sleep(60)") as worker:
+        started = time.monotonic()
+        run = worker.submit(path, [[X]])
+        while not (tmp_path / "mark").exists():
+            time.sleep(0.01)
+        run.cancel()
+        np.testing.assert_array_equal(worker.run(path, [X])[0], 2 * X)
+        assert time.monotonic() - started < 30
+
+
+def test_further_runs_are_spared_where_the_first_was_slow(tmp_path: Path) -> None:
+    path = saved(onnx_scale(), tmp_path / "m.onnx")
+    with ONNXRUNTIME.worker() as worker:
+        assert len(worker.run_steps(path, [[X], [X]], RunOptions(spare=1e-9))) == 1
+        assert len(worker.run_steps(path, [[X], [X]], RunOptions(spare=60))) == 2
+
+
 def test_what_the_child_prints_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('hello')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -20,7 +20,7 @@ from onnxtfl.ir.model import Model
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.runtimes import REFERENCE, RunError
 
-HOPELESS = frozenset({"unavailable", "timeout", "memory", "cancelled"})
+HOPELESS = frozenset({"unavailable", "timeout", "memory"})
 """Kinds of `RunError` where another way takes as long, or longer."""
 LIMIT = 60.0
 """Seconds for a run of the reference evaluator."""

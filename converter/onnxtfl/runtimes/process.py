@@ -28,6 +28,8 @@ from onnxtfl.runtimes import worker as script
 
 Value = Any  # np.ndarray, None, or a list of these
 STDERR_TAIL = 4000
+GRACE = 0.5
+"""Seconds to wait for an answer that is not needed: a new process takes as long to start."""
 SHORT = 4096
 """Requests of at most so many characters fit into the pipe to a process that does not read it."""
 
@@ -39,7 +41,7 @@ class RunError(RuntimeUnavailableError):
     """A runtime could not run a model.
 
     ``kind``: unavailable (runtime not installed), unsupported (the model may be good, the runtime does not know
-    something in it), load, run, memory, crash, timeout, cancelled.
+    something in it), load, run, memory, crash, timeout.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -235,10 +237,12 @@ class Worker:
         self._sent.clear()
 
     def _cancel(self, number: int | None) -> None:
-        """Forget a request; the process is killed if it works on this one."""
+        """Forget a request; the process is killed if it does not answer soon, and with it all other requests."""
         if number is not None and number in self._sent:
-            self._stop()
-            self._lost(RunError("cancelled", f"{self.runtime} was stopped"))
+            soon = time.monotonic() - self._since + GRACE
+            self._sent = {sent: min(limit, soon) for sent, limit in self._sent.items()}
+            with contextlib.suppress(RunError):
+                self._answer(number, None)
         self._replies.pop(-1 if number is None else number, None)
 
     def _last_words(self) -> str:

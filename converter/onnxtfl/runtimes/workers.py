@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 
 from onnxtfl.errors import RuntimeUnavailableError
@@ -90,6 +91,16 @@ def fit_together(models: Sequence[PathLike]) -> bool:
     try:
         with open("/proc/meminfo", encoding="ascii", errors="replace") as lines:
             free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-        return HELD * sum(map(os.path.getsize, models)) < free
+        return HELD * sum(map(_size, models)) < free
     except (OSError, StopIteration):
         return True
+
+
+def _size(model: PathLike) -> int:
+    """The bytes of a model file, and of the files next to it that may be its external data."""
+    path = Path(model)
+    if path.suffix.lower() != ".onnx":
+        return path.stat().st_size
+    others = [entry for entry in os.scandir(path.parent) if entry.is_file() and entry.name.startswith(path.stem)]
+    data = sum(entry.stat().st_size for entry in others if Path(entry.name).suffix.lower() not in (".onnx", ".tflite"))
+    return path.stat().st_size + data
