@@ -90,7 +90,9 @@ class ConversionReport:
         rows += _state_rows(self.states) + _kept_rows(self.kept_states, verbose)
         if self.other_signatures:
             others = some(self.other_signatures, verbose)
-            rows.append(Row("signatures", f"not converted: {others} (--signature KEY, or 'all')"))
+            rows.append(
+                Row("signatures", f"not converted: {others} (`signature=KEY`, or `--signature all|signatures_to_onnx`)")
+            )
         rows += titled("left out", [f"{what}: too large" for what in self.dropped_metadata])
         rows += [Row("ops before", _ops(self.ops_before, verbose)), Row("ops after", _ops(self.ops_after, verbose))]
         rows += [] if self.quantization is None else _quantization_rows(self.quantization, verbose)
@@ -148,7 +150,7 @@ class Conversion:
 def _state_rows(states: Sequence[StateReport]) -> list[Row]:
     """What to feed as states."""
     lines = list(map(str, states))
-    lines += ["(with --state reset each run begins with the initial values)"] if lines else []
+    lines += ["(with `state=reset` each run begins with the initial values)"] if lines else []
     return titled("state", lines)
 
 

@@ -6,12 +6,12 @@ import difflib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onnxtfl.arguments import checked, model_kind
-from onnxtfl.errors import OnnxtflError, UnsupportedError
+from onnxtfl.arguments import Size, checked, model_kind
+from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.archive import file_names
 from onnxtfl.formats.source import Content
@@ -159,13 +159,26 @@ def _without_numbers(lines: Iterable[str]) -> list[str]:
     return [re.sub(r"%\d+\b", "%_", line) for line in lines]
 
 
-def inspect(model: PathLike | bytes | onnx.ModelProto, stage: str = "file") -> Inspection:
+def inspect(
+    model: PathLike | bytes | onnx.ModelProto,
+    stage: str = "file",
+    *,
+    input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    elements: Mapping[str, int | None] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> Inspection:
     """Return what is in a model (.onnx or .tflite), with its graph after a step of its conversion to the other format.
 
-    ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). Raises `InvalidModelError`,
-    `UnsupportedError`, and `UsageError` for an unknown stage.
+    ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). ``input_shapes``, ``elements``,
+    ``inputs``, ``outputs``: of the conversion, for other stages than "file"; see `onnx_to_tflite`. Raises
+    `InvalidModelError`, `UnsupportedError`, and `UsageError` for an unknown stage.
     """
     checked(stage=stage)
+    part = checked(input_shapes=input_shapes, elements=elements, inputs=inputs, outputs=outputs)
+    unused = next((name for name, value in part.items() if value), None)
+    if stage == "file" and unused is not None:
+        raise UsageError(f"`{unused}` changes nothing in the file itself", hint="name a later step with `stage`")
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
     name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model"
     source: Any = model
@@ -174,7 +187,7 @@ def inspect(model: PathLike | bytes | onnx.ModelProto, stage: str = "file") -> I
     read = files.read(source)
     if stage == "file":
         return Inspection(name, _summary(source, read), stage, tuple(read.graphs()))
-    graph = graph_after(source, stage, Options())
+    graph = graph_after(source, stage, Options(**part))
     return Inspection(name, _summary(source, read), stage, (graph,))
 
 

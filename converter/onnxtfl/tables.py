@@ -10,6 +10,8 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from onnxtfl.wording import Interface, worded
+
 WIDTH = 80
 MANY = 8  # names in a list, before the rest is one count
 _COLOURS = {"green": 32, "red": 31, "yellow": 33}
@@ -23,12 +25,13 @@ class Row(NamedTuple):
     style: str = ""
 
 
-def as_text(rows: Iterable[Row], width: int = WIDTH, color: bool = False) -> str:
+def as_text(rows: Iterable[Row], width: int = WIDTH, color: bool = False, interface: Interface = "python") -> str:
     """The table with a line end after each line, wrapped at spaces to ``width`` columns.
 
-    ``color``: with the escape sequences of terminals. Control characters in names become "?".
+    ``color``: with the escape sequences of terminals. ``interface``: whose words parameters are written in. Control
+    characters in names become "?".
     """
-    lines = list(rows)
+    lines = [row._replace(text=worded(row.text, interface)) for row in rows]
     indent = max((len(row.title) for row in lines), default=0) + 2
     return "".join(line + "\n" for row in lines for line in _lines(row, indent, width, color))
 
@@ -56,7 +59,7 @@ def as_html(rows: Iterable[Row]) -> str:
     cells = [
         f'<tr><th style="text-align:left;vertical-align:top">{html.escape(row.title)}</th>'
         f'<td style="text-align:left{";color:" + row.style if row.style in ("green", "red") else ""}">'
-        f"{html.escape(printable(row.text))}</td></tr>"
+        f"{html.escape(printable(worded(row.text, 'python')))}</td></tr>"
         for row in rows
     ]
     return f"<table>{''.join(cells)}</table>"

@@ -95,8 +95,19 @@ def test_unknown_names_on_the_command_line(tmp_path: Path, capsys: pytest.Captur
     assert "the model has no tensor 'yy'; did you mean 'y'?" in capsys.readouterr().err
 
 
+def test_inspect_at_other_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(saved(convolution(), tmp_path / "m.onnx"))
+    found = onnxtfl.inspect(model, "lower", input_shapes={"x": (2, 3, 16, 16)}, outputs=["p"])
+    assert "2x16x16" in "".join(found.lines())
+    words = ["inspect", model, "--stage", "lower", "--input-shape", "x:2,3,16,16", "--outputs", "p,c"]
+    assert running.exit_code(commands.onnxtfl, words) == 0
+    assert "2x16x16" in capsys.readouterr().out
+    assert running.exit_code(commands.onnxtfl, ["inspect", model, "--input-shape", "x:2,3,16,16"]) == 2
+    assert "--input-shape changes nothing in the file itself; name a later step with --stage" in capsys.readouterr().err
+
+
 def test_names_in_a_list(tmp_path: Path) -> None:
-    from onnxtfl.cli.convert import names
+    from onnxtfl.cli.options import names
 
     assert names(["a,b"]) == names(["a", "b"]) == ["a", "b"]
     assert names([r"a\,b", "c"]) == ["a,b", "c"]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from onnxtfl.cli.help import Grouped
-from onnxtfl.cli.options import CONTEXT, converting, quantizing, sequences, setting
+from onnxtfl.cli.options import CONTEXT, converting, names, quantizing, sequences, setting
 from onnxtfl.cli.reports import requested, write
 
 EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but the check failed."
@@ -163,12 +161,6 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     found["check"] = {None: "auto", True: "require", False: False}[found.pop("check_")]
     found |= {name: dict(found[name]) for name in ("input_shapes", "input_ranges", "metadata")}
     return found | {name: names(found[name]) for name in ("inputs", "outputs")}
-
-
-def names(words: Sequence[str]) -> list[str] | None:
-    """Return the names in ``a b`` or ``a,b``; a comma in a name is written ``\\,``."""
-    found = [name for word in words for name in re.split(r"(?<!\\),", word)]
-    return [name.replace("\\,", ",").strip() for name in found if name] or None
 
 
 def _beside(model: str, suffix: str) -> str:

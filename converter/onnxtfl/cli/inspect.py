@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from onnxtfl.cli.options import CONTEXT, MODEL, verbose
-
-if TYPE_CHECKING:
-    pass
+from onnxtfl.cli.help import Grouped
+from onnxtfl.cli.options import CONTEXT, MODEL, names, shaping, verbose
 
 STAGES = {
     ".onnx": (
@@ -34,24 +32,28 @@ _HELP = "\n\n".join(
 )
 
 
-@click.command("inspect", short_help="Print what is in a model.", context_settings=CONTEXT, epilog=_HELP)
+@click.command("inspect", cls=Grouped, short_help="Print what is in a model.", context_settings=CONTEXT, epilog=_HELP)
 @click.argument("model", type=MODEL)
 @click.option("--stage", default="file", show_default=True, help="The graph after this step of a conversion (below).")
 @click.option("--summary", is_flag=True, help="Print the summary only.")
 @click.option("--diff", "other", type=MODEL, metavar="OTHER", help="Print what differs in the graph of another model.")
 @click.option("--diff-stage", metavar="STAGE", help="Print what differs after another step (of OTHER, else of MODEL).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@shaping
 @verbose
 def inspect_command(
-    model: str, stage: str, summary: bool, other: str | None, diff_stage: str | None, as_json: bool, verbose: bool
+    model: str, stage: str, summary: bool, other: str | None, diff_stage: str | None, as_json: bool, **options: Any
 ) -> int:
     """Print what is in MODEL (.onnx or .tflite): a summary, then the graph with types and short constants."""
     from onnxtfl import inspect
     from onnxtfl.cli.tables import show
 
-    found = inspect(model, stage)
+    verbose = options.pop("verbose")
+    part: dict[str, Any] = {"input_shapes": dict(options["input_shapes"]), "elements": dict(options["elements"])}
+    part |= {name: names(options[name]) for name in ("inputs", "outputs")}
+    found = inspect(model, stage, **part)
     if other is not None or diff_stage is not None:
-        _print(found.diff(inspect(other or model, diff_stage or stage)))
+        _print(found.diff(inspect(other or model, diff_stage or stage, **({} if other else part))))
     elif as_json:
         click.echo(json.dumps(found.to_json(graph=not summary), indent=2, ensure_ascii=False))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -132,12 +132,14 @@ _CONVERTING = (
     setting("--quantized-io", "source", "Type of the inputs and outputs that are quantized.", _TYPES),
     setting("--float64", "narrow", "Compute float64 in float32, or fail.", _FLOAT64),
     setting("--min-runtime", "2.14", "Oldest TFLite runtime that must run the result."),
-    click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors (a b, or a,b)."),
-    click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors (a b, or a,b)."),
     click.option("--metadata", type=Entry(), multiple=True, help="Add to the result's metadata (repeatable)."),
     click.option("--check/--no-check", "check_", default=None, help=_CHECK_HELP),
     click.option("--record/--no-record", default=True, help=_RECORD_HELP),
     click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
+)
+_PARTS = (
+    click.option("--inputs", multiple=True, metavar="NAME...", help="Begin the model at these tensors (a b, or a,b)."),
+    click.option("--outputs", multiple=True, metavar="NAME...", help="End the model at these tensors (a b, or a,b)."),
 )
 _SCHEDULING = (
     click.option("--jobs", type=Whole(min=1), help="Worker processes.  [default: half the processors]"),
@@ -160,7 +162,7 @@ def checking(command: F) -> F:
 
 def converting(command: F) -> F:
     """Add the options that both converters have."""
-    for option in reversed((*_CONVERTING, quiet, verbose, *_CHECKING, *_SCHEDULING)):
+    for option in reversed((*_CONVERTING, *_PARTS, quiet, verbose, *_CHECKING, *_SCHEDULING)):
         command = option(command)
     return command
 
@@ -169,6 +171,19 @@ def sequences(command: F) -> F:
     """Add the option that says how long the sequences among the inputs are."""
     help_ = "Number of elements of an input that is a sequence; NAME:none is an optional without a value (repeatable)."
     return click.option("--elements", type=Elements(), multiple=True, help=help_)(command)
+
+
+def shaping(command: F) -> F:
+    """Add the options for sizes, sequences and parts, of a command that compares nothing."""
+    for option in reversed((click.option("--input-shape", "input_shapes", **_SHAPES), sequences, *_PARTS)):
+        command = option(command)
+    return command
+
+
+def names(words: Sequence[str]) -> list[str] | None:
+    """Return the names in ``a b`` or ``a,b``; a comma in a name is written ``\\,``."""
+    found = [name for word in words for name in re.split(r"(?<!\\),", word)]
+    return [name.replace("\\,", ",").strip() for name in found if name] or None
 
 
 def quantizing(command: F) -> F:
