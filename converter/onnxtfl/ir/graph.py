@@ -317,8 +317,7 @@ def attributes_of(node: Node) -> dict[str, Any]:
 class State:
     """State that persists between runs: read as `input`, written from `output`.
 
-    `initial`: the value before the first run; one element of rank 0 is the value of all. None: unknown, and for a
-    variable tensor of a TFLite file as it was read.
+    `initial`: the value before the first run; one element of rank 0 is that of all. None: unknown, or as in the file.
     """
 
     input: Value
@@ -328,7 +327,7 @@ class State:
 
 @dataclass
 class Graph:
-    """A graph of nodes; `inputs` and `outputs` keep the order of the source."""
+    """A graph; `inputs` and `outputs` keep the order of the source. `number`: the subgraph of a file that it is."""
 
     name: str = "main"
     inputs: list[Value] = field(default_factory=list)
@@ -339,7 +338,6 @@ class Graph:
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The names of the tensors that each input and output of sequence or optional type became."""
     number: int | None = None
-    """The index of the subgraph in its file; graphs of several callers may have been read from one subgraph."""
     first: Node | None = None
     last: Node | None = None
 
