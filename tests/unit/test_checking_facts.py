@@ -266,3 +266,10 @@ def test_sound_is_quiet() -> None:
     assert 0.01 < values.std() < 0.2
     assert made(info("int16"), shape=(1, 16000)).std() > 300
     assert made(info("float32"), shape=(64, 8)).std() > 0.5  # features are not sound
+
+
+def test_noise_instead_of_images_and_sound() -> None:
+    """The second run of a model gets noise, which reaches more of it."""
+    for shape in ((1, 3, 64, 64), (1, 16000)):
+        values = make_input(info("float32"), shape, None, (0, 0), noisy=True)[0]
+        assert 0.9 < values.std() < 1.1

@@ -243,7 +243,7 @@ class Check:
             else:
                 known = self._asked(info, other) or self.a.facts.ranges.get(info.name)
                 known = known or self.b.facts.ranges.get(other.name)
-                value, choice = make_input(info, shape, known, (seed, k))
+                value, choice = make_input(info, shape, known, (seed, k), number % 2 == 1)
                 value = agreeable(value, info, other)
             values.append(value)
             choices.append(choice)

@@ -26,10 +26,13 @@ class UnknownInputError(Exception):
     """No values can be generated for an input (a sequence, a type without NumPy values)."""
 
 
-def make_input(info: TensorInfo, shape: tuple[int, ...], known: Range | None, seed: Sequence[int]) -> tuple[Array, str]:
+def make_input(
+    info: TensorInfo, shape: tuple[int, ...], known: Range | None, seed: Sequence[int], noisy: bool = False
+) -> tuple[Array, str]:
     """Return values for an input and how they were chosen, in words.
 
-    ``known``: sensible values by the graph. Raises `UnknownInputError`.
+    ``known``: sensible values by the graph. ``noisy``: noise instead of images and sound, which reaches more of a
+    model. Raises `UnknownInputError`.
     """
     random = np.random.default_rng(list(seed))
     known = known or _by_name(info)
@@ -38,7 +41,7 @@ def make_input(info: TensorInfo, shape: tuple[int, ...], known: Range | None, se
     if info.dtype == "string":
         return WORDS[random.integers(0, len(WORDS), shape)], "words"
     dtype = numpy_type(info.dtype)
-    if (made := _like_data(random, shape, known, info)) is not None:
+    if not noisy and (made := _like_data(random, shape, known, info)) is not None:
         return made
     if info.dtype == "bool" and known is not None and known.high <= 1:
         return np.zeros(shape, dtype), "False"
