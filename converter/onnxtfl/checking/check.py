@@ -132,13 +132,20 @@ class Check:
                     return
 
     def _per_layer(self, report: CheckReport) -> CheckReport:
-        """The report with what the tensors inside of both models say."""
+        """The report with what the tensors inside of both models say, on the first run in which one differs."""
+        found = [self._per_layer_of(report, self.done.values)]
+        later = iter(self.done.later if report.status == "failed" else ())
+        while found[-1].first_difference is None and (run := next(later, None)) is not None:
+            found.append(self._per_layer_of(report, run[0]))
+        return found[-1] if found[-1].first_difference else found[0]
+
+    def _per_layer_of(self, report: CheckReport, values: list[Any]) -> CheckReport:
         chosen = self.chosen[0 if report.status == "failed" else -1]
-        values = self.done.values, self._inputs_of_b(chosen, self.done.values)
+        fed = values, self._inputs_of_b(chosen, values)
         names = [(self.a.info.outputs[p.a].name, self.b.info.outputs[p.b].name) for p in self.out_pairs]
         expect = Expectation(self.settings.rtol, self.outputs.atol)
         record = self.settings.tensors
-        return PerLayer(self.a, self.b, values, names, record, self.failing, self.options, expect).extend(report)
+        return PerLayer(self.a, self.b, fed, names, record, self.failing, self.options, expect).extend(report)
 
     def _on_more_inputs(self, report: CheckReport) -> CheckReport:
         """The report after runs on other inputs, where those before say little or sizes are open."""

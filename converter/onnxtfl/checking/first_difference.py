@@ -113,9 +113,9 @@ def first_failure(layers: Sequence[Layer]) -> Layer | None:
     for layer in layers:
         if layer.fails and (layer.own is None or layer.own > SMALL or layer.own * FACTOR > largest):
             return layer
-    known = sorted((layer for layer in layers if layer.own), key=lambda layer: layer.own or 0.0)
-    usual = known[len(known) // 2].own if known else None
-    return known[-1] if usual and (known[-1].own or 0.0) > FACTOR * usual else None
+    known = sorted((layer for layer in layers if layer.own is not None), key=lambda layer: layer.own or 0.0)
+    usual = known[len(known) // 2].own or 0.0 if known else 0.0
+    return known[-1] if known and (known[-1].own or 0.0) > FACTOR * usual else None
 
 
 def refuted(layers: Sequence[Layer]) -> set[int]:

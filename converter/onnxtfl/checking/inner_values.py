@@ -120,7 +120,7 @@ class InnerModel:
         """
         inputs = {v: self.given[i] for i, v in enumerate(self.graph.inputs)}
         found = {i: inputs[self.values[i]] for i in wanted if self.values[i] in inputs}
-        return found | self._run(fed, [i for i in dict.fromkeys(wanted) if i not in found])
+        return found | self._run(fed, [i for i in sorted(set(wanted)) if i not in found])
 
     def _run(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
         """Run a part; where it does not run, its halves, until too many of them do not."""
