@@ -9,11 +9,11 @@ from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import symbol
+from onnxtfl.ir.dims import parse_dim, symbol
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.types import tensor
+from onnxtfl.ir.types import DType, tensor
 from onnxtfl.rewriting.legalize import legalize
 from tests.unit.lifting import INTEGERS, TFLITE, check_legalized, integers, lifted_onnx, lifted_tfl, onnx_target
 from tests.unit.permuting import check_permuted
@@ -101,6 +101,51 @@ def test_sizes_are_followed() -> None:
     chosen = b(ops.Select, more, half, n)
     assert chosen.known is not None and chosen.known.item() == symbol("n") * 2
     assert not b(ops.Compare, n, np.asarray(3), comparison_direction="GT").is_constant
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint32"])
+@pytest.mark.parametrize("op", [*_ARITHMETIC, *_QUOTIENTS], ids=lambda op: op.name)
+def test_known_values_are_what_the_op_computes(op: type[Op], dtype: str) -> None:
+    """Division of negative numbers, and wrap-around."""
+    lhs, rhs = integers(dtype)[:200], integers(dtype, 1)[:200]
+    rhs = np.where(rhs == 0, 3, rhs).astype(dtype)
+    folded = Builder(Graph())(op, lhs, rhs)
+    with np.errstate(all="ignore"):
+        assert folded.numpy().tolist() == np.asarray(op.evaluate({}, lhs, rhs)).tolist()
+
+
+def test_minus_seven_by_two() -> None:
+    b = Builder(Graph())
+    lhs, rhs = np.asarray([-7, 7, -7, 7]), np.asarray([2, -2, -2, 2])
+    assert b(ops.Div, lhs, rhs).numpy().tolist() == [-3, -3, 3, 3]
+    assert b(ops.Rem, lhs, rhs).numpy().tolist() == [-1, 1, -1, 1]
+
+
+def test_the_quotient_of_a_size_that_may_be_negative_is_unknown() -> None:
+    """(n - 1) / 2 rounded toward zero is not (n - 1) // 2 where n is 0."""
+    b = Builder(Graph())
+    n = b(ops.Gather, b(ops.Shape, b.graph.add_input(tensor("float32", "n", 8))), np.asarray(0), axis=0)
+    less = b(ops.Sub, n, np.asarray(1))
+    assert b(ops.Div, less, np.asarray(2)).known is None and b(ops.Rem, less, np.asarray(2)).known is None
+    assert b(ops.Div, n, np.asarray(-2)).known is None
+    expected = {
+        "(n)//2": b(ops.Div, n, np.asarray(2)),
+        "n - 2*((n)//2)": b(ops.Rem, n, np.asarray(2)),
+        "(n - 1)//2": b(ops.FloorDiv, less, np.asarray(2)),
+        "2*n - 2": b(ops.Div, b(ops.Mul, less, np.asarray(4)), np.asarray(2)),
+    }
+    for text, value in expected.items():
+        assert value.known is not None and value.known.item() == parse_dim(text)
+
+
+def test_symbols_that_would_wrap_around_are_unknown() -> None:
+    b = Builder(Graph())
+    sizes = b(ops.Shape, b.graph.add_input(tensor("float32", "n", 8)))
+    assert b(ops.Convert, sizes, dtype=DType.INT8).known is None
+    assert b(ops.Sub, b(ops.Convert, sizes, dtype=DType.UINT64), np.asarray(1, np.uint64)).known is None
+    narrow = b(ops.Convert, b(ops.Mul, sizes, np.asarray(1 << 30)), dtype=DType.INT32)
+    assert narrow.known is not None and narrow.known.tolist()[1] == 0
+    assert b(ops.Mul, sizes, np.asarray(1 << 40)).known is not None
 
 
 def test_misfits_are_refused() -> None:

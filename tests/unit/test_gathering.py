@@ -11,7 +11,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.ranges import never_negative
+from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import tensor
 from onnxtfl.rules.indices import nonnegative
 

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import Operand as Declared
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import SymDim, is_nonnegative, product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
@@ -181,7 +181,7 @@ def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
     nothing: list[Array | None] = [None] * len(types)
     known = node.op.known_results(node)
     if known is not None:
-        return known
+        return [_within(k, t) for k, t in zip(known, types, strict=True)]
     if not node.op.propagates or any(v is not None and v.known is None for v in node.operands):
         return nothing
     if not all(isinstance(t, TensorType) and t.dtype.is_integer and _small(t) for t in types):
@@ -191,7 +191,35 @@ def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
     except (TypeError, ZeroDivisionError, NotImplementedError):
         return nothing
     results = result if isinstance(result, tuple) else (result,)
-    return [np.asarray(r, object) for r in results]
+    return [_within(np.asarray(r, object), t) for r, t in zip(results, types, strict=True)]
+
+
+def _within(contents: Array | None, type_: Type | None) -> Array | None:
+    """Known elements of a tensor: ints wrapped around; None if a symbolic one may leave the range of its type.
+
+    Symbolic elements of 32 and 64 bits are assumed not to overflow.
+    """
+    if contents is None or not isinstance(type_, TensorType) or not type_.dtype.is_integer:
+        return contents
+    if any(isinstance(d, SymDim) and _may_wrap(d, type_.dtype) for d in contents.reshape(-1)):
+        return None
+    wrapped = np.empty(contents.shape, object)
+    for index, d in np.ndenumerate(contents):
+        wrapped[index] = d if isinstance(d, SymDim) else _wrapped_int(int(d), type_.dtype)
+    return wrapped
+
+
+def _wrapped_int(number: int, dtype: DType) -> int:
+    """`number` wrapped around like the arithmetic of `dtype`."""
+    low = number & ((1 << dtype.bits) - 1)
+    return low - (1 << dtype.bits) if dtype.is_signed and low >> (dtype.bits - 1) else low
+
+
+def _may_wrap(dim: SymDim, dtype: DType) -> bool:
+    """Whether `dim` may leave the range of `dtype`; sizes are assumed to fit into 32 bits."""
+    if dtype.bits < 32 or (not dtype.is_signed and not is_nonnegative(dim)):
+        return True
+    return any(abs(c) >> (dtype.bits - 1) for _, c in dim.terms)
 
 
 def _small(type_: TensorType) -> bool:

@@ -213,7 +213,7 @@ class FileData(TensorData):
         for start in range(0, self.nbytes, CHUNK):
             part = buffer[: min(CHUNK, self.nbytes - start)]
             self.file.read_into(self.offset + start, part)
-            yield part
+            yield part if self.dtype is not DType.BOOL else np.not_equal(part, 0).view(np.uint8)
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
         if self.dtype.bits < 8 or self.nbytes <= CHUNK:
@@ -227,7 +227,7 @@ class FileData(TensorData):
         else:
             self._gather(result, n * inner, start * inner)
         shape = (*self.shape[:axis], stop - start, *self.shape[axis + 1 :])
-        return result.reshape(-1).view(self.dtype.numpy).reshape(shape)
+        return unpack(result.reshape(-1), self.dtype, shape)
 
     def _gather(self, result: Array, stride: int, start: int) -> None:
         """Fill `result` with part of each row, for short parts: rows are read whole, in blocks."""
@@ -378,7 +378,9 @@ def _check_size(data: TensorData, shape: Sequence[int]) -> None:
 
 
 def unpack(buffer: Array, dtype: DType, shape: Sequence[int]) -> Array:
-    """Unpack elements from bytes; types below 8 bits have the low bits first, in ONNX and TFLite."""
+    """Unpack elements from bytes: types below 8 bits have the low bits first, in ONNX and TFLite; bools are != 0."""
+    if dtype is DType.BOOL:
+        return np.not_equal(buffer, 0).reshape(shape)
     if dtype.bits >= 8:
         return buffer.view(dtype.numpy).reshape(shape)
     per, bits = 8 // dtype.bits, dtype.bits

@@ -183,6 +183,29 @@ def floordiv(a: Dim, b: Dim) -> Dim:
     return _of_atom(FloorDiv(a, b))
 
 
+def truncdiv(a: Dim, b: Dim) -> Dim:
+    """`a / b` rounded toward zero; TypeError where that depends on a sign that is not known."""
+    quotient = floordiv(a, b)
+    if isinstance(a, int) and isinstance(b, int):
+        return quotient + ((a < 0) is not (b < 0) and quotient * b != a)
+    if (is_nonnegative(a) and is_nonnegative(b)) or quotient * b == a:
+        return quotient
+    raise TypeError(f"the sign of {a} or {b} is not known")
+
+
+def is_nonnegative(dim: Dim) -> bool:
+    """Whether `dim` is known to be >= 0 for all sizes, which may be 0."""
+    if isinstance(dim, int):
+        return dim >= 0
+    return all(c > 0 and all(_is_nonnegative_atom(atom) for atom, _ in m) for m, c in dim.terms)
+
+
+def _is_nonnegative_atom(atom: Atom) -> bool:
+    if isinstance(atom, FloorDiv):
+        return is_nonnegative(atom.numerator) and is_nonnegative(atom.denominator)
+    return atom.is_size if isinstance(atom, Unknown) else True
+
+
 def ceildiv(a: Dim, b: Dim) -> Dim:
     """`a / b` rounded toward plus infinity."""
     return -floordiv(-a, b)

@@ -16,7 +16,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import scalar
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.ranges import never_negative
+from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import TensorType
 
 _READ = 1 << 22

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product, truncdiv
 from onnxtfl.ir.types import DType
 
 _FLOAT8 = frozenset(d for d in DType if d.value.startswith("float8") and d is not DType.FLOAT8E8M0)
@@ -58,14 +59,26 @@ def sigmoid(x: Array) -> Array:
 
 
 def truncating_divide(a: Array, b: Array) -> Array:
-    """a / b, rounded toward zero for integers. Dims (object arrays) are assumed to be nonnegative."""
+    """a / b, rounded toward zero for integers. TypeError for dims (object arrays) whose quotient depends on a sign."""
     if not is_integral(a):
         return np.asarray(a / b)
+    if object in (a.dtype, b.dtype):
+        return np.asarray(_truncdiv(a, b), object)
     quotient = np.floor_divide(a, b)
-    if a.dtype == object or a.dtype.kind == "u":
+    if a.dtype.kind == "u":
         return np.asarray(quotient)
     inexact = (a - quotient * b) != 0
     return np.asarray(quotient + (inexact & ((a < 0) ^ (b < 0))).astype(a.dtype))
+
+
+_truncdiv = np.frompyfunc(truncdiv, 2, 1)
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """What is left of a / b rounded toward zero, with the sign of `a`. Dims as in :func:`truncating_divide`."""
+    if object in (a.dtype, b.dtype):
+        return np.asarray(a - truncating_divide(a, b) * b, object)
+    return np.asarray(np.fmod(a, b))
 
 
 def floor_divide(a: Array, b: Array) -> Array:
@@ -86,9 +99,23 @@ def power(a: Array, b: Array) -> Array:
 
 
 def _power_of_dims(a: Array, b: Array) -> Array:
-    if not all(isinstance(e, int) and e >= 0 for e in b.reshape(-1).tolist()):
-        raise TypeError("the exponent of a symbolic dimension must be a nonnegative int")
-    return np.asarray(a**b, object)
+    return np.asarray(_dim_power(a, b), object)
+
+
+def _power_of_dim(base: Dim, exponent: Dim) -> Dim:
+    """`base` ** `exponent`, of ints modulo 2**64, in which all integer types wrap."""
+    if not isinstance(exponent, int) or exponent < 0:
+        raise TypeError("the exponent of a dimension must be a nonnegative int")
+    if isinstance(base, int):
+        return pow(base, exponent, 1 << 64)
+    if exponent > LARGEST_POWER:
+        raise TypeError("the power of a symbolic dimension is too large")
+    return product([base] * exponent)
+
+
+_dim_power = np.frompyfunc(_power_of_dim, 2, 1)
+LARGEST_POWER = 4
+"""The largest power of a symbolic dimension that is propagated."""
 
 
 def shifted(x: Array, amount: Array, kind: str) -> Array:

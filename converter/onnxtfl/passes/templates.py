@@ -33,7 +33,7 @@ from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.matching import SMALL, is_close, product_of, same, scalar, single_use
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.quantized import touches_quantized
-from onnxtfl.ir.ranges import never_negative
+from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 

@@ -22,7 +22,7 @@ from onnxtfl.ir.packed import ByteData, FieldData, is_packed
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import Quantization, limits, product_quantization, quantize
 from onnxtfl.ir.quantized import quantization_of, real_of_stored_zero
-from onnxtfl.ir.ranges import exact_terms, fits_int32, never_negative
+from onnxtfl.ir.ranges import exact_terms, fits_int32
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import (
     as_int64,
@@ -38,6 +38,7 @@ from onnxtfl.ir.reshape import (
 )
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.declared import as_declared

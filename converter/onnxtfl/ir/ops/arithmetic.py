@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.ir.define import *
+from onnxtfl.ir.signs import never_negative
 
 
 def pair(dtypes: frozenset[DType]) -> tuple[Operand, Operand]:
@@ -26,8 +27,21 @@ class Arithmetic(Binary, register=False):
     propagates = True
 
 
-def _remainder(a: Array, b: Array) -> Array:
-    return np.asarray(np.mod(a, b) if a.dtype == object else np.fmod(a, b))
+class _Truncating(Arithmetic, register=False):
+    """Division that rounds toward zero: of sizes, as sizes; of symbols whose sign is not known, unknown."""
+
+    @classmethod
+    def known_results(cls, node: Node) -> list[Array | None] | None:
+        """Of operands that are never negative, as rounded down; else as for any arithmetic."""
+        a, b = node.operand(0), node.operand(1)
+        if a.known is None or b.known is None or not (never_negative(a) and never_negative(b)):
+            return None
+        try:
+            quotient = np.floor_divide(a.known, b.known)
+        except ZeroDivisionError:
+            return [None]
+        known = np.asarray(quotient if cls is Div else np.subtract(a.known, np.multiply(quotient, b.known)), object)
+        return [known if known.size <= KNOWN_LIMIT else None]
 
 
 _COMPLEX = pair(NUMERIC | {DType.COMPLEX64, DType.COMPLEX128})
@@ -35,12 +49,14 @@ Add = computed_by(Arithmetic, "Add", np.add, "lhs + rhs. Source: neutral-ops 3.3
 Sub = computed_by(Arithmetic, "Sub", np.subtract, "lhs - rhs. Source: neutral-ops 3.130.", operands=_COMPLEX)
 Mul = computed_by(Arithmetic, "Mul", np.multiply, "lhs * rhs. Source: ONNX Mul (added).", operands=_COMPLEX)
 Div = computed_by(
-    Arithmetic, "Div", numeric.truncating_divide, "lhs / rhs; integers are truncated. Source: neutral-ops 3.36."
+    _Truncating, "Div", numeric.truncating_divide, "lhs / rhs; integers are truncated. Source: neutral-ops 3.36."
 )
 FloorDiv = computed_by(
     Arithmetic, "FloorDiv", numeric.floor_divide, "The quotient rounded down. Source: TFLite FLOOR_DIV (added)."
 )
-Rem = computed_by(Arithmetic, "Rem", _remainder, "The remainder with the dividend's sign. Source: neutral-ops 3.97.")
+Rem = computed_by(
+    _Truncating, "Rem", numeric.remainder, "The remainder with the dividend's sign. Source: neutral-ops 3.97."
+)
 FloorMod = computed_by(
     Arithmetic, "FloorMod", np.mod, "The remainder with the divisor's sign. Source: TFLite FLOOR_MOD, ONNX Mod (added)."
 )

@@ -26,8 +26,8 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, scalar, single_use
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.ranges import never_negative
 from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.fuse.linear import window_padding
 from onnxtfl.passes.unit_axes import UnitReshape
