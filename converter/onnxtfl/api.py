@@ -58,7 +58,7 @@ Progress = Callable[[str], None]
 
 _OPTIONS = (
     *("input_shapes", "inputs", "outputs", "io_layout", "quantized_io", "float64", "min_runtime"),
-    *("metadata", "record", "on_progress"),
+    *("max_memory", "time_limit", "metadata", "record", "on_progress"),
 )
 _TO_TFLITE = (*_OPTIONS, "dynamic_quant", "lstm", "elements")
 _TO_ONNX = (*_OPTIONS, "opset", "quantized", "state", "signature")
@@ -88,6 +88,7 @@ def onnx_to_tflite(
     seed: int = 0,
     keep_failed: bool = False,
     time_limit: float = 300.0,
+    max_memory: float = 1024.0,
     steps: int = 3,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
     runtime: TfliteRuntime | None = None,
@@ -108,9 +109,10 @@ def onnx_to_tflite(
     their tensors are called NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises
     `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result, "2.14" to "2.23" or
     "litert-1.0" to "litert-2.3". ``inputs``, ``outputs``: names of the tensors where the converted part of the model
-    begins and ends. ``metadata``: properties to write in addition to those of the source. ``record``: whether the
-    metadata say which tensors of the result hold which of the source. ``on_progress``: called with the name of each
-    step. Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`,
+    begins and ends. ``max_memory``: megabytes that constants computed before run time may hold; where they would be
+    more, an op stays. ``time_limit`` is also that of the conversion. ``metadata``: properties to write in addition to
+    those of the source. ``record``: whether the metadata say which tensors of the result hold which of the source.
+    ``on_progress``: called with the name of each step. Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`,
     `OutputError`, `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
     """
     given = locals()
@@ -145,6 +147,7 @@ def tflite_to_onnx(
     seed: int = 0,
     keep_failed: bool = False,
     time_limit: float = 300.0,
+    max_memory: float = 1024.0,
     steps: int = 3,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
     runtime: TfliteRuntime | None = None,

@@ -228,6 +228,7 @@ _PARAMETERS: Mapping[str, Check] = {
     "atol": _number(least=0),
     "seed": _integer(0, 2**32 - 1),
     "time_limit": _number(above=0),
+    "max_memory": _number(least=0),
     "steps": _integer(1),
     "keep_failed": _flag,
     "metadata": lambda name, value: _mapping(name, value, "a dictionary of names and texts") or None,

@@ -29,6 +29,7 @@ from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import compact_record
+from onnxtfl.ir.budget import DEFAULT_MEMORY, DEFAULT_SECONDS, Budget, budget_scope
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol_scope
@@ -117,7 +118,8 @@ class Options:
     `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent
     layers begin every run from their initial state, or ("fused") from where the last run ended. `metadata`: properties
     to write in addition to those of the source. `record`: whether the record of the conversion is written into the
-    result. `debug`: the verifier runs after each pass.
+    result. `max_memory`: megabytes that the constants computed before run time may hold. `time_limit`: seconds that the
+    conversion may take (:mod:`onnxtfl.ir.budget`). `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
@@ -137,6 +139,8 @@ class Options:
     elements: Mapping[str, int | None] | None = None
     metadata: Mapping[str, str] | None = None
     record: bool = True
+    max_memory: float = DEFAULT_MEMORY / 2**20
+    time_limit: float = DEFAULT_SECONDS
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
@@ -374,7 +378,7 @@ class _Conversion:
         gc.disable()
         try:
             conversion.observe("read")
-            with symbol_scope():
+            with budget_scope(Budget(options.max_memory * 2**20, options.time_limit)), symbol_scope():
                 yield conversion
         except (OnnxtflError, OSError):
             raise

@@ -29,11 +29,11 @@ the conversion succeeds with ``conversion.check.status == "not checked"``. "requ
 kernels; False does not check. On the command line, "auto" is the default, "require" is --check, False is --no-check.
 
 ``rtol`` and ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``:
-seconds for each run. ``steps``: number of runs, one after the other, of models with state. ``keep_failed``: write the
-result also where the check fails. ``input_ranges``: lowest and highest value by input name. ``runtime``: what runs the
-.tflite model ("litert", "tflite-runtime", "micro"), by default the first that is installed. ``per_layer``: find the
-first op whose result differs, and the errors along the depth (``CheckReport.first_difference`` and ``layers``).
-``profile``: measure the time of each op in both runtimes (``CheckReport.profiles``).
+seconds for each run, and for the conversion. ``steps``: number of runs, one after the other, of models with state.
+``keep_failed``: write the result also where the check fails. ``input_ranges``: lowest and highest value by input name.
+``runtime``: what runs the .tflite model ("litert", "tflite-runtime", "micro"), by default the first that is installed.
+``per_layer``: find the first op whose result differs, and the errors along the depth (``CheckReport.first_difference``
+and ``layers``). ``profile``: measure the time of each op in both runtimes (``CheckReport.profiles``).
 """
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError
+from onnxtfl.ir.budget import current
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import Operand as Declared
 from onnxtfl.ir.dims import SymDim, is_nonnegative, product
@@ -44,6 +45,7 @@ class Builder:
 
     def many(self, op: type[Op], *operands: Operand, **attributes: Any) -> list[Value]:
         """Make a node and return all its results; if all elements are known, return constants instead."""
+        current().step(None if self.cause is None else self.cause.name, op.name)
         node = Node(op, [self.value(v) for v in operands], attributes)
         types = infer(node)
         known = propagate(node, types)
@@ -177,7 +179,16 @@ def _check_attributes(node: Node) -> None:
 
 
 def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
-    """The known elements of the results (small integer tensors; None for others, and for comparisons)."""
+    """The known elements of the results (small integer tensors; None for others, and for comparisons).
+
+    Where an expression becomes too large for the budget, all results are unknown.
+    """
+    before = current().unknown
+    known = _propagated(node, types)
+    return known if current().unknown == before else [None] * len(types)
+
+
+def _propagated(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
     nothing: list[Array | None] = [None] * len(types)
     known = node.op.known_results(node)
     if known is not None:

@@ -2,8 +2,9 @@
 
 A dimension known before run time is a plain ``int``; any other is a :class:`SymDim`, so that shape arithmetic is exact
 on ``batch``, ``2*seq + 1`` and ``(h + 1)//2``. Arithmetic normalizes: two dimensions are equal if and only if their
-polynomials are. A symbol is a name, or an :class:`Unknown`, whose number is counted from 0 in each conversion: so the
-same input is converted to the same bytes, in any thread, also if one conversion runs inside another.
+polynomials are. One that is too large for the budget (:mod:`onnxtfl.ir.budget`) is an unknown integer instead;
+`Budget.unknown` counts these. A symbol is a name, or an :class:`Unknown`, whose number is counted from 0 in each
+conversion: so the same input is converted to the same bytes, in any thread, also if one conversion runs inside another.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+
+from onnxtfl.ir.budget import LARGEST_EXPRESSION, current
 
 
 class _Scope:
@@ -95,10 +98,12 @@ Monomial = tuple[tuple[Atom, int], ...]
 class SymDim:
     """A polynomial over symbols and floor divisions; immutable, hashable, normalized."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "terms", "weight")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
+        self.weight = sum(1 + sum(_weight(atom) * power for atom, power in monomial) for monomial, _ in terms)
+        """The number of terms, and of the factors in them."""
         self._hash = hash(terms)
 
     def __eq__(self, other: object) -> bool:
@@ -122,6 +127,8 @@ class SymDim:
         return (-self) + other
 
     def __mul__(self, other: Dim) -> Dim:
+        if not current().may_expand(len(self.terms) * len(_terms(other))):
+            return _too_large()
         pairs = itertools.product(self.terms, _terms(other))
         return _from_terms((_monomial_product(a, b), ca * cb) for (a, ca), (b, cb) in pairs)
 
@@ -163,7 +170,28 @@ def fresh_number() -> SymDim:
 
 
 def _of_atom(atom: Atom) -> SymDim:
-    return SymDim(((((atom, 1),), 1),))
+    return _bounded(SymDim(((((atom, 1),), 1),)))
+
+
+_LARGEST_FACTOR = 1 << 64
+
+
+def _bounded(dim: SymDim) -> SymDim:
+    """`dim`, or an unknown integer where its expression is too large."""
+    small = dim.weight <= LARGEST_EXPRESSION and all(-_LARGEST_FACTOR < c < _LARGEST_FACTOR for _, c in dim.terms)
+    return dim if small else _too_large()
+
+
+def _too_large() -> SymDim:
+    """A size that is unknown since its expression would be too large."""
+    current().unknown += 1
+    return fresh()
+
+
+def _weight(atom: Atom) -> int:
+    if not isinstance(atom, FloorDiv):
+        return 1
+    return 1 + sum(d.weight if isinstance(d, SymDim) else 1 for d in (atom.numerator, atom.denominator))
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:
@@ -299,8 +327,8 @@ def _parse_ast(node: ast.expr) -> Dim:
         return -_parse_ast(node.operand)
     if isinstance(node, ast.BinOp):
         left, right = _parse_ast(node.left), _parse_ast(node.right)
-        if isinstance(node.op, ast.Pow) and isinstance(right, int):
-            return product([left] * right)
+        if isinstance(node.op, ast.Pow) and isinstance(right, int) and 0 <= right <= LARGEST_EXPRESSION:
+            return product(itertools.repeat(left, right))
         return _OPERATIONS[type(node.op)](left, right)
     raise ValueError(ast.dump(node))
 
@@ -328,7 +356,7 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
         return 0
     if len(kept) == 1 and not kept[0][0]:
         return kept[0][1]
-    return SymDim(tuple(kept))
+    return _bounded(SymDim(tuple(kept)))
 
 
 def _order(power: tuple[Atom, int]) -> tuple[bool, str, int]:

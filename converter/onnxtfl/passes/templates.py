@@ -347,14 +347,21 @@ class _Match:
         return bool(np.all(numbers == number) or close)
 
 
+_MOST_PRODUCTS = 64
+"""The largest number of products that are searched for what produces their operands."""
+
+
 def _made_before(node: Node) -> Iterator[type[Op]]:
     """The ops that produce the operands of `node`, and those of the products among them."""
-    for value in node.operands:
-        made = value.producer if value is not None else None
-        if made is not None and made.op in PRODUCTS and node.op in PRODUCTS:
-            yield from _made_before(made)
-        elif made is not None and made.op not in PRODUCTS:
-            yield made.op
+    work, seen = [node], {node}
+    while work:
+        user = work.pop()
+        for made in (value.producer for value in user.operands if value is not None):
+            if made is not None and made.op not in PRODUCTS:
+                yield made.op
+            elif made is not None and user.op in PRODUCTS and made not in seen and len(seen) < _MOST_PRODUCTS:
+                seen.add(made)
+                work.append(made)
 
 
 def _swaps(node: Node) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import current
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
@@ -67,6 +68,7 @@ def _is_unknown(node: Node, target: Target) -> bool:
 
 def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
     """Rewrite `node` if the target does not accept it; return the new neutral nodes."""
+    current().step(node.name, node.op.name)
     try:
         form = target.accepted(node)
         if late and form is not None and not form.renames:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from onnxtfl.errors import InternalError
+from onnxtfl.ir.budget import current
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.verify import verify
 
@@ -111,6 +112,7 @@ class PassManager:
         return len(nodes) + sum(self._visit(step, region, True) for region in regions)
 
     def _apply(self, step: Pass | Group, graph: Graph, is_region: bool) -> bool:
+        current().look()
         if isinstance(step, Pass):
             rewrite = step.on_region if is_region and step.on_region is not None else step.run
             return bool(rewrite(graph))

@@ -1,0 +1,110 @@
+"""The budget of a conversion: how much of the machine one model may use.
+
+A small file can describe a huge computation on constants and sizes. What is too large for the budget is not an error
+where a conversion is possible without it: a value stays unknown, a node is computed at run time. Only the number of
+rewriting steps and the seconds end a conversion, with an error that names the node.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from onnxtfl.errors import UnsupportedError
+
+DEFAULT_MEMORY = 1 << 30
+"""Bytes that constants computed before run time may hold together."""
+DEFAULT_SECONDS = 300.0
+MOST_ELEMENTS = 4 << 30
+"""Multiply-adds, or elements that are read or written, of all nodes that are computed before run time."""
+MOST_ELEMENTS_OF_NODE = 1 << 30
+MOST_TERMS = 20_000_000
+"""Products of terms in all symbolic sizes."""
+MOST_STEPS = 50_000_000
+"""Nodes made and rewrites tried."""
+LARGEST_EXPRESSION = 400
+"""Terms and factors of one symbolic size."""
+_LOOK = 64
+"""Steps between two looks at the clock."""
+
+
+class Budget:
+    """What a conversion has used, and how much it may use.
+
+    `elements`: read, written or multiplied by nodes that were computed before run time. `held`: bytes of the constants
+    made from them. `terms`: products of terms in symbolic sizes. `unknown`: sizes that became unknown since their
+    expressions were too large. `steps`: nodes made and rewrites tried.
+    """
+
+    __slots__ = ("deadline", "elements", "held", "limited", "max_memory", "seconds", "steps", "terms", "unknown")
+
+    def __init__(
+        self, max_memory: float = DEFAULT_MEMORY, seconds: float = DEFAULT_SECONDS, *, limited: bool = True
+    ) -> None:
+        self.max_memory, self.seconds, self.limited = max_memory, seconds, limited
+        self.deadline = time.monotonic() + seconds
+        self.elements = self.held = self.terms = self.unknown = self.steps = 0
+
+    def may_compute(self, elements: int) -> bool:
+        """Whether a node with so much work is computed before run time; then it is counted."""
+        if elements > MOST_ELEMENTS_OF_NODE or (self.limited and self.elements + elements > MOST_ELEMENTS):
+            return False
+        self.elements += elements
+        return True
+
+    def may_hold(self, size: int) -> bool:
+        """Whether a constant of `size` bytes is made; then it is counted until it is released."""
+        if self.limited and self.held + size > self.max_memory:
+            return False
+        self.held += size
+        return True
+
+    def release(self, size: int) -> None:
+        """Count the bytes of a constant no longer, which :meth:`may_hold` had counted."""
+        self.held -= size
+
+    def may_expand(self, terms: int) -> bool:
+        """Whether so many products of terms of symbolic sizes are made; then they are counted."""
+        if terms > LARGEST_EXPRESSION**2 or (self.limited and self.terms + terms > MOST_TERMS):
+            return False
+        self.terms += terms
+        return True
+
+    def step(self, node: str | None = None, op: str | None = None) -> None:
+        """Count a step, for the node named; UnsupportedError past the limit of steps or seconds."""
+        self.steps += 1
+        if self.limited and (self.steps % _LOOK == 0 or self.steps > MOST_STEPS):
+            self.look(node, op)
+
+    def look(self, node: str | None = None, op: str | None = None) -> None:
+        """Raise UnsupportedError where the steps or seconds are used up."""
+        if self.limited and self.steps > MOST_STEPS:
+            raise UnsupportedError(f"more than {MOST_STEPS} rewriting steps", node=node, op=op, code="E-RUN-007")
+        if self.limited and time.monotonic() > self.deadline:
+            message = f"the conversion takes more than {self.seconds:g} s"
+            raise UnsupportedError(message, node=node, op=op, code="E-RUN-007")
+
+
+_CURRENT: ContextVar[Budget] = ContextVar("onnxtfl_budget")
+
+
+def current() -> Budget:
+    """The budget of the conversion that runs in this thread; outside of one, nothing adds up to a limit."""
+    budget = _CURRENT.get(None)
+    if budget is None:
+        budget = Budget(math.inf, math.inf, limited=False)
+        _CURRENT.set(budget)
+    return budget
+
+
+@contextmanager
+def budget_scope(budget: Budget) -> Iterator[Budget]:
+    """Use `budget` inside; scopes nest, and each thread has its own."""
+    token = _CURRENT.set(budget)
+    try:
+        yield budget
+    finally:
+        _CURRENT.reset(token)
