@@ -112,7 +112,9 @@ def onnx_to_tflite(
     begins and ends. ``max_memory``: megabytes that constants computed before run time may hold; where they would be
     more, an op stays. ``time_limit`` is also that of the conversion. ``metadata``: properties to write in addition to
     those of the source. ``record``: whether the metadata say which tensors of the result hold which of the source.
-    ``on_progress``: called with the name of each step. Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`,
+    ``on_progress``: called with the name of each step.
+
+    Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`,
     `OutputError`, `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
     """
     given = locals()

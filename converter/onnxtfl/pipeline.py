@@ -41,13 +41,7 @@ from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.boundary import (
-    cut,
-    keep_names,
-    separate_outputs,
-    separate_region_outputs,
-    set_input_shapes,
-)
+from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, separate_region_outputs, set_input_shapes
 from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import remove_dead
 from onnxtfl.passes.constant_names import Weights, constant_names, weights_of

@@ -95,7 +95,7 @@ def test_the_time_limit_names_the_node() -> None:
 
 def test_a_conversion_takes_no_longer_than_the_time_limit() -> None:
     nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(300)]
-    with pytest.raises(onnxtfl.UnsupportedError, match="takes more than 0.001 s"):
+    with pytest.raises(onnxtfl.UnsupportedError, match="takes more than"):
         onnxtfl.onnx_to_tflite(model(nodes, {"v0": [4]}, {}), check=False, time_limit=0.001)
 
 
