@@ -45,6 +45,7 @@ from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, separate_
 from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import remove_dead
 from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
+from onnxtfl.passes.fix_features import fix_features
 from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
@@ -271,6 +272,7 @@ _LIFT = (
     Pass("lift", partial(lift, expand=body), Pass.idle, establishes=_NEUTRAL),
     Pass("sequences", flatten_outputs, Pass.idle),
     Pass("remove dead", remove_dead),
+    Pass("fix features", fix_features, Pass.idle, needs=_NEUTRAL),
 )
 
 

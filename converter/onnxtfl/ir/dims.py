@@ -266,8 +266,8 @@ def evaluate(dim: Dim, env: Mapping[Symbol, int] | Mapping[str, int], default: i
     return sum(c * math.prod(_atom_value(a, env, default) ** p for a, p in m) for m, c in dim.terms)
 
 
-def substitute(dim: Dim, env: Mapping[str, Dim]) -> Dim:
-    """`dim` with the named symbols replaced by those in `env`."""
+def substitute(dim: Dim, env: Mapping[str, Dim] | Mapping[Symbol, Dim]) -> Dim:
+    """`dim` with the symbols in `env` replaced."""
     if isinstance(dim, int):
         return dim
     total: Dim = 0
@@ -404,10 +404,10 @@ def _atom_value(atom: Atom, env: Mapping[Symbol, int] | Mapping[str, int], defau
     return value
 
 
-def _substitute_atom(atom: Atom, env: Mapping[str, Dim]) -> Dim:
+def _substitute_atom(atom: Atom, env: Mapping[str, Dim] | Mapping[Symbol, Dim]) -> Dim:
     if isinstance(atom, FloorDiv):
         return floordiv(substitute(atom.numerator, env), substitute(atom.denominator, env))
-    return env.get(atom, symbol(atom)) if isinstance(atom, str) else symbol(atom)
+    return env.get(atom, symbol(atom))  # type: ignore[arg-type]
 
 
 Naming = Callable[[Unknown], str]

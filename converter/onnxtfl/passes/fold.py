@@ -6,7 +6,8 @@
     %t = Transpose(%weight) [1, 0]      ->    %t = weight, read transposed when it is written
 
 Transposes and reshapes of large weights are lazy. A node that would enlarge the model (a Range or BroadcastTo that
-makes megabytes from a few elements) is left to run time.
+makes megabytes from a few elements) is left to run time. A result without elements is a constant whatever the operands
+are.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def fold_node(node: Node) -> list[Value] | None:
     """Constants for the results of `node`; None where it is not constant or the result would be too big."""
     if node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
+    if node.results and all(_is_empty(result) for result in node.results):
+        return [_result(np.zeros(result.shape, object), result) for result in node.results]
     if any(v is not None and not v.is_constant for v in node.operands) or _is_compressed(node):
         return None
     lazy = _fold_lazily(node)
@@ -63,6 +66,11 @@ def fold_node(node: Node) -> list[Value] | None:
             code="E-FILE-009",
         ) from error
     return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
+
+
+def _is_empty(result: Value) -> bool:
+    """Whether a result is known to have no elements: kernels need not compute it, and some crash where they do."""
+    return isinstance(result.type, TensorType) and result.type.is_static and 0 in result.shape
 
 
 def _is_compressed(node: Node) -> bool:

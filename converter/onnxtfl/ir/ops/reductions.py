@@ -119,7 +119,10 @@ class _ArgExtreme(Op, register=False):
     def shape(x: Value, *, axis: int, keepdims: bool) -> Dims:
         along = normalize_axis(axis, x.rank)
         middle: Dims = (1,) if keepdims else ()
-        return (*x.shape[:along], *middle, *x.shape[along + 1 :])
+        result = (*x.shape[:along], *middle, *x.shape[along + 1 :])
+        if x.shape[along] == 0 and 0 not in result:
+            raise ValueError(f"axis {along} has no elements of which one could be the extreme")
+        return result
 
     @classmethod
     def compute(cls, x: Array, *, axis: int, keepdims: bool, select_last_index: bool) -> Array:

@@ -60,6 +60,8 @@ class Resize(Op):
         if after is None or len(after) != len(dims):
             raise ValueError(f"sizes {after} for the axes {tuple(dims)}")
         for axis, size in zip(dims, after, strict=True):
+            if shape[axis] == 0 and isinstance(size, int) and size > 0:
+                raise ValueError(f"axis {axis} has no elements to make {size} of")
             shape[axis] = size
         return tuple(shape)
 

@@ -1,0 +1,78 @@
+"""Tensors without elements and sizes that only a kernel fixes: what runtimes crash on or refuse is never written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import onnxtfl
+from onnxtfl.errors import InvalidModelError
+from tests.unit.tiny_models import onnx_model
+
+for module in ("onnxruntime", "ai_edge_litert"):
+    pytest.importorskip(module, reason=f"{module} is not installed")
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def converted(op, shape, result, constants=None, dtype=FLOAT, before=(), **attributes):
+    """One node over `x` and `constants`, converted and compared in both runtimes."""
+    node = helper.make_node(op, ["x", *before, *(constants or {})], ["y"], **attributes)
+    model = onnx_model([node], [("x", FLOAT, shape)], [("y", dtype, result)], constants)
+    return onnxtfl.onnx_to_tflite(model, check="require")
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("shape", [[0], [4, 0]])
+def test_softmax_of_no_elements_is_a_constant(op: str, shape: list[int]) -> None:
+    assert not {"SOFTMAX", "LOG_SOFTMAX"} & set(converted(op, shape, shape).report.ops_after)
+
+
+def test_prelu_of_no_elements_is_a_constant() -> None:
+    slope = np.ones((1, 1, 0), np.float32)
+    assert "PRELU" not in converted("PRelu", [4, 5, 0], [4, 5, 0], {"slope": slope}).report.ops_after
+
+
+def test_argmax_beside_an_empty_axis_is_a_constant() -> None:
+    result = converted("ArgMax", [2, 3, 9, 4, 0], [2, 9, 4, 0], dtype=INT64, axis=1, keepdims=0)
+    assert "ARG_MAX" not in result.report.ops_after
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+def test_the_extreme_of_an_empty_axis_is_refused(op: str) -> None:
+    with pytest.raises(InvalidModelError, match="axis 1 has no elements"):
+        converted(op, [2, 0], [2], dtype=INT64, axis=1, keepdims=0)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resizing_to_and_from_size_0(mode: str) -> None:
+    empty = np.array([1, 1, 0, 4], np.int64)
+    for shape in ([1, 1, 4, 4], [1, 1, 0, 4]):
+        result = converted("Resize", shape, [1, 1, 0, 4], {"sizes": empty}, before=("", ""), mode=mode)
+        assert set(result.report.ops_after) <= {"RESHAPE"}
+    with pytest.raises(InvalidModelError, match="axis 2 has no elements"):
+        sizes = np.array([1, 1, 2, 4], np.int64)
+        converted("Resize", [1, 1, 0, 4], [1, 1, 2, 4], {"sizes": sizes}, before=("", ""), mode=mode)
+
+
+@pytest.mark.parametrize(("rank", "groups"), [(1, 4), (2, 4), (2, 2), (3, 2)])
+def test_the_kernel_fixes_the_number_of_channels(rank: int, groups: int) -> None:
+    kernel = np.random.default_rng(0).standard_normal((4, 4 // groups, *[3] * rank)).astype(np.float32)
+    shape = ["batch", "channels", *[5] * rank]
+    result = converted("Conv", shape, ["batch", 4, *[3] * rank], {"w": kernel}, group=groups)
+    assert result.report.inputs[0].shape == ("batch", 4, *[5] * rank)
+
+
+def test_the_kernel_fixes_the_channels_of_a_transposed_convolution() -> None:
+    kernel = np.random.default_rng(0).standard_normal((4, 1, 3, 3)).astype(np.float32)
+    result = converted("ConvTranspose", [1, "channels", 5, 5], [1, 4, 7, 7], {"w": kernel}, group=4)
+    assert result.report.inputs[0].shape == (1, 4, 5, 5)
+
+
+def test_two_kernels_that_fix_different_numbers_of_channels() -> None:
+    nodes = [helper.make_node("Conv", ["x", kernel], ["y" + kernel]) for kernel in "ab"]
+    kernels = {name: np.ones((1, depth, 1, 1), np.float32) for name, depth in (("a", 2), ("b", 3))}
+    outputs = [("y" + name, FLOAT, [1, 1, 4, 4]) for name in "ab"]
+    model = onnx_model(nodes, [("x", FLOAT, [1, "channels", 4, 4])], outputs, kernels)
+    with pytest.raises(InvalidModelError, match="channels would have to be 2 and 3"):
+        onnxtfl.onnx_to_tflite(model)
