@@ -25,8 +25,16 @@ def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:
 
 def contracted(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int) -> Value:
     """Sum of products over one axis of each operand."""
+    if 0 in (lhs.shape[lhs_axis], rhs.shape[rhs_axis]):
+        sizes = [d for v, axis in ((lhs, lhs_axis), (rhs, rhs_axis)) for i, d in enumerate(v.shape) if i != axis]
+        return _empty_sums(b, sizes, lhs, rhs)
     axes = {"lhs_contracting_dimensions": (lhs_axis,), "rhs_contracting_dimensions": (rhs_axis,)}
     return b(ops.DotGeneral, lhs, rhs, **axes)
+
+
+def _empty_sums(b: Builder, shape: Sequence[Dim], lhs: Value, rhs: Value) -> Value:
+    """Zeros: TFLite's kernels refuse operands without elements, or leave the bias out (LiteRT 2.3)."""
+    return b(ops.BroadcastTo, b.scalar(0, lhs), dim_vector(b, shape, lhs, rhs))
 
 
 def batched(b: Builder, lhs: Value, rhs: Value, adjoint_lhs: bool = False, adjoint_rhs: bool = False) -> Value:
@@ -37,6 +45,10 @@ def batched(b: Builder, lhs: Value, rhs: Value, adjoint_lhs: bool = False, adjoi
     rank = max(lhs.rank, rhs.rank)
     lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
     count = rank - 2
+    if 0 in (lhs.shape[-2 if adjoint_lhs else -1], rhs.shape[-1 if adjoint_rhs else -2]):
+        rows, columns = lhs.shape[-1 if adjoint_lhs else -2], rhs.shape[-2 if adjoint_rhs else -1]
+        batch = [broadcast_dim(x, y) for x, y in zip(lhs.shape[:count], rhs.shape[:count], strict=True)]
+        return _empty_sums(b, [*batch, rows, columns], lhs, rhs)
     return b(
         ops.DotGeneral,
         lhs,
@@ -68,7 +80,10 @@ def _gemm(b: Builder, node: Node) -> Value:
         rhs, alpha = constant(data.scale(np.full(data.shape[0], alpha, np.float32), 0)), 1.0
     axes = 0 if node.attr("transA", 0) else 1, 1 if node.attr("transB", 0) else 0
     product = times(b, contracted(b, lhs, rhs, *axes), alpha)
-    return product if c is None else b(ops.Add, product, times(b, c, float(node.attr("beta", 1.0))))
+    beta = float(node.attr("beta", 1.0))
+    if 0 in (lhs.shape[axes[0]], rhs.shape[axes[1]]) and beta:
+        beta = 1.0  # ONNX Runtime 1.23 does not scale C then
+    return product if c is None else b(ops.Add, product, times(b, c, beta))
 
 
 def times(b: Builder, x: Value, factor: float) -> Value:

@@ -11,10 +11,9 @@ from onnxtfl.rules import *
 
 @lift_onnx("NonZero", since=(9, 13))
 def _nonzero(b: Builder, node: Node) -> Value:
-    x = node.operand(0)
-    if x.tensor_type.rank == 0:
-        return b(ops.Slice, b(ops.NonZero, reshape(b, truth(b, x), (1,))), [0, 0], [0, HUGE], [1, 1])
-    return b(ops.NonZero, truth(b, x))
+    """Of a scalar, as of a vector of one element (measured on ONNX Runtime 1.23)."""
+    x = truth(b, node.operand(0))
+    return b(ops.NonZero, reshape(b, x, (1,)) if x.tensor_type.rank == 0 else x)
 
 
 def truth(b: Builder, x: Value) -> Value:

@@ -73,8 +73,22 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
 
 def _pool_of(node: Node) -> tuple[Value, Window, list[int]]:
     """The operand, the window and the spatial axes of an ONNX pool."""
-    x = node.operand(0)
-    return x, onnx_window(node, node.attr("kernel_shape"), x.shape[2:]), list(range(2, x.rank))
+    x, shape = node.operand(0), node.attr("kernel_shape")
+    sizes = x.shape[2:]
+    window = onnx_window(node, shape, sizes)
+    if (node.attr("auto_pad", "NOTSET") or "NOTSET").startswith("SAME") and window.span != window.shape:
+        window = replace(window, padding=_same_padding_of_pool(node, shape, sizes), auto_pad="NOTSET")
+    return x, window, list(range(2, x.rank))
+
+
+def _same_padding_of_pool(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> tuple[int, ...]:
+    """The padding of a dilated pool: that of the window without dilation (measured on ONNX Runtime 1.23)."""
+    strides = tuple(node.attr("strides", ())) or (1,) * len(shape)
+    plain = Window(tuple(shape), strides, (1,) * len(shape), (0,) * (2 * len(shape)))
+    padding = plain.same(sizes, node.attr("auto_pad") == "SAME_LOWER")
+    if padding is None:
+        raise UnsupportedError("SAME padding of a dilated pool over sizes that are not known", code="E-SHAPE-001")
+    return padding
 
 
 @lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))

@@ -52,9 +52,10 @@ def _flatten(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Squeeze", since=(13, 21, 23, 24, 25))
 def _squeeze(b: Builder, node: Node) -> Value:
+    """Without axes, also with an empty list of them, all unit axes go (measured on ONNX Runtime 1.23)."""
     x, axes = node.operand(0), node.optional(1)
-    if axes is None:
-        return reshape(b, x, [d for d in x.shape if d != 1])
+    if axes is None or axes.tensor_type.shape == (0,):
+        return _without_unit_axes(b, x)
     known = static_ints(axes)
     if known is None:
         return _squeeze_at_run_time(b, x, axes)
@@ -62,6 +63,10 @@ def _squeeze(b: Builder, node: Node) -> Value:
     if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
         raise ValueError(f"axes {known} of {x.shape} are not all 1")
     return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
+
+
+def _without_unit_axes(b: Builder, x: Value) -> Value:
+    return reshape(b, x, [d for d in x.shape if d != 1])
 
 
 def _marks(b: Builder, axes: Value, rank: int) -> Value:

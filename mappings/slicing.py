@@ -26,11 +26,32 @@ def _slice(b: Builder, node: Node) -> Value:
         places: list[int] | None = list(range(_length(starts, ends, steps)))
     else:
         places = static_ints(axes)
+    ends = _ends(b, ends, steps)
     if places is None:
         return _slice_axes_at_run_time(b, x, starts, ends, axes, steps)
     where = normalize_axes(places, x.rank)
     vectors = [spread(b, vector, where, x.rank, default) for vector, default in ((starts, 0), (ends, HUGE), (steps, 1))]
     return b(ops.Slice, x, *vectors)
+
+
+_THROUGH = (INT32_MAX, (1 << 63) - 1)
+"""Ends that ONNX Runtime reads as "through to the end", with negative steps too (measured on 1.23)."""
+
+
+def _ends(b: Builder, ends: Value, steps: Value | None) -> Value:
+    """The ends of a Slice, those through the beginning of an axis as -HUGE."""
+    strides = [] if steps is None else static_ints(steps)
+    if strides is not None and all(s > 0 for s in strides):
+        return ends
+    known = static_ints(ends)
+    if known is not None and strides is not None:
+        pairs = zip(known, strides, strict=True)
+        return constant(np.asarray([-HUGE if s < 0 and n in _THROUGH else n for n, s in pairs], np.int64))
+    assert steps is not None
+    wide, lowest_ = Term(b, as_int64(b, ends)), b.scalar(-INT32_MAX, DType.INT64)
+    backward = Term(b, as_int64(b, steps)) < 0
+    through = wide.equals(_THROUGH[0]) | wide.equals(_THROUGH[1])
+    return (backward & through).choose(Term(b, lowest_), wide).value
 
 
 def _length(*vectors: Value | None) -> int:
@@ -151,6 +172,7 @@ def _to_onnx_slice(node: Node, opset: int) -> Form:
     whole = [s == 0 and n >= INT32_MAX and k == 1 for s, n, k in zip(*known, strict=True)]
     axes = np.asarray([i for i, w in enumerate(whole) if not w] or [0], np.int64)
     vectors = [np.asarray(v, np.int64)[axes] for v in known]
+    vectors[1] = np.where((vectors[2] < 0) & np.isin(vectors[1], _THROUGH), INT32_MAX - 1, vectors[1])
     steps = (vectors[2],) if (vectors[2] != 1).any() else ()
     return Form("Slice", (node.operand(0), vectors[0], vectors[1], axes, *steps))
 
@@ -230,14 +252,18 @@ def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value
         elif mask >> entry & 1 and kind != "shrink":
             entries.append(((0, HUGE) if forward else (HUGE, -HUGE))[which])
         else:
-            entries.append(
-                known[entry]
-                if known is not None
-                else b(ops.Slice, as_int64(b, node.operand(which + 1)), [entry], [entry + 1], [1])
-            )
+            entries.append(known[entry] if known is not None else _entry(b, node, which, entry))
     if all(isinstance(e, int) for e in entries):
         return constant(np.asarray(entries, np.int64))
     return b(ops.Concatenate, *(constant(np.asarray([e])) if isinstance(e, int) else e for e in entries), axis=0)
+
+
+def _entry(b: Builder, node: Node, which: int, entry: int) -> Value:
+    """An entry of the bounds, computed at run time; a limit before which ONNX Runtime would not stop is one less."""
+    value = b(ops.Slice, as_int64(b, node.operand(which + 1)), [entry], [entry + 1], [1])
+    strides = static_ints(node.operand(3))
+    forward = which != 1 or (strides is not None and strides[entry] > 0)
+    return value if forward else b(ops.Min, value, b.scalar(INT32_MAX - 1, value))
 
 
 def _one_behind(b: Builder, starts: Value, entry: int) -> Value | int:

@@ -18,6 +18,7 @@ from onnxtfl.formats.onnx.definitions import (
     opset_versions,
     since_version,
 )
+from onnxtfl.formats.onnx.flags import read_values
 from onnxtfl.formats.onnx.names import (
     all_nodes,
     decoded,
@@ -152,6 +153,8 @@ class GraphReader:
         overload = name_of(proto.overload)
         if (domain, op, overload) not in self.functions:
             check_signature(proto, since, domain, name)
+            if not domain:
+                read_values(op, attributes, name)
         called = f"{op}:{overload}" if overload else op
         node = Node(foreign("onnx", called, since, domain), [*operands, *outer], attributes)
         node.name = text_of(proto.name) or None

@@ -20,11 +20,11 @@ def read(source: PathLike | Content | ModelProto) -> Model:
 
     Nodes are `foreign("onnx", op_type, since_version, domain)` with the since-version for the model's opset; the opset
     itself where ONNX does not define the op, 1 in domains that are not imported. Attributes are int, float, str
-    (bytes where not UTF-8), TensorData, Type, Graph, and tuples of these. A subgraph uses no value of the outer graph:
-    its captured values are operands of the node, after the node's own, and inputs of each subgraph of the node, after
-    its own; the attribute `captures` counts them. Captured constants are constants of the subgraph instead.
-    Initializers are constants, also those that are listed as inputs with a default. Calls of the model's own functions
-    are nodes of their domain, an overload after a colon (`onnxtfl.passes.inline` inlines them). Values have
+    (bytes where not UTF-8), TensorData, Type, Graph, and tuples of these; flags are 0 or 1. A subgraph uses no value of
+    the outer graph: its captured values are operands of the node, after the node's own, and inputs of each subgraph of
+    the node, after its own; the attribute `captures` counts them. Captured constants are constants of the subgraph
+    instead. Initializers are constants, also those that are listed as inputs with a default. Calls of the model's own
+    functions are nodes of their domain, an overload after a colon (`onnxtfl.passes.inline` inlines them). Values have
     the types that the file declares: inputs and outputs always, others may have none.
 
     Weights of more than a kilobyte stay in the file (or in the bytes) and are read on access: the file must not change

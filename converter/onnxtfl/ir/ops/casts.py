@@ -25,7 +25,7 @@ class Convert(Elementwise):
         if x.dtype == object:
             return _from_objects(x, dtype)
         if dtype is DType.STRING:
-            return np.asarray([_text(v) for v in x.reshape(-1).tolist()], object).reshape(x.shape)
+            return np.asarray([_text(v) for v in numeric.widened(x).reshape(-1).tolist()], object).reshape(x.shape)
         return numeric.cast(x, dtype, saturate)
 
 
@@ -43,9 +43,10 @@ def _from_objects(x: Array, dtype: DType) -> Array:
 
 
 def _text(value: object) -> str:
+    """`value` in the digits that ONNX Runtime writes, 8 for all float types."""
     if isinstance(value, bool):
         return "1" if value else "0"
-    return f"{value:.9g}".replace("inf", "INF").replace("nan", "NaN") if isinstance(value, float) else str(value)
+    return f"{value:.8g}".replace("inf", "INF").replace("nan", "NaN") if isinstance(value, float) else str(value)
 
 
 class BitcastConvert(Op):

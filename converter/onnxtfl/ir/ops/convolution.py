@@ -42,7 +42,10 @@ class Convolution(Op, register=False):
         rank = len(attributes["output_spatial_dimensions"])
         if x.rank != rank + 2 or w.rank != rank + 2:
             raise ValueError(f"input of rank {x.rank}, kernel of rank {w.rank}, {rank} spatial axes")
-        return cls.output_shape(attributes, x.shape, w.shape)
+        result = cls.output_shape(attributes, x.shape, w.shape)
+        if others and others[0] is not None:
+            _check_bias(others[0], result[attributes["output_feature_dimension"]])
+        return result
 
     @classmethod
     def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:
@@ -63,6 +66,13 @@ class Convolution(Op, register=False):
         x, y = ([_roles(attributes, side)[role] for role in order] for side in ("input", "output"))
         changed = {**_renumber(attributes, "input", x), **_renumber(attributes, "output", y)}
         return Permuted((unless_identity(x), None, *rest), (unless_identity(y),), changed)
+
+
+def _check_bias(bias: Value, features: Dim) -> None:
+    """ValueError where `bias` does not have an element a feature."""
+    count = product(bias.tensor_type.shape or (features,))
+    if isinstance(count, int) and isinstance(features, int) and count != features:
+        raise ValueError(f"a bias of {count} elements for {features} output features")
 
 
 def _roles(attributes: Attributes, side: str) -> list[int]:

@@ -1,0 +1,160 @@
+"""Corners of ONNX as ONNX Runtime reads them, each in the smallest model: both runtimes compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnxtfl import onnx_to_tflite
+from onnxtfl.errors import InvalidModelError
+from tests.harness.litert import run_onnx, run_tflite
+from tests.unit.tiny_models import Array, onnx_model
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+_LAST = np.iinfo(np.int64).max
+
+
+def _counting(*shape: int) -> Array:
+    return np.arange(1, np.prod(shape, dtype=int) + 1, dtype=np.float32).reshape(shape)
+
+
+def model_of(
+    op: str,
+    inputs: Sequence[tuple[Sequence[Any], int]],
+    constants: Sequence[Array | None] = (),
+    result: int = FLOAT,
+    opset: int = 18,
+    **attributes: Any,
+) -> onnx.ModelProto:
+    """One node; `inputs`: shape and element type of each, before the constants."""
+    names = [f"x{i}" for i in range(len(inputs))]
+    found = {f"c{i}": c for i, c in enumerate(constants) if c is not None}
+    operands = [*names, *(f"c{i}" if c is not None else "" for i, c in enumerate(constants))]
+    specs = [(n, type_, shape) for n, (shape, type_) in zip(names, inputs, strict=True)]
+    return onnx_model([helper.make_node(op, operands, ["y"], **attributes)], specs, [("y", result, None)], found, opset)
+
+
+def check(model: onnx.ModelProto, *arrays: Array) -> None:
+    """ONNX Runtime and LiteRT, with and without XNNPACK, agree on the result for `arrays`."""
+    feeds: Mapping[str, Array] = {f"x{i}": a for i, a in enumerate(arrays)}
+    (wanted,) = run_onnx(model.SerializeToString(), feeds).values()
+    data = onnx_to_tflite(model, check=False).data
+    assert data is not None
+    for kernels in ("default", "builtin"):
+        ((_, found),) = run_tflite(data, feeds, kernels=kernels)
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [6, "n"])
+@pytest.mark.parametrize("end", [_LAST, (1 << 31) - 1, 1 << 31, -_LAST, 100, -100])
+def test_slice_backward(size: Any, end: int) -> None:
+    """The greatest int64 and int32 mean "through the end", with a negative step too; other large ends mean nothing."""
+    vectors = [np.asarray([n]) for n in (4, end, 0, -1)]
+    check(model_of("Slice", [([size], FLOAT)], vectors), _counting(6))
+
+
+def test_slice_backward_with_an_end_computed_at_run_time() -> None:
+    model = model_of("Slice", [([6], FLOAT), ([1], INT64), ([1], INT64)], [np.asarray([0]), np.asarray([-1])])
+    for end in (_LAST, 1, -_LAST):
+        check(model, _counting(6), np.asarray([4]), np.asarray([end]))
+
+
+@pytest.mark.parametrize("beta", [1.0, 2.0, 0.0])
+@pytest.mark.parametrize("constant", [True, False])
+def test_gemm_of_nothing_is_the_bias(beta: float, constant: bool) -> None:
+    weights, bias = np.zeros((0, 3), np.float32), _counting(3)
+    if constant:
+        check(model_of("Gemm", [(["n", 0], FLOAT)], [weights, bias], beta=beta), np.zeros((2, 0), np.float32))
+    else:
+        model = model_of("Gemm", [([2, 0], FLOAT), ([0, 3], FLOAT)], [bias], beta=beta)
+        check(model, np.zeros((2, 0), np.float32), weights)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_matmul_of_nothing_is_zero(batch: tuple[int, ...]) -> None:
+    shapes = (*batch, 2, 0), (*batch, 0, 3)
+    check(model_of("MatMul", [(s, FLOAT) for s in shapes]), *(np.zeros(s, np.float32) for s in shapes))
+
+
+@pytest.mark.parametrize("value", [0, 1, 2, 5, -1, 1 << 32])
+def test_flags(value: int) -> None:
+    """Some flags are set by 1 only, others by all but 0."""
+    check(model_of("ReduceMax", [([2, 3], FLOAT)], keepdims=value), _counting(2, 3))
+    check(model_of("ArgMax", [([2, 3], FLOAT)], result=INT64, axis=1, keepdims=value), _counting(2, 3))
+    ties = np.ones((2, 3), np.float32)
+    check(model_of("ArgMax", [([2, 3], FLOAT)], result=INT64, axis=1, select_last_index=value), ties)
+    pool = {"kernel_shape": [2], "strides": [2]}
+    check(model_of("MaxPool", [([1, 1, 5], FLOAT)], ceil_mode=value, **pool), _counting(1, 1, 5))
+    pool["pads"] = [1, 1]
+    check(model_of("AveragePool", [([1, 1, 5], FLOAT)], count_include_pad=value, **pool), _counting(1, 1, 5))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (model_of("MaxPool", [([1, 1, 4], FLOAT)], kernel_shape=[2], auto_pad="same"), "'auto_pad' is 'same', not one"),
+        (
+            model_of("ScatterND", [([4], FLOAT), ([1, 1], INT64), ([1], FLOAT)], reduction="ADD"),
+            "'reduction' is 'ADD', not one of none, add, mul, max, min",
+        ),
+        (model_of("Pad", [([3], FLOAT)], [np.asarray([1, 1])], mode="Reflect"), "'mode' is 'Reflect', not one of"),
+        (model_of("Mod", [([3], INT64), ([3], INT64)], result=INT64, fmod=2), "'fmod' is 2, not 0 or 1"),
+        (
+            model_of("ConvTranspose", [([1, 2, 3], FLOAT)], [_counting(2, 3, 2), _counting(4)]),
+            "a bias of 4 elements for 3 output features",
+        ),
+        (model_of("Conv", [([1, 2, 3], FLOAT)], [_counting(3, 2, 2), _counting(1)]), "a bias of 1 elements for 3"),
+    ],
+)
+def test_what_onnx_runtime_refuses_or_ignores_is_refused(model: onnx.ModelProto, message: str) -> None:
+    with pytest.raises(InvalidModelError, match=message):
+        onnx_to_tflite(model, check=False)
+
+
+def test_squeeze_with_an_empty_list_of_axes() -> None:
+    check(model_of("Squeeze", [([1, 2, 1], FLOAT)], [np.zeros(0, np.int64)]), _counting(1, 2, 1))
+
+
+@pytest.mark.parametrize("value", [0, 3])
+def test_nonzero_of_a_scalar(value: float) -> None:
+    check(model_of("NonZero", [([], FLOAT)], result=INT64), np.asarray(value, np.float32))
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("size", "stride"), [(7, 1), (8, 2), ("n", 1)])
+def test_same_padding_of_a_dilated_pool(op: str, auto_pad: str, size: Any, stride: int) -> None:
+    attributes = {"kernel_shape": [3], "dilations": [2], "strides": [stride], "auto_pad": auto_pad}
+    model = model_of(op, [([1, 1, size], FLOAT)], opset=22, **attributes)
+    check(model, _counting(1, 1, 7 if size == "n" else size))
+
+
+def test_bools_stored_as_other_bytes_than_0_and_1() -> None:
+    model = model_of("Equal", [([3], BOOL)], [np.zeros(3, bool)], BOOL)
+    model.graph.initializer[0].raw_data = bytes([0, 2, 255])
+    check(model, np.ones(3, bool))
+
+
+def test_floats_as_strings() -> None:
+    """Eight digits, as ONNX Runtime writes them."""
+    for dtype in (np.float32, np.float16):
+        numbers = np.asarray([0.1, 1, -2.5, 1e-7, np.inf, np.nan, 1 / 3, -0.0, 1234.5678901], dtype)
+        type_ = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        source = model_of("Cast", [([9], type_)], result=TensorProto.STRING, to=TensorProto.STRING)
+        (wanted,) = run_onnx(source.SerializeToString(), {"x0": numbers}).values()
+        folded = onnx_model(
+            [helper.make_node("Cast", ["c"], ["y"], to=TensorProto.STRING), helper.make_node("Neg", ["x"], ["z"])],
+            [("x", FLOAT, [1])],
+            [("y", TensorProto.STRING, [9]), ("z", FLOAT, [1])],
+            {"c": numbers},
+        )
+        data = onnx_to_tflite(folded, check=False).data
+        assert data is not None
+        found = dict(run_tflite(data, {"x": np.ones(1, np.float32)}))["y"]
+        assert [text.decode() for text in found.tolist()] == wanted.tolist()
