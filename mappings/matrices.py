@@ -94,6 +94,7 @@ def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k:
     """Where column - row compares with `k` (absent: 0): bools [rows, columns], constant if these are known."""
     known = [0] if k is None else static_ints(k)
     if isinstance(rows, int) and isinstance(columns, int) and known is not None:
+        check_elements(rows * columns, "the mask")
         distance = np.arange(columns) - np.arange(rows)[:, None]
         return constant(ops.Compare.compute(distance, np.asarray(known[0]), comparison_direction=direction))
     row, column = (Term(b, unsqueezed(b, _counted(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
@@ -103,7 +104,10 @@ def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k:
 
 def _counted(b: Builder, size: Dim, source: Value) -> Value:
     """0, 1, ... below `size`."""
-    return constant(np.arange(size)) if isinstance(size, int) else positions(b, dim_value(b, size, source))
+    if isinstance(size, int):
+        check_elements(size, "the range")
+        return constant(np.arange(size))
+    return positions(b, dim_value(b, size, source))
 
 
 @lift_tfl("MATRIX_DIAG")

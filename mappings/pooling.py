@@ -322,6 +322,7 @@ def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
     bare = replace(window, padding=(0,) * (2 * window.rank), ceil=False)
     counts = window.static_counts(spatial)
     pad = padded(b, x, dims, (*window.before, *overhang), _padding_number(x))
+    check_elements(math.prod(counts), "the indices of the windows")
     seen = (dict(zip(dims, bare.seen(tap, counts)[1:], strict=True)) for tap in bare.taps())
     taps = [sliced(b, pad, parts) for parts in seen]
     stack = b(ops.Concatenate, *(with_unit_axis(b, t, x.rank) for t in taps), axis=x.rank)
@@ -416,6 +417,8 @@ def _sum_over_count(b: Builder, node: Node, window: Window, sizes: Sequence[Any]
     mean = _pad_apart(b, node, window)
     if not static(tuple(sizes)):
         return mean if include and not window.ceil else b(ops.Div, mean, _shares(b, node, window, sizes))
+    places = math.prod(window.static_counts(sizes))
+    check_elements(places * math.prod(window.shape), "the number of elements in each window")
     counts = ops.window_counts(window, sizes, include)
     volume = float(np.prod(window.shape))
     if (counts == volume).all():

@@ -49,6 +49,7 @@ def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
     results of the inverse are real.
     """
     results = length // 2 + 1 if onesided and not inverse else length
+    check_elements(4 * taken * results, "the matrix of the transform")
     angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(results)) % length) / length
     cosine, sine = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
     matrix = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1).round(15)
@@ -114,6 +115,7 @@ def _window(b: Builder, node: Node) -> Value:
     factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
     known = static_ints(size)
     if known:
+        check_elements(known[0], "the window")
         places = np.arange(known[0]) / (known[0] - less)
         numbers = sum(a * (-1) ** k * np.cos(2 * np.pi * k * places) for k, a in enumerate(factors))
         return b(ops.Convert, constant(np.asarray(numbers, np.float32)), dtype=dtype)
@@ -133,6 +135,7 @@ def _mel_weight_matrix(b: Builder, node: Node) -> Value:
             "a mel matrix of sizes that are not known before run time", hint="freeze them", code="E-SHAPE-001"
         )
     bins, length, rate = (int(node.operand(i).numpy().reshape(-1)[0]) for i in range(3))
+    check_elements((length // 2 + 1) * bins, "the matrix")
     lower, upper = (float(node.operand(i).numpy().reshape(-1)[0]) for i in (3, 4))
     matrix = mel_matrix(bins, length, rate, lower, upper).astype(np.float32)
     return b(ops.Convert, constant(matrix), dtype=dtype_from(node.attr("output_datatype", 1)))

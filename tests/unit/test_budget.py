@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -107,3 +108,98 @@ def test_outside_of_conversions_nothing_adds_up() -> None:
     assert budget.current() is not inner
     assert budget.current().may_hold(1 << 50)
     budget.current().release(1 << 50)
+
+
+def gathered(nodes: list[NodeProto], last: str) -> list[NodeProto]:
+    """The nodes, then one that reads an element of `last` at run time."""
+    return [*nodes, helper.make_node("Gather", [last, "i"], ["y"])]
+
+
+def doubled(first: str, times: int) -> list[NodeProto]:
+    """Concatenations of a tensor with itself, `times` in a chain; the last is called f"{first}{times}"."""
+    names = [first, *(f"{first}{i + 1}" for i in range(times))]
+    return [helper.make_node("Concat", [a, a], [b], axis=0) for a, b in itertools.pairwise(names)]
+
+
+def test_doubling_is_not_folded(used: list[Budget]) -> None:
+    nodes = [*doubled("c", 16), helper.make_node("Mul", ["c16", "x"], ["y"])]
+    onnxtfl.onnx_to_tflite(model(nodes, {"x": [1]}, {"c": np.ones(1024, np.float32)}), check=False)
+    assert used[0].held <= 1 << 16
+
+
+def test_the_limit_of_memory_is_that_of_all_nodes(used: list[Budget]) -> None:
+    nodes = []
+    for i in range(40):
+        nodes.append(helper.make_node("Sin", ["c"], [f"a{i}"]))
+        nodes.append(helper.make_node("Mul", [f"a{i}", f"x{i}"], [f"b{i}"]))
+    nodes.append(helper.make_node("Concat", [f"b{i}" for i in range(40)], ["y"], axis=0))
+    source = model(nodes, {f"x{i}": [1] for i in range(40)}, {"c": np.arange(100_000, dtype=np.float32)})
+    whole = onnxtfl.onnx_to_tflite(source, check=False)
+    part = onnxtfl.onnx_to_tflite(source, check=False, max_memory=1)
+    assert "SIN" not in whole.report.ops_after and part.report.ops_after["SIN"]
+    assert used[1].held <= 1 << 20 < used[0].held
+
+
+def test_a_chain_of_folded_nodes_holds_one_result(used: list[Budget]) -> None:
+    nodes = [helper.make_node("Sin" if i % 2 else "Exp", [f"c{i}"], [f"c{i + 1}"]) for i in range(20)]
+    nodes.append(helper.make_node("Mul", ["c20", "x"], ["y"]))
+    made = onnxtfl.onnx_to_tflite(model(nodes, {"x": [1]}, {"c0": np.ones(1000, np.float32)}), check=False)
+    assert made.report.ops_after == {"MUL": 1} and used[0].held <= 8000
+
+
+def test_products_of_constant_integers_are_bounded(used: list[Budget]) -> None:
+    nodes = [helper.make_node("MatMul", [f"c{i}", "c0"], [f"c{i + 1}"]) for i in range(100)]
+    source = model(gathered(nodes, "c100"), {}, {"c0": np.ones((600, 600), np.int64), "i": np.asarray([0])})
+    with budget_scope(Budget()):
+        onnxtfl.onnx_to_tflite(source, check=False)
+    assert used[0].elements <= budget.MOST_ELEMENTS
+
+
+@pytest.mark.parametrize("op", ["LRN", "AveragePool", "MaxPool"])
+def test_huge_windows_are_refused_at_their_node(op: str) -> None:
+    attributes = {
+        "LRN": {"size": 2**31 - 1},
+        "AveragePool": {"kernel_shape": [2**20, 2**20], "pads": [2**19] * 4},
+        "MaxPool": {"kernel_shape": [600, 600], "dilations": [2, 2]},
+    }
+    outputs = ["y", "indices"] if op == "MaxPool" else ["y"]
+    node = helper.make_node(op, ["x"], outputs, name="pool", **attributes[op])
+    sizes: list[int | str] = [1, 1, 1300, 1300] if op == "MaxPool" else [1, 3, 4, 4]
+    with pytest.raises(onnxtfl.UnsupportedError) as error:
+        onnxtfl.onnx_to_tflite(model([node], {"x": sizes}, {}), check=False)
+    assert error.value.code == "E-OP-008" and error.value.node in ("pool", "y")
+
+
+def test_a_huge_signal_window_is_refused() -> None:
+    node = helper.make_node("HannWindow", ["n"], ["y"], name="hann")
+    with pytest.raises(onnxtfl.UnsupportedError) as error:
+        onnxtfl.onnx_to_tflite(model([node], {}, {"n": np.int64(2**31)}), check=False)
+    assert (error.value.code, error.value.node) == ("E-OP-008", "hann")
+
+
+@pytest.mark.parametrize("op", ["EyeLike", "OneHot"])
+def test_large_results_are_computed_at_run_time(op: str) -> None:
+    nodes = [helper.make_node("EyeLike", ["x"], ["y"])]
+    if op == "OneHot":
+        nodes = [helper.make_node("ArgMax", ["x"], ["i"]), helper.make_node("OneHot", ["i", "depth", "values"], ["y"])]
+    constants = {"depth": np.int64(2**31 - 1), "values": np.asarray([0, 1], np.float32)}
+    made = onnxtfl.onnx_to_tflite(model(nodes, {"x": [40_000, 40_000]}, constants), check=False)
+    assert made.data is not None and len(made.data) < 1 << 20
+
+
+def test_a_sparse_constant_of_one_value_is_not_made_dense_to_a_gigabyte() -> None:
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Gather", ["w", "i"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("i", TensorProto.INT64, [1])],
+            [helper.make_empty_tensor_value_info("y")],
+        )
+    )
+    values, places = (
+        numpy_helper.from_array(np.ones(1, np.float32), "w"),
+        numpy_helper.from_array(np.zeros(1, np.int64)),
+    )
+    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [1 << 28]))
+    with pytest.raises(onnxtfl.UnsupportedError, match="too large to be made dense"):
+        onnxtfl.onnx_to_tflite(proto.SerializeToString(), check=False)

@@ -18,9 +18,13 @@ from onnxtfl.errors import UnsupportedError
 DEFAULT_MEMORY = 1 << 30
 """Bytes that constants computed before run time may hold together."""
 DEFAULT_SECONDS = 300.0
-MOST_ELEMENTS = 4 << 30
+MOST_ELEMENTS = 2 << 30
 """Multiply-adds, or elements that are read or written, of all nodes that are computed before run time."""
-MOST_ELEMENTS_OF_NODE = 1 << 30
+MOST_ELEMENTS_OF_NODE = 1 << 29
+MOST_NODES_OF_RULE = 10_000
+"""Nodes that one rule makes, more where a node has more operands or results."""
+LARGEST_CONSTANT = 64 << 20
+"""Elements of a constant that a rule computes."""
 MOST_TERMS = 20_000_000
 """Products of terms in all symbolic sizes."""
 MOST_STEPS = 50_000_000
@@ -86,6 +90,12 @@ class Budget:
         if self.limited and time.monotonic() > self.deadline:
             message = f"the conversion takes more than {self.seconds:g} s"
             raise UnsupportedError(message, node=node, op=op, code="E-RUN-007")
+
+
+def check_elements(count: int, what: str) -> None:
+    """Raise UnsupportedError where a constant (`what` it is of) would have more than `LARGEST_CONSTANT` elements."""
+    if count > LARGEST_CONSTANT:
+        raise UnsupportedError(f"{what} would be a constant of {count} elements", code="E-OP-008")
 
 
 _CURRENT: ContextVar[Budget] = ContextVar("onnxtfl_budget")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.errors import InvalidModelError, OnnxtflError
-from onnxtfl.ir.budget import current
+from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
+from onnxtfl.ir.budget import MOST_NODES_OF_RULE, current
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import Operand as Declared
 from onnxtfl.ir.dims import SymDim, is_nonnegative, product
@@ -95,7 +95,18 @@ class Builder:
         if self.maker:
             node.add_history(made_by=self.maker)
         self.created.append(node)
+        if len(self.created) > MOST_NODES_OF_RULE:
+            self._check_number()
         return node.results
+
+    def _check_number(self) -> None:
+        """Raise UnsupportedError where one node becomes too many."""
+        cause = self.cause
+        if cause is None or len(self.created) > MOST_NODES_OF_RULE + 20 * (len(cause.operands) + len(cause.results)):
+            name, op = (None, None) if cause is None else (cause.name, cause.op.name)
+            raise UnsupportedError(
+                f"it would become more than {MOST_NODES_OF_RULE} ops", node=name, op=op, code="E-OP-008"
+            )
 
     def value(self, operand: Operand) -> Value | None:
         """`operand` as a value; arrays and lists become constants."""

@@ -1,4 +1,4 @@
-"""Constant folding, with a limit on the bytes that it may add to the model.
+"""Constant folding, within the budget of the conversion, with a limit on the bytes that it may add to the model.
 
 ::
 
@@ -12,14 +12,15 @@ are.
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import current
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.op import Effect
+from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.lower import source_name
@@ -30,12 +31,22 @@ LARGEST = 64 << 20
 """The most bytes of operands that are folded eagerly."""
 
 
+_PRODUCTS: frozenset[type[Op]] = frozenset({ops.DotGeneral, ops.DotGeneralBias, ops.Dot, ops.Gemm})
+_CONVOLUTIONS: frozenset[type[Op]] = frozenset({ops.Conv, ops.ConvTranspose})
+
+
 def fold(graph: Graph) -> None:
     """Replace pure nodes with constant operands by their results."""
+    budget, held = current(), dict[Value, int]()
     for node in graph.nodes:
+        budget.step(node.name, node.op.name)
         values = fold_node(node)
-        if values is not None:
-            graph.replace(node, values)
+        if values is None:
+            continue
+        held.update((v, v.data.nbytes) for v in values if isinstance(v.data, ArrayData))
+        read = list(filter(None, node.operands))
+        graph.replace(node, values)
+        budget.release(sum(held.pop(v, 0) for v in read if not v.uses and not graph.is_output(v)))
 
 
 def fold_node(node: Node) -> list[Value] | None:
@@ -49,8 +60,11 @@ def fold_node(node: Node) -> list[Value] | None:
     lazy = _fold_lazily(node)
     if lazy is not None:
         return [lazy]
-    operand_bytes = sum(v.data.nbytes for v in node.operands if v is not None and v.data is not None)
-    if operand_bytes > LARGEST or not _is_worth_it(node, operand_bytes):
+    operand_bytes = sum(v.data.nbytes for v in set(node.operands) if v is not None and v.data is not None)
+    result_bytes = _result_bytes(node)
+    if operand_bytes > LARGEST or result_bytes is None or result_bytes > max(SMALL, operand_bytes):
+        return None
+    if not current().may_compute(work_of(node)) or not current().may_hold(result_bytes):
         return None
     try:
         results = evaluate_node(node, [None if v is None else v.stored() for v in node.operands])
@@ -89,15 +103,32 @@ def _constant(data: TensorData, result: Value) -> Value:
     return constant(data, type_=result.tensor_type.with_shape(data.shape))
 
 
-def _is_worth_it(node: Node, operand_bytes: int) -> bool:
-    """Whether the results are no larger than the operands, or small."""
+def _result_bytes(node: Node) -> int | None:
+    """The bytes of the results; None where a size is unknown."""
     result_bytes = 0
     for result in node.results:
         if not isinstance(result.type, TensorType) or not result.type.is_static:
-            return False
-        size = int(np.prod([int(d) for d in result.shape], dtype=object))
-        result_bytes += size * max(1, result.type.storage.bits // 8)
-    return result_bytes <= max(SMALL, operand_bytes)
+            return None
+        result_bytes += math.prod(map(int, result.shape)) * max(1, result.type.storage.bits // 8)
+    return result_bytes
+
+
+def work_of(node: Node) -> int:
+    """A bound of the elements that `node`, whose sizes are known, reads, writes and multiplies.
+
+    A product of matrices M x K and K x N has M K N = sqrt(MK KN MN) of these, of which floats take about 1/32 of the
+    time; a window reads its volume for each result.
+    """
+    shapes = [v.type.shape or () for v in (*node.operands, *node.results) if v and isinstance(v.type, TensorType)]
+    sizes = [math.prod(d for d in shape if isinstance(d, int)) for shape in shapes]
+    work = sum(sizes)
+    if node.op in _PRODUCTS:
+        products = math.isqrt(sizes[0] * sizes[1] * sizes[-1])
+        work += products // 32 if node.operand(0).dtype.is_float else products
+    elif node.op in _CONVOLUTIONS:
+        work += sizes[1] * max(sizes[0], sizes[-1])
+    window = node.attributes.get("kernel_shape") or node.attributes.get("window_dimensions") or ()
+    return work + sizes[-1] * math.prod(window) if window else work
 
 
 def _fold_lazily(node: Node) -> Value | None:

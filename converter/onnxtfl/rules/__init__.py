@@ -7,6 +7,7 @@ activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.data import Array, ArrayData, RowsData, TensorData

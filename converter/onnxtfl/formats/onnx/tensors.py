@@ -14,6 +14,7 @@ from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.names import decoded
 from onnxtfl.formats.onnx.payload import NUMBERS, elements, field_of, stored_data
 from onnxtfl.formats.onnx.wire import DetachedPayloads, payload_of
+from onnxtfl.ir.budget import current
 from onnxtfl.ir.data import Array, ArrayData, SourceBytes, TensorData, unpack
 from onnxtfl.ir.types import DType, TensorType
 
@@ -25,7 +26,9 @@ DTYPES = {
 """TensorProto.DataType -> element type, for those that the installed onnx has."""
 _LARGEST = 1 << 62
 _BY_ELEMENT = 4096
-_LARGEST_DENSE = 1 << 30
+_LARGEST_DENSE = 64 << 20
+_SPARSEST = 1000
+"""How many times as large as its values a sparse tensor of more than `_LARGEST_DENSE` bytes may be when dense."""
 
 
 class Tensors:
@@ -74,7 +77,8 @@ class Tensors:
         name = sparse.values.name
         values, indices = self.read(sparse.values, name), self.read(sparse.indices, name).numpy()
         shape = static_shape(sparse.dims, values.dtype, f"sparse tensor {name!r}")
-        if math.prod(shape) * values.dtype.bits > _LARGEST_DENSE * 8:
+        size = math.prod(shape) * values.dtype.bits // 8
+        if size > max(_LARGEST_DENSE, _SPARSEST * values.nbytes) or not current().may_hold(size):
             raise UnsupportedError(
                 f"sparse tensor {name!r} of shape {list(shape)} is too large to be made dense", code="E-OP-008"
             )
