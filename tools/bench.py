@@ -178,7 +178,7 @@ class Bench:
 
     def convert(self, source: Path, target: Path, check: bool = False) -> Callable[[Series], None]:
         """A command: onnx2tfl, by default without the comparison."""
-        run = self.process(_CONVERT, str(source), "-o", str(target), *([] if check else ["--no-check"]))
+        run = self.process(_CONVERT, str(source), "-o", str(target), *([] if check else ["--no-check", "--no-load"]))
 
         def fresh(series: Series) -> None:
             target.unlink(missing_ok=True)

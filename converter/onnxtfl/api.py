@@ -13,7 +13,7 @@ from onnxtfl.arguments import Size, checked, model_kind
 from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.output import Output
-from onnxtfl.proof import COMPARISON, CheckMode, Job, TfliteRuntime, as_file, check_result, start_workers
+from onnxtfl.proof import COMPARISON, CheckMode, Job, TfliteRuntime, as_file, check_loads, check_result, start_workers
 
 if TYPE_CHECKING:
     import onnx
@@ -70,6 +70,7 @@ def onnx_to_tflite(
     path: PathLike | None = None,
     *,
     check: CheckMode = "auto",
+    load: bool = True,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
     elements: Mapping[str, int | None] | None = None,
     io_layout: IoLayout = "source",
@@ -103,28 +104,28 @@ def onnx_to_tflite(
     it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
 
     ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``:
-    see `CheckMode`. ``quantize``, ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by input name, for
-    dynamic dimensions or to change fixed ones; None makes a size open, a name makes it open and calls it so.
-    ``elements``: the number of elements of each input that is a sequence, None for an optional input without a value;
-    their tensors are called NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises
-    `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result, "2.14" to "2.23" or
-    "litert-1.0" to "litert-2.3". ``inputs``, ``outputs``: names of the tensors where the converted part of the model
-    begins and ends. ``max_memory``: megabytes that constants computed before run time may hold; where they would be
-    more, an op stays. ``time_limit`` is also that of the conversion. ``metadata``: properties to write in addition to
-    those of the source. ``record``: whether the metadata say which tensors of the result hold which of the source.
-    ``on_progress``: called with the name of each step.
-
-    Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot express), `UsageError`,
-    `OutputError`, `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
+    see `CheckMode`. ``load``: whether the runtime of the result, where it is installed, loads it before it is written,
+    without running it; `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see `QuantizeMode`.
+    ``input_shapes``: sizes by input name, for dynamic dimensions or to change fixed ones; None makes a size open, a
+    name makes it open and calls it so. ``elements``: the number of elements of each input that is a sequence, None for
+    an optional input without a value; their tensors are called NAME_0, ... ``float64``: "narrow" computes it in
+    float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result,
+    "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``inputs``, ``outputs``: names of the tensors where the converted
+    part of the model begins and ends. ``max_memory``: megabytes that constants computed before run time may hold; where
+    they would be more, an op stays. ``time_limit`` is also that of the conversion. ``metadata``: properties to write in
+    addition to those of the source. ``record``: whether the metadata say which tensors of the result hold which of the
+    source. ``on_progress``: called with the name of each step. Raises `InvalidModelError`, `UnsupportedError` (a valid
+    model that TFLite cannot express), `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError`
+    without litert-quantizer.
     """
     given = locals()
     from onnxtfl.pipeline import Options
 
     how = checked(**{name: given[name] for name in _TO_TFLITE})
     comparison = checked(**{name: given[name] for name in COMPARISON})
-    checked(path=path, check=check, keep_failed=keep_failed, quantize=quantize)
+    checked(path=path, check=check, load=load, keep_failed=keep_failed, quantize=quantize)
     quantizing = _quantizing(quantize, calibration, quantized_io)
-    return _convert(Job("onnx", model, path, Options(**how), check, comparison, keep_failed, quantizing))
+    return _convert(Job("onnx", model, path, Options(**how), check, comparison, keep_failed, quantizing, load))
 
 
 def tflite_to_onnx(
@@ -133,6 +134,7 @@ def tflite_to_onnx(
     *,
     opset: int = 21,
     check: CheckMode = "auto",
+    load: bool = True,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
     io_layout: IoLayout = "source",
     quantized_io: QuantizedIo = "source",
@@ -169,8 +171,8 @@ def tflite_to_onnx(
 
     how = checked(**{name: given[name] for name in _TO_ONNX})
     comparison = checked(**{name: given[name] for name in COMPARISON})
-    checked(path=path, check=check, keep_failed=keep_failed)
-    return _convert(Job("tflite", model, path, Options(**how), check, comparison, keep_failed))
+    checked(path=path, check=check, load=load, keep_failed=keep_failed)
+    return _convert(Job("tflite", model, path, Options(**how), check, comparison, keep_failed, load=load))
 
 
 def check(
@@ -242,6 +244,8 @@ def _convert(job: Job) -> Conversion:
             if workers is not None:
                 compared = check_result(job, result, output.file, stack, workers, job.quantizing, sample)
             failed = _has_failed(job, compared)
+        if compared is None or compared.status == "not checked":
+            check_loads(job, output.file, stack, workers)
         report = _report(job, result, output, seconds)
         kept = None if failed and not job.keep_failed else output
         conversion = _finish(job, kept, report, compared, result.record)

@@ -231,6 +231,7 @@ _PARAMETERS: Mapping[str, Check] = {
     "max_memory": _number(least=0),
     "steps": _integer(1),
     "keep_failed": _flag,
+    "load": _flag,
     "metadata": lambda name, value: _mapping(name, value, "a dictionary of names and texts") or None,
     "per_layer": _flag,
     "profile": _flag,

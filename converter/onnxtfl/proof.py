@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
+
 if TYPE_CHECKING:
     from onnxtfl.checking import CheckReport
     from onnxtfl.ir.model import FormatName
@@ -22,6 +24,10 @@ COMPARISON = ("rtol", "atol", "seed", "time_limit", "steps", "input_ranges", "ru
 """The parameters of a conversion that are those of its check."""
 TfliteRuntime = Literal["litert", "tflite-runtime", "micro"]
 """What runs .tflite models in a check: LiteRT, the older tflite-runtime, or TFLite Micro."""
+NO_LOAD = "ONNXTFL_NO_LOAD"
+"""Environment variable: if it is set, results are not loaded before they are written."""
+DEFAULT_OPSET, OLDEST = 21, "2.14"
+"""The opset that is written, and the oldest runtime that must run a result, where nothing else is asked for."""
 CheckMode = Literal["auto", "require"] | bool
 """How a result is checked. "auto" (or True) runs both models on the same generated inputs and raises
 `CheckFailedError` where they differ; where one of them cannot be run (runtime not installed, operator without a kernel)
@@ -49,6 +55,7 @@ class Job:
     comparison: Mapping[str, Any]  # of `onnxtfl.checking.Settings`
     keep_failed: bool
     quantizing: Quantizing | None = None
+    load: bool = True
 
 
 def start_workers(job: Job, stack: ExitStack) -> Workers | None:
@@ -117,6 +124,40 @@ def check_result(
         within = max(quantized.within, settings.max_steps)
         settings = replace(settings, tensors=(), levels=quantized.levels, max_steps=within)
     return check_models(source, converted, settings, sample, workers)
+
+
+def check_loads(job: Job, converted: Path, stack: ExitStack, workers: Workers | None) -> None:
+    """Load the result in its runtime, without running it, where that is installed; UnsupportedError where it refuses.
+
+    A .tflite whose sizes are known gets its memory too. `workers`: the processes of a check that did not come so far.
+    """
+    if not job.load or os.environ.get(NO_LOAD):
+        return
+    from onnxtfl.runtimes import RunError, RunOptions, runtime_for
+
+    format_: FormatName = "tflite" if job.format == "onnx" else "onnx"
+    try:
+        worker = None if workers is None else workers.b
+        if worker is None:
+            worker = stack.enter_context(runtime_for(format_, job.comparison.get("runtime")).worker())
+        for kernels in ("default", "builtin") if format_ == "tflite" else ("default",):
+            worker.verify(converted, RunOptions(kernels, time_limit=job.comparison["time_limit"]))
+    except RunError as error:
+        if error.kind == "unavailable" or _is_newer(job, format_, error.kind, worker.runtime if worker else ""):
+            return
+        hint = "allow more time (`time_limit`)" if error.kind == "timeout" else "it is a bug: please report it"
+        hint += "; `load=False` writes it nevertheless"
+        raise UnsupportedError(f"the result does not load: {error.message}", hint=hint, code=error.code) from error
+    except RuntimeUnavailableError:
+        return
+
+
+def _is_newer(job: Job, format_: FormatName, kind: str, runtime: str) -> bool:
+    """Whether the result was asked to be for runtimes that are newer than the installed one."""
+    options = job.options
+    if format_ == "onnx":
+        return kind == "unsupported" and options.opset > DEFAULT_OPSET
+    return runtime == "tflite_runtime" and options.min_runtime != OLDEST
 
 
 def as_file(model: Any, name: str, stack: ExitStack) -> Path:

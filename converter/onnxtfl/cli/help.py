@@ -13,7 +13,7 @@ GROUPS = {
     ),
     "Shapes and parts": ("input_shapes", "elements", "inputs", "outputs"),
     "Quantized models": ("quantize", "calibration", "quantized", "quantized_io", "dynamic_quant"),
-    "Check": ("check_", "keep_failed", "rtol", "atol", "max_steps", "runtime", "time_limit", "per_layer"),
+    "Check": ("check_", "load", "keep_failed", "rtol", "atol", "max_steps", "runtime", "time_limit", "per_layer"),
     "Inputs of the check": ("random", "input_ranges", "seed", "steps"),
     "Reports": ("report", "json_", "junit"),
     "Several models": ("jobs", "force", "executor", "address"),

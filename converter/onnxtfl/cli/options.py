@@ -123,6 +123,7 @@ _CHECKING = (
 _LAYOUTS, _FLOAT64 = click.Choice(["source", "channels-last"]), click.Choice(["narrow", "error"])
 _TYPES = click.Choice(["source", "float", "int8", "uint8"])
 _CHECK_HELP = "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"
+_LOAD_HELP = "Load the result in its runtime before it is written, also without a check.  [default: load]"
 _RECORD_HELP = "Write into the result which tensors hold which of the source.  [default: record]"
 _OUTPUT_HELP = "File to write, or folder for several models; '-': standard output.  [default: next to MODEL]"
 _CONVERTING = (
@@ -135,6 +136,7 @@ _CONVERTING = (
     setting("--max-memory", 1024.0, "Megabytes of constants that the conversion may compute.", _NOT_NEGATIVE),
     click.option("--metadata", type=Entry(), multiple=True, help="Add to the result's metadata (repeatable)."),
     click.option("--check/--no-check", "check_", default=None, help=_CHECK_HELP),
+    click.option("--load/--no-load", default=True, help=_LOAD_HELP),
     click.option("--record/--no-record", default=True, help=_RECORD_HELP),
     click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
 )

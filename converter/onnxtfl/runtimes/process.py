@@ -170,6 +170,11 @@ class Worker:
         with contextlib.suppress(RunError):
             self._send(self._request(model, options) | {"load": True}, options.time_limit)
 
+    def verify(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
+        """Load ``model``, and nothing else; raises `RunError` where the runtime refuses."""
+        number = self._send(self._request(model, options) | {"load": True}, options.time_limit)
+        self._answer(number, options.time_limit)
+
     def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:
         return {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
 

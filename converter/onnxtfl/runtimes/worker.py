@@ -117,7 +117,10 @@ def load(request: Item) -> None:
     else:
         loaded = open_interpreter(request)
         if all(-1 not in slot.get("shape_signature", ()) for slot in loaded.get_input_details()):
-            loaded.allocate_tensors()
+            try:
+                loaded.allocate_tensors()
+            except (ValueError, RuntimeError) as error:
+                raise WorkerError(tflite_error_kind(error, "load"), str(error)) from error
     LOADED[file_key(request)] = loaded, time.perf_counter() - started
 
 
