@@ -112,11 +112,10 @@ def onnx_to_tflite(
     float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result,
     "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``inputs``, ``outputs``: names of the tensors where the converted
     part of the model begins and ends. ``max_memory``: megabytes that constants computed before run time may hold; where
-    they would be more, an op stays. ``time_limit`` is also that of the conversion. ``metadata``: properties to write in
-    addition to those of the source. ``record``: whether the metadata say which tensors of the result hold which of the
-    source. ``on_progress``: called with the name of each step. Raises `InvalidModelError`, `UnsupportedError` (a valid
-    model that TFLite cannot express), `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError`
-    without litert-quantizer.
+    they would be more, an op stays. ``time_limit`` is also that of the conversion. ``metadata``: properties to add.
+    ``record``: whether the metadata say which tensors of the result hold which of the source. ``on_progress``: called
+    with the name of each step. Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot
+    express), `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
     """
     given = locals()
     from onnxtfl.pipeline import Options
