@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,7 +56,7 @@ def _squeeze(b: Builder, node: Node) -> Value:
     """Without axes, also with an empty list of them, all unit axes go (measured on ONNX Runtime 1.23)."""
     x, axes = node.operand(0), node.optional(1)
     if axes is None or axes.tensor_type.shape == (0,):
-        return _without_unit_axes(b, x)
+        return _without_unit_axes(b, node)
     known = static_ints(axes)
     if known is None:
         return _squeeze_at_run_time(b, x, axes)
@@ -65,8 +66,23 @@ def _squeeze(b: Builder, node: Node) -> Value:
     return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
 
 
-def _without_unit_axes(b: Builder, x: Value) -> Value:
-    return reshape(b, x, [d for d in x.shape if d != 1])
+def _without_unit_axes(b: Builder, node: Node) -> Value:
+    """Without the axes known to be 1. UnsupportedError where others may be 1 and the file declares no rank."""
+    x, declared = node.operand(0), node.results[0].type
+    kept = [d for d in x.shape if d != 1]
+    rank = declared.rank if isinstance(declared, TensorType) else None
+    if rank != len(kept) and any(_may_be_one(d) for d in kept):
+        shown = ", ".join(map(str, x.shape))
+        raise UnsupportedError(
+            f"which axes of [{shown}] a Squeeze without axes removes depends on sizes known only at run time",
+            hint="give the Squeeze its axes, or fix the sizes of the inputs (input_shapes)",
+            code="E-SHAPE-001",
+        )
+    return reshape(b, x, kept)
+
+
+def _may_be_one(dim: Dim) -> bool:
+    return not isinstance(dim, int) and math.gcd(*(c for _, c in dim.terms)) == 1
 
 
 def _marks(b: Builder, axes: Value, rank: int) -> Value:

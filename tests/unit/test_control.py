@@ -247,11 +247,11 @@ def test_a_carried_value_may_grow() -> None:
 
 def test_elements_of_a_size_that_is_known_in_the_body_only() -> None:
     text = """
-    main (int64 n, float[6] x) => (float[K,L] z) <bool yes = {1}> {
+    main (int64 n, float[6] x) => (float[K,L] z) <bool yes = {1}, int64[1] zero = {0}> {
       z = Loop (n, yes) <
         body = one (int64 i, bool c) => (bool d, float[M] e) {
           p = NonZero(x)
-          q = Squeeze(p)
+          q = Squeeze(p, zero)
           e = Gather(x, q)
           d = Identity(c)
         }>

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtfl import onnx_to_tflite
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.tiny_models import Array, onnx_model
 
@@ -119,6 +119,32 @@ def test_what_onnx_runtime_refuses_or_ignores_is_refused(model: onnx.ModelProto,
 
 def test_squeeze_with_an_empty_list_of_axes() -> None:
     check(model_of("Squeeze", [([1, 2, 1], FLOAT)], [np.zeros(0, np.int64)]), _counting(1, 2, 1))
+
+
+def test_squeeze_without_axes_where_a_symbol_may_be_1() -> None:
+    """What it removes depends on the size, unless the file declares the rank of the result."""
+    model = model_of("Squeeze", [(["n", 3, 1], FLOAT)])
+    with pytest.raises(UnsupportedError, match="a Squeeze without axes removes depends on sizes"):
+        onnx_to_tflite(model, check=False)
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, ["n", 3]))
+    check(model, _counting(2, 3, 1))
+
+
+@pytest.mark.parametrize("rank", [2, 5, 6])
+@pytest.mark.parametrize("op", ["Less", "Add", "Expand", "Where"])
+def test_a_symbol_that_is_1_broadcasts(op: str, rank: int) -> None:
+    """Against a constant of a larger size; also of so many axes that some have to be merged for TFLite's kernels."""
+    open_, full, one = (("n", 3), (4, 3), (1, 3))
+    shapes = [[*shape, *[2] * (rank - 2)] for shape in (open_, full, one)]
+    like = _counting(*shapes[1])
+    if op == "Expand":
+        model = model_of(op, [(shapes[0], FLOAT)], [np.asarray(shapes[1])])
+    elif op == "Where":
+        model = model_of(op, [(shapes[0], BOOL)], [like, -like])
+    else:
+        model = model_of(op, [(shapes[0], FLOAT)], [like], BOOL if op == "Less" else FLOAT)
+    for shape in shapes[1:]:
+        check(model, _counting(*shape) > 3 if op == "Where" else _counting(*shape))
 
 
 @pytest.mark.parametrize("value", [0, 3])

@@ -6,7 +6,8 @@
       ->
     %p = Reshape(%a) [6, 20, 42]; %q = Reshape(%b) [6, 1, 42]; %y = Reshape(Add(%p, %q)) [2, 3, 4, 5, 6, 7]
 
-Adjacent axes are merged where every operand either has the full size of both or broadcasts over both.
+Adjacent axes are merged where every operand either has the full size of both or broadcasts over both, whatever its
+symbols are at run time.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
 def _groups(full: Shape, shapes: Sequence[Shape]) -> list[list[int]]:
     """Runs of axes over which the same operands broadcast; axes of size 1 join any run."""
     groups: list[list[int]] = []
-    last: tuple[bool, ...] | None = None
+    last: tuple[int, ...] | None = None
     for axis, size in enumerate(full):
-        pattern = None if size == 1 else tuple(s[axis] == 1 for s in shapes)
+        pattern: tuple[int, ...] | None = None if size == 1 else tuple(s[axis] == 1 for s in shapes)
+        if any(s[axis] not in (1, size) for s in shapes):
+            pattern = (axis,)  # a symbol that may be 1, so that its operand broadcasts over this axis only
         if groups and (pattern is None or last in (None, pattern)):
             groups[-1].append(axis)
         else:
