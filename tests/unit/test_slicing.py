@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.dims import parse_dim
 from onnxtfl.ir.types import tensor
 from tests.unit.lifting import inferred
+from tests.unit.tflite_ops import run_both
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,12 @@ def test_slice_does_not_guess() -> None:
 def test_sizes_stay_symbolic() -> None:
     x = tensor("float32", "n", 1, "2*w")
     assert inferred(ops.SliceInDim, x, dimension=0, start_index=1) == "tensor<[n - 1]x1x[2*w]xfloat32>"
+
+
+@pytest.mark.parametrize("inputs", [1, 3])
+@pytest.mark.parametrize("end", [(1 << 31) - 1, 100, -(1 << 31), -100, 1])
+def test_strided_slice_backward(end: int, inputs: int) -> None:
+    """The greatest int32 as an end means nothing in TFLite, and "through the end" in ONNX Runtime."""
+    masks = dict.fromkeys((f"{name}_mask" for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")), 0)
+    vectors = [np.asarray([n], np.int32) for n in (4, end, -1)]
+    run_both(("STRIDED_SLICE", [np.arange(6, dtype=np.float32), *vectors], inputs, {**masks, "offset": False}))
