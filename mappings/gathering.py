@@ -197,6 +197,8 @@ def _stablehlo_gather(b: Builder, node: Node) -> Value:
 
 def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Value:
     """Move the axes after the batch axes to `offsets`."""
+    if len(set(offsets)) != x.rank - batch or not all(0 <= axis < x.rank for axis in offsets):
+        raise ValueError(f"offset_dims {list(offsets)} for {x.rank - batch} of {x.rank} axes")
     others = iter(range(batch))
     after = {axis: batch + i for i, axis in enumerate(offsets)}
     return transposed(b, x, [after[a] if a in after else next(others) for a in range(x.rank)])

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError
-from tests.unit.tiny_models import onnx_model
+from tests.unit.tiny_models import onnx_model, tflite_scale
 
 for module in ("onnxruntime", "ai_edge_litert"):
     pytest.importorskip(module, reason=f"{module} is not installed")
@@ -76,3 +76,38 @@ def test_two_kernels_that_fix_different_numbers_of_channels() -> None:
     model = onnx_model(nodes, [("x", FLOAT, [1, "channels", 4, 4])], outputs, kernels)
     with pytest.raises(InvalidModelError, match="channels would have to be 2 and 3"):
         onnxtfl.onnx_to_tflite(model)
+
+
+def edited(edit) -> bytes:
+    """A .tflite that computes ``y = x * factor`` on [2, 3], changed by `edit`."""
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(tflite_scale(signature=False), 0))
+    edit(model)
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def test_a_tflite_without_outputs_is_refused() -> None:
+    with pytest.raises(InvalidModelError, match="the model has no outputs"):
+        onnxtfl.tflite_to_onnx(edited(lambda model: setattr(model.subgraphs[0], "outputs", [])))
+
+
+@pytest.mark.parametrize(("signature", "shape"), [([5, 3], (2, 3)), ([-1, 7], ("x_d0", 3))])
+def test_a_shape_signature_opens_sizes_and_changes_none(signature: list[int], shape: tuple[object, ...]) -> None:
+    data = edited(lambda model: setattr(model.subgraphs[0].tensors[0], "shapeSignature", signature))
+    assert onnxtfl.tflite_to_onnx(data, check="require").report.inputs[0].shape == shape
+
+
+def test_an_empty_constant_of_enormous_sizes_is_refused() -> None:
+    sizes = [2**31 - 1] * 3 + [0]
+    with pytest.raises(InvalidModelError, match="other sizes are too large"):
+        onnxtfl.tflite_to_onnx(edited(lambda model: _empty(model, sizes)))
+
+
+def _empty(model, sizes) -> None:
+    tensor = model.subgraphs[0].tensors[1]
+    tensor.shape = sizes
+    model.buffers[tensor.buffer].data = []

@@ -42,6 +42,10 @@ _PIECE = 1 << 20
 _BLOCK = 64, 128
 
 
+LARGEST_EMPTY = 2**56
+"""The largest product of the sizes above 0 of an array without elements, which NumPy limits too."""
+
+
 class TensorData(ABC):
     """The elements of a constant tensor: element type, static shape, and methods to read them in pieces."""
 

@@ -19,7 +19,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current
-from onnxtfl.ir.data import Array, ArrayData, TensorData
+from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect, Op
@@ -86,7 +86,9 @@ def fold_node(node: Node) -> list[Value] | None:
 
 def _is_empty(result: Value) -> bool:
     """Whether a result is known to have no elements: kernels need not compute it, and some crash where they do."""
-    return isinstance(result.type, TensorType) and result.type.is_static and 0 in result.shape
+    if not isinstance(result.type, TensorType) or not result.type.is_static or 0 not in result.shape:
+        return False
+    return math.prod(int(d) for d in result.shape if d != 0) <= LARGEST_EMPTY
 
 
 def _is_compressed(node: Node) -> bool:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.data import ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, State, Value, constant
 from onnxtfl.ir.quantization import Quantization
@@ -43,15 +43,19 @@ class ExposedState:
 def expose_states(graph: Graph, mode: StateMode) -> list[ExposedState]:
     """Replace the states by inputs and outputs, or ("reset") by their initial values; returns those exposed.
 
-    `graph.output_names` is extended. UnsupportedError for "reset" where the initial value is unknown.
+    `graph.output_names` is extended. UnsupportedError for "reset" where the initial value is unknown,
+    InvalidModelError where there are neither outputs nor states that could be: an ONNX model has some.
     """
     states, graph.states = graph.states, []
     if mode == "reset":
         for state in states:
             graph.substitute(state.input, _initial(state), retyped=True)
-        return []
+        states = []
     taken = {v.name for v in graph.inputs} | set(graph.output_names)
-    return [_exposed(graph, state, taken) for state in states]
+    exposed = [_exposed(graph, state, taken) for state in states]
+    if not graph.outputs:
+        raise InvalidModelError("the model has no outputs", code="E-FILE-009")
+    return exposed
 
 
 def _exposed(graph: Graph, state: State, taken: set[str | None]) -> ExposedState:

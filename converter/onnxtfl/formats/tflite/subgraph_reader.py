@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.types import read_shape, read_type
 from onnxtfl.formats.unique import UniqueNames
-from onnxtfl.ir.data import ArrayData, TensorData
+from onnxtfl.ir.data import LARGEST_EMPTY, ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.origin import Origin
@@ -150,6 +151,9 @@ class SubgraphReader:
         shape = tuple(int(d) for d in type_.shape if isinstance(d, int))
         data = self.model.buffers.constant(tensor, type_.storage, shape, self._choose(number, ""))
         if data is None and 0 in shape:
+            if math.prod(filter(None, shape)) > LARGEST_EMPTY:
+                message = "a tensor without elements whose other sizes are too large"
+                raise InvalidModelError(message, node=self._choose(number, ""), type_=type_, code="E-FILE-010")
             return ArrayData(np.empty(shape, type_.storage.numpy), type_.storage)
         return data
 

@@ -88,8 +88,9 @@ def read_shape(tensor: Mapping[str, Any], name: str, fresh: Callable[[str], str]
         signature = shape
 
     def dim(axis: int) -> Dim:
-        size = signature[axis]
-        if size < -1:
+        size = -1 if signature[axis] == -1 else shape[axis]  # LiteRT allocates the shape; the signature only opens it
+        if size < -1 or signature[axis] < -1:
+            size = min(size, signature[axis])
             raise InvalidModelError(f"invalid size {size} of axis {axis}", node=name, code="E-FILE-010")
         return symbol(fresh(f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}_d{axis}")) if size == -1 else int(size)
 
