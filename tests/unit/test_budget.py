@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import sys
 from collections.abc import Sequence
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ import onnxtfl
 from onnxtfl.ir import budget
 from onnxtfl.ir.budget import LARGEST_EXPRESSION, Budget, budget_scope
 from onnxtfl.ir.dims import Dim, SymDim, symbol
+from onnxtfl.ir.outputs import Outputs
 
 SYMBOLS = ["a", "b", "c", "d", "e"]
 
@@ -203,3 +207,40 @@ def test_a_sparse_constant_of_one_value_is_not_made_dense_to_a_gigabyte() -> Non
     proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [1 << 28]))
     with pytest.raises(onnxtfl.UnsupportedError, match="too large to be made dense"):
         onnxtfl.onnx_to_tflite(proto.SerializeToString(), check=False)
+
+
+def test_outputs_are_found_after_every_change() -> None:
+    values = Outputs("abca")
+    values.replace("a", "c")
+    assert values == ["c", "b", "c", "c"] and "a" not in values
+    values.replace("c", "d")
+    assert values == ["d", "b", "d", "d"]
+    values[1] = "e"
+    values.append("f")
+    values += ["g"]
+    assert "b" not in values and {"e", "f", "g"} <= set(values)
+    values.replace("g", "h")
+    assert values == ["d", "e", "d", "d", "f", "h"] and copy.copy(values) == values
+
+
+def test_a_node_of_many_outputs_takes_linear_time(used: list[Budget]) -> None:
+    seen = []
+    for count in (500, 1000):
+        names = [f"y{i}" for i in range(count)]
+        split = helper.make_node("Split", ["x"], names, axis=0, num_outputs=count)
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [count])
+        results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in names]
+        source = helper.make_model(helper.make_graph([split], "g", [x], results), ir_version=8)
+        calls = 0
+
+        def count_call(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count_call)
+        try:
+            onnxtfl.onnx_to_tflite(source.SerializeToString(), check=False)
+        finally:
+            sys.setprofile(None)
+        seen.append(calls)
+    assert seen[1] < 2.2 * seen[0]

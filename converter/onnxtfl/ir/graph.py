@@ -20,6 +20,7 @@ from onnxtfl.ir.declaration import REQUIRED, Declaration, Effect, Permutation, P
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.history import Remark, with_name
 from onnxtfl.ir.origin import Origin
+from onnxtfl.ir.outputs import indexed, replace_in
 from onnxtfl.ir.permutations import rank_of, renumbered
 from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.types import DType, TensorType, Type, compatible
@@ -39,8 +40,7 @@ class Value:
         self.index = 0
         self.uses: dict[tuple[Node, int], None] = {}
         self.data: TensorData | None = None
-        self.known: Array | None = None
-        """The elements of a small integer tensor, known before run time: an object array of dims."""
+        self.known: Array | None = None  # the dims of a small integer tensor, known before run time
         self.origins: tuple[Origin, ...] = ()
         """The tensors of the source that this value holds."""
 
@@ -325,6 +325,7 @@ class State:
     initial: TensorData | None = None
 
 
+@indexed
 @dataclass
 class Graph:
     """A graph; `inputs` and `outputs` keep the order of the source. `number`: the subgraph of a file that it is."""
@@ -425,8 +426,7 @@ class Graph:
             raise _of_another_type(old, new)
         inherit(old, new)
         old.replace_uses(new)
-        if any(v is old for v in self.outputs):
-            self.outputs = [new if v is old else v for v in self.outputs]
+        replace_in(self.outputs, old, new)
         for state in self.states:
             if state.output is old:
                 state.output = new
@@ -447,7 +447,7 @@ class Graph:
 
     def is_output(self, value: Value) -> bool:
         """Whether `value` is an output or the new value of a state."""
-        return any(v is value for v in self.outputs) or any(state.output is value for state in self.states)
+        return value in self.outputs or any(state.output is value for state in self.states)
 
     def output_set(self) -> set[Value]:
         """The outputs and the new values of states."""

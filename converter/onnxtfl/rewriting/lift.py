@@ -290,7 +290,7 @@ def _replace(graph: Graph, node: Node, values: Sequence[Value]) -> None:
     for i, old in enumerate(node.results):
         if i < len(values):
             graph.substitute(old, values[i], retyped=True)
-        elif old.uses or old in graph.output_set():
+        elif old.uses or graph.is_output(old):
             raise UnsupportedError(f"result {i} of this op cannot be converted")
     graph.remove(node)
 

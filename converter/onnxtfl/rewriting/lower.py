@@ -40,9 +40,10 @@ def emit(graph: Graph, node: Node, form: Form, target: Target) -> list[Node]:
     if form.finish is not None:
         graph.replace(node, form.finish(builder, made))
         return builder.created
-    for position, index in enumerate(order):
-        made[position].known = node.results[index].known
-    graph.replace(node, [made[order.index(i)] if i in order else _unused(node, i) for i in range(len(node.results))])
+    found = dict(zip(order, made, strict=True))
+    for index, value in found.items():
+        value.known = node.results[index].known
+    graph.replace(node, [found[i] if i in found else _unused(node, i) for i in range(len(node.results))])
     return builder.created
 
 

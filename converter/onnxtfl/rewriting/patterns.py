@@ -95,12 +95,11 @@ def _concrete(op: type[Op]) -> list[type[Op]]:
 
 def erase_dead(graph: Graph, candidates: Iterable[Node]) -> list[Node]:
     """Remove the pure nodes among `candidates` whose results are unused, then their producers; return the removed."""
-    outputs = graph.output_set()
     work = list(candidates)
     erased = []
     while work:
         node = work.pop()
-        if node.graph is not graph or any(r.uses or r in outputs for r in node.results):
+        if node.graph is not graph or any(r.uses or graph.is_output(r) for r in node.results):
             continue
         if node.op.effect_of(node) is not Effect.PURE:
             continue

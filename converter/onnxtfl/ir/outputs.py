@@ -1,0 +1,71 @@
+"""The outputs of a graph: a list that finds the places of a value without a search."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+C = TypeVar("C")
+
+
+class Outputs(list[T]):
+    """A list whose `in` and `replace` take the same time for any number of elements."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self, values: Iterable[T] = ()) -> None:
+        super().__init__(values)
+        self._places: dict[T, list[int]] | None = None
+
+    def _known_places(self) -> dict[T, list[int]]:
+        if self._places is None:
+            self._places = {}
+            for i, value in enumerate(self):
+                self._places.setdefault(value, []).append(i)
+        return self._places
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._known_places()
+
+    def replace(self, old: T, new: T) -> None:
+        """Replace `old` by `new` at all places."""
+        known = self._known_places()
+        places = known.pop(old, [])
+        for i in places:
+            list.__setitem__(self, i, new)
+        if places:
+            known.setdefault(new, []).extend(places)
+
+
+def _forgetting(name: str) -> Any:
+    """The method `name` of lists, after which the places are searched anew."""
+    method = getattr(list, name)
+
+    def changed(self: Outputs[Any], *arguments: Any, **keywords: Any) -> Any:
+        self._places = None
+        return method(self, *arguments, **keywords)
+
+    return changed
+
+
+for _name in ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"):
+    setattr(Outputs, _name, _forgetting(_name))
+for _name in ("__setitem__", "__delitem__", "__iadd__", "__imul__"):
+    setattr(Outputs, _name, _forgetting(_name))
+
+
+def indexed(cls: type[C]) -> type[C]:
+    """Let instances of `cls` keep what is assigned to `outputs` as `Outputs`."""
+
+    def assign(graph: C, values: Iterable[Any]) -> None:
+        vars(graph)["_outputs"] = Outputs(values)
+
+    setattr(cls, "outputs", property(lambda graph: vars(graph)["_outputs"], assign))  # noqa: B010
+    return cls
+
+
+def replace_in(values: list[T], old: T, new: T) -> None:
+    """Replace `old` by `new` in the outputs of a graph."""
+    assert isinstance(values, Outputs)
+    values.replace(old, new)
