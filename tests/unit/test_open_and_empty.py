@@ -111,3 +111,9 @@ def _empty(model, sizes) -> None:
     tensor = model.subgraphs[0].tensors[1]
     tensor.shape = sizes
     model.buffers[tensor.buffer].data = []
+
+
+@pytest.mark.parametrize(("op", "size", "result"), [("Conv", 4, [1, 1, 1, 3]), ("ConvTranspose", 1, [1, 1, 2, 5])])
+def test_strides_that_move_no_window_may_be_of_any_length(op: str, size: int, result: list[int]) -> None:
+    kernel = np.random.default_rng(0).standard_normal((1, 1, 2, 2)).astype(np.float32)
+    converted(op, [1, 1, size, 4], result, {"w": kernel}, strides=[40000, 1])

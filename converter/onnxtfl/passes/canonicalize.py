@@ -21,13 +21,16 @@ from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, scalar, uniform_scalar
-from onnxtfl.ir.op import Elementwise
+from onnxtfl.ir.op import Elementwise, attributes_of
+from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
 from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.reshape import has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
 
+LONGEST_STRIDE = 2**15 - 1
+"""The longest stride of LiteRT's convolutions."""
 MOVES = Patterns()
 """Rewrites of ops that only move elements. A legal node stays legal, so they may run after legalization too."""
 
@@ -89,6 +92,30 @@ def requantize(b: Builder, node: Node) -> Value | None:
 
 
 CANONICAL = Patterns.of(MOVES)
+
+
+@CANONICAL.on(ops.Conv, ops.ConvTranspose)
+def long_strides(b: Builder, node: Node) -> Value | None:
+    """Shorten strides that never move a window: of one position along an axis (LiteRT's are under 2^15)."""
+    attributes = attributes_of(node)
+    strides = tuple(attributes["window_strides"])
+    if max(strides) <= LONGEST_STRIDE or node.operand(0).tensor_type.shape is None:
+        return None
+    if attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    window = conv_window(attributes, node.operand(1).shape)
+    sizes = spatial_sizes(attributes, "input", node.operand(0).shape)
+    shorter = list(strides)
+    for i, size in enumerate(sizes):
+        if node.op is ops.ConvTranspose:
+            least = 1 if size == 1 else strides[i]
+        else:
+            room = size + window.before[i] + window.after[i] - window.span[i]
+            least = room + 1 if isinstance(room, int) else strides[i]
+        shorter[i] = min(strides[i], least) if strides[i] > LONGEST_STRIDE else strides[i]
+    if tuple(shorter) == strides:
+        return None
+    return b(node.op, *node.operands, **{**attributes, "window_strides": tuple(shorter)})
 
 
 @CANONICAL.on(ops.Convert, quantized=True)
