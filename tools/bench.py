@@ -35,6 +35,8 @@ from float_twin import float_twin
 from make_models import MODELS
 
 _SIZES = {"chain_5000": ("chain", 5000), "chain_10000": ("chain", 10000)}
+_GROWING = {"split": 100_000, "concat": 60_000, "chain": 100_000}
+"""Outputs, operands or nodes of models whose conversion may take 2.2 times as long as that of half of them."""
 _QUANTIZED = {
     "mobilenet_v2_qdq_int8_pc": 1.5,
     "resnet18_qdq_int8_sym_pertensor": 1.5,
@@ -151,7 +153,8 @@ class Bench:
         """The path of a generated model, which is written on the first call."""
         path = self.folder / f"{name}.onnx"
         if not path.exists():
-            model, nodes = _SIZES.get(name, (name, 0))
+            stem, _, count = name.rpartition("_")
+            model, nodes = (stem, int(count)) if stem in _GROWING else (name, 0)
             network = MODELS[model](nodes) if nodes else MODELS[model]()
             partial = path.with_suffix(".partial")
             network.write(partial)
@@ -217,6 +220,7 @@ def main() -> int:
     bench = Bench(folder, options.runs)
     try:
         _conversions(bench, [name for name in _CONVERTED if _wanted(name, options)])
+        _growth(bench, [name for name in _GROWING if _wanted(name, options)])
         _checks(bench, [name for name in _CHECKED if _wanted(name, options)])
         _checked_conversions(bench, [name for name in _CHECKED if _wanted(name, options)])
         _start(bench)
@@ -278,6 +282,23 @@ def _conversions(bench: Bench, names: Sequence[str]) -> None:
     if walls.keys() >= _SIZES.keys():
         ratio = walls["chain_10000"] / walls["chain_5000"]
         print(f"  10,000 nodes over 5,000: {bench.check('growth', ratio, 2.4, 'times')}")
+
+
+def _growth(bench: Bench, names: Sequence[str]) -> None:
+    bench.begin("growth", "CPU at most 2.2 times that of half as many outputs, operands or nodes")
+    for name in names:
+        sizes = _GROWING[name] // 2, _GROWING[name]
+        sources = [bench.source(f"{name}_{size}") for size in sizes]
+        try:
+            imports, *runs = bench.in_turn(
+                bench.process(_IMPORTS), *(bench.convert(source, _target(bench, source.stem)) for source in sources)
+            )
+        except FailedError as error:
+            bench.failed(name, error)
+            continue
+        small, large = (statistics.median(run.cpu) - statistics.median(imports.cpu) for run in runs)
+        shown = bench.check(f"{name} growth", large / small, 2.2, "times")
+        print(f"  {name:15} {sizes[1]:7,} over {sizes[0]:,}: {shown}; CPU {large:.2f} s", flush=True)
 
 
 def _conversion(bench: Bench, name: str) -> float:

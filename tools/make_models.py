@@ -301,6 +301,23 @@ def chain(nodes: int = 10000) -> Network:
     return net
 
 
+def split(nodes: int = 100_000) -> Network:
+    """One Split with ``nodes`` outputs."""
+    net = Network("split", opset=18)
+    x, names = net.input("input", (nodes,)), [f"output_{i}" for i in range(nodes)]
+    net.nodes.append(helper.make_node("Split", [x], names, "/Split_0", axis=0, num_outputs=nodes))
+    net.outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1,)) for name in names]
+    return net
+
+
+def concat(nodes: int = 60_000) -> Network:
+    """One Concat of ``nodes`` inputs."""
+    net = Network("concat")
+    result = net.add("Concat", *(net.input(f"input_{i}", (1,)) for i in range(nodes)), axis=0)
+    net.output(result, "output", (nodes,))
+    return net
+
+
 def _gated_block(net: Network, x: str, name: str) -> str:
     y = net.add("Relu", _conv(net, x, f"{name}.a", (8, 8), 3))
     gate = net.add("Sigmoid", _conv(net, y, f"{name}.gate", (8, 8)))
@@ -318,7 +335,8 @@ def _mixing_block(net: Network, x: str, name: str) -> str:
 
 
 MODELS: dict[str, Callable[..., Network]] = {
-    function.__name__: function for function in (resnet50, mobilenet_v2, bert_base, bert_base_plus, chain)
+    function.__name__: function
+    for function in (resnet50, mobilenet_v2, bert_base, bert_base_plus, chain, split, concat)
 }
 
 
@@ -329,7 +347,7 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--nodes", type=int, default=10000, help="size of the chain")
     options = parser.parse_args()
-    settings = {"nodes": options.nodes} if options.model == "chain" else {}
+    settings = {"nodes": options.nodes} if options.model in ("chain", "split", "concat") else {}
     MODELS[options.model](**settings).write(options.path)
 
 
