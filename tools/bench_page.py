@@ -26,6 +26,8 @@ _RULES = {
     "10,000 nodes over that of 5,000.",
     "check": "Peak memory of the process of `onnxtfl check`, without the two runtimes, which have processes of their "
     "own: at most that of the import and 100 MB.",
+    "checked conversion": "Wall time of `onnx2tfl` with its check: at most that of `--no-check` and 1.2 times what "
+    "the slower runtime needs to load and run the model by itself.",
     "start": "`onnx2tfl --help`: at most one import.",
     "latency, 2 threads": "LiteRT (XNNPACK) on the result over ONNX Runtime on the source: below 1, the result is "
     "faster.",
