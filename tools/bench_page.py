@@ -20,6 +20,10 @@ limit: a change that exceeds one is noticed.
 Figures are medians of {runs} runs. What is compared with each other ran in turns, so that other load on the machine
 affects both. "import" is `python -c "import onnx, numpy, flatbuffers"`, "cp" a copy of the model file.
 """
+_BUSY = """\
+**The machine was busy with other work during this run.** Memory is exact; seconds and ratios above their limit
+say little. `make bench` on an idle machine writes this page anew.
+"""
 _RULES = {
     "conversion": "Wall time of `onnx2tfl --no-check`: at most 4 imports and 6 copies of the file (chains of 5,000 "
     "and 10,000 nodes: 10 s). Peak memory of the process: at most that of the import and 100 MB. `growth`: the time of "
@@ -51,6 +55,8 @@ class Figure:
 def page(figures: Sequence[Figure], runs: int) -> str:
     """Return the page in Markdown."""
     parts = [_INTRO.format(machine=_machine(), runs=runs)]
+    if os.getloadavg()[1] > 1.5 * (os.cpu_count() or 1):
+        parts.append(_BUSY)
     for section, found in groupby(figures, key=lambda figure: figure.section.strip()):
         parts.append(f"## {section[0].upper()}{section[1:]}\n\n{_RULES.get(section, '')}\n\n{_table(found)}")
     return "\n".join(parts)
