@@ -74,7 +74,7 @@ class ConversionReport:
     size: int
     seconds: float
     peak_memory: int | None
-    passes: tuple[tuple[str, float, int], ...] = ()
+    passes: tuple[tuple[str, float, int], ...] = field(default=(), repr=False)
     quantization: QuantizationSummary | None = None
     states: tuple[StateReport, ...] = ()
     kept_states: tuple[str, ...] | None = None

@@ -82,11 +82,11 @@ def some(names: Sequence[str], verbose: bool = False) -> str:
 
 
 def ranked(counts: Mapping[str, int], verbose: bool = False) -> str:
-    """The names with their counts, the most frequent ones first, and how many more there are."""
+    """The names with their counts, the most frequent ones first, and the rest, like "and 63 more (19 kinds)"."""
     order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     named = order if verbose or len(order) <= MANY + 1 else order[:MANY]
     rest = order[len(named) :]
-    more = f"and {sum(count for _, count in rest)} of {len(rest)} other kinds"
+    more = f"and {sum(count for _, count in rest)} more ({len(rest)} kinds)"
     return ", ".join([*(f"{count} {name}" for name, count in named), *([more] if rest else [])])
 
 
