@@ -75,6 +75,16 @@ def test_inputs_from_a_file(tmp_path: Path, pair: tuple[str, str], capsys: pytes
     assert "the model has no input 'z'" in capsys.readouterr().err
 
 
+def test_inputs_from_a_single_array(tmp_path: Path, pair: tuple[str, str]) -> None:
+    np.save(tmp_path / "data.npy", np.ones((2, 3)))
+    assert check(*pair, "--inputs", tmp_path / "data.npy") == 0
+
+
+def test_a_path_that_is_empty(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(pair[0], "") == 2
+    assert "Invalid value for 'B': the path is empty" in capsys.readouterr().err
+
+
 def test_random_inputs_in_a_range(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert check(*pair, "--random", 2, "--input-range", "x:3,4", "-v") == 0
     shown = " ".join(capsys.readouterr().out.split())
