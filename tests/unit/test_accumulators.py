@@ -78,6 +78,6 @@ def test_the_largest_sum_in_litert(kernels: str) -> None:
 
 
 def test_runtimes_whose_kernels_add_up_in_int64_only_are_older_than_what_can_be_asked_for() -> None:
-    with pytest.raises(UsageError, match="2.14 to"):
+    with pytest.raises(UsageError, match=r"2\.14 to"):
         TfliteTarget("2.13")
     assert _bias(_dense(3), "litert-2.3") == ("int32", "INT32", 7)

@@ -175,7 +175,7 @@ def test_calibration_from_a_file_of_another_kind(tmp_path: Path, array: bool) ->
     if array:
         path = tmp_path / "data.npy"
         np.save(path, np.ones(3))
-    with pytest.raises(UsageError, match="is not an .npz file"):
+    with pytest.raises(UsageError, match=r"is not an \.npz file"):
         list(read_samples(path, []))
 
 
