@@ -20,6 +20,10 @@ limit: a change that exceeds one is noticed.
 Figures are medians of {runs} runs. What is compared with each other ran in turns, so that other load on the machine
 affects both. "import" is `python -c "import onnx, numpy, flatbuffers"`, "cp" a copy of the model file.
 """
+_BUSY = """\
+**The machine was busy with other work during this run.** Memory is exact; seconds and ratios above their limit
+say little. `make bench` on an idle machine writes this page anew.
+"""
 _RULES = {
     "growth": "CPU time of a conversion over that with half as many outputs, operands or nodes: at most 2.2.",
     "conversion": "Wall time of `onnx2tfl --no-check`: at most 4 imports and 6 copies of the file (chains of 5,000 "
@@ -27,6 +31,8 @@ _RULES = {
     "10,000 nodes over that of 5,000.",
     "check": "Peak memory of the process of `onnxtfl check`, without the two runtimes, which have processes of their "
     "own: at most that of the import and 100 MB.",
+    "checked conversion": "Wall time of `onnx2tfl` with its check: at most that of `--no-check` and 1.2 times what "
+    "the slower runtime needs to load and run the model by itself.",
     "start": "`onnx2tfl --help`: at most one import.",
     "latency, 2 threads": "LiteRT (XNNPACK) on the result over ONNX Runtime on the source: below 1, the result is "
     "faster.",
@@ -50,6 +56,8 @@ class Figure:
 def page(figures: Sequence[Figure], runs: int) -> str:
     """Return the page in Markdown."""
     parts = [_INTRO.format(machine=_machine(), runs=runs)]
+    if os.getloadavg()[1] > 1.5 * (os.cpu_count() or 1):
+        parts.append(_BUSY)
     for section, found in groupby(figures, key=lambda figure: figure.section.strip()):
         parts.append(f"## {section[0].upper()}{section[1:]}\n\n{_RULES.get(section, '')}\n\n{_table(found)}")
     return "\n".join(parts)

@@ -251,8 +251,9 @@ def _convert(job: Job) -> Conversion:
         if failed:
             hint = f"the result is kept in {conversion.path}" if conversion.path else None
             hint = hint or (job.quantizing.advice if job.quantizing and result.quantization else None)
-            code = "E-CHECK-001" if compared is not None and compared.status == "failed" else "E-CHECK-002"
-            message = f"the check of the converted model {compared}"
+            differs = compared is not None and compared.status == "failed"
+            code = "E-CHECK-001" if differs else "E-CHECK-002"
+            message = f"the {'check of the converted model' if differs else 'converted model was'} {compared}"
             raise CheckFailedError(message, conversion=conversion, hint=hint, code=code)
         return conversion
 

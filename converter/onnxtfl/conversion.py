@@ -74,7 +74,7 @@ class ConversionReport:
     size: int
     seconds: float
     peak_memory: int | None
-    passes: tuple[tuple[str, float, int], ...] = ()
+    passes: tuple[tuple[str, float, int], ...] = field(default=(), repr=False)
     quantization: QuantizationSummary | None = None
     states: tuple[StateReport, ...] = ()
     kept_states: tuple[str, ...] | None = None
@@ -140,7 +140,8 @@ class Conversion:
         """One line: where the result is, its size, and whether it was checked."""
         place = "nothing written" if self.data is None else f"{byte_count(len(self.data))} in memory"
         place = place if self.path is None else f"{str(self.path)!r}, {byte_count(self.report.size)}"
-        ops = f"{sum(self.report.ops_before.values())} ops became {sum(self.report.ops_after.values())}"
+        before, after = sum(self.report.ops_before.values()), sum(self.report.ops_after.values())
+        ops = f"{before} op{'' if before == 1 else 's'} became {after}"
         return f"<Conversion {place}, {ops}, check: {'none' if self.check is None else self.check.status}>"
 
     def _repr_html_(self) -> str:

@@ -197,7 +197,8 @@ def _dask(address: str | None) -> Iterator[Executor]:
     try:
         client = Client(address, timeout=10, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise RuntimeUnavailableError(f"there is no Dask scheduler at {address}: {error}", code="E-RUN-006") from error
+        message, hint = f"there is no Dask scheduler at {address}: {error}", "start one, or correct `address`"
+        raise RuntimeUnavailableError(message, hint=hint, code="E-RUN-006") from error
     with client, client.get_executor(pure=False, retries=1) as pool:
         yield pool
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -188,7 +189,7 @@ def read_samples(path: str | os.PathLike[str], infos: Sequence[TensorInfo]) -> I
         try:
             with np.load(one, allow_pickle=False) as arrays:
                 found = {name: arrays[name] for name in arrays.files}
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, EOFError, BadZipFile) as error:  # TypeError: an .npy file
             raise UsageError(f"{one} is not an .npz file: {error}", code="E-QUANT-002") from error
         yield from _checked(_split(found, infos), infos)
 

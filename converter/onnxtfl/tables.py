@@ -14,6 +14,7 @@ from onnxtfl.wording import Interface, worded
 
 WIDTH = 80
 MANY = 8  # names in a list, before the rest is one count
+FEW = 4  # kinds that are named rather than counted
 _COLOURS = {"green": 32, "red": 31, "yellow": 33}
 
 
@@ -82,11 +83,11 @@ def some(names: Sequence[str], verbose: bool = False) -> str:
 
 
 def ranked(counts: Mapping[str, int], verbose: bool = False) -> str:
-    """The names with their counts, the most frequent ones first, and how many more there are."""
+    """The names with their counts, the most frequent ones first, and the rest, like "and 63 more (19 kinds)"."""
     order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    named = order if verbose or len(order) <= MANY + 1 else order[:MANY]
+    named = order if verbose or len(order) <= MANY + FEW else order[:MANY]
     rest = order[len(named) :]
-    more = f"and {sum(count for _, count in rest)} of {len(rest)} other kinds"
+    more = f"and {sum(count for _, count in rest)} more ({len(rest)} kinds)"
     return ", ".join([*(f"{count} {name}" for name, count in named), *([more] if rest else [])])
 
 

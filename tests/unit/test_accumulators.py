@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from onnxtfl.errors import UsageError
 from onnxtfl.formats.tflite.writer import write
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.model import Model
@@ -76,6 +77,7 @@ def test_the_largest_sum_in_litert(kernels: str) -> None:
     assert abs(int(found.item()) - round((count * 127 * 32768 + 5) / 2**17)) <= 1
 
 
-def test_runtimes_whose_kernels_add_up_in_int64_only() -> None:
-    assert _bias(_dense(3), "2.13") == ("int64", "", 7)
+def test_runtimes_whose_kernels_add_up_in_int64_only_are_older_than_what_can_be_asked_for() -> None:
+    with pytest.raises(UsageError, match=r"2\.14 to"):
+        TfliteTarget("2.13")
     assert _bias(_dense(3), "litert-2.3") == ("int32", "INT32", 7)

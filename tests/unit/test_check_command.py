@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl import CheckReport, OutputCheck
 from onnxtfl.cli.check import check_command
+from onnxtfl.cli.inspect import inspect_command
 from onnxtfl.cli.running import exit_code
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
 
@@ -71,6 +75,16 @@ def test_inputs_from_a_file(tmp_path: Path, pair: tuple[str, str], capsys: pytes
     assert "the model has no input 'z'" in capsys.readouterr().err
 
 
+def test_inputs_from_a_single_array(tmp_path: Path, pair: tuple[str, str]) -> None:
+    np.save(tmp_path / "data.npy", np.ones((2, 3)))
+    assert check(*pair, "--inputs", tmp_path / "data.npy") == 0
+
+
+def test_a_path_that_is_empty(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(pair[0], "") == 2
+    assert "Invalid value for 'B': the path is empty" in capsys.readouterr().err
+
+
 def test_random_inputs_in_a_range(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert check(*pair, "--random", 2, "--input-range", "x:3,4", "-v") == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -84,6 +98,49 @@ def test_steps_that_quantized_outputs_may_differ_by(tmp_path: Path, capsys: pyte
     a, b = (saved(quantized(offset), tmp_path / f"{offset}.onnx") for offset in (0, 3))
     assert check(a, b) == 3
     assert check(a, b, "--max-steps", 3) == 0
+
+
+def test_quiet_prints_errors_only(tmp_path: Path, pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert check("-q", *pair) == 0
+    assert capsys.readouterr() == ("", "")
+    assert check("-q", pair[0], saved(tflite_scale(2.1), tmp_path / "c.tflite")) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: the check of ")
+
+
+def test_a_model_from_standard_input(
+    tmp_path: Path, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    standard_input(Path(pair[0]).read_bytes(), monkeypatch)
+    assert check("-", pair[1], "--report", tmp_path / "out.html") == 0
+    assert f"- and {pair[1]}" in " ".join(capsys.readouterr().out.split())
+    assert check(pair[0], "-") == 1  # read to its end
+    assert "standard input is empty" in capsys.readouterr().err
+
+
+def test_inspect_reads_standard_input(
+    pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    standard_input(Path(pair[1]).read_bytes(), monkeypatch)
+    assert exit_code(inspect_command, ["-", "--summary"]) == 0
+    assert "tflite" in capsys.readouterr().out
+
+
+def standard_input(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``data`` be what is read from standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def test_a_folder_is_no_model(tmp_path: Path, pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(pair[0], tmp_path) == 1
+    assert f"{tmp_path} is a folder; name a model file (E-FILE-002)" in capsys.readouterr().err
+
+
+def test_repr_has_no_lists_of_layers(pair: tuple[str, str]) -> None:
+    report = onnxtfl.check(*pair, per_layer=True)
+    assert report.layers
+    assert "LayerError" not in repr(report)
 
 
 def quantized(offset: int) -> onnx.ModelProto:

@@ -157,7 +157,7 @@ def test_bad_files(fake: FakePipeline, tmp_path: Path, capsys: pytest.CaptureFix
     assert onnx2tfl(saved(tflite_scale(), tmp_path / "m.onnx")) == 1
     assert "a TFLite model, not an ONNX model" in one_error(capsys)
     assert onnx2tfl(tmp_path) == 2
-    assert "a folder is converted into a folder; name it with -o DIR" in one_error(capsys)
+    assert f"{tmp_path} is a folder, and is converted into a folder; name it with -o DIR" in one_error(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import onnxtfl
 from onnxtfl.cli import commands, running
-from onnxtfl.errors import OnnxtflError, UsageError
+from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UsageError
 from onnxtfl.many import OwnProcesses
 from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
 
@@ -132,6 +132,17 @@ def test_arguments_that_make_no_sense(zoo: Path, tmp_path: Path, options, tellin
     with pytest.raises(UsageError) as error:
         onnxtfl.convert_many(zoo, tmp_path / "out", **options)
     assert telling in str(error.value)
+
+
+def test_a_scheduler_that_is_not_there(zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+
+    def refuse(*words: object, **options: object) -> None:
+        raise OSError("refused")
+
+    monkeypatch.setattr(distributed, "Client", refuse)
+    with pytest.raises(RuntimeUnavailableError, match="at host:1: refused; start one, or correct address"):
+        onnxtfl.convert_many(zoo, tmp_path / "out", executor="dask", address="host:1")
 
 
 def test_two_sources_of_one_result(zoo: Path, tmp_path: Path) -> None:

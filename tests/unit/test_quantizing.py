@@ -168,6 +168,17 @@ def test_extremes_have_the_rank_of_their_tensor() -> None:
     assert found["x"]["min"].shape == (1, 1, 1)
 
 
+@pytest.mark.parametrize("array", [True, False], ids=["an array", "text"])
+def test_calibration_from_a_file_of_another_kind(tmp_path: Path, array: bool) -> None:
+    path = tmp_path / "data.npz"
+    path.write_bytes(b"PK\x03\x04 text")
+    if array:
+        path = tmp_path / "data.npy"
+        np.save(path, np.ones(3))
+    with pytest.raises(UsageError, match=r"is not an \.npz file"):
+        list(read_samples(path, []))
+
+
 @needs_library
 def test_calibration_from_a_file_and_from_python(tmp_path: Path) -> None:
     samples = np.random.default_rng(0).normal(size=(8, 1, 64)).astype(np.float32)

@@ -76,3 +76,4 @@ def test_lists_end_with_a_count_of_two_or_more(count: int, end: str) -> None:
     assert tables.some([f"n{k}" for k in range(count)], verbose=True).endswith(f"n{count - 1}")
     counts = tables.ranked({f"n{k}": 1 for k in range(count)})
     assert "1 more" not in counts
+    assert counts.endswith(f"and {count - 8} more ({count - 8} kinds)") == (count > 12)

@@ -122,6 +122,8 @@ class Check:
             self.done = self._run_a_somehow(by_input(given, self.a.info.inputs, self.b.info.inputs, self.pairs))
         except UnknownInputError as error:
             yield self._result("not checked", str(error)), 0
+        except MismatchError as error:  # values of another kind than the model declares
+            yield self._result("failed", str(error)), 0
         except RunError as error:
             yield self._result("not checked", f"the first model does not run: {error}"), 0
         else:

@@ -53,9 +53,10 @@ def read_cases(data: PathLike) -> list[Case]:
 
 def _arrays(file: Path) -> dict[str, Array]:
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            if isinstance(arrays, np.ndarray):
-                return {"arr_0": arrays}
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):  # an .npy file
+            return {"arr_0": loaded}
+        with loaded as arrays:
             return {name: arrays[name] for name in arrays.files}
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror or error}") from error

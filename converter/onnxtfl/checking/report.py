@@ -105,11 +105,11 @@ class CheckReport:
     seed: int = 0
     runs: int = 1
     cases: int = 1
-    layers: tuple[LayerError, ...] = ()
+    layers: tuple[LayerError, ...] = field(default=(), repr=False)
     first_difference: FirstDifference | None = None
     seconds: float = field(default=0.0, compare=False)
-    models: tuple[ModelSummary, ...] = ()
-    profiles: tuple[Profile, ...] = field(default=(), compare=False)
+    models: tuple[ModelSummary, ...] = field(default=(), repr=False)
+    profiles: tuple[Profile, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def ok(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxtfl.cli.help import Grouped
-from onnxtfl.cli.options import CONTEXT, MODEL, checking, setting, verbose
+from onnxtfl.cli.options import CONTEXT, MODEL, Number, Whole, checking, quiet, setting, verbose
 from onnxtfl.cli.reports import requested, write
 
 if TYPE_CHECKING:
@@ -29,14 +29,17 @@ EXIT_CODES = "Exit codes: 0 the models agree, 1 they cannot be compared, 2 usage
 @click.argument("a", type=MODEL)
 @click.argument("b", type=MODEL)
 @click.option("--inputs", metavar="DATA", help="Arrays by input name: an .npz file, or a directory of them.")
-@click.option("--random", metavar="N", type=click.IntRange(min=1), default=1, help="Sets of generated inputs.  [1]")
-@setting("--max-steps", 1.0, "Steps that quantized outputs may differ by.", click.FloatRange(min=0))
+@click.option("--random", metavar="N", type=Whole(min=1), default=1, help="Sets of generated inputs.  [default: 1]")
+@setting("--max-steps", 1.0, "Steps that quantized outputs may differ by.", Number(min=0))
 @checking
 @click.option("--json", "json_", metavar="OUT", help="Write the report as JSON to this file; '-': to stdout.")
 @click.option("--junit", metavar="OUT.xml", type=click.Path(dir_okay=False), help="Write the result as JUnit's XML.")
+@quiet
 @verbose
-def check_command(a: str, b: str, verbose: bool, json_: str | None, **options: Any) -> int:
+def check_command(a: str, b: str, quiet: bool, verbose: bool, json_: str | None, **options: Any) -> int:
     """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is the reference.
+
+    One of them may be -, which is standard input.
 
     \b
     Examples:
@@ -48,27 +51,28 @@ def check_command(a: str, b: str, verbose: bool, json_: str | None, **options: A
 
     pages = requested(options), requested(options, "--junit")
     try:
-        report = _report(a, b, options)
+        report = _report(a, b, quiet, options)
     except OnnxtflError as error:
         if error.exit_code == 1:
             _write(json_, pages, CheckReport("not checked", str(error)), a, b)
         raise
     _write(json_, pages, report, a, b)
-    if json_ != "-":
+    if json_ != "-" and not quiet:
         from onnxtfl.cli.tables import show_check
 
         show_check(a, b, report, verbose)
     return _exit_code(b, report)
 
 
-def _report(a: str, b: str, options: dict[str, Any]) -> CheckReport:
+def _report(a: str, b: str, quiet: bool, options: dict[str, Any]) -> CheckReport:
     from onnxtfl import check
     from onnxtfl.cli.progress import progress
+    from onnxtfl.cli.streams import model_of
 
     options |= {name: dict(options[name]) for name in ("input_shapes", "input_ranges")}
-    with progress() as step:
+    with progress(quiet) as step:
         step("check")
-        return check(a, b, **options)
+        return check(model_of(a), model_of(b), **options)
 
 
 def _exit_code(b: str, report: CheckReport) -> int:

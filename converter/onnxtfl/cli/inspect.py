@@ -44,16 +44,20 @@ _HELP = "\n\n".join(
 def inspect_command(
     model: str, stage: str, summary: bool, other: str | None, diff_stage: str | None, as_json: bool, **options: Any
 ) -> int:
-    """Print what is in MODEL (.onnx or .tflite): a summary, then the graph with types and short constants."""
+    """Print what is in MODEL (.onnx or .tflite; - is standard input): a summary, then the graph with types and short
+    constants.
+    """
     from onnxtfl import inspect
+    from onnxtfl.cli.streams import model_of
     from onnxtfl.cli.tables import show
 
     verbose = options.pop("verbose")
     part: dict[str, Any] = {"input_shapes": dict(options["input_shapes"]), "elements": dict(options["elements"])}
     part |= {name: names(options[name]) for name in ("inputs", "outputs")}
-    found = inspect(model, stage, **part)
+    content = model_of(model)
+    found = inspect(content, stage, **part)
     if other is not None or diff_stage is not None:
-        _print(found.diff(inspect(other or model, diff_stage or stage, **({} if other else part))))
+        _print(found.diff(inspect(other or content, diff_stage or stage, **({} if other else part))))
     elif as_json:
         click.echo(json.dumps(found.to_json(graph=not summary), indent=2, ensure_ascii=False))
     else:

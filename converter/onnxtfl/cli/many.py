@@ -30,8 +30,8 @@ def convert_all(models: Sequence[str], output: str | None, to: Any, arguments: d
     from onnxtfl import UsageError, convert_many
 
     if output is None or output == "-":
-        names = "a folder is" if len(models) == 1 else "several models are"
-        raise UsageError(f"{names} converted into a folder", hint="name it with -o DIR", code="E-USE-006")
+        what = f"{models[0]} is a folder, and is" if len(models) == 1 else "several models are"
+        raise UsageError(f"{what} converted into a folder", hint="name it with -o DIR", code="E-USE-006")
     if "-" in models:
         raise UsageError("- is standard input, which is one model", hint="convert it alone", code="E-USE-006")
     with _bar(quiet) as show:

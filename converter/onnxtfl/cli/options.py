@@ -85,7 +85,17 @@ def setting(name: str, default: Any, help_: str, type_: Any = None) -> Callable[
     return click.option(name, type=type_, default=default, show_default=True, help=help_)
 
 
-MODEL = click.Path(readable=False)
+class _ModelPath(click.Path):
+    """The path of a model, which is not empty (as that of a variable that is not set)."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if not value:
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+MODEL = _ModelPath(readable=False)
 
 
 class Whole(click.IntRange):

@@ -11,13 +11,16 @@ STREAM = "-"
 
 def model_of(path: str) -> str | bytes:
     """Return the path of a model, or for ``-`` the bytes of standard input."""
-    from onnxtfl.errors import UsageError
+    from onnxtfl.errors import InvalidModelError, UsageError
 
     if path != STREAM:
         return path
     if sys.stdin.isatty():
         raise UsageError("standard input is a terminal", hint="redirect a file to it: < model.onnx", code="E-USE-006")
-    return sys.stdin.buffer.read()
+    data = sys.stdin.buffer.read()
+    if not data:
+        raise InvalidModelError("standard input is empty", hint="pipe or redirect a model to it", code="E-FILE-003")
+    return data
 
 
 def write_to_stdout(data: bytes) -> None:
