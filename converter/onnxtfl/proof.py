@@ -85,6 +85,7 @@ def check_result(
 
     `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones.
     """
+    _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
     from onnxtfl.checking import Layout, Settings, check_models
     from onnxtfl.checking.part import prepare_source
     from onnxtfl.checking.settings import PATIENCE
@@ -132,3 +133,11 @@ def as_file(model: Any, name: str, stack: ExitStack) -> Path:
         path.write_bytes(model)
         return path
     return save(model, directory / f"{name}.onnx")
+
+
+def _begin_to_load(job: Job, converted: Path, workers: Workers) -> None:
+    from onnxtfl.runtimes import RunOptions, fit_together
+
+    models = [converted, job.model] if isinstance(job.model, str | os.PathLike) else [converted]
+    if fit_together(models):
+        workers.load_b(converted, RunOptions(time_limit=job.comparison["time_limit"]))
