@@ -39,7 +39,7 @@ _SHARE = 0.5
 """The time to measure distances on several inputs, over that of the check until then."""
 MIXED = 6
 """How many sizes for open dimensions are mixed on several sets of inputs."""
-CHEAP = 0.05
+CHEAP = 0.2
 """Models without state run a second time, on other inputs, where the first run took less than so many seconds."""
 SLOWER = 4.0
 """How many times longer than the first one another kernel set may take, once it takes more than the patience."""
