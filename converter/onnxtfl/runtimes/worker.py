@@ -21,6 +21,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 # "onnxtfl/runtimes" must not be on the path of the script, or its modules would hide others of the same name.
@@ -148,14 +149,22 @@ def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]
     """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output of each run."""
     ort = load_runtime("onnxruntime")
     session = open_session(ort, request)
+    found = each_run(request, runs, lambda inputs: run_session(ort, session, inputs))
+    keep(request, session)
+    return found
+
+
+def each_run(
+    request: Item, runs: list[list[Any]], once: Callable[[list[Any]], list[tuple[Any, str]]]
+) -> list[list[tuple[Any, str]]]:
+    """Return what ``once`` returns for the inputs of each run, with those that are fed back."""
     found: list[list[tuple[Any, str]]] = []
     started = time.perf_counter()
     for inputs in runs:
         if enough(request, found, started):
             break
         feed_back(request, found, inputs)
-        found.append(run_session(ort, session, inputs))
-    keep(request, session)
+        found.append(once(inputs))
     return found
 
 
@@ -255,21 +264,20 @@ def run_tflite(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str
     interpreter = LOADED.pop(file_key(request), (None,))[0] or open_interpreter(request)
     try:
         allocate(interpreter, runs[0])
-        found: list[list[tuple[Any, str]]] = []
-        started = time.perf_counter()
-        for inputs in runs:
-            if enough(request, found, started):
-                break
-            feed_back(request, found, inputs)
-            for slot, value in zip(interpreter.get_input_details(), inputs):
-                if value.size:  # an empty tensor has no memory to copy to
-                    interpreter.set_tensor(slot["index"], tflite_input(value))
-            interpreter.invoke()
-            found.append([(tflite_output(interpreter, slot), "") for slot in interpreter.get_output_details()])
+        found = each_run(request, runs, lambda inputs: invoke(interpreter, inputs))
         keep(request, interpreter)
         return found
     except (ValueError, RuntimeError) as error:
         raise WorkerError(tflite_error_kind(error, "run"), str(error)) from error
+
+
+def invoke(interpreter: Any, inputs: list[Any]) -> list[tuple[Any, str]]:
+    """Run an interpreter once."""
+    for slot, value in zip(interpreter.get_input_details(), inputs):
+        if value.size:  # an empty tensor has no memory to copy to
+            interpreter.set_tensor(slot["index"], tflite_input(value))
+    interpreter.invoke()
+    return [(tflite_output(interpreter, slot), "") for slot in interpreter.get_output_details()]
 
 
 def allocate(interpreter: Any, inputs: list[Any]) -> None:
@@ -322,14 +330,11 @@ def tflite_input(value: Any) -> Any:
 def run_micro(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
     """Run the main subgraph in TFLite Micro."""
     interpreter = script("micro_script").Interpreter(request["model"])
-    found: list[list[tuple[Any, str]]] = []
-    started = time.perf_counter()
-    for inputs in runs:
-        if enough(request, found, started):
-            break
-        feed_back(request, found, inputs)
-        found.append([(value, "") for value in interpreter.run([tflite_input(value) for value in inputs])])
-    return found
+
+    def once(inputs: list[Any]) -> list[tuple[Any, str]]:
+        return [(value, "") for value in interpreter.run([tflite_input(value) for value in inputs])]
+
+    return each_run(request, runs, once)
 
 
 def run_reference(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
