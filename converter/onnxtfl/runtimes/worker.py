@@ -1,6 +1,7 @@
 """The child process in which models run: a plain script on NumPy and one runtime, so that a crash stays in here.
 
-It reads requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports
+Its arguments are the runtime to import, and what each answer begins with (what else is printed does no harm then). It
+reads requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports
 nothing of onnxtfl and runs on Python 3.9 and newer, so that another interpreter can run it too (tflite-runtime 2.14
 wants numpy < 2 and Python 3.11).
 
@@ -31,7 +32,6 @@ if __name__ == "__main__" and sys.path and os.path.abspath(sys.path[0]) == os.pa
 import numpy as np
 
 Item = dict[str, Any]
-MARK = "onnxtfl-answer "  # begins each answer: what else is printed before the channel is ours does no harm
 
 # TensorProto.DataType of the types that NumPy lacks, and the NumPy type of the same width that carries them.
 RAW_TYPES: dict[str, tuple[int, str]] = {
@@ -396,12 +396,12 @@ def main() -> None:
     """Answer requests until stdin ends. What the runtimes print on stdout goes to stderr."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    if len(sys.argv) > 1:  # the runtime is imported while the parent still prepares its inputs
-        with contextlib.suppress(WorkerError):
-            load_runtime(IMPORTS.get(sys.argv[1], "numpy"))
+    runtime, mark = sys.argv[1:]
+    with contextlib.suppress(WorkerError):  # while the parent still prepares its inputs
+        load_runtime(IMPORTS.get(runtime, "numpy"))
     for line in sys.stdin:
         if line.strip():
-            channel.write(MARK + json.dumps(answer(line)) + "\n")
+            channel.write(mark + json.dumps(answer(line)) + "\n")
             channel.flush()
 
 
