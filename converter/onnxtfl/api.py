@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from onnxtfl.checking import CheckReport
     from onnxtfl.ir.model import FormatName
     from onnxtfl.ir.record import Record
-    from onnxtfl.pipeline import Options, Report
+    from onnxtfl.options import Options
+    from onnxtfl.pipeline import Report
     from onnxtfl.quantizing import Calibration, Quantizing
 
 PathLike = str | os.PathLike[str]
@@ -118,7 +119,7 @@ def onnx_to_tflite(
     express), `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
     """
     given = locals()
-    from onnxtfl.pipeline import Options
+    from onnxtfl.options import Options
 
     how = checked(**{name: given[name] for name in _TO_TFLITE})
     comparison = checked(**{name: given[name] for name in COMPARISON})
@@ -166,7 +167,7 @@ def tflite_to_onnx(
     direction). The weights of a model of more than 2 GB are written to ``path`` + ".data".
     """
     given = locals()
-    from onnxtfl.pipeline import Options
+    from onnxtfl.options import Options
 
     how = checked(**{name: given[name] for name in _TO_ONNX})
     comparison = checked(**{name: given[name] for name in COMPARISON})
@@ -226,12 +227,14 @@ def check(
 
 def _convert(job: Job) -> Conversion:
     """Convert into a temporary file, check it, then move it to its path."""
-    _check_model(job)
     started = time.perf_counter()
     suffix = ".tflite" if job.format == "onnx" else ".onnx"
     with ExitStack() as stack:
-        output = stack.enter_context(Output(job.path, "model" + suffix))
         workers = start_workers(job, stack)
+        _check_model(job)
+        output = stack.enter_context(Output(job.path, "model" + suffix))
+        if workers is not None:
+            stack.callback(workers.close)  # before the file is removed that they read
         result = _run_pipeline(job, output)
         seconds = time.perf_counter() - started
         compared = check_result(job, result, output.file, stack, workers) if workers is not None else None
@@ -337,10 +340,12 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
 
 def _check_model(job: Job) -> None:
     """Raise InvalidModelError for a model of the other format, UsageError where the result would replace the source."""
-    from onnxtfl.formats.metadata import check_added
     from onnxtfl.formats.source import format_of, open_source
 
-    check_added(job.options.metadata or {})
+    if job.options.metadata:
+        from onnxtfl.formats.metadata import check_added
+
+        check_added(job.options.metadata)
     protos = ("an onnx.ModelProto",) if job.format == "onnx" else ()
     model_kind(job.model, "model", ("a path", "bytes", *protos))
     if isinstance(job.model, str | os.PathLike | bytes | bytearray | memoryview):

@@ -21,7 +21,8 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import element_text, graph_lines
 from onnxtfl.ir.types import Type
-from onnxtfl.pipeline import Options, body, lifted_where_possible
+from onnxtfl.options import Options
+from onnxtfl.pipeline import body, lifted_where_possible
 from onnxtfl.pipeline import inspect as graph_after
 from onnxtfl.rewriting.lift import lift_node, op_name
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, printable, ranked, some, titled

@@ -12,10 +12,10 @@ import contextlib
 import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError, suggestion
 from onnxtfl.formats import files
@@ -29,7 +29,7 @@ from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import compact_record
-from onnxtfl.ir.budget import DEFAULT_MEMORY, DEFAULT_SECONDS, Budget, budget_scope
+from onnxtfl.ir.budget import Budget, budget_scope
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol_scope
@@ -41,6 +41,7 @@ from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.types import TensorType
+from onnxtfl.options import Options
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, separate_region_outputs, set_input_shapes
 from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import remove_dead
@@ -58,7 +59,6 @@ from onnxtfl.passes.prepared_outputs import copy_prepared
 from onnxtfl.passes.quantize import (
     STORED_CLAMPS,
     TOLERANCE,
-    QuantizedIo,
     count_steps_of_outputs,
     dequantize_all,
     fuse_quantized,
@@ -79,7 +79,7 @@ from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.state_tensors import own_state_tensors
-from onnxtfl.passes.states import ExposedState, StateMode, expose_states
+from onnxtfl.passes.states import ExposedState, expose_states
 from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.rewriting.legalize import legalize, write_formulas
 from onnxtfl.rewriting.lift import lift, lift_where_possible, op_name
@@ -93,50 +93,8 @@ from onnxtfl.targets.tflite import TfliteTarget, refuse_unknown_versions
 if TYPE_CHECKING:
     import onnx
 
-Progress = Callable[[str], None]
-Quantized = Literal["qdq", "qoperator", "float"]
-LstmMode = Literal["exact", "fused"]
 Description = tuple[str, str, tuple[int | str, ...]]
 """Name, dtype and shape of an input or output."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to convert.
-
-    `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `io_layout`: whether inputs and outputs
-    keep the source's axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the
-    oldest runtime that must run the result. `inputs`, `outputs`: names of tensors where the model begins and ends.
-    `opset`: the ONNX opset to write.
-    `elements`: input name -> the number of elements of a sequence; None for an optional without a value.
-    `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
-    `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent
-    layers begin every run from their initial state, or ("fused") from where the last run ended. `metadata`: properties
-    to write in addition to those of the source. `record`: whether the record of the conversion is written into the
-    result. `max_memory`: megabytes that the constants computed before run time may hold. `time_limit`: seconds that the
-    conversion may take (:mod:`onnxtfl.ir.budget`). `debug`: the verifier runs after each pass.
-    """
-
-    input_shapes: Mapping[str, Sequence[int | str]] | None = None
-    io_layout: Literal["source", "channels-last"] = "source"
-    float64: Literal["narrow", "error"] = "narrow"
-    min_runtime: str = "2.14"
-    inputs: Sequence[str] | None = None
-    outputs: Sequence[str] | None = None
-    opset: int = 21
-    on_progress: Progress | None = field(default=None, compare=False)
-    quantized_io: QuantizedIo = "source"
-    quantized: Quantized = "qdq"
-    dynamic_quant: Literal["exact", "hybrid"] = "exact"
-    state: StateMode = "io"
-    signature: str | None = None
-    lstm: LstmMode = "exact"
-    elements: Mapping[str, int | None] | None = None
-    metadata: Mapping[str, str] | None = None
-    record: bool = True
-    max_memory: float = DEFAULT_MEMORY / 2**20
-    time_limit: float = DEFAULT_SECONDS
-    debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
 
 @dataclass

@@ -15,11 +15,14 @@ from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
 if TYPE_CHECKING:
     from onnxtfl.checking import CheckReport
     from onnxtfl.ir.model import FormatName
-    from onnxtfl.pipeline import Options, Report
+    from onnxtfl.options import Options
+    from onnxtfl.pipeline import Report
     from onnxtfl.quantizing import Quantizing
     from onnxtfl.runtimes import Workers
 
 PathLike = str | os.PathLike[str]
+MANY = 2000
+"""Nodes of a source whose graph is worth to be removed from memory: that looks at all objects of all modules too."""
 COMPARISON = ("rtol", "atol", "seed", "time_limit", "steps", "input_ranges", "runtime", "per_layer", "profile")
 """The parameters of a conversion that are those of its check."""
 TfliteRuntime = Literal["litert", "tflite-runtime", "micro"]
@@ -59,13 +62,16 @@ class Job:
 
 
 def start_workers(job: Job, stack: ExitStack) -> Workers | None:
-    """Start the processes of the check, which load a source that is a file during the conversion; None without one."""
-    if job.check is False:
+    """Start the processes of the check, which load a source that is a file during the conversion; None without one.
+
+    This is the first thing that a conversion does, before the source is looked at.
+    """
+    is_file = isinstance(job.model, str | os.PathLike)
+    if job.check is False or (is_file and not os.path.isfile(job.model)):
         return None
     from onnxtfl.runtimes import RunOptions, Workers, fit_together
 
     workers = stack.enter_context(Workers(job.comparison.get("runtime")))
-    is_file = isinstance(job.model, str | os.PathLike)
     size = os.path.getsize(job.model) if is_file else len(job.model) if isinstance(job.model, bytes) else 0
     workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", size)
     whole = (
@@ -92,6 +98,7 @@ def check_result(
 
     `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones.
     """
+    _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
     from onnxtfl.checking import Layout, Settings, check_models
     from onnxtfl.checking.part import prepare_source
     from onnxtfl.checking.settings import PATIENCE
@@ -99,7 +106,7 @@ def check_result(
     options = job.options
     if options.on_progress is not None:
         options.on_progress("check")
-    if not gc.isenabled():
+    if not gc.isenabled() and sum(result.ops_before.values()) > MANY:
         gc.collect()  # the graph of the conversion, whose nodes and values are cycles
     part = options.inputs is not None or options.outputs is not None
     states = {name for state in result.states for name in (state.input, state.output)}
@@ -173,3 +180,11 @@ def as_file(model: Any, name: str, stack: ExitStack) -> Path:
         path.write_bytes(model)
         return path
     return save(model, directory / f"{name}.onnx")
+
+
+def _begin_to_load(job: Job, converted: Path, workers: Workers) -> None:
+    from onnxtfl.runtimes import RunOptions, fit_together
+
+    models = [converted, job.model] if isinstance(job.model, str | os.PathLike) else [converted]
+    if fit_together(models):
+        workers.load_b(converted, RunOptions(time_limit=job.comparison["time_limit"]))

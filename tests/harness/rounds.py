@@ -10,7 +10,8 @@ import numpy as np
 import onnx.parser
 
 from onnxtfl import runtimes
-from onnxtfl.pipeline import Options, onnx_to_tflite, tflite_to_onnx
+from onnxtfl.options import Options
+from onnxtfl.pipeline import onnx_to_tflite, tflite_to_onnx
 from tests.harness.litert import Array, invoke, run_onnx
 from tests.harness.runtimes import run_tflite_on
 

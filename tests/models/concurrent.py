@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from onnxtfl import pipeline
 from onnxtfl.errors import OnnxtflError
-from onnxtfl.pipeline import Options
+from onnxtfl.options import Options
 from tests.fuzz.graphs import random_model
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model

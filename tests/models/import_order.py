@@ -13,7 +13,7 @@ import onnxtfl.mappings
 
 from onnxtfl import pipeline
 from onnxtfl.errors import OnnxtflError
-from onnxtfl.pipeline import Options
+from onnxtfl.options import Options
 from tests.conformance.cases import load_cases
 from tests.models.corpus import CORPUS
 

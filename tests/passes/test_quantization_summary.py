@@ -9,8 +9,9 @@ import pytest
 
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.text import parse_graph
+from onnxtfl.options import Options
 from onnxtfl.passes.quantize import summary
-from onnxtfl.pipeline import Options, passes_for
+from onnxtfl.pipeline import passes_for
 from onnxtfl.rewriting.pass_manager import PassManager
 from onnxtfl.targets import Target
 from onnxtfl.targets.onnx import OnnxTarget

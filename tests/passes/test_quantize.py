@@ -15,6 +15,7 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.text import parse_graph
+from onnxtfl.options import Options
 from onnxtfl.passes.quantize import (
     QuantizedIo,
     fuse_quantized,
@@ -23,7 +24,7 @@ from onnxtfl.passes.quantize import (
     set_quantized_io,
     store_as_int8,
 )
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.pipeline import inspect
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts
 from tests.unit.tiny_models import Array, onnx_model

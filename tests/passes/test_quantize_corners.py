@@ -15,8 +15,9 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
+from onnxtfl.options import Options
 from onnxtfl.passes.quantize import fuse_quantized
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.pipeline import inspect
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts

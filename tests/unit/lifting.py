@@ -15,7 +15,8 @@ from onnxtfl.ir.interpret import evaluate_node, run
 from onnxtfl.ir.op import OPS, Op
 from onnxtfl.ir.ops.elementwise import Unary
 from onnxtfl.ir.types import DType, TensorType, dtype_of
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.options import Options
+from onnxtfl.pipeline import inspect
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rewriting.lift import lift
 from onnxtfl.targets.onnx import OnnxTarget

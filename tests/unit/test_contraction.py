@@ -14,7 +14,8 @@ from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node, constant
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.options import Options
+from onnxtfl.pipeline import inspect
 from onnxtfl.targets.layouts import alternatives
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.permuting import check_permuted

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.pipeline import Options, onnx_to_tflite
+from onnxtfl.options import Options
+from onnxtfl.pipeline import onnx_to_tflite
 from tests.harness.rounds import floats, invoked, parsed, there_and_back
 
 SUMS = """

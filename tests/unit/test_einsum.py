@@ -9,7 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtfl.ir.interpret import run
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.options import Options
+from onnxtfl.pipeline import inspect
 from tests.unit.lifting import floats
 from tests.unit.tiny_models import onnx_model
 

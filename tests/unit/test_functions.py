@@ -13,8 +13,9 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.types import tensor
+from onnxtfl.options import Options
 from onnxtfl.passes import inline
-from onnxtfl.pipeline import Options, onnx_to_tflite
+from onnxtfl.pipeline import onnx_to_tflite
 from onnxtfl.rewriting.lift import lift
 from tests.harness.rounds import floats, invoked
 

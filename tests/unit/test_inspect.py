@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
 from onnxtfl.cli.inspect import STAGES
-from onnxtfl.pipeline import Options, stages
+from onnxtfl.options import Options
+from onnxtfl.pipeline import stages
 from tests.unit.test_cli import onnxtfl as run
 
 

@@ -12,7 +12,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.formula import Formula
 from onnxtfl.ir.op import OPS, Effect, Op
 from onnxtfl.ir.types import tensor
-from onnxtfl.pipeline import Options
+from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect as stage
 from onnxtfl.rewriting.registry import rules
 from tests.models.corpus import CORPUS

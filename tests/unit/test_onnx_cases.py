@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onnxtfl.ir.interpret import run
+from onnxtfl.options import Options
 from onnxtfl.passes.floats import narrow_float64
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.pipeline import inspect
 from onnxtfl.rewriting.registry import rules
 from tests.conformance.cases import Case, load_cases
 from tests.harness.compare import difference

@@ -12,7 +12,8 @@ from onnx.reference import ReferenceEvaluator
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.interpret import run
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.options import Options
+from onnxtfl.pipeline import inspect
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets.tflite import TfliteTarget
 

@@ -12,7 +12,8 @@ from onnx import helper, numpy_helper
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.interpret import run
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.options import Options
+from onnxtfl.pipeline import inspect
 from tests.harness.litert import run_onnx
 from tests.unit.tiny_models import Array
 

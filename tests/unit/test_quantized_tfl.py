@@ -17,7 +17,8 @@ from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.pipeline import Options, Quantized, tflite_to_onnx
+from onnxtfl.options import Options, Quantized
+from onnxtfl.pipeline import tflite_to_onnx
 from tests.harness.litert import run_onnx, run_tflite
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtfl.ir.op import Effect
-from onnxtfl.pipeline import Options, inspect
+from onnxtfl.options import Options
+from onnxtfl.pipeline import inspect
 from tests.unit.tiny_models import onnx_model
 
 

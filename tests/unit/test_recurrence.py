@@ -16,7 +16,8 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx import writer
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.model import Model
-from onnxtfl.pipeline import Options, inspect, passes_for
+from onnxtfl.options import Options
+from onnxtfl.pipeline import inspect, passes_for
 from onnxtfl.rewriting.pass_manager import PassManager
 from onnxtfl.runtimes import TFLITE_RUNTIME
 from onnxtfl.targets.onnx import OnnxTarget

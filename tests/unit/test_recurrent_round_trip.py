@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxtfl.pipeline import Options, onnx_to_tflite, tflite_to_onnx
+from onnxtfl.options import Options
+from onnxtfl.pipeline import onnx_to_tflite, tflite_to_onnx
 from tests.harness.litert import Array, run_onnx
 from tests.unit.test_recurrence import ALL, GATES, layer
 

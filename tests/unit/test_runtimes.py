@@ -125,12 +125,12 @@ def test_another_number_of_inputs(tmp_path: Path, inputs: list[np.ndarray]) -> N
 def worker_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Worker:
     """A worker whose child runs ``body`` for the first request and is the real one after that."""
     script, mark = tmp_path / "child.py", tmp_path / "mark"
-    real = process.script.__file__
+    real = os.fspath(process.SCRIPT)
     script.write_text(
         f"import os, sys, runpy\nif not os.path.exists({str(mark)!r}):\n    open({str(mark)!r}, 'w').close()\n"
         f"    sys.stdin.readline()\n    {body}\nrunpy.run_path({real!r}, run_name='__main__')\n"
     )
-    monkeypatch.setattr(process.script, "__file__", str(script))
+    monkeypatch.setattr(process, "SCRIPT", script)
     return ONNXRUNTIME.worker()
 
 

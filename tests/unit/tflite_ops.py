@@ -14,7 +14,8 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import TensorType, dtype_of
-from onnxtfl.pipeline import Options, tflite_to_onnx
+from onnxtfl.options import Options
+from onnxtfl.pipeline import tflite_to_onnx
 from tests.harness.litert import run_onnx, run_tflite
 
 Case = tuple[str, Sequence[Any], int, dict[str, Any]]

@@ -42,8 +42,8 @@ def onnx_scale(factor: float = 2.0, shape: Sequence[Any] = (2, 3), type_: int = 
 def onnx_unknown_op() -> onnx.ModelProto:
     """A model that no runtime runs: its op is of a domain that none knows."""
     model = onnx_scale()
-    model.graph.node[0].domain = "nobody"
-    model.opset_import.append(helper.make_opsetid("nobody", 1))
+    model.graph.node[0].domain = "unknown.domain"
+    model.opset_import.append(helper.make_opsetid("unknown.domain", 1))
     return model
 
 

@@ -40,7 +40,10 @@ _SHARE = 0.5
 MIXED = 6
 """How many sizes for open dimensions are mixed on several sets of inputs."""
 CHEAP = 0.2
-"""Models without state run a second time, on other inputs, where the first run took less than so many seconds."""
+SMALL = 16 << 20
+"""Models without state run a second time, on other inputs, where the first run took less than so many seconds, and
+neither has more bytes than this: the time of a run says little while other processes compete for the processor.
+"""
 SLOWER = 4.0
 """How many times longer than the first one another kernel set may take, once it takes more than the patience."""
 UNSTEADY = (
@@ -346,8 +349,10 @@ class Check:
         """How often the models run, one run after the other, on other inputs each time: with state, so many times as
         the settings say, else a second time where that is cheap.
         """
-        state = self.a.keeps_state or self.b.keeps_state
-        return self.settings.steps if state else min(self.settings.steps, 2)
+        if self.a.keeps_state or self.b.keeps_state:
+            return self.settings.steps
+        sizes = [side.summary.size for side in (self.a, self.b) if side.summary is not None]
+        return min(self.settings.steps, 2) if max(sizes, default=0) <= SMALL else 1
 
     @property
     def _spare(self) -> float:

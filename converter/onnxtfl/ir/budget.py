@@ -15,9 +15,6 @@ from contextvars import ContextVar
 
 from onnxtfl.errors import UnsupportedError
 
-DEFAULT_MEMORY = 1 << 30
-"""Bytes that constants computed before run time may hold together."""
-DEFAULT_SECONDS = 300.0
 MOST_ELEMENTS = 2 << 30
 """Multiply-adds, or elements that are read or written, of all nodes that are computed before run time."""
 MOST_ELEMENTS_OF_NODE = 1 << 29
@@ -36,7 +33,8 @@ _LOOK = 64
 
 
 class Budget:
-    """What a conversion has used, and how much it may use.
+    """What a conversion has used, and how much it may use: `max_memory` bytes of constants computed before run time,
+    and `seconds`.
 
     `elements`: read, written or multiplied by nodes that were computed before run time. `held`: bytes of the constants
     made from them. `terms`: products of terms in symbolic sizes. `unknown`: sizes that became unknown since their
@@ -45,9 +43,7 @@ class Budget:
 
     __slots__ = ("deadline", "elements", "held", "limited", "max_memory", "seconds", "steps", "terms", "unknown")
 
-    def __init__(
-        self, max_memory: float = DEFAULT_MEMORY, seconds: float = DEFAULT_SECONDS, *, limited: bool = True
-    ) -> None:
+    def __init__(self, max_memory: float = math.inf, seconds: float = math.inf, *, limited: bool = True) -> None:
         self.max_memory, self.seconds, self.limited = max_memory, seconds, limited
         self.deadline = time.monotonic() + seconds
         self.elements = self.held = self.terms = self.unknown = self.steps = 0
@@ -105,7 +101,7 @@ def current() -> Budget:
     """The budget of the conversion that runs in this thread; outside of one, nothing adds up to a limit."""
     budget = _CURRENT.get(None)
     if budget is None:
-        budget = Budget(math.inf, math.inf, limited=False)
+        budget = Budget(limited=False)
         _CURRENT.set(budget)
     return budget
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
@@ -18,7 +18,8 @@ TFLITE_RUNTIME_PYTHON = "ONNXTFL_TFLITE_RUNTIME_PYTHON"
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime: ``name``, the model ``format`` it runs ("onnx" or "tflite"), and the distribution it comes in.
+    """A runtime: ``name``, the model ``format`` it runs ("onnx" or "tflite"), the distribution that it comes in, and
+    the package that is imported.
 
     ``special``: it is used only where it is asked for by name. ``install``: what pip installs.
     """
@@ -26,6 +27,7 @@ class Runtime:
     name: str
     format: str
     distribution: str
+    package: str
     find_python: Callable[[], str] = lambda: sys.executable
     special: bool = False
     install: str = ""
@@ -35,8 +37,9 @@ class Runtime:
         return _version(self.distribution, self.find_python())
 
     def available(self) -> bool:
-        """Whether the runtime is installed."""
-        return self.version() is not None
+        """Whether the runtime is installed. Imports nothing."""
+        python = self.find_python()
+        return _is_installed(self.package) if python == sys.executable else self.version() is not None
 
     def worker(self) -> Worker:
         """Return a child process (not started yet) that runs models one after the other; close it after use.
@@ -55,9 +58,17 @@ def tflite_runtime_python() -> str:
     return os.environ.get(TFLITE_RUNTIME_PYTHON) or sys.executable
 
 
+def _is_installed(package: str) -> bool:
+    """Whether a package is found: a folder without modules, as an incomplete removal leaves it, is none."""
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.origin is not None
+
+
 @functools.cache
 def _version(distribution: str, python: str) -> str | None:
     if python == sys.executable:
+        import importlib.metadata  # takes as long as a process needs to start
+
         try:
             return importlib.metadata.version(distribution)
         except importlib.metadata.PackageNotFoundError:
@@ -70,11 +81,11 @@ def _version(distribution: str, python: str) -> str | None:
     return done.stdout.strip() or None
 
 
-ONNXRUNTIME = Runtime("onnxruntime", "onnx", "onnxruntime")
-LITERT = Runtime("litert", "tflite", "ai-edge-litert")
-TFLITE_RUNTIME = Runtime("tflite_runtime", "tflite", "tflite-runtime", tflite_runtime_python)
-MICRO = Runtime("micro", "tflite", "tflite-micro", special=True, install="'onnxtfl[micro]'")
-REFERENCE = Runtime("reference", "onnx", "onnx", special=True)
+ONNXRUNTIME = Runtime("onnxruntime", "onnx", "onnxruntime", "onnxruntime")
+LITERT = Runtime("litert", "tflite", "ai-edge-litert", "ai_edge_litert")
+TFLITE_RUNTIME = Runtime("tflite_runtime", "tflite", "tflite-runtime", "tflite_runtime", tflite_runtime_python)
+MICRO = Runtime("micro", "tflite", "tflite-micro", "tflite_micro", special=True, install="'onnxtfl[micro]'")
+REFERENCE = Runtime("reference", "onnx", "onnx", "onnx", special=True)
 RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME, MICRO, REFERENCE)}
 
 

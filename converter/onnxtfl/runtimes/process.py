@@ -1,4 +1,7 @@
-"""The parent's side of `worker`: a child process that may crash or hang, and is then replaced."""
+"""The parent's side of `worker`: a child process that may crash or hang, and is then replaced.
+
+NumPy is imported where arrays are sent: a process starts before.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-import numpy as np
-
 from onnxtfl.errors import RuntimeUnavailableError, one_line
-from onnxtfl.ir.dtypes import DType
-from onnxtfl.runtimes import worker as script
 
-Value = Any  # np.ndarray, None, or a list of these
+Value = Any  # a NumPy array, None, or a list of these
+SCRIPT = Path(__file__).resolve().with_name("worker.py")
+MARK = "onnxtfl-answer "
+"""What each answer begins with."""
 STDERR_TAIL = 4000
 GRACE = 0.5
 """Seconds to wait for an answer that is not needed: a new process takes as long to start."""
+IDLE_BLAS = {"OPENBLAS_NUM_THREADS": "1"}
+"""NumPy would start a thread for each core, which costs as much as all other imports; the runtimes have their own."""
 SHORT = 4096
 """Requests of at most so many characters fit into the pipe to a process that does not read it."""
 
@@ -105,12 +109,13 @@ class Worker:
         self._answers = queue.Queue()
         try:
             self._process = subprocess.Popen(
-                [self.python, os.fspath(Path(script.__file__).resolve()), self.runtime],
+                [self.python, os.fspath(SCRIPT), self.runtime, MARK],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 text=True,
                 encoding="utf-8",
+                env={**IDLE_BLAS, **os.environ},
             )
         except OSError as error:
             raise RunError("unavailable", f"cannot start {self.python}: {error.strerror or error}") from error
@@ -145,9 +150,13 @@ class Worker:
         feedback: Sequence[tuple[int, int]] = (),
     ) -> Run:
         """Begin `run_steps` and return at once; `Run.result` waits. Raises `RunError` where no process starts."""
+        import numpy as np
+
+        from onnxtfl.runtimes.worker import encode
+
         arrays, results = self._new_file("in.npz"), self._new_file("out.npz")
         store: dict[str, Any] = {}
-        items = {id(value): script.encode(value, store) for value in _distinct(steps)}
+        items = {id(value): encode(value, store) for value in _distinct(steps)}
         request = self._request(model, options) | {
             "arrays": os.fspath(arrays),
             "runs": [[items[id(value)] for value in inputs] for inputs in steps],
@@ -177,6 +186,11 @@ class Worker:
 
     def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:
         return {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
+
+    def kill(self) -> None:
+        """Let the process end, without waiting for it as `close` does."""
+        if self._process is not None:
+            self._process.kill()
 
     def close(self) -> None:
         """End the process and remove its files."""
@@ -297,12 +311,16 @@ class Run:
 
         ``time_limit``: less seconds than the options say. May be called once.
         """
+        import numpy as np
+
+        from onnxtfl.runtimes.worker import decode
+
         assert self.number is not None
         try:
             reply = self._worker._answer(self.number, time_limit)
             self.seconds = reply["seconds"]
             with np.load(self._paths[1], allow_pickle=False) as found:
-                return [[_named_type(script.decode(i, found), i) for i in items] for items in reply["outputs"]]
+                return [[_named_type(decode(i, found), i) for i in items] for items in reply["outputs"]]
         finally:
             self.forget()
 
@@ -326,8 +344,8 @@ def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
     """Move the child's answers into a queue, which can be waited for with a time limit on every system."""
     with contextlib.suppress(ValueError, OSError):
         for line in stream:
-            if line.startswith(script.MARK):
-                answers.put(line.removeprefix(script.MARK))
+            if line.startswith(MARK):
+                answers.put(line.removeprefix(MARK))
     answers.put(None)
 
 
@@ -335,7 +353,7 @@ def _wait(process: subprocess.Popen[str]) -> int:
     """Return the exit code of a process that is ending; kills one that closed its output and lives on."""
     deadline = time.monotonic() + 5
     while process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
+        time.sleep(0.001)
     if process.poll() is None:
         process.kill()
     return process.wait()
@@ -369,4 +387,8 @@ def brief(message: str) -> str:
 def _named_type(value: Value, item: dict[str, Any]) -> Value:
     """`value`, the bits of a type that NumPy lacks as an array of its ml_dtypes type."""
     raw = item.get("raw") or item.get("dtype")
-    return value.view(DType(raw).numpy) if raw else value
+    if not raw:
+        return value
+    from onnxtfl.ir.dtypes import DType
+
+    return value.view(DType(raw).numpy)

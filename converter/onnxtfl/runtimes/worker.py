@@ -1,6 +1,7 @@
 """The child process in which models run: a plain script on NumPy and one runtime, so that a crash stays in here.
 
-It reads requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports
+Its arguments are the runtime to import, and what each answer begins with (what else is printed does no harm then). It
+reads requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports
 nothing of onnxtfl and runs on Python 3.9 and newer, so that another interpreter can run it too (tflite-runtime 2.14
 wants numpy < 2 and Python 3.11).
 
@@ -21,6 +22,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 # "onnxtfl/runtimes" must not be on the path of the script, or its modules would hide others of the same name.
@@ -30,7 +32,6 @@ if __name__ == "__main__" and sys.path and os.path.abspath(sys.path[0]) == os.pa
 import numpy as np
 
 Item = dict[str, Any]
-MARK = "onnxtfl-answer "  # begins each answer: what else is printed before the channel is ours does no harm
 
 # TensorProto.DataType of the types that NumPy lacks, and the NumPy type of the same width that carries them.
 RAW_TYPES: dict[str, tuple[int, str]] = {
@@ -151,14 +152,22 @@ def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]
     """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output of each run."""
     ort = load_runtime("onnxruntime")
     session = open_session(ort, request)
+    found = each_run(request, runs, lambda inputs: run_session(ort, session, inputs))
+    keep(request, session)
+    return found
+
+
+def each_run(
+    request: Item, runs: list[list[Any]], once: Callable[[list[Any]], list[tuple[Any, str]]]
+) -> list[list[tuple[Any, str]]]:
+    """Return what ``once`` returns for the inputs of each run, with those that are fed back."""
     found: list[list[tuple[Any, str]]] = []
     started = time.perf_counter()
     for inputs in runs:
         if enough(request, found, started):
             break
         feed_back(request, found, inputs)
-        found.append(run_session(ort, session, inputs))
-    keep(request, session)
+        found.append(once(inputs))
     return found
 
 
@@ -258,21 +267,20 @@ def run_tflite(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str
     interpreter = LOADED.pop(file_key(request), (None,))[0] or open_interpreter(request)
     try:
         allocate(interpreter, runs[0])
-        found: list[list[tuple[Any, str]]] = []
-        started = time.perf_counter()
-        for inputs in runs:
-            if enough(request, found, started):
-                break
-            feed_back(request, found, inputs)
-            for slot, value in zip(interpreter.get_input_details(), inputs):
-                if value.size:  # an empty tensor has no memory to copy to
-                    interpreter.set_tensor(slot["index"], tflite_input(value))
-            interpreter.invoke()
-            found.append([(tflite_output(interpreter, slot), "") for slot in interpreter.get_output_details()])
+        found = each_run(request, runs, lambda inputs: invoke(interpreter, inputs))
         keep(request, interpreter)
         return found
     except (ValueError, RuntimeError) as error:
         raise WorkerError(tflite_error_kind(error, "run"), str(error)) from error
+
+
+def invoke(interpreter: Any, inputs: list[Any]) -> list[tuple[Any, str]]:
+    """Run an interpreter once."""
+    for slot, value in zip(interpreter.get_input_details(), inputs):
+        if value.size:  # an empty tensor has no memory to copy to
+            interpreter.set_tensor(slot["index"], tflite_input(value))
+    interpreter.invoke()
+    return [(tflite_output(interpreter, slot), "") for slot in interpreter.get_output_details()]
 
 
 def allocate(interpreter: Any, inputs: list[Any]) -> None:
@@ -325,14 +333,11 @@ def tflite_input(value: Any) -> Any:
 def run_micro(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
     """Run the main subgraph in TFLite Micro."""
     interpreter = script("micro_script").Interpreter(request["model"])
-    found: list[list[tuple[Any, str]]] = []
-    started = time.perf_counter()
-    for inputs in runs:
-        if enough(request, found, started):
-            break
-        feed_back(request, found, inputs)
-        found.append([(value, "") for value in interpreter.run([tflite_input(value) for value in inputs])])
-    return found
+
+    def once(inputs: list[Any]) -> list[tuple[Any, str]]:
+        return [(value, "") for value in interpreter.run([tflite_input(value) for value in inputs])]
+
+    return each_run(request, runs, once)
 
 
 def run_reference(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
@@ -394,12 +399,12 @@ def main() -> None:
     """Answer requests until stdin ends. What the runtimes print on stdout goes to stderr."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    if len(sys.argv) > 1:  # the runtime is imported while the parent still prepares its inputs
-        with contextlib.suppress(WorkerError):
-            load_runtime(IMPORTS.get(sys.argv[1], "numpy"))
+    runtime, mark = sys.argv[1:]
+    with contextlib.suppress(WorkerError):  # while the parent still prepares its inputs
+        load_runtime(IMPORTS.get(runtime, "numpy"))
     for line in sys.stdin:
         if line.strip():
-            channel.write(MARK + json.dumps(answer(line)) + "\n")
+            channel.write(mark + json.dumps(answer(line)) + "\n")
             channel.flush()
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from onnxtfl.errors import RuntimeUnavailableError
-from onnxtfl.runtimes.adapters import runtime_for
+from onnxtfl.runtimes.adapters import Runtime, runtime_for
 from onnxtfl.runtimes.process import RunOptions, Worker
 
 PathLike = str | os.PathLike[str]
@@ -21,13 +22,15 @@ LARGE = 16 << 20
 """Bytes of a model from which on a second process for its second kernel set pays: importing the runtime again takes
 less time than the process would wait.
 """
+SECOND = "builtin"
+"""The kernel set that has a process of its own."""
 HELD = 4
 """Bytes that both runtimes may need together, over those of both models."""
 
 
 class Workers:
     """``a``, ``b``: the processes of the two models, None where a runtime is missing; ``other``: that of the second
-    kernel set of ``b``, mostly the same. ``runtimes``: names and versions; ``problem``: why there is no runtime.
+    kernel set of ``b``, mostly the same. ``problem``: why there is no runtime.
 
     A context manager. `start` may be called early, and again. ``runtime``: which one runs .tflite models, None for the
     first that is installed.
@@ -38,16 +41,28 @@ class Workers:
         self.a: Worker | None = None
         self.b: Worker | None = None
         self.other: Worker | None = None
-        self.runtimes: list[str] = []
+        self._used: list[Runtime] = []
         self.problem = ""
         self._stack = ExitStack()
         self._started = False
         self._loaded: set[tuple[int, str, float]] = set()
 
+    @property
+    def runtimes(self) -> list[str]:
+        """Names and versions of the runtimes that run."""
+        return [f"{runtime.name} {runtime.version()}" for runtime in self._used]
+
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes; may be called again."""
+        for worker in (self.a, self.b, self.other):
+            if worker is not None:
+                worker.kill()  # all of them free their memory at the same time
         self._stack.close()
 
     def start(self, a: str, b: str, size: int = 0) -> None:
@@ -68,7 +83,7 @@ class Workers:
             self.problem = self.problem or str(error)
             return None
         if not again:
-            self.runtimes.append(f"{runtime.name} {runtime.version()}")
+            self._used.append(runtime)
         return worker
 
     def load_a(self, path: PathLike, options: RunOptions) -> None:
@@ -76,8 +91,10 @@ class Workers:
         self._load(self.a, path, options)
 
     def load_b(self, path: PathLike, options: RunOptions) -> None:
-        """Begin to load the second model; other kernel sets load in the moment in which they run."""
+        """Begin to load the second model, in its second process with the second kernel set."""
         self._load(self.b, path, options)
+        if self.other is not self.b:
+            self._load(self.other, path, replace(options, kernels=SECOND))
 
     def _load(self, worker: Worker | None, path: PathLike, options: RunOptions) -> None:
         key = id(worker), os.path.abspath(path), os.path.getmtime(path)

@@ -1,0 +1,55 @@
+"""The options of a conversion, which are known before anything that converts is imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from onnxtfl.passes.quantize import QuantizedIo
+    from onnxtfl.passes.states import StateMode
+
+Progress = Callable[[str], None]
+Quantized = Literal["qdq", "qoperator", "float"]
+LstmMode = Literal["exact", "fused"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to convert.
+
+    `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `io_layout`: whether inputs and outputs
+    keep the source's axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the
+    oldest runtime that must run the result. `inputs`, `outputs`: names of tensors where the model begins and ends.
+    `opset`: the ONNX opset to write.
+    `elements`: input name -> the number of elements of a sequence; None for an optional without a value.
+    `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
+    `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent
+    layers begin every run from their initial state, or ("fused") from where the last run ended. `metadata`: properties
+    to write in addition to those of the source. `record`: whether the record of the conversion is written into the
+    result. `max_memory`: megabytes that the constants computed before run time may hold. `time_limit`: seconds that the
+    conversion may take (:mod:`onnxtfl.ir.budget`). `debug`: the verifier runs after each pass.
+    """
+
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None
+    io_layout: Literal["source", "channels-last"] = "source"
+    float64: Literal["narrow", "error"] = "narrow"
+    min_runtime: str = "2.14"
+    inputs: Sequence[str] | None = None
+    outputs: Sequence[str] | None = None
+    opset: int = 21
+    on_progress: Progress | None = field(default=None, compare=False)
+    quantized_io: QuantizedIo = "source"
+    quantized: Quantized = "qdq"
+    dynamic_quant: Literal["exact", "hybrid"] = "exact"
+    state: StateMode = "io"
+    signature: str | None = None
+    lstm: LstmMode = "exact"
+    elements: Mapping[str, int | None] | None = None
+    metadata: Mapping[str, str] | None = None
+    record: bool = True
+    max_memory: float = 1024.0
+    time_limit: float = 300.0
+    debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
