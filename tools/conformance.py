@@ -11,6 +11,7 @@ python tools/conformance.py --update [--grow]                rewrite the ratchet
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -39,6 +40,7 @@ def _load(mode: str) -> Sequence[AnyCase]:
 
 def main() -> int:
     """Return exit code 1 if the results differ from the lists."""
+    os.environ.setdefault("ONNXTFL_NO_LOAD", "1")  # each result runs, in a process that is there already
     options = _options()
     code = 0
     for mode in MODES if options.mode == "both" else (options.mode,):
