@@ -5,8 +5,9 @@ BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 DOCS_READY = $(VENV)/.docs-ready
 JOBS ?= 2
+MINUTES ?= 10
 
-.PHONY: demo help test lint types bench docs clean
+.PHONY: demo help test soak lint types bench docs clean
 
 # Convert a trained network, check that both runtimes agree, and measure its accuracy in each.
 demo: $(READY)
@@ -21,6 +22,13 @@ help:
 # All tests, in two processes (JOBS=2).
 test: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS)
+
+# Random graphs, then damaged models, for MINUTES=10 each; continues where the last one stopped (build/soak-*.json).
+soak: $(READY)
+	@mkdir -p build
+	status=0; for kind in graphs mutants; do \
+	  $(BIN)/python tools/soak.py $$kind --minutes $(MINUTES) --resume build/soak-$$kind.json || status=1; \
+	done; exit $$status
 
 # Lint and format.
 lint: $(READY)
