@@ -26,6 +26,7 @@ from onnxtfl.arguments import checked
 from onnxtfl.errors import CheckFailedError, InternalError, OnnxtflError, RuntimeUnavailableError, UsageError
 from onnxtfl.journal import Journal
 from onnxtfl.sources import Pair, pairs_of
+from onnxtfl.temporary import end_with_parent, places
 
 PathLike = str | os.PathLike[str]
 _STARTING, _SAFE_PATH = threading.Lock(), "PYTHONSAFEPATH"
@@ -240,7 +241,7 @@ class OwnProcesses(ThreadPoolExecutor):
 
     def _new_pool(self) -> ProcessPoolExecutor:
         pool = ProcessPoolExecutor(
-            1, get_context("spawn"), initializer=_begin_worker, initargs=(os.environ.get(_SAFE_PATH),)
+            1, get_context("spawn"), initializer=_begin_worker, initargs=(os.environ.get(_SAFE_PATH), places())
         )
         self._pools.append(pool)
         with _bare_start():
@@ -270,12 +271,15 @@ def _set_safe_path(value: str | None) -> None:
         os.environ[_SAFE_PATH] = value
 
 
-def _begin_worker(safe_path: str | None) -> None:
+def _begin_worker(safe_path: str | None, others: Sequence[str]) -> None:
     """Leave Ctrl-C to the parent, which ends this process with SIGTERM: that removes temporary files."""
     gc.enable()
     _set_safe_path(safe_path)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _leave)
+    end_with_parent(others)
 
 
 def _leave(number: int, frame: Any) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from onnxtfl.errors import OutputError
+from onnxtfl.temporary import Folder
 
 
 class Output:
@@ -27,15 +27,15 @@ class Output:
         self._made = list[Path]()  # folders that did not exist
         self._name = name
         self._special = False
-        self._directory: Path | None = None
+        self._folder: Folder | None = None
 
     def __enter__(self) -> Output:
-        self._directory = self._make_directory()
+        self._folder = self._make_folder()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        if self._folder is not None:
+            self._folder.close()
         for folder in self._made:
             with suppress(OSError):  # not empty
                 folder.rmdir()
@@ -43,8 +43,8 @@ class Output:
     @property
     def file(self) -> Path:
         """The path to write to; its name is the target's."""
-        assert self._directory is not None
-        return self._directory / (self._name if self.target is None else self.target.name)
+        assert self._folder is not None
+        return self._folder.path / (self._name if self.target is None else self.target.name)
 
     def data(self) -> bytes:
         """Return the bytes written. Raises `OutputError` where the model has several files."""
@@ -69,18 +69,18 @@ class Output:
         except OSError as error:
             raise OutputError(f"cannot write {self._shown}: {error.strerror or error}") from error
 
-    def _make_directory(self) -> Path:
+    def _make_folder(self) -> Folder:
         try:
             if self.target is None:
-                return Path(tempfile.mkdtemp(prefix="onnxtfl-"))
+                return Folder()
             if self.target.is_dir():
                 raise OutputError(f"cannot write {self._shown}: it is a folder", hint="name a file")
             if self.target.exists() and not stat.S_ISREG(self.target.stat().st_mode):
                 self._special = True  # a device or pipe is written into, never replaced
-                return Path(tempfile.mkdtemp(prefix="onnxtfl-"))
+                return Folder()
             parent = self.target.parent
             self._made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
             parent.mkdir(parents=True, exist_ok=True)
-            return Path(tempfile.mkdtemp(prefix=".onnxtfl-", dir=parent))
+            return Folder(parent)
         except OSError as error:
             raise OutputError(f"cannot write {self._shown}: {error.strerror or error}") from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from onnxtfl import temporary
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def start_workers(job: Job, stack: ExitStack) -> Workers | None:
         return None
     from onnxtfl.runtimes import RunOptions, Workers, fit_together
 
+    if job.path is not None and os.path.isdir(place := os.path.dirname(os.path.realpath(job.path))):
+        temporary.add_place(place)  # the processes remove what is left there
     workers = stack.enter_context(Workers(job.comparison.get("runtime")))
     size = os.path.getsize(job.model) if is_file else len(job.model) if isinstance(job.model, bytes) else 0
     workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", size)

@@ -223,7 +223,7 @@ def test_a_worker_leaves_nothing_behind(tmp_path: Path) -> None:
         worker.run(path, [X], RunOptions())
         directory, child = worker._files, worker._process
     assert directory is not None
-    assert not directory.exists()
+    assert not directory.path.exists()
     assert child is not None
     assert child.poll() is not None
 

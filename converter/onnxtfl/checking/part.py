@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +17,7 @@ from onnxtfl.passes.boundary import cut, set_input_shapes
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.runtimes import RunOptions, Worker
+from onnxtfl.temporary import Folder
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -110,7 +110,7 @@ def save(model: ModelProto, target: Path) -> Path:
 
 def temporary_directory(stack: ExitStack) -> Path:
     """Return a directory that exists while ``stack`` is open."""
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onnxtfl-", ignore_cleanup_errors=True)))
+    return stack.enter_context(Folder())
 
 
 def types_of(source: Path, shapes: Shapes) -> dict[str, Type]:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one line and exit code 130, also during imports; imports nothing heavy itself.
+"""Ctrl-C, SIGTERM and SIGHUP: one line and exit code 130, also during imports; imports nothing heavy itself.
 
 The first signal raises KeyboardInterrupt, so that temporary files are removed; while that is done, the second one is
 ignored, and the third one ends the process at once.
@@ -18,7 +18,7 @@ _seen: list[int] = []
 
 
 def catch() -> None:
-    """Handle both signals from now on. KeyboardInterrupts that Python cannot raise are not printed."""
+    """Handle these signals from now on. KeyboardInterrupts that Python cannot raise are not printed."""
     _set(_raise)
     sys.unraisablehook = _ignore_interrupts
 
@@ -34,7 +34,10 @@ def was_interrupted() -> bool:
 
 
 def _set(handler: Any) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is None or (name == "SIGHUP" and signal.getsignal(number) == signal.SIG_IGN):  # nohup
+            continue
         try:
             signal.signal(number, handler)
         except ValueError:  # not in the main thread

@@ -11,10 +11,8 @@ import json
 import os
 import queue
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -23,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from onnxtfl import temporary
 from onnxtfl.errors import RuntimeUnavailableError, one_line
 
 Value = Any  # a NumPy array, None, or a list of these
@@ -82,7 +81,7 @@ class Worker:
     def __init__(self, runtime: str, python: str) -> None:
         self.runtime = runtime
         self.python = python
-        self._files: Path | None = None
+        self._files: temporary.Folder | None = None
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._reader: threading.Thread | None = None
@@ -109,7 +108,7 @@ class Worker:
         self._answers = queue.Queue()
         try:
             self._process = subprocess.Popen(
-                [self.python, os.fspath(SCRIPT), self.runtime, MARK],
+                [self.python, os.fspath(SCRIPT), self.runtime, MARK, *temporary.places()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
@@ -196,19 +195,19 @@ class Worker:
         """End the process and remove its files."""
         self._stop()
         if self._files is not None:
-            shutil.rmtree(self._files, ignore_errors=True)
+            self._files.close()
             self._files = None
 
     def _new_file(self, name: str) -> Path:
         """Return a path that was not used before, in a directory of this worker's own."""
         if self._files is None:
-            self._files = Path(tempfile.mkdtemp(prefix="onnxtfl-run-"))
-        return self._files / f"{next(self._numbers)}-{name}"
+            self._files = temporary.Folder()
+        return self._files.path / f"{next(self._numbers)}-{name}"
 
     def _send(self, request: dict[str, Any], time_limit: float) -> int:
         """Send a request and return its number."""
         number = next(self._numbers)
-        line = json.dumps(request | {"id": number}) + "\n"
+        line = json.dumps(request | {"id": number, "time_limit": time_limit}) + "\n"
         while self._sent and len(line) > SHORT:
             self._receive()
         self.start()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from onnxtfl.errors import one_line
 from onnxtfl.runtimes import profiler_script as script
 from onnxtfl.runtimes.adapters import Runtime
 from onnxtfl.runtimes.worker import encode
+from onnxtfl.temporary import Folder, places
 
 
 def profile(
@@ -28,12 +27,13 @@ def profile(
     """
     if runtime.name not in ("onnxruntime", "litert", "tflite_runtime"):
         return {"note": f"{runtime.name} has no profiler in its Python package"}
-    with tempfile.TemporaryDirectory(prefix="onnxtfl-profile-", ignore_cleanup_errors=True) as folder:
+    with Folder() as folder:
         store: dict[str, Any] = {}
         items = [encode(value, store) for value in inputs]
-        arrays = Path(folder) / "in.npz"
+        arrays = folder / "in.npz"
         np.savez(arrays, **store)
         request = {"runtime": runtime.name, "model": os.path.abspath(model), "arrays": str(arrays), "items": items}
+        request["places"] = places()
         return _measured(runtime, request, time_limit)
 
 

@@ -1,8 +1,9 @@
 """The child process in which a runtime measures the time of each op: a plain script, so that a crash stays in here.
 
 It imports nothing of onnxtfl but the script `worker` next to it. Its argument is a JSON object
-``{"runtime", "model", "arrays": npz, "items": [item]}``; the inputs are items of `worker.encode`. It prints lines of
-`MARK` and ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``, or
+``{"runtime", "model", "arrays": npz, "items": [item], "places": [directory]}``; the inputs are items of
+`worker.encode`; "places" as for `worker`. It prints lines of `MARK` and
+``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``, or
 ``{"error"}``; the last line counts, and one before it has what is known before LiteRT's profiler, which may crash.
 
 ONNX Runtime writes a profile itself. The Python package of LiteRT has no profiler; the C library in it has one, whose
@@ -18,7 +19,6 @@ import importlib.util
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -57,8 +57,11 @@ def repeated(run: Callable[[], Any]) -> tuple[int, float]:
     return len(times), 1000 * min(times)
 
 
-def profile_onnx(model: str, inputs: list[Any]) -> dict[str, Any]:
-    """The profile of ONNX Runtime, on one thread, with its graph optimizations; fused ops have their own names."""
+def profile_onnx(model: str, inputs: list[Any], folder: str) -> dict[str, Any]:
+    """The profile of ONNX Runtime, on one thread, with its graph optimizations; fused ops have their own names.
+
+    `folder`: where ONNX Runtime may write.
+    """
     import onnxruntime as ort
 
     def session(folder: str | None) -> tuple[Any, Callable[[], Any]]:
@@ -72,12 +75,11 @@ def profile_onnx(model: str, inputs: list[Any]) -> dict[str, Any]:
         return made, lambda: made.run(None, feeds)
 
     runs, milliseconds = repeated(session(None)[1])
-    with tempfile.TemporaryDirectory(prefix="onnxtfl-profile-") as folder:
-        measured, run = session(folder)
-        for _ in range(runs + 1):
-            run()
-        with open(measured.end_profiling(), encoding="utf-8", errors="replace") as file:
-            events = json.load(file)
+    measured, run = session(folder)
+    for _ in range(runs + 1):
+        run()
+    with open(measured.end_profiling(), encoding="utf-8", errors="replace") as file:
+        events = json.load(file)
     return {"ops": onnx_times(events), "milliseconds": milliseconds}
 
 
@@ -314,11 +316,12 @@ def main() -> None:
         channel.flush()
 
     request, worker = json.loads(sys.argv[1]), _load_worker()
+    worker.script("../temporary").end_with_parent(request["places"])
     try:
         store = np.load(request["arrays"], allow_pickle=False)
         inputs = [worker.decode(item, store) for item in request["items"]]
         if request["runtime"] == "onnxruntime":
-            answer = profile_onnx(request["model"], inputs)
+            answer = profile_onnx(request["model"], inputs, os.path.dirname(request["arrays"]))
         else:
             values = [worker.tflite_input(value) for value in inputs]
             answer = profile_tflite(request["runtime"], request["model"], values, tell)

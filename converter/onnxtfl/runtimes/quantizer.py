@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError, one_line
 from onnxtfl.runtimes import quantizer_script as script
+from onnxtfl.temporary import places
 
 Mode = Literal["dynamic", "int8", "int16x8", "float16"]
 DISTRIBUTION = "litert-quantizer"
@@ -71,7 +72,7 @@ def quantize(
             paths.append(model.with_name(f"{model.name}.sample{k}.npz"))
             np.savez(paths[-1], **{f"i{i}": sample[name] for i, name in enumerate(inputs)})
         request = {"model": os.fspath(model), "out": os.fspath(out), "mode": mode, "float_io": float_io}
-        request |= {"float_ops": list(float_ops), **asdict(sensitive or Sensitive())}
+        request |= {"float_ops": list(float_ops), "places": places(), **asdict(sensitive or Sensitive())}
         _run(request | {"inputs": list(inputs), "samples": list(map(os.fspath, paths))}, known, time_limit)
         os.replace(out, model)
     finally:

@@ -1,12 +1,14 @@
 """Quantizes one .tflite file with litert-quantizer: a plain script, run in a child process.
 
 It imports nothing of onnxtfl. Request on stdin, one JSON object: ``{"model", "out", "mode", "inputs", "samples": [npz],
-"float_io", "float_ops", "divisors", "exponents", "unsupported"}``; the answer on stdout: ``{}`` or ``{"error"}``. A
-sample has the values of the inputs, whose names are in ``"inputs"``, by position: ``i0``, ``i1``, ...
+"float_io", "float_ops", "divisors", "exponents", "unsupported", "places": [directory]}``; the answer on stdout: ``{}``
+or ``{"error"}``. A sample has the values of the inputs, whose names are in ``"inputs"``, by position: ``i0``, ``i1``,
+... In "places" the parent has temporary folders, which are removed where it is killed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -166,12 +168,24 @@ def _read(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {name: arrays[f"i{k}"] for k, name in enumerate(request["inputs"])}
 
 
+def _end_with_parent(places: list[str]) -> None:
+    """Call this function of ``onnxtfl.temporary``; `places`: where the parent has temporary folders."""
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "temporary.py")
+    spec = importlib.util.spec_from_file_location("onnxtfl_temporary", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.end_with_parent(places)
+
+
 def main() -> None:
     """Answer one request. What the library prints on stdout goes to stderr."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
-        quantize(json.loads(sys.stdin.read()))
+        request = json.loads(sys.stdin.read())
+        _end_with_parent(request["places"])
+        quantize(request)
         answer = {}
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}

@@ -1,15 +1,17 @@
 """The child process in which models run: a plain script on NumPy and one runtime, so that a crash stays in here.
 
-Its arguments are the runtime to import, and what each answer begins with (what else is printed does no harm then). It
-reads requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports
-nothing of onnxtfl and runs on Python 3.9 and newer, so that another interpreter can run it too (tflite-runtime 2.14
-wants numpy < 2 and Python 3.11).
+Its arguments are the runtime to import, what each answer begins with (what else is printed does no harm then), and the
+directories in which its parent has temporary folders: where its parent is killed it removes these and ends. It reads
+requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports nothing of
+onnxtfl but the script `temporary`, and runs on Python 3.9 and newer, so that another interpreter can run it too
+(tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
 
 Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
-"kernels", "spare", "keep"}``: the inputs of each run of one session or interpreter, which keeps its state from run to
-run; an input that is fed back gets the value of that output of the run before. The runs after the first are left out
-where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the model is only loaded, for a later
-request; with ``"keep": true`` it stays loaded.
+"kernels", "spare", "keep", "time_limit"}``: the inputs of each run of one session or interpreter, which keeps its state
+from run to run; an input that is fed back gets the value of that output of the run before. The runs after the first are
+left out where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the model is only loaded,
+for a later request; with ``"keep": true`` it stays loaded. The process ends where a request takes `LATE` seconds longer
+than its limit: its parent would have killed it before.
 Answer: ``{"id", "outputs": [[item]], "seconds"}`` or ``{"id", "error", "kind"}``. Item: see `encode`.
 """
 
@@ -18,11 +20,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 # "onnxtfl/runtimes" must not be on the path of the script, or its modules would hide others of the same name.
@@ -32,6 +35,8 @@ if __name__ == "__main__" and sys.path and os.path.abspath(sys.path[0]) == os.pa
 import numpy as np
 
 Item = dict[str, Any]
+LATE, LONGEST = 10.0, 1e6
+"""Seconds until a process ends itself that its parent should have ended, and the longest time limit for that."""
 
 # TensorProto.DataType of the types that NumPy lacks, and the NumPy type of the same width that carries them.
 RAW_TYPES: dict[str, tuple[int, str]] = {
@@ -346,11 +351,11 @@ def run_reference(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, 
 
 
 def script(name: str) -> Any:
-    """Return the module in the file of this name next to this one, which is not on the path."""
+    """Return the module in the file of this name, relative to the folder of this one, which is not on the path."""
     import importlib.util
 
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
-    spec = importlib.util.spec_from_file_location("onnxtfl_" + name, path)
+    spec = importlib.util.spec_from_file_location("onnxtfl_" + os.path.basename(name), path)
     if spec is None or spec.loader is None:
         raise WorkerError("unavailable", "cannot load " + path)
     if spec.name not in sys.modules:
@@ -384,7 +389,8 @@ def answer(line: str) -> Item:
     request: Item = {}
     try:
         request = json.loads(line)
-        found = run(request)
+        with limited(request):
+            found = run(request)
     except WorkerError as error:
         found = {"error": str(error), "kind": error.kind}
     except MemoryError:
@@ -395,17 +401,33 @@ def answer(line: str) -> Item:
     return {"id": request.get("id"), **found}
 
 
+@contextlib.contextmanager
+def limited(request: Item) -> Iterator[None]:
+    """End the process where a request takes too long, also in a runtime that lets no other thread of Python run."""
+    limit = request["time_limit"] + LATE
+    if limit < LONGEST:
+        faulthandler.dump_traceback_later(limit, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 def main() -> None:
     """Answer requests until stdin ends. What the runtimes print on stdout goes to stderr."""
+    parent = os.getppid()
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    runtime, mark = sys.argv[1:]
+    runtime, mark, *places = sys.argv[1:]
     with contextlib.suppress(WorkerError):  # while the parent still prepares its inputs
         load_runtime(IMPORTS.get(runtime, "numpy"))
+    watch = script("../temporary").end_with_parent(places, parent)
     for line in sys.stdin:
         if line.strip():
             channel.write(mark + json.dumps(answer(line)) + "\n")
             channel.flush()
+    if watch is not None:
+        watch.join(1)  # stdin ends where the parent is killed, which the thread sees soon
 
 
 if __name__ == "__main__":
