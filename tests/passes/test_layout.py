@@ -5,6 +5,8 @@ import pytest
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.targets import Target
+from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts, transformed
 
@@ -129,3 +131,49 @@ def test_the_operand_of_a_transpose_of_unknown_rank_keeps_its_order() -> None:
     graph = parse_graph(text)
     channels_last(graph)
     assert op_counts(graph)["Exp"] == 1
+
+
+FIRST, LAST = (1, 3, 8, 4), (1, 8, 4, 3)
+
+
+def convolved(*, transposed: bool, rank: int = 4) -> str:
+    """An image that a convolution reads as it is, or transposed to channels-first; the result in the same order."""
+    spatial = ", ".join(map(str, range(2, rank)))
+    ones, zeros = ", ".join("1" * (rank - 2)), ", ".join("0" * (2 * rank - 4))
+    attributes = (
+        f"input_spatial_dimensions = [{spatial}], kernel_spatial_dimensions = [{spatial}], "
+        f"output_spatial_dimensions = [{spatial}], window_strides = [{ones}], padding = [{zeros}], "
+        f"rhs_dilation = [{ones}]"
+    )
+    sizes = [1, 3, 8, 4, 5][:rank]
+    first = ", ".join(map(str, [0, rank - 1, *range(1, rank - 1)]))
+    last = ", ".join(map(str, [0, *range(2, rank), 1]))
+    shape = "x".join(map(str, [sizes[0], *sizes[2:], sizes[1]] if transposed else sizes))
+    filter_ = "x".join(["2", "3", *["1"] * (rank - 2)])
+    lines = [
+        f"%t = Transpose(%r) {{permutation = [{first}]}}" if transposed else "%t = Relu(%r)",
+        f"%w = constant tensor<{filter_}xfloat32> [1, 2, 3, 4, 5, 6]",
+        f"%c = Conv(%t, %w) {{{attributes}}}",
+        f"%y = Transpose(%c) {{permutation = [{last}]}}" if transposed else "%y = Relu(%c)",
+    ]
+    return f"graph main(%x: tensor<{shape}xfloat32>) -> (%y) {{\n  %r = Abs(%x)\n  " + "\n  ".join(lines) + "\n}"
+
+
+@pytest.mark.parametrize("target", [TfliteTarget(), OnnxTarget(21)], ids=["tflite", "onnx"])
+@pytest.mark.parametrize("rank", [3, 4, 5])
+@pytest.mark.parametrize("transposed", [False, True], ids=["channels-first", "channels-last"])
+def test_inputs_and_outputs_are_channels_last_whatever_they_were(target: Target, rank: int, transposed: bool) -> None:
+    graph = parse_graph(convolved(transposed=transposed, rank=rank))
+    assign_layouts(graph, target, io_layout="channels-last")
+    sizes = [1, 3, 8, 4, 5][:rank]
+    assert list(graph.inputs[0].shape) == [1, *sizes[2:], 3]
+    assert list(graph.outputs[0].shape) == [1, *sizes[2:], 2]
+
+
+@pytest.mark.parametrize(("target", "moved"), [(TfliteTarget(), LAST), (OnnxTarget(21), FIRST)], ids=["tflite", "onnx"])
+def test_where_no_op_says_which_axis_holds_channels(target: Target, moved: tuple[int, ...]) -> None:
+    text = "graph main(%x: tensor<1x3x8x4xfloat32>, %s: tensor<1x16x8xfloat32>) -> (%y, %z) {\n  %y = Abs(%x)\n"
+    graph = parse_graph(text + "  %z = Abs(%s)\n}")
+    assign_layouts(graph, target, io_layout="channels-last")
+    assert graph.inputs[0].shape == graph.outputs[0].shape == moved
+    assert graph.inputs[1].shape == graph.outputs[1].shape == (1, 16, 8)  # a sequence: tokens, features

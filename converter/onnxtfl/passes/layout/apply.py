@@ -10,6 +10,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Permutation, Permuted
 from onnxtfl.ir.permutations import inverse, is_unit_move
 from onnxtfl.ir.reshape import has_constant_target, reshape, transposed_constant
+from onnxtfl.passes.layout.boundary_orders import boundary_orders
 from onnxtfl.passes.layout.orders import Configuration, Order, find_orders, natural, transposition
 from onnxtfl.passes.layout.program import Choice, choose
 from onnxtfl.targets import Target
@@ -20,14 +21,13 @@ IoLayout = Literal["source", "channels-last"]
 def assign_layouts(graph: Graph, target: Target, io_layout: IoLayout = "source") -> None:
     """Give every value the axis order in which transposes and the kernels of `target` together cost least.
 
-    With `io_layout` "channels-last" inputs and outputs of rank over 2 may be permuted too; a region keeps its boundary.
+    With `io_layout` "channels-last" inputs and outputs that are channels-first are permuted too; a region keeps its
+    boundary.
     """
-    free = io_layout == "channels-last"
-    inputs = {v for v in graph.inputs if free and len(natural(v)) > 2}
-    outputs = {v for v in graph.outputs if free and len(natural(v)) > 2}
-    found = find_orders(graph, target, inputs | outputs)
-    if found.configurations:
-        _Rewriter(graph, target, choose(graph, found, target, inputs, outputs)).run()
+    boundary = boundary_orders(graph, target) if io_layout == "channels-last" else {}
+    found = find_orders(graph, target, boundary)
+    if found.configurations or boundary:
+        _Rewriter(graph, target, choose(graph, found, target, boundary)).run()
 
 
 class _Rewriter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnxtfl.ir import ops
@@ -27,6 +27,8 @@ MAX_STEPS = 4
 """Elementwise ops between a transpose and a matmul that are looked through."""
 
 Order = Permutation
+Boundary = Mapping[Value, tuple[Order, ...]]
+"""The orders of each input and output that may have another one than its own; the first is preferred."""
 
 
 @dataclass(slots=True)
@@ -84,25 +86,17 @@ def _natural(rank: int) -> Order:
     return tuple(range(rank))
 
 
-def find_orders(graph: Graph, target: Target, free: set[Value]) -> Orders:
-    """Spread orders from ops with dimension numbers, and from transposes, through the nodes that accept any order.
-
-    `free`: inputs and outputs that may be permuted.
-    """
+def find_orders(graph: Graph, target: Target, boundary: Boundary) -> Orders:
+    """Spread orders from ops with dimension numbers, and from transposes, through the nodes that accept any order."""
     search = _Search(target)
     for node in graph.nodes:
         search.seed(node)
-    for value in free:
-        search.offer(value, channels_last_order(value) if target.channels_last else natural(value))
+    for value, orders in boundary.items():
+        for order in orders:
+            search.offer(value, order)
     search.spread()
     search.add_costs()
     return search.found
-
-
-def channels_last_order(value: Value) -> Order:
-    """Axis 1 after all others."""
-    rank = len(natural(value))
-    return (0, *range(2, rank), 1) if rank > 2 else tuple(range(rank))
 
 
 class _Search:
@@ -138,7 +132,7 @@ class _Search:
 
     def offer(self, value: Value, order: Order) -> None:
         """Let `value` have `order`; new orders are spread to its users and its producer."""
-        if value.is_constant or not isinstance(value.type, TensorType) or not order or not _can_be_permuted(value.type):
+        if value.is_constant or not isinstance(value.type, TensorType) or not order or not can_be_permuted(value.type):
             return
         known = self.found.of.setdefault(value, [natural(value)])
         if order in known or len(known) >= MAX_ORDERS:
@@ -204,7 +198,7 @@ class _Search:
                 self.offer(value, order)
 
 
-def _can_be_permuted(type_: TensorType) -> bool:
+def can_be_permuted(type_: TensorType) -> bool:
     """Whether the axes of a tensor, and of the scales of its blocks, may change their order."""
     return type_.quantization is None or type_.quantization.block is None or type_.is_static
 
@@ -262,4 +256,4 @@ def transposition(have: Order, want: Order) -> Permutation:
     return tuple(place[axis] for axis in want)
 
 
-__all__ = ["Configuration", "Order", "Orders", "channels_last_order", "find_orders", "natural", "transposition"]
+__all__ = ["Boundary", "Configuration", "Order", "Orders", "can_be_permuted", "find_orders", "natural", "transposition"]

@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Elementwise
-from onnxtfl.passes.layout.orders import Configuration, Order, Orders, channels_last_order, natural, transposition
+from onnxtfl.passes.layout.orders import Boundary, Configuration, Order, Orders, natural, transposition
 from onnxtfl.targets import Target
 
 
@@ -106,9 +106,9 @@ class _Program:
         return lp
 
 
-def choose(graph: Graph, found: Orders, target: Target, free_inputs: set[Value], free_outputs: set[Value]) -> Choice:
-    """Solve for the whole graph at once."""
-    return _Chooser(graph, found, target, free_inputs, free_outputs).run()
+def choose(graph: Graph, found: Orders, target: Target, boundary: Boundary) -> Choice:
+    """Solve for the whole graph at once; inputs and outputs that are not in `boundary` stay as they are."""
+    return _Chooser(graph, found, target, boundary).run()
 
 
 SURELY, NODE = 2.0, 1.0
@@ -116,21 +116,19 @@ SURELY, NODE = 2.0, 1.0
 one more node in the model.
 """
 _MOVED = 0.05
-"""Microseconds by which an input or output that keeps its order has to be worse than one that is permuted."""
+"""Microseconds that an order of an input or output has to save where another one is preferred."""
 
 
 class _Chooser:
     """`taken[node]`: the amount of each of its configurations; `inputs`, `outputs`: that of each order."""
 
-    def __init__(
-        self, graph: Graph, found: Orders, target: Target, free_inputs: set[Value], free_outputs: set[Value]
-    ) -> None:
+    def __init__(self, graph: Graph, found: Orders, target: Target, boundary: Boundary) -> None:
         self.graph, self.found, self.target = graph, found, target
         self.program = _Program()
         self.seen_outside = graph.output_set()
         self.taken: dict[Node, Sequence[Amount]] = {}
-        self.inputs = {v: self._boundary(v) for v in graph.inputs if v in free_inputs}
-        self.outputs = {v: self._boundary(v) for v in graph.outputs if v in free_outputs}
+        self.inputs = {v: self._boundary(boundary[v]) for v in graph.inputs if v in boundary}
+        self.outputs = {v: self._boundary(boundary[v]) for v in graph.outputs if v in boundary}
 
     def run(self) -> Choice:
         for node in self.graph.nodes:
@@ -150,9 +148,8 @@ class _Chooser:
             self.program.at_least(0, rest)
         return [*({column: 1.0} for column in columns), rest]
 
-    def _boundary(self, value: Value) -> dict[Order, Amount]:
-        orders = list(dict.fromkeys([natural(value), channels_last_order(value)]))
-        return dict(zip(orders, self._decision([_MOVED, *[0.0] * (len(orders) - 1)]), strict=True))
+    def _boundary(self, orders: Sequence[Order]) -> dict[Order, Amount]:
+        return dict(zip(orders, self._decision([0.0, *[_MOVED] * (len(orders) - 1)]), strict=True))
 
     def _followed(self, node: Node, configurations: Sequence[Configuration]) -> list[Amount] | None:
         """The choice of an elementwise node that alone reads its only operand: the order that the operand is made in.
