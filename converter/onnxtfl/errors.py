@@ -20,6 +20,8 @@ MANY = 12  # names that an advice lists
 MOST_COMPARED = 5000  # names among which the nearest one is searched
 _QUANTIZED = re.compile(r"(quant<[^<>]*?)((?: [^\s:<>]+:-?\d+)+)>")
 """A quantization in the text form: storage type, axis and block, then "scale:zero_point" pairs."""
+_CODE = re.compile(r" \(E-[A-Z]+-\d{3}\)")
+"""The code of an error whose line is part of another one's message."""
 
 
 class OnnxtflError(Exception):
@@ -69,8 +71,9 @@ class OnnxtflError(Exception):
         return self.text("python")
 
     def text(self, interface: Interface) -> str:
-        """Return the line, with parameters called as in ``interface``."""
-        text = f"{self.message} [{self.place}]" if self.place else self.message
+        """Return the line, with parameters called as in ``interface``; its own code is the only one."""
+        message = _CODE.sub("", self.message) if self.code else self.message
+        text = f"{message} [{self.place}]" if self.place else message
         hint = default_hint(self.code) if self.hint is None else self.hint
         line = one_line(worded(f"{text}; {hint}" if hint else text, interface))
         return f"{line} ({self.code})" if self.code else line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from onnxtfl import CheckReport, OutputCheck
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.inspect import inspect_command
 from onnxtfl.cli.running import exit_code
-from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
+from onnxtfl.errors import OnnxtflError
+from tests.unit.tiny_models import onnx_model, onnx_scale, onnx_unknown_op, saved, tflite_scale
 
 
 @pytest.fixture
@@ -36,6 +38,26 @@ def test_json_to_stdout_is_all_that_is_printed(pair: tuple[str, str], capsys: py
     assert (report["status"], report["a"], report["b"]) == ("passed", *pair)
     assert [(out["name"], out["ok"], out["max_abs"]) for out in report["outputs"]] == [("y", True, 0.0)]
     assert report["first_difference"] is None
+
+
+def test_an_error_ends_with_one_code(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    refused = saved(onnx_unknown_op(), Path(pair[0] + ".unknown.onnx"))
+    for words in ((refused, pair[1]), (pair[0], pair[1] + ".none")):
+        assert check(*words) == 1
+        assert len(re.findall(r"\(E-\w+-\d+\)", capsys.readouterr().err)) == 1
+    inside = OnnxtflError("no runtime for onnx; pip install onnxruntime", code="E-RUN-001")
+    assert str(OnnxtflError(f"b was not checked: {inside}", code="E-CHECK-002")).endswith("onnxruntime (E-CHECK-002)")
+
+
+def test_per_layer_is_advised_only_where_outputs_were_compared(
+    pair: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = saved(tflite_scale(2.1), tmp_path / "wrong.tflite")
+    other = saved(onnx_scale(shape=(4, 5, 6)), tmp_path / "other.onnx")
+    assert check(pair[0], wrong) == check(pair[0], other) == 3
+    first, second = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error"))
+    assert "--per-layer" in first
+    assert "--per-layer" not in second and "input" in second
 
 
 def test_json_to_a_file_in_a_new_folder(tmp_path: Path, pair: tuple[str, str]) -> None:
