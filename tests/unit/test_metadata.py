@@ -64,6 +64,8 @@ def documented() -> onnx.ModelProto:
     model.domain, model.model_version = "org.example", 7
     model.graph.input[0].doc_string, model.graph.output[0].doc_string = "what comes in", "what goes out"
     model.graph.node[0].doc_string = "line 3"
+    for part in (model.graph, model.graph.input[0], model.graph.node[0]):  # since IR version 10
+        part.metadata_props.add(key="from", value=type(part).__name__)
     for key, value in {"names": "{0: 'cat'}", "empty": "", "stride": "32", "data": as_text(b"\0\xff")}.items():
         model.metadata_props.add(key=key, value=value)
     return model
@@ -106,6 +108,11 @@ def test_what_an_onnx_model_says_is_the_same_after_two_conversions() -> None:
     assert same(source, again)
     assert (again.producer_name, again.producer_version, again.domain) == ("someone", "1.2", "org.example")
     assert again.graph.node[0].doc_string == "line 3"
+    found = [
+        [p.value for p in part.metadata_props] for part in (again.graph, again.graph.input[0], again.graph.node[0])
+    ]
+    assert found == [["GraphProto"], ["ValueInfoProto"], ["NodeProto"]]
+    onnx.checker.check_model(again)
 
 
 def test_tflite_tools_find_the_description_of_the_model_and_of_its_tensors() -> None:
@@ -235,7 +242,15 @@ def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "left out" in str(report)
     proto = documented()
     proto.graph.node[0].doc_string = "trace\n" * 20_000
-    assert onnxtfl.onnx_to_tflite(proto, check=False).report.dropped_metadata == ("the documentation of 1 nodes",)
+    for part in (proto.graph.node[0], proto.graph.input[0]):
+        part.metadata_props.add(key="trace", value="line\n" * 20_000)
+    report = onnxtfl.onnx_to_tflite(proto, check=False).report
+    assert report.dropped_metadata == (
+        "the documentation of 1 nodes",
+        "the metadata_props of 1 nodes",
+        "the metadata_props of 1 tensors",
+    )
+    assert str(report).count("too large") == 3
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"\0", b"\xff\xfe", as_text(b"\0").encode(), b"data:;base64,AA=="])

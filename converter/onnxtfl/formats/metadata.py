@@ -19,7 +19,7 @@ RESERVED = frozenset({RECORD, STATES, ONNX, READABLE, FILES, tflite_metadata.KEY
 MOST_IN_ONNX = 16 << 20
 """Bytes of the largest property and archive that an ONNX file gets, which readers hold in memory as base64."""
 MOST_OF_NODES = 64 << 10
-"""Bytes of documentation of all nodes: exporters write a stack trace for each."""
+"""Bytes of documentation, and of properties, of all nodes or all tensors: exporters write a stack trace for each."""
 _CACHE = "xnnpack"
 
 
@@ -72,10 +72,8 @@ def _aligned(metadata: Metadata, graph: Graph) -> TfliteMetadata | None:
 
 def _drop_large(metadata: Metadata, to_onnx: bool) -> Iterator[str]:
     """Drop what does not fit, and yield what that is."""
-    if sum(map(len, metadata.node_descriptions.values())) > MOST_OF_NODES and not to_onnx:
-        yield f"the documentation of {len(metadata.node_descriptions)} nodes"
-        metadata.node_descriptions = {}
     if not to_onnx:
+        yield from _drop_large_parts(metadata)
         return
     for key, value in list(metadata.properties.items()):
         size = len(value) if isinstance(value, str | bytes) else value.nbytes
@@ -85,6 +83,24 @@ def _drop_large(metadata: Metadata, to_onnx: bool) -> Iterator[str]:
     if metadata.files is not None and metadata.files.nbytes > MOST_IN_ONNX:
         yield f"the associated files ({metadata.files.nbytes} bytes)"
         metadata.files = None
+
+
+def _drop_large_parts(metadata: Metadata) -> Iterator[str]:
+    """Drop what a .tflite file has no field for and is large as text of an entry, and yield what that is."""
+    if sum(map(len, metadata.node_descriptions.values())) > MOST_OF_NODES:
+        yield f"the documentation of {len(metadata.node_descriptions)} nodes"
+        metadata.node_descriptions = {}
+    if _length(metadata.node_properties) > MOST_OF_NODES:
+        yield f"the metadata_props of {len(metadata.node_properties)} nodes"
+        metadata.node_properties = {}
+    if _length(metadata.tensor_properties) > MOST_OF_NODES:
+        yield f"the metadata_props of {len(metadata.tensor_properties)} tensors"
+        metadata.tensor_properties = {}
+
+
+def _length(properties: Mapping[str, Mapping[str, str]]) -> int:
+    """The number of characters of properties by owner."""
+    return sum(len(key) + len(text) for texts in properties.values() for key, text in texts.items())
 
 
 def _has_states(source: Model, graph: Graph) -> bool:

@@ -17,6 +17,8 @@ STATES = "onnxtfl.states"
 
 Property = str | bytes | TensorData
 """Text, bytes, or bytes that are still in the file (a uint8 tensor)."""
+Texts = dict[str, str]
+"""Properties of a part of a model, which are text."""
 Late = Callable[[Mapping[Value, str]], Mapping[str, Property]]
 """Properties that depend on the written name of each value; called by a writer when all of these are known."""
 
@@ -66,7 +68,8 @@ class Metadata:
 
     `description`, `graph_description`: documentation of the model and of its main graph (TFLite has only the former).
     `descriptions`: documentation by tensor; `node_descriptions`: by first result of a node of the main graph.
-    `properties`: all other entries by name. `tflite`: TFLite Metadata. `files`: the associated files, an archive which
+    `properties`: all other entries by name. `graph_properties`, `tensor_properties`, `node_properties`: those of the
+    main graph, by tensor, and by first result of a node (TFLite has none of these). `tflite`: TFLite Metadata. `files`: the associated files, an archive which
     a .tflite file has at its end.
     """
 
@@ -76,6 +79,9 @@ class Metadata:
     descriptions: dict[str, str] = field(default_factory=dict)
     node_descriptions: dict[str, str] = field(default_factory=dict)
     properties: dict[str, Property] = field(default_factory=dict)
+    graph_properties: Texts = field(default_factory=dict)
+    tensor_properties: dict[str, Texts] = field(default_factory=dict)
+    node_properties: dict[str, Texts] = field(default_factory=dict)
     tflite: TfliteMetadata | None = None
     files: Archive | None = None
 

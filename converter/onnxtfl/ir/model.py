@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from onnxtfl.errors import UsageError, suggestion
@@ -99,7 +99,8 @@ class Model:
         for name, i in signature.outputs:
             graph.output_names[i] = name
         if graph is not self.main:
-            self.metadata.tflite, self.metadata.descriptions = None, {}  # those of the graph that was the main one
+            of_main = ("descriptions", "node_descriptions", "graph_properties", "tensor_properties", "node_properties")
+            self.metadata = replace(self.metadata, tflite=None, **{name: {} for name in of_main})
             self.subgraphs = [self.main, *(g for g in self.subgraphs if g is not graph)]
             self.main = graph
 

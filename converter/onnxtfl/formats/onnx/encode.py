@@ -32,11 +32,9 @@ class ValueWriter:
         self.dim_names = dim_names
         self._numbered: dict[str, str] = {}
 
-    def value_info(self, name: str, type_: Type | None, description: str = "") -> bytes:
-        """A ValueInfoProto."""
-        info = ValueInfoProto(name=name)
-        if description:
-            info.doc_string = description
+    def value_info(self, name: str, type_: Type | None, documentation: Mapping[str, Any]) -> bytes:
+        """A ValueInfoProto; `documentation`: further fields."""
+        info = ValueInfoProto(name=name, **documentation)
         if type_ is not None:
             self.fill(info.type, type_, name)
         return bytes(info.SerializeToString())

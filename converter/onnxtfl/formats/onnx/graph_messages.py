@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from onnx import GraphProto, NodeProto
 
@@ -11,11 +13,13 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.onnx.definitions import schema
 from onnxtfl.formats.onnx.encode import ValueWriter
 from onnxtfl.formats.onnx.message import Message
+from onnxtfl.formats.onnx.metadata import documented
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 _PREFIX = "onnx."
 
 
@@ -48,24 +52,27 @@ class GraphWriter:
                     self._add_weight(self.names[value], value.data)
         for value in (result for node in graph.nodes for result in node.results if result.name):
             self._name(value)  # before constants, which would take the name
-        message = self._nodes(graph, self._metadata.graph_description)
+        metadata = self._metadata
+        message = self._nodes(graph, documented(metadata.graph_description, metadata.graph_properties))
         return self._boundary(message, graph.inputs, [(self.names[v], v) for v in graph.outputs])
 
-    def _nodes(self, graph: Graph, description: str = "") -> Message:
-        """The graph without inputs and outputs."""
-        message = Message(GraphProto(name=graph.name, **_documented(description)).SerializeToString())
+    def _nodes(self, graph: Graph, documentation: Mapping[str, Any] = EMPTY) -> Message:
+        """The graph without inputs and outputs; `documentation`: further fields."""
+        message = Message(GraphProto(name=graph.name, **documentation).SerializeToString())
+        described = self._metadata.descriptions.keys() | self._metadata.tensor_properties.keys()
         outputs = set(graph.outputs)
         for node in graph.nodes:
             message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
             for value in node.results:
                 name = self.names.get(value, "")
-                documented = self._value_info or name in self._metadata.descriptions
-                if value.type is not None and value not in outputs and documented:
+                if value.type is not None and value not in outputs and (self._value_info or name in described):
                     message.field(GraphProto.VALUE_INFO_FIELD_NUMBER, self._info(self._name(value), value))
         return message
 
     def _info(self, name: str, value: Value) -> bytes:
-        return self._values.value_info(name, value.type, self._metadata.descriptions.get(name, ""))
+        found = self._metadata
+        text, properties = found.descriptions.get(name, ""), found.tensor_properties.get(name)
+        return self._values.value_info(name, value.type, documented(text, properties))
 
     def _boundary(self, message: Message, inputs: Sequence[Value], outputs: Sequence[tuple[str, Value]]) -> Message:
         for value in inputs:
@@ -109,7 +116,7 @@ class GraphWriter:
             name=self._node_names.fresh(node.name or op[0]),
             input=_stripped(inputs),
             output=_stripped(results),
-            **_documented(self._metadata.node_descriptions.get(results[0], "") if results else ""),
+            **self._documented(results[0] if results else ""),
         )
         message = Message(proto.SerializeToString())
         write_graph = functools.partial(self._subgraph, captured)
@@ -117,6 +124,10 @@ class GraphWriter:
             if value is not None and not (graphs and name == "captures"):
                 message.field(NodeProto.ATTRIBUTE_FIELD_NUMBER, self._values.attribute(op, name, value, write_graph))
         return message
+
+    def _documented(self, result: str) -> dict[str, Any]:
+        """The documentation of the node with this first result."""
+        return documented(self._metadata.node_descriptions.get(result, ""), self._metadata.node_properties.get(result))
 
     def _op(self, node: Node) -> tuple[str, int, str]:
         """Name, version and domain of the op of `node`."""
@@ -162,11 +173,6 @@ class GraphWriter:
 def _key(data: TensorData) -> Hashable:
     """Equal for tensors that share an initializer: same bytes, dtype and shape."""
     return data.key, data.dtype, data.shape
-
-
-def _documented(text: str) -> dict[str, str]:
-    """The field `doc_string`; none for an empty text, which would be written."""
-    return {"doc_string": text} if text else {}
 
 
 def _stripped(names: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The metadata of an ONNX model: documentation of the model, its values and nodes, its producer, metadata_props.
+"""The metadata of an ONNX model: its producer, documentation and metadata_props of the model, its values and nodes.
 
 TFLite Metadata is the property "TFLITE_METADATA", its bytes as a data URI, and "tflite.metadata", the same as JSON to
 be read by people (descriptions, normalization, labels); "tflite.files" is the archive of associated files, a data URI.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from onnx import GraphProto, ModelProto
+from onnx import GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto
 
 from onnxtfl.formats.archive import archive_bytes, archive_of, texts
 from onnxtfl.formats.onnx.names import text_of
 from onnxtfl.formats.tflite import tflite_metadata
-from onnxtfl.ir.metadata import Metadata, Producer, Property, TfliteMetadata, as_text, content_of, from_text
+from onnxtfl.ir.metadata import Metadata, Producer, Property, Texts, TfliteMetadata, as_text, content_of, from_text
 
 READABLE, FILES = "tflite.metadata", "tflite.files"
 PRODUCER = "onnxtfl"
@@ -30,6 +31,11 @@ def read_metadata(model: ModelProto) -> Metadata:
         descriptions=dict(_described(model.graph)),
         node_descriptions={text_of(n.output[0]): text_of(n.doc_string) for n in model.graph.node if _is_described(n)},
         properties={text_of(entry.key): from_text(text_of(entry.value)) for entry in model.metadata_props},
+        graph_properties=_texts(model.graph),
+        tensor_properties={text_of(info.name): _texts(info) for info in _infos(model.graph) if info.metadata_props},
+        node_properties={
+            text_of(n.output[0]): _texts(n) for n in model.graph.node if n.metadata_props and len(n.output)
+        },
     )
     _take_tflite(metadata)
     return metadata
@@ -67,8 +73,25 @@ def _producer(model: ModelProto) -> Producer:
 
 def _described(graph: GraphProto) -> Iterator[tuple[str, str]]:
     """(tensor, documentation) of each value that has one."""
+    return ((text_of(info.name), text_of(info.doc_string)) for info in _infos(graph) if info.doc_string)
+
+
+def _infos(graph: GraphProto) -> Iterator[ValueInfoProto]:
     for infos in (graph.value_info, graph.input, graph.output):
-        yield from ((text_of(info.name), text_of(info.doc_string)) for info in infos if info.doc_string)
+        yield from infos
+
+
+def _texts(proto: GraphProto | NodeProto | ValueInfoProto) -> Texts:
+    return {text_of(entry.key): text_of(entry.value) for entry in proto.metadata_props}
+
+
+def documented(text: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
+    """The fields `doc_string` and `metadata_props` of a graph, node or value; empty ones, which would be written, not.
+
+    The latter exist since IR version 10.
+    """
+    entries = [StringStringEntryProto(key=key, value=value) for key, value in (properties or {}).items()]
+    return ({"doc_string": text} if text else {}) | ({"metadata_props": entries} if entries else {})
 
 
 def _is_described(node: object) -> bool:

@@ -2,7 +2,7 @@
 
 The entry "onnxtfl.onnx" is a JSON object with what ONNX files say and TFLite has no field for, under the names of
 ONNX: graph_doc_string, producer_name, producer_version, domain, model_version, tensors and nodes (doc_string by tensor,
-and by first result).
+and by first result); graph_metadata_props, and tensor_metadata_props and node_metadata_props in the same way.
 """
 
 from __future__ import annotations
@@ -100,6 +100,9 @@ def _onnx_fields(metadata: Metadata, described: Mapping[str, str]) -> dict[str, 
         "model_version": producer.model_version,
         "tensors": own,
         "nodes": metadata.node_descriptions,
+        "graph_metadata_props": metadata.graph_properties,
+        "tensor_metadata_props": metadata.tensor_properties,
+        "node_metadata_props": metadata.node_properties,
     }
     return {key: value for key, value in fields.items() if value}
 
@@ -115,13 +118,18 @@ def _take_onnx(metadata: Metadata) -> None:
             _text(found.get(key, "")) for key in ("producer_name", "producer_version", "domain", "graph_doc_string")
         )
         number = int(found.get("model_version", 0))
-        tensors, nodes = (_texts(found.get(key, {})) for key in ("tensors", "nodes"))
+        tensors, nodes, own = (_texts(found.get(key, {})) for key in ("tensors", "nodes", "graph_metadata_props"))
+        of_tensors, of_nodes = (
+            {_text(k): _texts(v) for k, v in found.get(key, {}).items()}
+            for key in ("tensor_metadata_props", "node_metadata_props")
+        )
     except (ValueError, TypeError, AttributeError, RecursionError):
         return
     metadata.graph_description = graph
     metadata.producer = Producer(name, version, domain, number if -_INT64 <= number < _INT64 else 0)
     metadata.descriptions |= tensors
     metadata.node_descriptions = nodes
+    metadata.graph_properties, metadata.tensor_properties, metadata.node_properties = own, of_tensors, of_nodes
     del metadata.properties[ONNX]
 
 

@@ -20,6 +20,7 @@ from onnxtfl.passes.layout.orders import Configuration, Order, can_be_permuted, 
 from onnxtfl.targets import Target
 from onnxtfl.targets.layouts import preferred
 
+
 def boundary_orders(graph: Graph, target: Target) -> dict[Value, tuple[Order, ...]]:
     """The orders that the inputs and outputs of rank over 2 may have.
 
