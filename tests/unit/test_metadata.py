@@ -108,9 +108,8 @@ def test_what_an_onnx_model_says_is_the_same_after_two_conversions() -> None:
     assert same(source, again)
     assert (again.producer_name, again.producer_version, again.domain) == ("someone", "1.2", "org.example")
     assert again.graph.node[0].doc_string == "line 3"
-    found = [
-        [p.value for p in part.metadata_props] for part in (again.graph, again.graph.input[0], again.graph.node[0])
-    ]
+    parts = again.graph, again.graph.input[0], again.graph.node[0]
+    found = [[entry.value for entry in part.metadata_props] for part in parts]
     assert found == [["GraphProto"], ["ValueInfoProto"], ["NodeProto"]]
     onnx.checker.check_model(again)
 
@@ -235,7 +234,7 @@ def test_an_archive_after_the_weights_of_a_large_file() -> None:
     assert again.tflite is not None and again.tflite.content == tflite_metadata.encode(CONTENT)
 
 
-def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(metadata, "MOST_IN_ONNX", 4)
     report = onnxtfl.tflite_to_onnx(described(), check=False).report
     assert [line.partition(" (")[0] for line in report.dropped_metadata] == ["the associated files"]
@@ -244,7 +243,10 @@ def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     proto.graph.node[0].doc_string = "trace\n" * 20_000
     for part in (proto.graph.node[0], proto.graph.input[0]):
         part.metadata_props.add(key="trace", value="line\n" * 20_000)
-    report = onnxtfl.onnx_to_tflite(proto, check=False).report
+    conversion = onnxtfl.onnx_to_tflite(proto, check=False)
+    report = conversion.report
+    onnxtfl.write_report(conversion, page := tmp_path / "report.html")
+    assert "left out: the metadata_props of 1 nodes, too large" in page.read_text()
     assert report.dropped_metadata == (
         "the documentation of 1 nodes",
         "the metadata_props of 1 nodes",

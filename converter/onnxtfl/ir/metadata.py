@@ -69,8 +69,8 @@ class Metadata:
     `description`, `graph_description`: documentation of the model and of its main graph (TFLite has only the former).
     `descriptions`: documentation by tensor; `node_descriptions`: by first result of a node of the main graph.
     `properties`: all other entries by name. `graph_properties`, `tensor_properties`, `node_properties`: those of the
-    main graph, by tensor, and by first result of a node (TFLite has none of these). `tflite`: TFLite Metadata. `files`: the associated files, an archive which
-    a .tflite file has at its end.
+    main graph, by tensor, and by first result of a node (TFLite has none of these). `tflite`: TFLite Metadata. `files`:
+    the associated files, an archive which a .tflite file has at its end.
     """
 
     description: str = ""
@@ -84,6 +84,10 @@ class Metadata:
     node_properties: dict[str, Texts] = field(default_factory=dict)
     tflite: TfliteMetadata | None = None
     files: Archive | None = None
+
+    def of_the_model(self) -> Metadata:
+        """The metadata without those of the main graph."""
+        return Metadata(self.description, producer=self.producer, properties=self.properties, files=self.files)
 
 
 def content_of(value: Property) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from onnxtfl.errors import UsageError, suggestion
@@ -99,8 +99,7 @@ class Model:
         for name, i in signature.outputs:
             graph.output_names[i] = name
         if graph is not self.main:
-            of_main = ("descriptions", "node_descriptions", "graph_properties", "tensor_properties", "node_properties")
-            self.metadata = replace(self.metadata, tflite=None, **{name: {} for name in of_main})
+            self.metadata = self.metadata.of_the_model()
             self.subgraphs = [self.main, *(g for g in self.subgraphs if g is not graph)]
             self.main = graph
 
