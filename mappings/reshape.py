@@ -1,4 +1,4 @@
-"""Reshape, Squeeze, Unsqueeze and Flatten."""
+"""Reshape, Squeeze, Unsqueeze and Flatten, com.microsoft ExpandDims among them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
         shown = ", ".join(map(str, x.shape))
         raise UnsupportedError(
             f"which axes of [{shown}] a Squeeze without axes removes depends on sizes known only at run time",
-            hint="give the Squeeze its axes, or fix the sizes of the inputs (input_shapes)",
+            hint="give the Squeeze its axes, or fix the sizes of the inputs (`input_shapes`)",
             code="E-SHAPE-001",
         )
     return reshape(b, x, kept)
@@ -104,6 +104,14 @@ def _unsqueeze(b: Builder, node: Node) -> Value:
     x, axes = node.operand(0), node.operand(1)
     known = static_ints(axes)
     return _unsqueeze_at_run_time(b, x, axes) if known is None else unsqueezed(b, x, known)
+
+
+@lift_onnx("ExpandDims", since=(1,), domain="com.microsoft")
+def _expand_dims(b: Builder, node: Node) -> Value:
+    """One new axis, a scalar; ONNX Runtime accepts a vector of one element too."""
+    x, axis = node.operand(0), b(ops.Reshape, node.operand(1), [1])
+    known = static_ints(axis)
+    return _unsqueeze_at_run_time(b, x, axis) if known is None else unsqueezed(b, x, known)
 
 
 def _unsqueeze_at_run_time(b: Builder, x: Value, axes: Value) -> Value:

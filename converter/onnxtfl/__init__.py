@@ -4,14 +4,16 @@
     conversion = onnxtfl.tflite_to_onnx("model.tflite", "model.onnx")
     report = onnxtfl.check("model.onnx", "model.tflite")
 
-Modules are loaded on first use: importing onnxtfl imports neither a runtime nor a solver nor NumPy.
+Modules are loaded on first use: importing onnxtfl imports neither a runtime nor a solver nor NumPy, and nothing of the
+standard library: the commands import it before they can handle Ctrl-C.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` would have to be imported; type checkers know the name
 if TYPE_CHECKING:
+    from typing import Any
+
     from onnxtfl.api import (
         check,
         coverage,

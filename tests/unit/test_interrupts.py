@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -9,8 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 
+import onnxtfl
+from onnxtfl.cli import interrupts, running
 from tests.unit.tiny_models import onnx_scale, saved
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -39,6 +43,38 @@ def test_during_an_import(tmp_path: Path, module: str) -> None:
     )
     assert (done.returncode, done.stderr, done.stdout) == (130, b"error: interrupted\n", b"")
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+_OF_OS = {"os", "os.path", "posixpath", "genericpath", "stat", "_stat", "_collections_abc"}
+"""What `site` imports otherwise, before anything of ours."""
+_MODULES = """
+import sys
+before = set(sys.modules)
+sys.path.insert(0, {path!r})
+import onnxtfl.cli.interrupts
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_next_to_nothing_is_imported_before_signals_are_handled() -> None:
+    command = [sys.executable, "-I", "-S", "-c", _MODULES.format(path=str(Path(onnxtfl.__file__).parents[1]))]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
+    files = {name for name in done.stdout.split() if name not in _OF_OS}
+    assert files <= {"__future__", "_signal", "onnxtfl", "onnxtfl.cli", "onnxtfl.cli.interrupts"}
+
+
+def test_between_the_command_and_the_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "exit_code", interrupted)
+    for name in ("catch", "leave_at_once"):
+        monkeypatch.setattr(interrupts, name, lambda: None)
+    with pytest.raises(SystemExit) as left:
+        running.run(click.Command("onnx2tfl"), [])
+    gc.unfreeze()
+    gc.enable()
+    assert (left.value.code, capsys.readouterr().err) == (130, "error: interrupted\n")
 
 
 def test_of_several_models(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import onnx
 import pytest
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -104,3 +106,19 @@ main (float[T,N,2] x) => (float[K,N,2] y, float[N,2] last) <bool yes = {1}, floa
 """
     there, _ = there_and_back(model, *({"x": floats(t, n, 2)} for t, n in ((5, 3), (1, 1), (9, 2))))
     assert there["WHILE"] == 1
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(0, (1, 2, 3)), (2, (2, 3, 1)), (-1, (2, 3, 1)), (-2, (2, 1, 3))])
+@pytest.mark.parametrize("known", [True, False])
+def test_expand_dims_of_onnx_runtime(axis: int, shape: tuple[int, ...], known: bool) -> None:
+    """The axis counts as that of Unsqueeze; the check compares with ONNX Runtime's kernel."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> '
+        f"g (float[2,3] x, int32 axis) => (float[{','.join(map(str, shape))}] y) "
+        f"{{ y = com.microsoft.ExpandDims (x, axis) }}"
+    )
+    if known:
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(axis, np.int32), "axis"))
+        del model.graph.input[1]
+    converted = onnxtfl.onnx_to_tflite(model, check=known and "require")
+    assert [spec.shape for spec in converted.report.outputs] == [shape] if known else converted.data

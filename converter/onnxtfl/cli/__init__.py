@@ -1,8 +1,13 @@
-"""The entry points `onnx2tfl`, `tfl2onnx` and `onnxtfl`; the commands import the public API only, when they run."""
+"""The entry points `onnx2tfl`, `tfl2onnx` and `onnxtfl`; the commands import the public API only, when they run.
+
+Nothing is imported before Ctrl-C is handled, which otherwise prints a traceback.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def onnx2tfl() -> NoReturn:
@@ -27,5 +32,4 @@ def _run(name: str) -> NoReturn:
     from onnxtfl.cli import commands
     from onnxtfl.cli.running import run
 
-    interrupts.catch()
     run(getattr(commands, name))

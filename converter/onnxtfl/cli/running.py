@@ -23,7 +23,11 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
     _complete(command)
     if _has_lists(command, words):
         words = spread_lists(words)
-    code = exit_code(command, words)
+    try:
+        interrupts.catch()
+        code = exit_code(command, words)
+    except KeyboardInterrupt:  # before or after the command itself
+        code = _interrupted()
     interrupts.leave_at_once()
     with suppress(OSError, ValueError):
         sys.stdout.flush()
