@@ -163,6 +163,11 @@ def _filter_order(node: Node) -> tuple[int, ...] | None:
 def _fully_connected(node: Node) -> Form | None:
     """A constant is brought into the order of the kernel.
 
+    `keep_num_dims` says nothing about matrices, but XNNPACK copies its operand without it (xnnpack_delegate.cc), and in
+    models with sizes known at run time only this copy may be left out from the second run of an interpreter on: it is,
+    for good, once the memory of the copy begins where the operand was before its memory moved (XNNPACK's
+    unary-elementwise-nc.c). Quantized kernels of 2.14 do not all know it.
+
     Products of int16 get a bias: without one, LiteRT adds them up in int32, which may overflow (fully_connected.cc).
     """
     lhs, rhs, order = node.operand(0), node.operand(1), _filter_order(node)
@@ -179,7 +184,7 @@ def _fully_connected(node: Node) -> Form | None:
     options = {
         "fused_activation_function": "NONE",
         "weights_format": "DEFAULT",
-        "keep_num_dims": rhs.rank == 2 and lhs.rank > 2,
+        "keep_num_dims": rhs.rank == 2 and (lhs.rank > 2 or not (lhs.is_quantized or rhs.is_quantized)),
         "asymmetric_quantize_inputs": rhs.is_quantized and not lhs.is_quantized,
     }
     bias = node.optional(2)
