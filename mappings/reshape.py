@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,7 +70,7 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
     x, declared = node.operand(0), node.results[0].type
     kept = [d for d in x.shape if d != 1]
     rank = declared.rank if isinstance(declared, TensorType) else None
-    if rank != len(kept) and any(_may_be_one(d) for d in kept):
+    if rank != len(kept) and any(map(may_be_one, kept)):
         shown = ", ".join(map(str, x.shape))
         raise UnsupportedError(
             f"which axes of [{shown}] a Squeeze without axes removes depends on sizes known only at run time",
@@ -79,10 +78,6 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
             code="E-SHAPE-001",
         )
     return reshape(b, x, kept)
-
-
-def _may_be_one(dim: Dim) -> bool:
-    return not isinstance(dim, int) and math.gcd(*(c for _, c in dim.terms)) == 1
 
 
 def _marks(b: Builder, axes: Value, rank: int) -> Value:

@@ -32,7 +32,6 @@ from onnxtfl.ir import compact_record
 from onnxtfl.ir.budget import Budget, budget_scope
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
 from onnxtfl.ir.metadata import RECORD, Late
@@ -40,6 +39,7 @@ from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
 from onnxtfl.ir.summary import QuantizationSummary
+from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.types import TensorType
 from onnxtfl.options import Options
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, separate_region_outputs, set_input_shapes

@@ -184,3 +184,24 @@ def test_floats_as_strings() -> None:
         assert data is not None
         found = dict(run_tflite(data, {"x": np.ones(1, np.float32)}))["y"]
         assert [text.decode() for text in found.tolist()] == wanted.tolist()
+
+
+@pytest.mark.parametrize("op", ["Add", "Less", "PRelu", "MatMul"])
+def test_two_symbols_of_which_either_may_be_1(op: str) -> None:
+    """A tensor expanded to the shape of their broadcast: it is not that of the first operand."""
+    kind = BOOL if op == "Less" else FLOAT
+    nodes = [
+        helper.make_node(op, ["a", "b"], ["c"]),
+        helper.make_node("Shape", ["c"], ["s"]),
+        helper.make_node("Expand", ["a", "s"], ["y"]),
+    ]
+    inputs = [("a", FLOAT, ["n", 2, 2]), ("b", FLOAT, ["m", 2, 2])]
+    data = onnx_to_tflite(onnx_model(nodes, inputs, [("c", kind, None), ("y", FLOAT, None)]), check=False).data
+    model = onnx_model(nodes, inputs, [("c", kind, None), ("y", FLOAT, None)]).SerializeToString()
+    for n, m in ((1, 3), (3, 1), (3, 3), (1, 1)):
+        feeds = {"a": _counting(n, 2, 2) - 4, "b": _counting(m, 2, 2)}
+        for kernels in ("default", "builtin"):
+            for wanted, (_, found) in zip(
+                run_onnx(model, feeds).values(), run_tflite(data, feeds, kernels=kernels), strict=True
+            ):
+                np.testing.assert_array_equal(found, wanted)

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from onnxtfl.ir.dims import (
-    Unknown,
+    broadcast_dim,
     ceildiv,
     dim_text,
     evaluate,
@@ -19,9 +19,9 @@ from onnxtfl.ir.dims import (
     product,
     substitute,
     symbol,
-    symbol_scope,
     symbols,
 )
+from onnxtfl.ir.symbols import Unknown, symbol_scope
 
 B, H = symbol("b"), symbol("h")
 
@@ -114,3 +114,18 @@ def test_numbers_of_a_graph_that_outlives_its_scope_are_not_given_again() -> Non
         assert fresh() not in inner
 
     contextvars.Context().run(outside)
+
+
+def test_sizes_that_may_be_1_broadcast_to_one_of_both() -> None:
+    """The result depends on both sizes, whichever comes first; one that cannot be 1 is the result."""
+    n, m = symbol("n"), symbol("m")
+    both = broadcast_dim(n, m)
+    assert both == broadcast_dim(m, n) == broadcast_dim(both, n) == parse_dim("broadcast(n, m)")
+    assert str(2 * both + 1) == "2*broadcast(m, n) + 1"
+    assert broadcast_dim(n, n) == broadcast_dim(n, 1) == n
+    assert broadcast_dim(n, 4) == 4 and broadcast_dim(0, n) == 0
+    assert broadcast_dim(n, 2 * m) == broadcast_dim(2 * m, n) == 2 * m
+    assert broadcast_dim(n, m + 2) == m + 2 and broadcast_dim(n, m - 2) not in (n, m - 2)
+    assert [evaluate(both, {"n": a, "m": b}) for a, b in ((1, 5), (5, 1), (1, 0), (1, 1))] == [5, 5, 0, 1]
+    assert substitute(both, {"n": 4}) == 4 and substitute(both, {"n": 1}) == m and substitute(both, {"n": m}) == m
+    assert [*symbols(both)] == ["m", "n"]

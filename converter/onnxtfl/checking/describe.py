@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from onnxtfl.formats.onnx.definitions import ROUNDED
-from onnxtfl.ir.dims import SymDim, Unknown, symbols
+from onnxtfl.ir.dims import SymDim, symbols
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import is_real
+from onnxtfl.ir.symbols import Unknown
 from onnxtfl.ir.types import OptionalType, SequenceType, TensorType, Type
 
 Dim = int | str | None

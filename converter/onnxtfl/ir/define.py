@@ -6,7 +6,7 @@ Declarations and base classes of ops, values and types, helpers for shapes, axes
 from onnxtfl.ir import numeric
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, fresh_number, is_open, product, static
+from onnxtfl.ir.dims import Dim, broadcast_dim, ceildiv, fresh, fresh_number, is_open, product, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Derived, Formula, Number, Term, by_expansion, by_formula
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
@@ -32,7 +32,6 @@ from onnxtfl.ir.op import (
 )
 from onnxtfl.ir.permutations import compose, dropping, identity, inverse, rank_of, renumbered, unless_identity
 from onnxtfl.ir.shapes import (
-    broadcast_dim,
     broadcast_shapes,
     check_positions,
     dim_array,

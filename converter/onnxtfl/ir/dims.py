@@ -1,85 +1,25 @@
-"""Dimensions: an int, or a polynomial with floor division over symbols.
+"""Dimensions: an int, or a polynomial with floor division and broadcasting over symbols.
 
 A dimension known before run time is a plain ``int``; any other is a :class:`SymDim`, so that shape arithmetic is exact
-on ``batch``, ``2*seq + 1`` and ``(h + 1)//2``. Arithmetic normalizes: two dimensions are equal if and only if their
-polynomials are. One that is too large for the budget (:mod:`onnxtfl.ir.budget`) is an unknown integer instead;
-`Budget.unknown` counts these. A symbol is a name, or an :class:`Unknown`, whose number is counted from 0 in each
-conversion: so the same input is converted to the same bytes, in any thread, also if one conversion runs inside another.
+on ``batch``, ``2*seq + 1``, ``(h + 1)//2`` and ``broadcast(n, m)``, which is n or m. Arithmetic normalizes: two
+dimensions are equal if and only if their polynomials are. One that is too large for the budget
+(:mod:`onnxtfl.ir.budget`) is an unknown integer instead; `Budget.unknown` counts these. A symbol is a name, or an
+:class:`Unknown`.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 from onnxtfl.ir.budget import LARGEST_EXPRESSION, current
-
-
-class _Scope:
-    """The count of numbers issued; `implicit`: made on demand outside of :func:`symbol_scope`."""
-
-    __slots__ = ("count", "implicit")
-
-    def __init__(self, implicit: bool) -> None:
-        self.count, self.implicit = 0, implicit
-
-
-_CURRENT: ContextVar[_Scope] = ContextVar("onnxtfl_symbols")
-
-
-def _current() -> _Scope:
-    scope = _CURRENT.get(None)
-    if scope is None:
-        scope = _Scope(implicit=True)
-        _CURRENT.set(scope)
-    return scope
-
-
-def next_number() -> int:
-    """Return a number that was not issued in this scope before."""
-    scope = _current()
-    scope.count += 1
-    return scope.count - 1
-
-
-def reserve(number: int) -> None:
-    """Exclude `number`, which occurs in a parsed text, from this scope."""
-    scope = _current()
-    scope.count = max(scope.count, number + 1)
-
-
-@contextmanager
-def symbol_scope() -> Iterator[None]:
-    """Count from 0 inside; scopes nest, and each thread has its own.
-
-    A graph may outlive its scope: outside of all scopes, numbers issued inside one are not issued again.
-    """
-    outer, inner = _current(), _Scope(implicit=False)
-    token = _CURRENT.set(inner)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
-        if outer.implicit:
-            outer.count = max(outer.count, inner.count)
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The atom for an integer known only at run time: a size, or a computed integer, which may be negative."""
-
-    number: int
-    is_size: bool = True
-
-    def __str__(self) -> str:
-        return f"{'u' if self.is_size else 'v'}?{self.number}"
+from onnxtfl.ir.symbols import Unknown, next_number, reserve
 
 
 @dataclass(frozen=True)
@@ -90,8 +30,15 @@ class FloorDiv:
     denominator: Dim
 
 
+@dataclass(frozen=True)
+class Common:
+    """The atom for the size to which `sizes`, two or more that may be 1, broadcast: that which is not 1."""
+
+    sizes: tuple[Dim, ...]
+
+
 Symbol = str | Unknown
-Atom = Symbol | FloorDiv
+Atom = Symbol | FloorDiv | Common
 Monomial = tuple[tuple[Atom, int], ...]
 
 
@@ -189,9 +136,14 @@ def _too_large() -> SymDim:
 
 
 def _weight(atom: Atom) -> int:
-    if not isinstance(atom, FloorDiv):
-        return 1
-    return 1 + sum(d.weight if isinstance(d, SymDim) else 1 for d in (atom.numerator, atom.denominator))
+    return 1 + sum(d.weight if isinstance(d, SymDim) else 1 for d in parts(atom))
+
+
+def parts(atom: Atom) -> tuple[Dim, ...]:
+    """The dimensions that an atom is made of; none of a symbol."""
+    if isinstance(atom, FloorDiv):
+        return atom.numerator, atom.denominator
+    return atom.sizes if isinstance(atom, Common) else ()
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:
@@ -221,6 +173,46 @@ def truncdiv(a: Dim, b: Dim) -> Dim:
     raise TypeError(f"the sign of {a} or {b} is not known")
 
 
+def broadcast_dim(a: Dim, b: Dim) -> Dim:
+    """The dimension to which `a` and `b` broadcast; ValueError if they do not.
+
+    A size that cannot be 1 is the result: the other one is 1 or equal, else no run succeeds.
+    """
+    if b in (a, 1) or a == 1:
+        return a if b == 1 else b
+    if isinstance(a, int) and isinstance(b, int):
+        raise ValueError(f"dimensions {a} and {b} do not broadcast")
+    fixed = next((d for d in sorted((a, b), key=lambda d: isinstance(d, SymDim)) if not may_be_one(d)), None)
+    if fixed is not None:
+        return fixed
+    parts = {part for d in (a, b) for part in _common_sizes(d)}
+    return _of_atom(Common(tuple(sorted(parts, key=str)))) if len(parts) > 1 else parts.pop()
+
+
+def _common_sizes(dim: Dim) -> tuple[Dim, ...]:
+    """The sizes that broadcast to `dim`."""
+    atom = _only_atom(dim)
+    return atom.sizes if isinstance(atom, Common) else (dim,)
+
+
+def _only_atom(dim: Dim) -> Atom | None:
+    """The atom that `dim` is; None for other expressions."""
+    if isinstance(dim, int) or len(dim.terms) != 1:
+        return None
+    ((monomial, factor),) = dim.terms
+    return monomial[0][0] if factor == 1 == len(monomial) == monomial[0][1] else None
+
+
+def may_be_one(dim: Dim) -> bool:
+    """Whether `dim` may be 1 for some sizes, as far as its factors and its least value tell."""
+    if isinstance(dim, int):
+        return dim == 1
+    rest = dim - 1
+    factor = math.gcd(*(c for monomial, c in _terms(dim) if monomial))
+    constant = next((c for monomial, c in _terms(rest) if not monomial), 0)
+    return constant % factor == 0 and not (constant > 0 and is_nonnegative(rest))
+
+
 def is_nonnegative(dim: Dim) -> bool:
     """Whether `dim` is known to be >= 0 for all sizes, which may be 0."""
     if isinstance(dim, int):
@@ -229,6 +221,8 @@ def is_nonnegative(dim: Dim) -> bool:
 
 
 def _is_nonnegative_atom(atom: Atom) -> bool:
+    if isinstance(atom, Common):
+        return all(map(is_nonnegative, atom.sizes))
     if isinstance(atom, FloorDiv):
         return is_nonnegative(atom.numerator) and is_nonnegative(atom.denominator)
     return atom.is_size if isinstance(atom, Unknown) else True
@@ -285,9 +279,8 @@ def symbols(dim: Dim) -> Iterator[Symbol]:
     """The symbols in `dim`, with repetitions."""
     for monomial, _ in () if isinstance(dim, int) else dim.terms:
         for atom, _ in monomial:
-            if isinstance(atom, FloorDiv):
-                yield from symbols(atom.numerator)
-                yield from symbols(atom.denominator)
+            if isinstance(atom, FloorDiv | Common):
+                yield from itertools.chain.from_iterable(map(symbols, parts(atom)))
             else:
                 yield atom
 
@@ -323,6 +316,8 @@ def _parse_ast(node: ast.expr) -> Dim:
         return symbol(node.id)
     if isinstance(node, ast.Subscript):
         return _parse_unknown(node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "broadcast":
+        return functools.reduce(broadcast_dim, map(_parse_ast, node.args))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_parse_ast(node.operand)
     if isinstance(node, ast.BinOp):
@@ -360,9 +355,9 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
 
 
 def _order(power: tuple[Atom, int]) -> tuple[bool, str, int]:
-    """The sort key of a factor: symbols before quotients, then by text."""
+    """The sort key of a factor: symbols before other atoms, then by text."""
     atom, exponent = power
-    return isinstance(atom, FloorDiv), _atom_text(atom, str), exponent
+    return isinstance(atom, FloorDiv | Common), _atom_text(atom, str), exponent
 
 
 def _monomial_product(a: Monomial, b: Monomial) -> Monomial:
@@ -398,6 +393,9 @@ def _divide_term(m: Monomial, k: int, by: Monomial, c: int) -> tuple[Monomial, i
 def _atom_value(atom: Atom, env: Mapping[Symbol, int] | Mapping[str, int], default: int | None) -> int:
     if isinstance(atom, FloorDiv):
         return evaluate(atom.numerator, env, default) // (evaluate(atom.denominator, env, default) or 1)
+    if isinstance(atom, Common):
+        sizes = [evaluate(d, env, default) for d in atom.sizes]
+        return next((size for size in sizes if size != 1), 1)
     value = env.get(atom, default)  # type: ignore[arg-type]
     if value is None:
         raise KeyError(atom)
@@ -407,6 +405,8 @@ def _atom_value(atom: Atom, env: Mapping[Symbol, int] | Mapping[str, int], defau
 def _substitute_atom(atom: Atom, env: Mapping[str, Dim] | Mapping[Symbol, Dim]) -> Dim:
     if isinstance(atom, FloorDiv):
         return floordiv(substitute(atom.numerator, env), substitute(atom.denominator, env))
+    if isinstance(atom, Common):
+        return functools.reduce(broadcast_dim, (substitute(d, env) for d in atom.sizes))
     return env.get(atom, symbol(atom))  # type: ignore[arg-type]
 
 
@@ -424,13 +424,15 @@ def _atom_text(atom: Atom, naming: Naming) -> str:
         divisor = dim_text(atom.denominator, naming)
         plain = isinstance(atom.denominator, int) or _single(atom.denominator)
         return f"({dim_text(atom.numerator, naming)})//{divisor if plain else f'({divisor})'}"
+    if isinstance(atom, Common):
+        return f"broadcast({', '.join(dim_text(d, naming) for d in atom.sizes)})"
     return atom if isinstance(atom, str) else naming(atom)
 
 
 def _single(dim: SymDim) -> bool:
     """Whether `dim` is a single symbol."""
-    (monomial, factor), *others = dim.terms
-    return not others and factor == 1 == len(monomial) == monomial[0][1] and not isinstance(monomial[0][0], FloorDiv)
+    atom = _only_atom(dim)
+    return atom is not None and not isinstance(atom, FloorDiv)
 
 
 def _term_text(monomial: Monomial, c: int, naming: Naming) -> str:

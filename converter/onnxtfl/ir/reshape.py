@@ -12,10 +12,10 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Atom, Dim, SymDim, product, symbol
+from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, product, symbol
 from onnxtfl.ir.dims import FloorDiv as Quotient
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Mul
+from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Max, Min, Mul
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.concatenation import Concatenate
@@ -226,10 +226,21 @@ def _computed(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value:
 def _atom(b: Builder, atom: Atom, sources: Sequence[Value]) -> Value:
     if isinstance(atom, Quotient):
         return b(FloorDiv, dim_value(b, atom.numerator, *sources), dim_value(b, atom.denominator, *sources))
+    if isinstance(atom, Common):
+        return _common(b, atom, sources)
     dim = symbol(atom)
     if any(d == dim for source in sources for d in _offered(source)):
         return dim_value(b, dim, *sources)
     raise UnsupportedError(f"a size that depends on {atom} cannot be computed here", code="E-SHAPE-001")
+
+
+def _common(b: Builder, atom: Common, sources: Sequence[Value]) -> Value:
+    """The size that is not 1: the largest, or 0."""
+    sizes = [dim_value(b, size, *sources) for size in atom.sizes]
+    largest = least = sizes[0]
+    for size in sizes[1:]:
+        largest, least = b(Max, largest, size), b(Min, least, size)
+    return b(Mul, largest, b(Min, least, [1]))
 
 
 def _offered(source: Value) -> list[Dim]:

@@ -7,26 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, ceildiv, fresh, is_open
+from onnxtfl.ir.dims import Dim, Shape, broadcast_dim, ceildiv, fresh, is_open
 from onnxtfl.ir.graph import Value
 
 
-def broadcast_dim(a: Dim, b: Dim) -> Dim:
-    """The dimension to which `a` and `b` broadcast; ValueError if they do not."""
-    if b in (a, 1):
-        return a
-    if a == 1:
-        return b
-    if isinstance(a, int) and isinstance(b, int):
-        raise ValueError(f"dimensions {a} and {b} do not broadcast")
-    return a if isinstance(a, int) else (b if isinstance(b, int) else a)
-
-
 def broadcast_shapes(*shapes: Shape | None) -> Shape | None:
-    """The broadcast shape under NumPy's rules; None if a rank is unknown.
-
-    Two different symbols are assumed to be equal at run time, and the first is returned.
-    """
+    """The broadcast shape under NumPy's rules; None if a rank is unknown."""
     result: Shape = ()
     for shape in shapes:
         if shape is None:

@@ -11,7 +11,7 @@ from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.data import Array, ArrayData, RowsData, TensorData
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, next_number, product, static
+from onnxtfl.ir.dims import Dim, broadcast_dim, ceildiv, fresh, is_open, may_be_one, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
@@ -38,9 +38,10 @@ from onnxtfl.ir.reshape import (
     with_unit_axis,
 )
 from onnxtfl.ir.row_quantization import on_int8_grid
-from onnxtfl.ir.shapes import broadcast_dim, known_dims, normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.shapes import known_dims, normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.symbols import next_number
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.regions import bind_captures, condition_value, copied, size_of

@@ -12,10 +12,11 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
-from onnxtfl.ir.dims import Unknown, next_number, symbols
+from onnxtfl.ir.dims import symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
 from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.symbols import Unknown, next_number
 from onnxtfl.ir.types import TensorType, tensor
 from onnxtfl.rewriting.regions import condition_value, is_sequence, rebuild_input, size_of
 from onnxtfl.rewriting.registry import Inlined, Steps

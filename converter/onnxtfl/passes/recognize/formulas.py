@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import symbol_scope
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.types import DType
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.templates import Template, patterns_of

@@ -20,11 +20,12 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Unknown, fresh, symbols
+from onnxtfl.ir.dims import Dim, fresh, symbols
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
+from onnxtfl.ir.symbols import Unknown
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
 from onnxtfl.rewriting.regions import copied
 
