@@ -236,6 +236,7 @@ def _convert(job: Job) -> Conversion:
         if workers is not None:
             stack.callback(workers.close)  # before the file is removed that they read
         result = _run_pipeline(job, output)
+        output.keep_apart([*_files(job.model), *result.source_files])
         seconds = time.perf_counter() - started
         compared = check_result(job, result, output.file, stack, workers) if workers is not None else None
         failed = _has_failed(job, compared)
@@ -301,8 +302,12 @@ def _run_pipeline(job: Job, output: Output) -> Report:
     try:
         with output.file.open("w+b") as out:
             return step(job.model, out, job.options)
-    except OSError as error:
-        raise OutputError(f"cannot write {output.target or 'the result'}: {error.strerror or error}") from error
+    except OSError as error:  # the source's files raise InvalidModelError
+        raise OutputError(f"cannot write {output.shown}: {error.strerror or error}") from error
+
+
+def _files(model: Any) -> list[PathLike]:
+    return [model] if isinstance(model, str | os.PathLike) else []
 
 
 def _finish(

@@ -1,16 +1,25 @@
-"""Atomic writing of a model file: it appears at its path when it is complete."""
+"""Atomic writing of files: a model or report appears at its path when it is complete."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
-from onnxtfl.errors import OutputError
+from onnxtfl.errors import OutputError, UsageError
 from onnxtfl.temporary import Folder
+
+_DESCRIPTORS = ("/dev/std", "/dev/fd/", "/proc/")
+"""Names of open files, which are written into: another file with their name would not be the open one."""
+PATIENCE = 5.0
+"""Seconds until another process must have opened a pipe for reading."""
 
 
 class Output:
@@ -18,12 +27,12 @@ class Output:
 
     A context manager: ``file`` is the path to write to, in a directory next to the target. `commit` moves all files
     to the target's directory, which is created; what is not committed is removed. Without a target, `data` returns
-    the bytes. Raises `OutputError`.
+    the bytes. `shown`: the path as it was given. Raises `OutputError`.
     """
 
     def __init__(self, target: str | os.PathLike[str] | None, name: str) -> None:
         self.target = None if target is None else Path(os.path.realpath(target))
-        self._shown = "a file" if target is None else os.fspath(target)
+        self.shown = "the result" if target is None else os.fspath(target)
         self._made = list[Path]()  # folders that did not exist
         self._name = name
         self._special = False
@@ -48,34 +57,53 @@ class Output:
 
     def data(self) -> bytes:
         """Return the bytes written. Raises `OutputError` where the model has several files."""
-        if any(path != self.file for path in self.file.parent.iterdir()):
-            raise OutputError("the model does not fit into one file", code="E-OUT-002")
+        self._must_be_one()
         return self.file.read_bytes()
 
     def size(self) -> int:
         """Return the number of bytes of all files written."""
         return sum(path.stat().st_size for path in self.file.parent.iterdir())
 
+    def keep_apart(self, files: Iterable[str | os.PathLike[str]]) -> None:
+        """Raise UsageError where one of `files`, which the source consists of, would be replaced."""
+        if self.target is None or self._special:
+            return
+        for path in self.file.parent.iterdir():
+            target = self.target.parent / path.name
+            for source in files if target.exists() else ():
+                if os.path.exists(source) and os.path.samefile(source, target):
+                    message = f"{self.shown}: {target.name} is a file of the source"
+                    raise UsageError(message, hint="write the result to another file", code="E-USE-006")
+
     def commit(self) -> None:
         """Move all files to the target, the model itself last."""
         assert self.target is not None
         try:
             if self._special:
-                with self.file.open("rb") as source, self.target.open("wb") as sink:
-                    shutil.copyfileobj(source, sink)
+                self._write_into()
                 return
             for path in sorted(self.file.parent.iterdir(), key=lambda path: path == self.file):
                 os.replace(path, self.target.parent / path.name)
         except OSError as error:
-            raise OutputError(f"cannot write {self._shown}: {error.strerror or error}") from error
+            raise OutputError(f"cannot write {self.shown}: {error.strerror or error}") from error
+
+    def _write_into(self) -> None:
+        """Write the file into a device or pipe."""
+        self._must_be_one()
+        with self.file.open("rb") as source, _opened(self.shown) as sink:
+            shutil.copyfileobj(source, sink)
+
+    def _must_be_one(self) -> None:
+        if any(path != self.file for path in self.file.parent.iterdir()):
+            raise OutputError("the model does not fit into one file", code="E-OUT-002")
 
     def _make_folder(self) -> Folder:
         try:
             if self.target is None:
                 return Folder()
             if self.target.is_dir():
-                raise OutputError(f"cannot write {self._shown}: it is a folder", hint="name a file")
-            if self.target.exists() and not stat.S_ISREG(self.target.stat().st_mode):
+                raise OutputError(f"cannot write {self.shown}: it is a folder", hint="name a file")
+            if _is_special(self.shown):
                 self._special = True  # a device or pipe is written into, never replaced
                 return Folder()
             parent = self.target.parent
@@ -83,4 +111,40 @@ class Output:
             parent.mkdir(parents=True, exist_ok=True)
             return Folder(parent)
         except OSError as error:
-            raise OutputError(f"cannot write {self._shown}: {error.strerror or error}") from error
+            raise OutputError(f"cannot write {self.shown}: {error.strerror or error}") from error
+
+
+def _is_special(path: str) -> bool:
+    """Whether `path` is a device, a pipe or an open file."""
+    if os.path.abspath(path).startswith(_DESCRIPTORS):
+        return True
+    return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
+
+
+def _opened(path: str) -> BinaryIO:
+    """A device or pipe, opened for writing; OSError where no process reads the pipe within `PATIENCE`."""
+    if not stat.S_ISFIFO(os.stat(path).st_mode):
+        return open(path, "wb")
+    limit = time.monotonic() + PATIENCE
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > limit:
+                raise OSError(errno.ENXIO, "no process reads this pipe") from error
+            time.sleep(0.05)
+            continue
+        os.set_blocking(descriptor, True)
+        return os.fdopen(descriptor, "wb")
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file, whose folder is created; on an error a file that was there before stays. Raises `OutputError`."""
+    with Output(path, "") as output:
+        try:
+            output.file.write_text(text, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise OutputError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from error
+        output.commit()

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError, suggestion
@@ -108,7 +109,7 @@ class Report:
     that was not asked for. `other_signatures`: the entry points of the file that were not converted.
     `elements`: the names of the tensors that each input and output of sequence or optional type became. `source_size`:
     bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
-    metadata was too large, as text.
+    metadata was too large, as text. `source_files`: paths of the files with external data of the source.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -124,6 +125,7 @@ class Report:
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
     source_size: int | None = None
     dropped_metadata: list[str] = field(default_factory=list)
+    source_files: tuple[Path, ...] = ()
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -354,6 +356,7 @@ class _Conversion:
         """Note the size of the source, of which `model` is the path."""
         if isinstance(model, str | os.PathLike):
             self.report.source_size = files.bytes_on_disk(source, model)
+            self.report.source_files = source.data_files
 
     def enter(self, source: Model) -> None:
         """Make the entry point that is asked for the main graph."""

@@ -45,6 +45,8 @@ def read_cases(data: PathLike) -> list[Case]:
     Raises `UsageError` where there is none.
     """
     path = Path(data)
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise UsageError(f"{path} is not a regular file", hint="name an .npz file, or a folder of them")
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if not files:
         raise UsageError(f"{path} has no .npz files", hint="write one for each set of inputs, with numpy.savez")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ import click
 from onnxtfl.cli.help import Grouped
 from onnxtfl.cli.options import CONTEXT, MODEL, Number, Whole, checking, quiet, setting, verbose
 from onnxtfl.cli.reports import requested, write
+from onnxtfl.cli.streams import is_stdout
 
 if TYPE_CHECKING:
     from onnxtfl import CheckReport
@@ -57,7 +57,7 @@ def check_command(a: str, b: str, quiet: bool, verbose: bool, json_: str | None,
             _write(json_, pages, CheckReport("not checked", str(error)), a, b)
         raise
     _write(json_, pages, report, a, b)
-    if json_ != "-" and not quiet:
+    if not quiet and (json_ is None or not is_stdout(json_)):
         from onnxtfl.cli.tables import show_check
 
         show_check(a, b, report, verbose)
@@ -97,13 +97,9 @@ def _write(json_: str | None, pages: Iterable[str | None], report: CheckReport, 
 
 def _write_json(target: str, report: CheckReport, a: str, b: str) -> None:
     text = json.dumps(report.to_json(a, b), indent=2, ensure_ascii=False)
-    if target == "-":
+    if is_stdout(target):
         click.echo(text)
         return
-    from onnxtfl import OutputError
+    from onnxtfl.output import write_text
 
-    try:
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        Path(target).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+    write_text(target, text + "\n")

@@ -128,11 +128,12 @@ def _convert_signatures(model: str, output: str | None, quiet: bool, options: di
 def _convert(convert: Any, to: str, model: str, output: str | None, quiet: bool, options: dict[str, Any]) -> int:
     """Convert one model, show what was done, and return the exit code."""
     from onnxtfl.cli.progress import progress
-    from onnxtfl.cli.streams import STREAM, model_of, tables_to_stderr, write_to_stdout
+    from onnxtfl.cli.streams import STREAM, is_stdout, model_of, tables_to_stderr, write_to_stdout
     from onnxtfl.errors import CheckFailedError
 
     verbose, page = options.pop("verbose"), requested(options)
     output = output or (STREAM if model == STREAM else _beside(model, f".{to}"))
+    output = STREAM if is_stdout(output) else output
     if output != STREAM and Path(output).is_dir():
         output = os.path.join(output, os.path.basename(_beside("model" if model == STREAM else model, f".{to}")))
     failure: CheckFailedError | None = None

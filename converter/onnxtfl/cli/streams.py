@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 STREAM = "-"
+_STDOUT = (STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def model_of(path: str) -> str | bytes:
@@ -21,6 +22,11 @@ def model_of(path: str) -> str | bytes:
     if not data:
         raise InvalidModelError("standard input is empty", hint="pipe or redirect a model to it", code="E-FILE-003")
     return data
+
+
+def is_stdout(path: str) -> bool:
+    """Whether a path means standard output."""
+    return path in _STDOUT
 
 
 def write_to_stdout(data: bytes) -> None:

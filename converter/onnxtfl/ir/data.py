@@ -139,7 +139,7 @@ class SourceFile:
         try:
             self._file = open(self.path, "rb")  # noqa: SIM115 - stays open as long as the graph that reads it
         except OSError as error:
-            raise InvalidModelError(f"{self.path}: cannot be read: {error.strerror}", code="E-FILE-001") from error
+            raise self._unreadable(error) from error
         self.size = os.fstat(self._file.fileno()).st_size
         self._lock = threading.Lock()
 
@@ -149,12 +149,18 @@ class SourceFile:
         with self._lock:
             self._file.seek(offset)
             while done < len(view):
-                count = self._file.readinto(view[done:])
+                try:
+                    count = self._file.readinto(view[done:])
+                except OSError as error:
+                    raise self._unreadable(error) from error
                 if not count:
                     raise InvalidModelError(
                         f"{self.path}: cut off: {len(view)} bytes wanted at {offset}", code="E-FILE-005"
                     )
                 done += count
+
+    def _unreadable(self, error: OSError) -> InvalidModelError:
+        return InvalidModelError(f"{self.path}: cannot be read: {error.strerror or error}", code="E-FILE-001")
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset`."""

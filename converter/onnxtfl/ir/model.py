@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
 
 from onnxtfl.errors import UsageError, suggestion
@@ -67,7 +68,8 @@ class Model:
     defines. `subgraphs`: other graphs of the file that are not regions of `main`. `signatures`: all entry points, in
     file order. `resources`: variables and tables that nodes refer to by name. `metadata`: descriptions and entries that
     have no effect on results. `opsets`: version by ONNX domain. `dim_names`: the file's name of a dimension by symbol,
-    if the two differ. `constant_names`: names to write for constants without one.
+    if the two differ. `constant_names`: names to write for constants without one. `data_files`: paths of the files next
+    to the model that have its external data.
     """
 
     main: Graph
@@ -80,6 +82,7 @@ class Model:
     opsets: dict[str, int] = field(default_factory=dict)
     dim_names: dict[str, str] = field(default_factory=dict)
     constant_names: Mapping[Value, str] = field(default_factory=dict)
+    data_files: tuple[Path, ...] = ()
 
     def enter(self, key: str) -> None:
         """Make the graph of the signature `key` the main graph, with the names of the signature.

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.conversion import Conversion
-from onnxtfl.errors import OutputError, UsageError
+from onnxtfl.errors import UsageError
+from onnxtfl.output import write_text
 from onnxtfl.reporting.junit import Pair, junit
 from onnxtfl.reporting.page import Subject, page
 
@@ -35,11 +36,7 @@ def write_report(
     if kind != ".xml" and len(subjects) != 1:
         raise UsageError(f"{target}: a file for {len(subjects)} results", hint="write .xml, or a file for each")
     text = _xml(subjects) if kind == ".xml" else _json(subjects[0]) if kind == ".json" else page(subjects[0])
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+    write_text(target, text)
     return target
 
 

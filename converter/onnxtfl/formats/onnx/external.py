@@ -2,11 +2,13 @@
 
 Source: onnx.proto, TensorProto.external_data. A location is a relative path within the model's directory. Hub caches
 store a model as symlinks into one directory of blobs, so a symlink is followed where its target is in the directory of
-the model's own resolved path; any other symlink is refused, as it could refer to any file.
+the model's own resolved path; any other symlink is refused, as it could refer to any file. So is a file that has more
+names (hard links) than the folders of the file and of the model have.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from onnx import TensorProto
@@ -23,6 +25,10 @@ class ExternalFiles:
     def __init__(self, model: Path | None) -> None:
         self.model = model
         self._open: dict[Path, SourceFile] = {}
+
+    def paths(self) -> tuple[Path, ...]:
+        """The paths of the files that are open."""
+        return tuple(self._open)
 
     def data(self, tensor: TensorProto, dtype: DType, shape: tuple[int, ...]) -> FileData:
         """The values of `tensor`; InvalidModelError where the file is missing, truncated or at a refused location."""
@@ -79,10 +85,28 @@ class ExternalFiles:
                     f"tensor {name!r}: external data at {location!r} is a symlink out of the model's directory",
                     code="E-FILE-007",
                 )
+            if _has_other_names(target, {target.parent, directory, resolved.parent}):
+                raise InvalidModelError(
+                    f"tensor {name!r}: external data at {location!r} is a hard link out of the model's directory",
+                    hint="copy the file",
+                    code="E-FILE-007",
+                )
             return target
         raise InvalidModelError(
             f"tensor {name!r}: external data is missing: no file {model.parent / posix}", code="E-FILE-006"
         )
+
+
+def _has_other_names(file: Path, folders: set[Path]) -> bool:
+    """Whether a file has hard links that are not in `folders`."""
+    about = file.stat()
+    if about.st_nlink < 2:
+        return False
+    entries = (entry for folder in folders for entry in os.scandir(folder))
+    return (
+        sum(entry.inode() == about.st_ino and entry.is_file(follow_symlinks=False) for entry in entries)
+        < about.st_nlink
+    )
 
 
 def _number(text: str, what: str, name: str) -> int:

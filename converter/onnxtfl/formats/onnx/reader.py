@@ -60,4 +60,5 @@ def _model(model: ModelProto, tensors: Tensors) -> Model:
         metadata=read_metadata(model),
         opsets=versions,
         dim_names={symbol: name for name, symbol in reader.types.names.items()},
+        data_files=tensors.external.paths(),
     )
