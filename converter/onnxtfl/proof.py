@@ -32,6 +32,8 @@ NO_LOAD = "ONNXTFL_NO_LOAD"
 """Environment variable: if it is set, results are not loaded before they are written."""
 DEFAULT_OPSET, OLDEST = 21, "2.14"
 """The opset that is written, and the oldest runtime that must run a result, where nothing else is asked for."""
+LOAD_TIME, LOAD_SPEED = 60.0, 10 << 20
+"""Seconds that loading may take, and bytes of the model for which it may take one second more."""
 CheckMode = Literal["auto", "require"] | bool
 """How a result is checked. "auto" (or True) runs both models on the same generated inputs and raises
 `CheckFailedError` where they differ; where one of them cannot be run (runtime not installed, operator without a kernel)
@@ -151,7 +153,7 @@ def check_loads(job: Job, converted: Path, stack: ExitStack, workers: Workers | 
         if worker is None:
             worker = stack.enter_context(runtime_for(format_, job.comparison.get("runtime")).worker())
         for kernels in ("default", "builtin") if format_ == "tflite" else ("default",):
-            worker.verify(converted, RunOptions(kernels, time_limit=job.comparison["time_limit"]))
+            worker.verify(converted, RunOptions(kernels, time_limit=_load_limit(job, converted)))
     except RunError as error:
         if error.kind == "unavailable" or _is_newer(job, format_, error.kind, worker.runtime if worker else ""):
             return
@@ -160,6 +162,13 @@ def check_loads(job: Job, converted: Path, stack: ExitStack, workers: Workers | 
         raise UnsupportedError(f"the result does not load: {error.message}", hint=hint, code=error.code) from error
     except RuntimeUnavailableError:
         return
+
+
+def _load_limit(job: Job, converted: Path) -> float:
+    """The seconds that the result may take to load."""
+    size = sum(path.stat().st_size for path in converted.parent.iterdir())
+    limit: float = job.comparison["time_limit"]
+    return min(limit, LOAD_TIME + size / LOAD_SPEED)
 
 
 def _is_newer(job: Job, format_: FormatName, kind: str, runtime: str) -> bool:

@@ -91,8 +91,11 @@ class Worker:
                 if kind == "raised":
                     return Outcome("raised", message=rest[0], detail=rest[1], stage=stage)
                 stage = rest[0]
-        except (EOFError, OSError, pickle.UnpicklingError):
+        except (EOFError, OSError):
             return self._died(process, stage, expired.is_set(), timeout)
+        except Exception as error:  # an argument or a result that cannot be pickled, or not in this process
+            self.close()  # what it still sends would be taken for the next result
+            return Outcome("crashed", message=f"{type(error).__name__}: {error}", stage=stage)
 
     def _died(self, process: subprocess.Popen[bytes], stage: str, expired: bool, timeout: float) -> Outcome:
         process.kill()
@@ -152,7 +155,15 @@ def _serve(function: str, todo: queue.SimpleQueue[Any], done: queue.SimpleQueue[
                 argument = todo.get_nowait()
             except queue.Empty:
                 return
-            done.put((argument, worker.run(function, argument, timeout)))
+            done.put((argument, _outcome(worker, function, argument, timeout)))
+
+
+def _outcome(worker: Worker, function: str, argument: Any, timeout: float) -> Outcome:
+    """How a job ended, whatever happens: `run_all` waits for the outcome of each."""
+    try:
+        return worker.run(function, argument, timeout)
+    except Exception as error:  # no process or thread starts
+        return Outcome("crashed", message=f"{type(error).__name__}: {error}")
 
 
 def _exit_reason(code: int) -> str:

@@ -217,6 +217,17 @@ def test_what_the_child_prints_does_no_harm(tmp_path: Path, monkeypatch: pytest.
     np.testing.assert_array_equal(run_once(ONNXRUNTIME, path, [X])[0], 2 * X)
 
 
+def test_a_crash_while_another_process_holds_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(30)']); os.abort()"
+    path = saved(onnx_scale(), tmp_path / "m.onnx")
+    started = time.monotonic()
+    with worker_that(tmp_path, monkeypatch, body) as worker:
+        with pytest.raises(RunError, match="crashed"):
+            worker.run(path, [X])
+        np.testing.assert_array_equal(worker.run(path, [X])[0], 2 * X)
+    assert time.monotonic() - started < 25
+
+
 def test_a_worker_leaves_nothing_behind(tmp_path: Path) -> None:
     path = saved(onnx_scale(), tmp_path / "m.onnx")
     with ONNXRUNTIME.worker() as worker:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.harness import workers
 from tests.harness.workers import Worker, run_all
 
 
@@ -20,3 +23,16 @@ def test_jobs_are_spread_and_all_come_back() -> None:
     jobs = ["1", "__import__('os')._exit(3)", "3"]
     outcomes = dict(run_all("builtins:eval", jobs, 30, 2))
     assert [outcomes[job].kind for job in jobs] == ["done", "crashed", "done"]
+
+
+def test_an_argument_that_cannot_be_pickled() -> None:
+    """The job after it has its own result."""
+    assert [outcome.kind for _, outcome in run_all("os:fspath", [lambda: None, "a"], 30)] == ["crashed", "done"]
+
+
+def test_no_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(workers.subprocess, "Popen", fail)
+    assert [outcome.kind for _, outcome in run_all("os:fspath", ["a", "b"], 30)] == ["crashed", "crashed"]

@@ -31,6 +31,8 @@ MARK = "onnxtfl-answer "
 STDERR_TAIL = 4000
 GRACE = 0.5
 """Seconds to wait for an answer that is not needed: a new process takes as long to start."""
+POLL = 1.0
+"""Seconds between two looks whether the process lives."""
 IDLE_BLAS = {"OPENBLAS_NUM_THREADS": "1"}
 """NumPy would start a thread for each core, which costs as much as all other imports; the runtimes have their own."""
 SHORT = 4096
@@ -235,7 +237,7 @@ class Worker:
         """Wait for the answer to the first request; where none comes, it and all others have failed."""
         limit = next(iter(self._sent.values()))
         try:
-            line = self._answers.get(timeout=max(self._since + limit - time.monotonic(), 0))
+            line = self._next_line(self._since + limit)
         except queue.Empty:
             self._stop()
             return self._lost(RunError("timeout", f"{self.runtime} took more than {limit:g} s"))
@@ -248,6 +250,21 @@ class Worker:
         found = RunError(reply["kind"], f"{self.runtime}: {brief(reply['error'])}") if failed else reply
         self._replies[reply["id"]] = found
         return None
+
+    def _next_line(self, until: float) -> str | None:
+        """The next answer, None where the process has ended; raises `queue.Empty` at the time `until`.
+
+        The end of the process is not only seen from its pipe: a process that this one forked meanwhile may hold that.
+        """
+        while True:
+            ended = self._process is None or self._process.poll() is not None
+            left = until - time.monotonic()
+            with contextlib.suppress(queue.Empty):
+                return self._answers.get(timeout=max(0.0, min(left, POLL)))
+            if ended:
+                return None
+            if left <= POLL:
+                raise queue.Empty
 
     def _lost(self, error: RunError) -> None:
         """Answer all requests with an error: the process has ended."""
@@ -285,11 +302,10 @@ class Worker:
             self._process.kill()
             _wait(self._process)
             if self._reader is not None:
-                self._reader.join(5)
-            for stream in (self._process.stdin, self._process.stdout):
-                if stream is not None:
-                    with contextlib.suppress(OSError):
-                        stream.close()
+                self._reader.join(POLL)  # it closes stdout, which another process may hold open
+            if self._process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    self._process.stdin.close()
             self._process = None
         if self._stderr is not None:
             self._stderr.close()
@@ -341,7 +357,7 @@ def _distinct(steps: Sequence[Sequence[Value]]) -> list[Value]:
 
 def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
     """Move the child's answers into a queue, which can be waited for with a time limit on every system."""
-    with contextlib.suppress(ValueError, OSError):
+    with contextlib.suppress(ValueError, OSError), stream:
         for line in stream:
             if line.startswith(MARK):
                 answers.put(line.removeprefix(MARK))
