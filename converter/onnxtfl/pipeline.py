@@ -28,6 +28,7 @@ from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite import writer as tflite_writer
+from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import compact_record
 from onnxtfl.ir.budget import Budget, budget_scope
@@ -89,7 +90,7 @@ from onnxtfl.rewriting.pass_manager import Fact, Group, Pass, PassManager, PassT
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target
 from onnxtfl.targets.onnx import OnnxTarget
-from onnxtfl.targets.tflite import TfliteTarget, refuse_unknown_versions
+from onnxtfl.targets.tflite import TfliteTarget, lowest_runtime, refuse_unknown_versions
 
 if TYPE_CHECKING:
     import onnx
@@ -390,6 +391,8 @@ class _Conversion:
         """The result: `graph` with the metadata of the source, and names for its constants."""
         to_onnx = self.target.name == "onnx"
         metadata, self.report.dropped_metadata = carried(source, graph, self.options.metadata, to_onnx=to_onnx)
+        if not to_onnx:
+            metadata.properties |= of_the_file(lowest_runtime(graph))
         return Model(graph, metadata=metadata, constant_names=constant_names(graph, self.weights, self.target))
 
     def _select_part(self, graph: Graph) -> None:

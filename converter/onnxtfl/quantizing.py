@@ -20,13 +20,15 @@ from onnxtfl.checking.sizes import open_shapes
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.archive import append_archive
+from onnxtfl.formats.tflite.metadata import of_the_file
+from onnxtfl.formats.tflite.reader import overwrite_entries
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 from onnxtfl.pipeline import Description, Report, count_ops, lifted_where_possible
 from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
-from onnxtfl.targets.tflite import has_quantized_kernel
+from onnxtfl.targets.tflite import has_quantized_kernel, lowest_runtime
 
 Sample = Mapping[str, Any]
 Calibration = str | os.PathLike[str] | Iterable[Sample]
@@ -82,6 +84,7 @@ class Quantizing:
         if read.metadata.files is not None:  # the library drops what is after the model
             append_archive(read.metadata.files, model)
         read = files.read(model)
+        overwrite_entries(model, of_the_file(lowest_runtime(read.main)))
         made = describe(model, read)
         report.ops_after = count_ops(read.main)
         report.inputs = _retyped(report.inputs, made.inputs)

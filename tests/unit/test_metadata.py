@@ -18,6 +18,7 @@ from onnxtfl.errors import UsageError
 from onnxtfl.formats import archive, metadata
 from onnxtfl.formats.onnx.reader import read as read_onnx
 from onnxtfl.formats.tflite import tflite_metadata
+from onnxtfl.formats.tflite.reader import overwrite_entries
 from onnxtfl.formats.tflite.reader import read as read_tflite
 from onnxtfl.formats.tflite.writer import write as write_tflite
 from onnxtfl.ir.metadata import TfliteMetadata, as_text, content_of, from_text
@@ -142,6 +143,7 @@ def test_tflite_metadata_and_its_files_are_the_same_bytes_after_two_conversions(
     assert {key: content_of(value) for key, value in after.properties.items()} == {
         "notes": b"keep",
         "blob": b"\0\1\xff",
+        "min_runtime_version": b"1.5.0".ljust(16, b"\0"),
     }
     with zipfile.ZipFile(io.BytesIO(again)) as opened:
         assert opened.testzip() is None and opened.read("labels.txt") == LABELS.encode()
@@ -159,6 +161,27 @@ def test_in_onnx_people_can_read_it() -> None:
 
 def test_what_describes_the_file_and_not_the_model_is_left_out() -> None:
     assert "min_runtime_version" not in properties(to_onnx(described()))
+
+
+@pytest.mark.parametrize(("op", "lowest"), [("Relu", "1.5.0"), ("Gelu", "2.9.0"), ("Sign", "2.11.0")])
+def test_a_file_says_which_runtime_has_its_ops(op: str, lowest: str) -> None:
+    """As TensorFlow's converter writes it, for `FlatBufferModel::GetMinimumRuntime`: 16 bytes, zeros after the text."""
+    body = f"z = {op} (x)  y = Add (z, z)"
+    model = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["" : 20]> g (float[2,3] x) => (float[2,3] y) {{ {body} }}'
+    )
+    found = read_tflite(to_tflite(model)).metadata.properties["min_runtime_version"]
+    assert content_of(found) == lowest.encode().ljust(16, b"\0")
+    assert not properties(to_onnx(to_tflite(model)))
+
+
+def test_an_entry_is_overwritten_in_place(tmp_path: Path) -> None:
+    """So does `--quantize`, after which ops have other versions."""
+    path = tmp_path / "m.tflite"
+    path.write_bytes(to_tflite(onnx_scale(), metadata={"notes": "four"}))
+    before = path.read_bytes()
+    overwrite_entries(path, {"notes": b"five", "absent": b"x", "min_runtime_version": b"too short"})
+    assert path.read_bytes() == before.replace(b"four", b"five")
 
 
 def test_an_edited_description_replaces_that_in_tflite_metadata() -> None:

@@ -190,6 +190,15 @@ def refuse_unknown_versions(graph: Graph) -> None:
             raise UnsupportedError(message, node=place, op=name, version=node.op.version, code="E-OP-003")
 
 
+def lowest_runtime(graph: Graph) -> str:
+    """The lowest TensorFlow release ("2.14.0") with the versions of all ops of a graph; "" where none is known."""
+    found: set[Release] = set()
+    for name, version in {(node.op.name.partition(".")[2], node.op.version) for node in graph.walk()}:
+        known = entry(name).versions if name in op_names() else ()
+        found.update(sorted(v.since for v in known if v.number == version)[:1])
+    return _dotted((*max(found), 0, 0)[:3]) if found else ""
+
+
 def steps_off(instance: OpInstance, runtimes: Sequence[str] = MEASURED) -> int:
     """How many steps the quantized results of an op may be off the nearest ones; 0 where kernels are exact."""
     rows = _inexact_forms(instance.entry.name, tuple(runtimes))

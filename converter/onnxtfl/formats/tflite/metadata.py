@@ -22,8 +22,11 @@ from onnxtfl.ir.model import Model
 ONNX = "onnxtfl.onnx"
 MAX_DECODED = 16 << 20
 """Bytes of the largest entry that is decoded."""
+MIN_RUNTIME = "min_runtime_version"
+"""The lowest TensorFlow release that has the versions of all ops, as `FlatBufferModel::GetMinimumRuntime` reads it."""
+_MIN_RUNTIME_BYTES = 16
 OF_THE_FILE = {
-    *("min_runtime_version", "CONVERSION_METADATA", "model_control_dependencies", "keep_stablehlo_constant"),
+    *(MIN_RUNTIME, "CONVERSION_METADATA", "model_control_dependencies", "keep_stablehlo_constant"),
     *("debug_metadata", "buffer_location", "OfflineMemoryAllocation", "LiteRtStamp"),
 }
 """Entries that describe one file: versions of its ops, indices of its ops and tensors, the converter that wrote it."""
@@ -55,6 +58,12 @@ def entries_of(model: Model) -> dict[str, Property]:
     described = tflite_metadata.descriptions_of(tree, sides) if tree is not None else {}
     onnx = _onnx_fields(metadata, described)
     return found | ({ONNX: json.dumps(onnx, ensure_ascii=False)} if onnx else {})
+
+
+def of_the_file(lowest_runtime: str) -> dict[str, bytes]:
+    """The entries that describe the file; none where the runtime is unknown. A NUL has to end the text."""
+    content = lowest_runtime.encode().ljust(_MIN_RUNTIME_BYTES, b"\0")
+    return {MIN_RUNTIME: content} if lowest_runtime else {}
 
 
 def sides_of(graph: Graph) -> dict[str, list[str]]:

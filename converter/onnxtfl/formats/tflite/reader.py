@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
@@ -50,6 +51,20 @@ def read(source: PathLike | Content) -> Model:
         if not model["subgraphs"]:
             opened.fail("the model has no subgraph")
         return _ModelReader(opened, model).read()
+
+
+def overwrite_entries(path: Path, entries: Mapping[str, bytes]) -> None:
+    """Replace the contents of these entries of the table `metadata` of a file, where they have the same size."""
+    opened = Source(open_source(path))
+    model = Decoder(opened).root(schema.table("Model"))
+    buffers = Buffers(opened, model["buffers"] or ())
+    spans = {entry["name"]: buffers.span(entry["buffer"]) for entry in model["metadata"] or ()}
+    with path.open("r+b") as file:
+        for name, content in entries.items():
+            span = spans.get(name)
+            if span is not None and span.length == len(content):
+                file.seek(span.offset)
+                file.write(content)
 
 
 class _ModelReader:
