@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
+import onnxtfl
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.facts import Facts, Range, Selection, analyze
 from onnxtfl.checking.inputs import UnknownInputError, make_input
@@ -57,6 +58,33 @@ def test_rows_through_arithmetic() -> None:
     assert range_of(("Sub", ["x", "two"], ["a"]), gather, constants=two) == Range("index", 2, 52)
     assert range_of(("Mul", ["two", "x"], ["a"]), gather, constants=two) == Range("index", 0, 25)
     assert range_of(("Div", ["x", "two"], ["a"]), gather, constants=two) is None
+
+
+@pytest.mark.parametrize("step", [0.25, 1 / 3])
+def test_rows_at_which_a_table_of_a_function_changes(step: float) -> None:
+    """Kernels refuse operands outside of the function's domain, where its table is constant."""
+    stored = np.arange(-(1 << 15), 1 << 15)
+    table = np.where(stored < 256, 1000, stored).astype(np.float32)
+    constants = {"step": np.float32(step), "zero": np.int16(0), "least": np.int32(1 << 15), "rows": table}
+    nodes = [
+        ("QuantizeLinear", ["x", "step", "zero"], ["q"]),
+        ("Cast", ["q"], ["i"], {"to": TensorProto.INT32}),
+        ("Add", ["i", "least"], ["place"]),
+        ("Gather", ["rows", "place"], ["y"]),
+    ]
+    found = range_of(*nodes, type_=FLOAT, constants=constants, opset=21)
+    assert found is not None
+    assert (found.kind, found.low, found.high) == ("range", pytest.approx(256 * step), pytest.approx(32767 * step))
+    constants["rows"] = stored.astype(np.float32)
+    assert range_of(*nodes, type_=FLOAT, constants=constants, opset=21) is None  # any operand will do
+
+
+def test_int16_rsqrt_is_checked() -> None:
+    """LiteRT's kernel ends a run with an operand that is not positive."""
+    model = Path(CORPUS, "tflite/litert/single_rsqrt_default_a16w8_recipe_quantized.tflite")
+    if not model.exists():
+        pytest.skip("the corpus is not there")
+    assert onnxtfl.tflite_to_onnx(model, check="require").check.ok
 
 
 def test_rows_of_what_is_brought_into_bounds() -> None:

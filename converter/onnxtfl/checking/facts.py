@@ -25,6 +25,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Affine = tuple[float, float]
 SMALL = 64
 """Most elements of a constant whose values are read."""
+BETWEEN_SAMPLES = 128
+"""Rows of a table of 65536 that are interpolated between two samples."""
+MOST_ROWS = 1 << 16
 DEFAULT_ROWS = 2
 """Rows of a table of unknown size."""
 
@@ -150,7 +153,7 @@ def _input_range(value: Value) -> Range | None:
     """
     found: list[Range] = []
     seen = {value}
-    pending: deque[tuple[Value, Affine]] = deque([(value, (1.0, 0.0))])
+    pending: deque[tuple[Value, Affine]] = deque([(value, (1, 0))])
     while pending:
         value, affine = pending.popleft()
         for node, index in value.uses:
@@ -168,7 +171,8 @@ def _use_range(node: Node, index: int) -> Range | None:
     """Return sensible values of operand ``index`` of a node, None where any will do."""
     name = _operand_name(node, index)
     if name == "indices" and node.op in ROWS | POINTS:
-        return Range("index", 0, _rows(node))
+        rows = _rows(node)
+        return Range("index", _first_change(node.operand(0)) if rows > SMALL else 0, rows)
     if name in AXES:
         return Range("range", 0, 1)
     if name == "lengths":
@@ -197,6 +201,19 @@ def _rows(node: Node) -> int:
         first, depth = node.attr("batch_dims", 0), node.operand(1).tensor_type.shape or (len(shape),)
         picked = shape[first : first + depth[-1]] if isinstance(depth[-1], int) else shape
     return min((size for size in picked if isinstance(size, int)), default=DEFAULT_ROWS)
+
+
+def _first_change(table: Value) -> int:
+    """Return the first row from which on a constant vector changes, as a multiple of `BETWEEN_SAMPLES`; 0 for others.
+
+    A table of a function that is not defined everywhere (int16 RSQRT) is constant elsewhere, and kernels refuse what
+    its operand has there.
+    """
+    if table.data is None or len(table.data.shape) != 1 or table.data.size > MOST_ROWS:
+        return 0
+    changes = np.flatnonzero(np.diff(table.numpy().astype(np.float64)))
+    first = int(changes[0]) if len(changes) else 0
+    return -(-first // BETWEEN_SAMPLES) * BETWEEN_SAMPLES
 
 
 def _indexed_shape(node: Node) -> tuple[Any, ...]:
@@ -272,7 +289,10 @@ def _moved(node: Node, index: int) -> list[Value]:
 
 
 def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | None:
-    """Return scale and offset after an op with an integer constant, None for other ops."""
+    """Return scale and offset after an op with an integer constant, or that quantizes; None for other ops."""
+    if node.op is ops.QuantizeLinear and index == 0:
+        step, zero = (_scalar(value) for value in (node.operands[1], node.optional(2)))
+        return (scale / step, offset / step + (zero or 0)) if step else None
     if node.op not in (ops.Add, ops.Sub, ops.Mul):
         return None
     number = _scalar(node.operands[1 - index])
@@ -286,9 +306,15 @@ def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | N
 
 
 def _through(known: Range, scale: float, offset: float) -> Range | None:
-    """Return the inputs >= 0 for which ``scale * input + offset`` is in ``known``, None where there are none."""
-    if (scale, offset) == (1.0, 0.0) or known.kind == "mask":
+    """Return the inputs >= 0 for which ``scale * input + offset`` is in ``known``, None where there are none.
+
+    Of an input that is quantized on the way (``scale`` is a float): real values, where not all rows of a table will do.
+    """
+    if (scale, offset) == (1, 0) or known.kind == "mask":
         return known
+    if isinstance(scale, float):
+        low, high = ((bound - offset) / scale for bound in (known.low, known.high - 1))
+        return Range("range", low, high) if known.kind == "index" and known.low > 0 and low < high else None
     low = max(0.0, float(np.ceil((known.low - offset) / scale)))
     high = float(np.floor((known.high - 1 - offset) / scale) + 1)
     return Range(known.kind, low, high) if low < high else None

@@ -22,7 +22,15 @@ STAGES = {
     ),
     ".tflite": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "recognize", "recognize layers"),
-        *("quantized types", "simplify", "fuse quantized", "uint8 storage", "quantized io", "int32 outputs", "formulas"),
+        *(
+            "quantized types",
+            "simplify",
+            "fuse quantized",
+            "uint8 storage",
+            "quantized io",
+            "int32 outputs",
+            "formulas",
+        ),
         *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),
         *("surround moves", "lower"),
     ),
