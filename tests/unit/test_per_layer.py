@@ -1,6 +1,7 @@
 """What `per_layer` finds, and by what tensors are matched."""
 
 import io
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from onnx import numpy_helper
 
 import onnxtfl
+from onnxtfl.checking.by_value import by_value
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite.writer import write as write_tflite
+from onnxtfl.ir.graph import Value
 from tests.unit.test_record import cnn
 from tests.unit.tiny_models import onnx_model
 
@@ -117,3 +120,30 @@ def test_the_error_that_goes_in_is_that_of_the_op_before() -> None:
 def test_json_has_the_first_difference(per_layer: bool) -> None:
     found = onnxtfl.check(cnn(), broken(), per_layer=per_layer).to_json("a", "b")["first_difference"]
     assert found is None if not per_layer else {"a", "b", "node", "op", "error", "error_in"} <= set(found)
+
+
+class _Numbers:
+    """A model of tensors with four real values each, as far as `by_value` reads one; `fetched`: how many were run."""
+
+    def __init__(self, rows: list[list[float]]) -> None:
+        self.rows, self.fetched = [np.asarray(row, np.float32) for row in rows], 0
+        self.changing = frozenset(range(len(rows)))
+        self.values = [Value(None) for _ in rows]
+
+    def nbytes(self, number: int) -> int:
+        return self.rows[number].nbytes
+
+    def fetch(self, wanted: list[int]) -> dict[int, np.ndarray]:
+        self.fetched += len(wanted)
+        return {i: self.rows[i] for i in wanted}
+
+
+def test_by_value_takes_the_first_that_is_alike() -> None:
+    a = _Numbers([[0, 0, 0, 0], [1, 2, 3, 4], [4, 3, 2, 1], [1, 2, 3, 9]])
+    found = by_value(a, _Numbers([[1, 2, 3, 9], [1, 2, 3, 4], [5, 6, 7, 8]]), [], time.perf_counter() + 60)
+    assert [(match.a, match.b) for match in found] == [(3, 0), (1, 1)]
+
+
+def test_by_value_ends_in_time() -> None:
+    a, b = _Numbers([[1, 2, 3, 4]]), _Numbers([[1, 2, 3, 4]])
+    assert by_value(a, b, [], time.perf_counter() - 1) == [] and a.fetched == b.fetched == 0

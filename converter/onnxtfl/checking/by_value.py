@@ -6,6 +6,7 @@ are alike are compared element by element before they are used (:class:`onnxtfl.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
@@ -24,33 +25,50 @@ BATCH = 48 << 20
 Figures = tuple[float, ...]
 
 
-def by_value(a: InnerModel, b: InnerModel, known: Sequence[Match]) -> list[Match]:
+def by_value(a: InnerModel, b: InnerModel, known: Sequence[Match], until: float) -> list[Match]:
     """Matches of tensors that `known` has not, by their values when each model reads its own inputs.
 
-    Of several tensors of the first model with the same values, the first one.
+    Of several tensors of the first model with the same values, the first one. `until`: when to stop, in seconds of the
+    clock; a third of the time until then is for the first model, and as much for the second.
     """
     first, second = {m.a for m in known}, {m.b for m in known}
+    now = time.perf_counter()
     described: dict[int, list[tuple[int, Figures]]] = {}
-    for i, (size, figures) in _described(a, first):
+    for i, (size, figures) in _described(a, first, now + (until - now) / 3):
         described.setdefault(size, []).append((i, figures))
+    alike = {size: _Alike(found) for size, found in described.items()}
     found = list[Match]()
-    for j, (size, figures) in _described(b, second):
+    for j, (size, figures) in _described(b, second, now + (until - now) * 2 / 3):
         step = _step(quantization_of(b.values[j]), figures)
-        alike = ((i, _distance(other, figures)) for i, other in described.get(size, ()))
-        best = min(
-            (pair for pair in alike if pair[1] <= ALIKE + step),
-            key=lambda pair: (pair[1] > ALIKE, pair[0]),
-            default=None,
-        )
+        best = alike[size].nearest(figures, step) if size in alike else None
         if best is not None:
-            found.append(Match(best[0], j, by_value=True))
+            found.append(Match(best, j, by_value=True))
     return found
 
 
-def _described(model: InnerModel, known: Collection[int]) -> Iterator[tuple[int, tuple[int, Figures]]]:
-    """The number, size and figures of the tensors of real values that are not `known`."""
+class _Alike:
+    """The figures of tensors of the first model, all of one size: float64[tensors, figures]."""
+
+    def __init__(self, found: Sequence[tuple[int, Figures]]) -> None:
+        self._numbers = [number for number, _ in found]
+        self._figures = np.asarray([figures for _, figures in found])
+        self._peaks = np.abs(self._figures[:, :2]).max(axis=1)
+
+    def nearest(self, figures: Figures, step: float) -> int | None:
+        """The first tensor whose figures are alike, else the first that is off by at most a `step` more."""
+        distances = np.abs(self._figures - figures).max(axis=1) / self._peaks
+        for limit in (ALIKE, ALIKE + step):
+            if (near := distances <= limit).any():
+                return self._numbers[int(near.argmax())]
+        return None
+
+
+def _described(model: InnerModel, known: Collection[int], until: float) -> Iterator[tuple[int, tuple[int, Figures]]]:
+    """The number, size and figures of the tensors of real values that are not `known`, as many as there is time for."""
     wanted = [i for i in sorted(model.changing) if i not in known]
     for batch in _batches(model, wanted):
+        if time.perf_counter() > until:
+            break
         for i, array in model.fetch(batch).items():
             figures = _figures(array, quantization_of(model.values[i]))
             if figures is not None:
@@ -78,11 +96,6 @@ def _figures(array: Array, grid: Quantization | None) -> Figures | None:
         return None
     figures = real.min(), real.max(), real.mean(), real.std(), np.cbrt((real**3).mean())
     return tuple(float(figure) for figure in figures)
-
-
-def _distance(a: Figures, b: Figures) -> float:
-    peak = max(abs(a[0]), abs(a[1]))
-    return max(abs(x - y) for x, y in zip(a, b, strict=True)) / peak if peak else np.inf
 
 
 def _step(grid: Quantization | None, figures: Figures) -> float:

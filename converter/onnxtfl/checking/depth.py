@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,7 +29,7 @@ from onnxtfl.targets.tflite import TfliteTarget
 
 BATCH = 48 << 20
 """Bytes of tensors of one model that are computed at a time."""
-MOST = 256
+MOST = 1024
 """Tensors that are computed at a time."""
 HALF = 4 * 2.0**-10
 """The tolerance of ops that one of the models computes in float16."""
@@ -40,7 +40,7 @@ _MEASURED = TfliteTarget()
 class Layer:
     """A tensor of both models. `nodes`: those of the second model since the corresponding tensors `read` (numbers of
     its tensors). `error`, `own`: see `LayerError`; `check`: the comparison for `own`, None where it did not run.
-    `is_multiple`: whether the tensor is that of the first model times another factor than 1. `runs`: whether the second
+    `is_multiple`: whether the tensor differs, and is that of the first model times a factor. `runs`: whether the second
     model can compute the tensor.
     """
 
@@ -71,6 +71,7 @@ class Depth:
     layers: list[Layer] = field(default_factory=list)
     converter: Converter = field(init=False)
     _resolved: dict[int, Match] = field(default_factory=dict, init=False)
+    _kept: dict[int, Array] = field(default_factory=dict, init=False)
     _halves: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -104,8 +105,10 @@ class Depth:
         self._resolved |= {m.b: m for m in resolved}
         layers = [Layer(m, *self.b.between(m.b, self._resolved), 0.0) for m in resolved]
         known = {m.b: made for m in resolved if (made := self._made(m, values, got)) is not None}
-        before = [self._resolved[i] for layer in layers for i in layer.read if i in self._resolved and i not in known]
-        known |= self.expected(before)
+        before = {i for layer in layers for i in layer.read if i in self._resolved and i not in known}
+        self._keep(known)
+        known |= {i: self._kept[i] for i in before if i in self._kept}
+        known |= self.expected([self._resolved[i] for i in sorted(before) if i not in known])
         for layer in layers:
             b = layer.match.b
             layer.error = relative_error(known[b], got[b], self.grid(layer.match)) if b in known else math.inf
@@ -114,6 +117,16 @@ class Depth:
         alone = self.b.isolated(known, [layer.match.b for layer in layers if layer.match.b in known])
         for layer in layers:
             self._judge(layer, known.get(layer.match.b), alone.get(layer.match.b), known)
+
+    def _keep(self, known: Mapping[int, Array]) -> None:
+        """Keep what is known for later batches, the newest `BATCH` bytes: most tensors are read soon after."""
+        self._kept |= known
+        size = sum(array.nbytes for array in self._kept.values())
+        for number in list(self._kept):
+            if size <= BATCH:
+                break
+            if number not in known:
+                size -= self._kept.pop(number).nbytes
 
     def _add_missing(self, batch: Sequence[Match], values: dict[int, Array], got: dict[int, Array]) -> None:
         """Add layers for what only the first model can compute."""
@@ -142,9 +155,9 @@ class Depth:
         if expected is None or got is None:
             return
         layer.own = relative_error(expected, got, self.grid(layer.match))
-        layer.is_multiple = layer.own > 0 and is_multiple(expected, got)
         name = self.b.values[layer.match.b].name or ""
         layer.check = compare(name, expected, got, self._expectation(layer, expected, known))
+        layer.is_multiple = layer.fails and is_multiple(expected, got)
 
     def grid(self, match: Match) -> Quantization | None:
         """How the values are quantized."""

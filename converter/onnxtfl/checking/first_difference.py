@@ -61,8 +61,9 @@ class PerLayer:
         kernels = replace(self.options, kernels=self.kernels) if self.b.info.format == "tflite" else plain
         first = InnerModel.of(self.a, self.values[0], plain, folder)
         second = InnerModel.of(self.b, self.values[1], kernels, folder)
-        matches, how = self._matches(first, second)
-        depth = Depth(first, second, matches, self.expect, time.perf_counter() + self.options.time_limit)
+        until = time.perf_counter() + self.options.time_limit
+        matches, how = self._matches(first, second, until)
+        depth = Depth(first, second, matches, self.expect, until)
         layers = depth.run()
         if wrong := refuted([layer for layer in layers if layer.runs]):
             depth = replace(depth, matches=[match for match in matches if match.b not in wrong], layers=[])
@@ -76,7 +77,7 @@ class PerLayer:
         notes.append(str(difference) if difference else "no op differs on the values of the first model")
         return replace(report, layers=found, first_difference=difference, notes=(*report.notes, *notes))
 
-    def _matches(self, a: InnerModel, b: InnerModel) -> tuple[list[Match], str]:
+    def _matches(self, a: InnerModel, b: InnerModel, until: float) -> tuple[list[Match], str]:
         """The tensors that correspond, and by what in words."""
         record = None if self.entries else record_of_pair(a, b)
         if self.entries:
@@ -87,7 +88,7 @@ class PerLayer:
             found, how = by_name(a, b), "equal names"
         found = _with_outputs(found, a, b, self.outputs)
         if record is None and not self.entries and len(found) < FEW * len(b.changing):
-            found, how = sorted([*found, *by_value(a, b, found)], key=lambda m: m.b), f"{how} and values"
+            found, how = sorted([*found, *by_value(a, b, found, until)], key=lambda m: m.b), f"{how} and values"
         return found, how
 
 

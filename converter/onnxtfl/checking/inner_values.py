@@ -132,6 +132,8 @@ class InnerModel:
             except OnnxtflError as error:
                 failures += 1
                 self.failures.append(str(error))
+                if isinstance(error, RunError) and error.kind == "timeout":
+                    break
                 half = len(part) // 2
                 pending += [part[half:], part[:half]] if half else []
         return found
