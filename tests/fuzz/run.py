@@ -107,9 +107,9 @@ def judge(model: onnx.ModelProto, feeds: Sequence[Inputs], trial: Trial) -> Verd
         return wrong or (_check_back(model, data, runs) if trial.back else Verdict("passed"))
     except OnnxtflError as error:
         kind = "bug" if isinstance(error, InternalError) else "refused"
-        return Verdict(kind, str(error), _text(model), traceback.format_exc())
+        return Verdict(kind, str(error), text_of(model), traceback.format_exc())
     except Exception as error:
-        return Verdict("bug", f"{type(error).__name__}: {error}", _text(model), traceback.format_exc())
+        return Verdict("bug", f"{type(error).__name__}: {error}", text_of(model), traceback.format_exc())
 
 
 def _check_tflite(
@@ -125,7 +125,7 @@ def _check_tflite(
             try:
                 actual = dict(run_tflite(data, fed, kernels=kernels))
             except (RuntimeError, ValueError) as error:
-                return Verdict("bug", f"LiteRT {kernels}: {str(error)[:300]}", _text(model))
+                return Verdict("bug", f"LiteRT {kernels}: {str(error)[:300]}", text_of(model))
             if channels_last:
                 actual = {n: _to_channels_first(a, expected[n]) for n, a in actual.items() if n in expected}
             if wrong := _difference(model, inputs, actual, expected):
@@ -285,7 +285,8 @@ def _inputs(model: onnx.ModelProto, sizes: dict[str, tuple[int, ...]], seed: int
     return {name: np.asarray(makers[dtypes[name].kind](shape)).astype(dtypes[name]) for name, shape in sizes.items()}
 
 
-def _text(model: onnx.ModelProto) -> str:
+def text_of(model: onnx.ModelProto) -> str:
+    """The text of a model."""
     names = [v.name for v in model.graph.output]
     return "\n".join([_ancestors(model, *names), f"-> {', '.join(names)}"])
 

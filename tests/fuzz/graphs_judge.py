@@ -1,0 +1,72 @@
+"""Compares the results of a conversion with the source's: exact for integers, floats within the effect of rounding.
+
+An element may differ where noise of one part in a million on the source's inputs changes it as much: then it depends
+on rounding in the source too (a Floor, a comparison, an index of the largest element).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tests.harness.compare import is_float, largest_error, wide
+from tests.harness.litert import Array, narrow
+
+Arrays = Mapping[str, Array]
+Run = Callable[[Arrays], Arrays]
+NOISE = 1e-6
+_ROUNDS = 6
+_LOW_PRECISION = 16
+"""How much coarser the noise is for float16, the unit of which is 1e-3."""
+
+
+def difference(actual: Arrays, expected: Arrays, inputs: Arrays, run: Run) -> tuple[str, str] | None:
+    """Name and description of the first output that is wrong; None where all agree. ``run``: the source."""
+    half = any(a.dtype == np.float16 for a in (*inputs.values(), *expected.values()))
+    for name, wanted in expected.items():
+        if name not in actual:
+            return name, "is missing"
+        found, wanted = actual[name], narrow(wanted)
+        if found.dtype != wanted.dtype or found.shape != wanted.shape:
+            return name, f"is {found.dtype}{list(found.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
+        error = largest_error(found, wanted)
+        if error <= (30 if half else 1):
+            continue
+        if not _is_noise(name, found, wanted, inputs, run, NOISE * (512 if half else 1)):
+            return name, f"error {error:.3g}; {_elements(found, wanted)}"
+    return None
+
+
+def _elements(found: Array, wanted: Array) -> str:
+    """Some elements that differ."""
+    where = np.argwhere(np.atleast_1d(found != wanted))[:4]
+    pairs = [(np.atleast_1d(found)[tuple(i)], np.atleast_1d(wanted)[tuple(i)]) for i in where]
+    return ", ".join(f"{a} not {b} at {i.tolist()}" for i, (a, b) in zip(where, pairs, strict=True))
+
+
+def _is_noise(name: str, found: Array, wanted: Array, inputs: Arrays, run: Run, noise: float) -> bool:
+    exact = wide(wanted) if is_float(wanted.dtype) else wanted.astype(np.float64)
+    effect = np.zeros(wanted.shape)
+    for seed in range(_ROUNDS):
+        random = np.random.default_rng(seed)
+        other = run({n: _noisy(random, a, noise) for n, a in inputs.items()}).get(name)
+        if other is None or other.shape != wanted.shape:
+            return other is not None
+        effect = np.maximum(effect, np.abs(np.asarray(other).astype(np.float64) - exact))
+    allowed = 20 * effect + 1e-6 + 1e-3 * np.abs(exact) * is_float(wanted.dtype)
+    with np.errstate(invalid="ignore"):
+        return bool((np.abs(np.asarray(found).astype(np.float64) - exact) <= allowed).all())
+
+
+def _noisy(random: np.random.Generator, array: Array, noise: float) -> Array:
+    if array.dtype.kind != "f":
+        return array
+    return np.asarray(array * (1 + noise * random.standard_normal(array.shape))).astype(array.dtype)
+
+
+def finite(arrays: Arrays) -> bool:
+    """Whether there are outputs, and all floats are finite and not huge, so that they can be compared."""
+    return bool(arrays) and all(
+        a.dtype.kind not in "f" or (np.isfinite(a).all() and np.abs(a).max(initial=0) < 1e6) for a in arrays.values()
+    )

@@ -1,0 +1,159 @@
+"""One random graph: the source runs, is converted, and the result runs, with several sizes of the open dims.
+
+Even seeds are ONNX models. Odd seeds are TFLite models: half of them conversions of random ONNX graphs, half drawn.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from tests.fuzz import graphs_elementwise, graphs_networks, graphs_structure
+from tests.fuzz.graphs_judge import Arrays, Run, difference, finite
+from tests.fuzz.graphs_onnx import Drawing
+from tests.fuzz.run import text_of as onnx_text
+from tests.fuzz.soaking import SECONDS, Found
+from tests.harness.child import stage
+from tests.harness.litert import run_onnx, run_tflite
+
+STEPS = {**graphs_elementwise.STEPS, **graphs_structure.STEPS, **graphs_networks.STEPS}
+_KERNELS = ("default", "builtin")
+
+
+class Refusal(Exception):
+    """A runtime does not run the result."""
+
+
+def drawn(seed: int) -> Drawing:
+    """The random ONNX graph of a seed: one to five nodes."""
+    g = Drawing(seed)
+    count = g.choose((1, 1, 2, 2, 3, 4, 5))
+    names = list(STEPS)
+    for _ in range(6 * count):
+        if len(g.nodes) >= count:
+            break
+        STEPS[g.choose(names)](g)
+    return g
+
+
+def attempt(seed: int) -> Found:
+    """The outcome of a seed, in the worker process."""
+    stage("source")
+    g = drawn(seed)
+    if not g.nodes:
+        return Found("skipped")
+    return to_tflite(g) if seed % 2 == 0 else to_onnx(g)
+
+
+def to_tflite(g: Drawing) -> Found:
+    """Convert an ONNX graph, and compare."""
+    import onnxtfl
+
+    model = g.model()
+    data = model.SerializeToString()
+    run: Run = lambda fed: run_onnx(data, fed)
+    runs = list(_runs(g, run))
+    if not runs:
+        return Found("skipped")
+
+    def convert() -> bytes:
+        found = onnxtfl.onnx_to_tflite(model, check=False, load=False).data
+        assert isinstance(found, bytes)
+        return found
+
+    def results(converted: bytes, fed: Arrays) -> Iterator[tuple[str, Arrays]]:
+        for kernels in _KERNELS:
+            yield kernels, dict(run_tflite(converted, fed, kernels=kernels))
+
+    files = {"model.onnx": data}
+    return _judged(convert, results, run, runs, files, onnx_text(model))
+
+
+def to_onnx(g: Drawing) -> Found:
+    """Convert an ONNX graph, then the result back, and compare that with the result."""
+    import onnxtfl
+
+    try:
+        source = onnxtfl.onnx_to_tflite(g.model(), check=False, load=False, record=False).data
+    except Exception:
+        return Found("skipped")
+    assert isinstance(source, bytes)
+    run: Run = lambda fed: dict(run_tflite(source, fed, kernels="builtin"))
+    runs = list(_runs(g, run))
+    if not runs:
+        return Found("skipped")
+
+    def convert() -> bytes:
+        found = onnxtfl.tflite_to_onnx(source, check=False, load=False).data
+        assert isinstance(found, bytes)
+        return found
+
+    def results(converted: bytes, fed: Arrays) -> Iterator[tuple[str, Arrays]]:
+        yield "ONNX Runtime", run_onnx(converted, fed)
+
+    return _judged(convert, results, run, runs, {"model.tflite": source}, onnx_text(g.model()))
+
+
+def _runs(g: Drawing, run: Run) -> Iterator[tuple[Arrays, Arrays]]:
+    """Inputs and outputs of the source at several sizes: those at which it runs and all floats are finite."""
+    feeds = [({n: a for n, a in g.arrays.items() if n in g.feeds(g.sizes, 0)})]
+    others = [dict.fromkeys(g.sizes, 1), {n: s + 1 for n, s in g.sizes.items()}, dict.fromkeys(g.sizes, 0)]
+    feeds += [g.feeds(sizes, i) for i, sizes in enumerate(others, 1) if g.sizes]
+    for fed in feeds:
+        try:
+            found = run(fed)
+        except Exception:
+            if fed is feeds[0]:
+                return
+            continue
+        if finite(found):
+            yield fed, found
+
+
+def _judged(convert: Any, results: Any, run: Run, runs: list[tuple[Arrays, Arrays]], files: Any, text: str) -> Found:
+    from onnxtfl.errors import InternalError, OnnxtflError
+
+    stage("convert")
+    start = time.process_time()
+    try:
+        converted = convert()
+    except OnnxtflError as error:
+        kind = "internal" if isinstance(error, InternalError) else "refused"
+        code = getattr(error, "code", "")
+        return Found(kind, f"{code} {_general(str(error))}", _trace(error), text, files)
+    except Exception as error:
+        return Found("internal", f"{type(error).__name__} {_general(str(error))}", _trace(error), text, files)
+    if time.process_time() - start > SECONDS:
+        return Found("hang", "convert", f"{time.process_time() - start:.1f} s", text, files)
+    files = {**files, "result": converted}
+    for fed, expected in runs:
+        sizes = {name: list(array.shape) for name, array in fed.items()}
+        stage(f"run {sizes}")
+        ways = results(converted, fed)
+        try:
+            for way, actual in ways:
+                if wrong := difference(actual, expected, fed, run):
+                    return Found("disagree", f"{way} {_ops(text)}", f"{way}: {wrong[0]} {wrong[1]}; {sizes}", text, files)
+        except Exception as error:
+            message = f"{str(error)[:300]}; {sizes}"
+            return Found("runtime", _general(str(error)), message, text, files)
+    return Found("agree")
+
+
+def _ops(text: str) -> str:
+    """The ops of a model's text."""
+    return " ".join(sorted(set(re.findall(r"= ([A-Za-z.]+) ?[<(]", text))))
+
+
+def _general(message: str) -> str:
+    """A message without names and numbers."""
+    message = re.sub(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\b[nvwc]?\d+(_\d+)?\b", "#", message.strip().split("\n")[0])
+    return message[-110:] if len(message) > 110 and "ERROR" in message else message[:110]
+
+
+def _trace(error: Exception) -> str:
+    lines = traceback.format_exc().strip().splitlines()
+    return f"{str(error)[:400]}\n" + "\n".join(lines[-6:])
