@@ -100,11 +100,17 @@ def _fused_matmul(b: Builder, node: Node) -> Value:
     lhs, rhs = node.operand(0), node.operand(1)
     if node.attr("transBatchA", 0) or node.attr("transBatchB", 0):
         raise UnsupportedError("transBatchA and transBatchB")
-    if min(lhs.rank, rhs.rank) < 2:
+    if min(lhs.rank, rhs.rank) < 2:  # a vector has nothing to transpose
+        lhs, rhs = (_swapped(b, v) if node.attr(n, 0) else v for v, n in ((lhs, "transA"), (rhs, "transB")))
         product = matmul(b, lhs, rhs)
     else:
         product = batched(b, lhs, rhs, bool(node.attr("transA", 0)), bool(node.attr("transB", 0)))
     return times(b, product, float(node.attr("alpha", 1.0)))
+
+
+def _swapped(b: Builder, x: Value) -> Value:
+    """`x` with its last two axes swapped; a vector as it is."""
+    return x if x.rank < 2 else transposed(b, x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
 
 
 @lift_tfl("BATCH_MATMUL")
@@ -128,7 +134,7 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
         raise UnsupportedError(f"weights_format {node.attr('weights_format')}")
     fits = x.shape[-1] == weights.shape[1] or not isinstance(x.shape[-1], int)
     if not (fits and (node.attr("keep_num_dims") or x.rank == 2)):
-        x = b(ops.Reshape, x, [-1, weights.shape[1]])
+        x = b(ops.Reshape, x, dim_vector(b, [-1, weights.shape[1]], weights))
     x = _rounded_rows(b, node, x, weights, x.rank - 1)
     axes = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (1,)}
     if bias is None:

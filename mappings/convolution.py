@@ -187,8 +187,7 @@ def _groups_apart(b: Builder, node: Node) -> Value:
 
 
 def _parts(b: Builder, value: Value, count: int, axis: int) -> list[Value]:
-    size = value.shape[axis] // count
-    return b.many(ops.Split, value, [size] * count, axis=axis)
+    return b.many(ops.Split, value, axis=axis, count=count)
 
 
 @lift_onnx("DeformConv", since=(19, 22))

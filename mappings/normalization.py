@@ -172,10 +172,10 @@ def _skip_rms_norm(b: Builder, node: Node) -> list[Value]:
 @upgrade("GroupNormalization", since=(18,))
 def _group_norm_18(b: Builder, node: Node) -> None:
     """Scale and bias were for each group, not for each channel."""
-    groups, channels = int(node.attr("num_groups")), node.operand(0).shape[1]
+    x, groups = node.operand(0), int(node.attr("num_groups"))
     for i in (1, 2):
-        rows = broadcast(b, unsqueezed(b, node.operand(i), [1]), (groups, channels // groups))
-        node.set_operand(i, reshape(b, rows, (channels,)))
+        rows = broadcast(b, unsqueezed(b, node.operand(i), [1]), (groups, x.shape[1] // groups), x)
+        node.set_operand(i, reshape(b, rows, (x.shape[1],), x))
 
 
 @lift_onnx("MeanVarianceNormalization", since=(9, 13))

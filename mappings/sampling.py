@@ -32,9 +32,12 @@ def _affine_grid(b: Builder, node: Node) -> Value:
 
 
 def _places(count: int, corners: bool) -> Array:
-    """The centers of `count` elements between -1 and 1, the outer ones on these if `corners`."""
+    """The centers of `count` elements between -1 and 1, the outer ones on these if `corners`.
+
+    A single one is at 1 then: so says ONNX Runtime 1.31 (ONNX does not).
+    """
     if corners:
-        return np.asarray(np.linspace(-1, 1, count))
+        return np.asarray(np.linspace(-1, 1, count)) if count > 1 else np.ones(count)
     return (np.arange(count) * 2 + 1) / count - 1
 
 
@@ -46,7 +49,7 @@ def _open_grid(b: Builder, theta: Value, size: Value, rank: int, corners: bool) 
         count = Term(b, b(ops.Convert, length, dtype=theta.dtype))
         steps = b(ops.Range, b.scalar(0, length), length, b.scalar(1, length))
         x = Term(b, b(ops.Convert, steps, dtype=theta.dtype))
-        place = x * 2.0 / (count - 1.0).max(1.0) - 1.0 if corners else (x * 2.0 + 1.0) / count - 1.0
+        place = 1.0 - (count - 1.0 - x) * 2.0 / (count - 1.0).max(1.0) if corners else (x * 2.0 + 1.0) / count - 1.0
         shape: list[Dim] = [1] * (rank + 2)
         shape[1 + axis] = place.value.shape[0]
         along = Term(b, reshape(b, place.value, shape))

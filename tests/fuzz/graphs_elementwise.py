@@ -71,7 +71,8 @@ def _selu(g: Drawing) -> None:
 def _pow(g: Drawing) -> None:
     x = g.value(NUMBERS)
     dtype = g.choose((str(g.array(x).dtype), "float32", "int64", "int32"))
-    exponent = g.constant(g.choose((0, 1, 2, 3, 0.5, -1)), dtype) if g.below(2) else g.partner(x, dtype)
+    powers = (0, 1, 2, 3, 0.5, -1) if g.array(x).dtype.kind == "f" else (0, 1, 2, 3)
+    exponent = g.constant(g.choose(powers), dtype) if g.below(2) else g.new(dtype, g.array(x).shape[-1:], 0, 3)
     g.node("Pow", [x, exponent])
 
 
@@ -126,7 +127,7 @@ def _softmax(op: str) -> Step:
 
 def _reduce(op: str) -> Step:
     def step(g: Drawing) -> None:
-        x = g.value((*FLOATS, "int32", "int64", "int8", "uint8"))
+        x = g.value(FLOATS if op.startswith("ReduceLog") else (*FLOATS, "int32", "int64", "int8", "uint8"))
         rank = g.rank(x)
         chosen = sorted({g.below(rank) for _ in range(g.below(rank) + 1)} if rank else ())
         axes = [a - rank * g.below(2) for a in chosen]
@@ -196,8 +197,10 @@ def _integer_matmul(g: Drawing) -> None:
 
 def _layer_norm(g: Drawing) -> None:
     x = g.value(("float32",), (1, 2, 3, 4, 5))
+    if g.opset < 17:  # before, the op is ONNX Runtime's own
+        return
     axis = g.axis(x)
-    weights = [g.new("float32", g.array(x).shape[axis:]) for _ in range(1 + g.below(2))]
+    weights = [g.weight("float32", g.array(x).shape[axis:]) for _ in range(1 + g.below(2))]
     g.node("LayerNormalization", [x, *weights], axis=axis, epsilon=0.01)
 
 
@@ -206,18 +209,18 @@ def _norms(g: Drawing) -> None:
     channels = g.array(x).shape[1]
     kind = g.below(6)
     if kind == 0:
-        g.node("InstanceNormalization", [x, *(g.new("float32", [channels]) for _ in range(2))], epsilon=0.01)
+        g.node("InstanceNormalization", [x, *(g.weight("float32", [channels]) for _ in range(2))], epsilon=0.01)
     elif kind == 1:
         g.node("LpNormalization", [x], axis=g.axis(x), p=g.choose((1, 2)))
     elif kind == 2:
         g.node("LRN", [x], size=g.choose((1, 3, 5)), alpha=0.1, beta=0.75, bias=1.0)
     elif kind == 3:
-        others = [g.new("float32", [channels]) for _ in range(3)]
+        others = [g.weight("float32", [channels]) for _ in range(3)]
         g.node("BatchNormalization", [x, *others, g.constant(g.random.uniform(0.5, 2, channels).astype(np.float32))])
     elif kind == 4:
         groups = g.choose([n for n in range(1, channels + 1) if channels % n == 0] or [1])
         sides = channels if g.opset >= 21 else groups
-        scale = [g.new("float32", [sides]) for _ in range(2)]
+        scale = [g.weight("float32", [sides]) for _ in range(2)]
         g.node("GroupNormalization", [x, *scale], num_groups=groups, epsilon=0.01)
     else:
         g.node("MeanVarianceNormalization", [x], axes=sorted({g.below(g.rank(x)) for _ in range(3)}))
@@ -243,7 +246,7 @@ def _microsoft(g: Drawing) -> None:
         y = g.new("float32", [columns, inner] if transposed else [inner, columns])
         g.node(op, [x, y], domain="com.microsoft", transB=transposed, alpha=0.5)
     elif op == "BiasGelu":
-        g.node(op, [x, g.new("float32", g.array(x).shape[-1:])], domain="com.microsoft")
+        g.node(op, [x, g.weight("float32", g.array(x).shape[-1:])], domain="com.microsoft")
     else:
         g.node(op, [x], domain="com.microsoft")
 
@@ -263,7 +266,8 @@ STEPS: dict[str, Step] = {
     "Not": _unary("Not", ("bool",)), "BitwiseNot": _unary("BitwiseNot", INTEGERS), "HardSigmoid": _hard_sigmoid,
     "Gelu": _gelu, "Shrink": _shrink, "Selu": _selu, "Pow": _pow, "Mod": _mod, "Clip": _clip, "Where": _where,
     "Cast": _cast, "BitShift": _shift, "PRelu": _prelu, "CumSum": _cumsum, "MatMul": _matmul, "Gemm": _gemm,
-    "Einsum": _einsum, "MatMulInteger": _integer_matmul, "LayerNormalization": _layer_norm, "BatchNormalization": _norms,
+    "Einsum": _einsum, "MatMulInteger": _integer_matmul, "LayerNormalization": _layer_norm,
+    "BatchNormalization": _norms,
     "InstanceNormalization": _norms, "GroupNormalization": _norms, "LRN": _norms, "LpNormalization": _norms,
     "MeanVarianceNormalization": _norms, "QuantizeLinear": _quantize, "DequantizeLinear": _quantize,
     "DynamicQuantizeLinear": _dynamic_quantize, "com.microsoft": _microsoft,

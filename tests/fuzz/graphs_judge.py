@@ -16,7 +16,7 @@ from tests.harness.litert import Array, narrow
 Arrays = Mapping[str, Array]
 Run = Callable[[Arrays], Arrays]
 NOISE = 1e-6
-_ROUNDS = 6
+_ROUNDS = 24
 _LOW_PRECISION = 16
 """How much coarser the noise is for float16, the unit of which is 1e-3."""
 
@@ -24,10 +24,10 @@ _LOW_PRECISION = 16
 def difference(actual: Arrays, expected: Arrays, inputs: Arrays, run: Run) -> tuple[str, str] | None:
     """Name and description of the first output that is wrong; None where all agree. ``run``: the source."""
     half = any(a.dtype == np.float16 for a in (*inputs.values(), *expected.values()))
-    for name, wanted in expected.items():
+    for name, wide_or_not in expected.items():
         if name not in actual:
             return name, "is missing"
-        found, wanted = actual[name], narrow(wanted)
+        found, wanted = actual[name], narrow(wide_or_not)
         if found.dtype != wanted.dtype or found.shape != wanted.shape:
             return name, f"is {found.dtype}{list(found.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
         error = largest_error(found, wanted)

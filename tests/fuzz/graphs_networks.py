@@ -17,7 +17,8 @@ def _window(g: Drawing, sizes: Sequence[int], dilate: bool = True) -> dict[str, 
     kernel = [1 + g.below(min(max(size, 1), 3)) for size in sizes]
     found: dict[str, Any] = {"kernel_shape": kernel, "strides": [g.choose((1, 1, 2, 3)) for _ in sizes]}
     if dilate and g.chance(0.25):
-        found["dilations"] = [g.choose((1, 2)) for _ in sizes]
+        fitting = [[d for d in (1, 2) if (k - 1) * d < max(n, 1)] for k, n in zip(kernel, sizes, strict=True)]
+        found["dilations"] = [g.choose(each) for each in fitting]
     way = g.below(4)
     if way == 0:
         found["auto_pad"] = g.choose(("SAME_UPPER", "SAME_LOWER", "VALID"))
@@ -37,8 +38,8 @@ def _conv(g: Drawing) -> None:
     window = _window(g, g.array(x).shape[2:])
     outputs = groups * g.choose((1, 1, 2))
     dtype = str(g.array(x).dtype)
-    weight = g.new(dtype, [outputs, channels // groups, *window["kernel_shape"]], -1, 1)
-    g.node("Conv", [x, weight, *([g.new(dtype, [outputs])] if g.below(2) else [])], group=groups, **window)
+    weight = g.weight(dtype, [outputs, channels // groups, *window["kernel_shape"]], -1, 1)
+    g.node("Conv", [x, weight, *([g.weight(dtype, [outputs])] if g.below(2) else [])], group=groups, **window)
 
 
 def _conv_transpose(g: Drawing) -> None:
@@ -49,8 +50,8 @@ def _conv_transpose(g: Drawing) -> None:
     if "auto_pad" not in window and g.chance(0.3):
         window["output_padding"] = [g.below(s) for s in window["strides"]]
     per_group = 1 + g.below(3)
-    weight = g.new("float32", [channels, per_group, *window["kernel_shape"]], -1, 1)
-    bias = [g.new("float32", [groups * per_group])] if g.below(2) else []
+    weight = g.weight("float32", [channels, per_group, *window["kernel_shape"]], -1, 1)
+    bias = [g.weight("float32", [groups * per_group])] if g.below(2) else []
     g.node("ConvTranspose", [x, weight, *bias], group=groups, **window)
 
 
@@ -98,19 +99,19 @@ def _grid_sample(g: Drawing) -> None:
 
 
 def _affine_grid(g: Drawing) -> None:
-    theta = g.new("float32", [2, 2, 3], -1, 1)
+    theta = g.weight("float32", [2, 2, 3], -1, 1)
     g.node("AffineGrid", [theta, g.constant([2, 3, 1 + g.below(4), 2], np.int64)], align_corners=g.below(2))
 
 
 def _roi_align(g: Drawing) -> None:
-    x = g.value(("float32",), shape=(1 + g.below(2), g.size(), 4 + g.below(4), 5))
+    x = g.weight("float32", (1 + g.below(2), g.size(), 4 + g.below(4), 5))
     boxes = g.constant(np.array([[0, 0, 2, 3], [0.5, 1, 3, 4]], np.float32))
     batch = g.constant([0, g.array(x).shape[0] - 1], np.int64)
     g.node("RoiAlign", [x, boxes, batch], output_height=2, output_width=2, sampling_ratio=g.choose((1, 2)))
 
 
 def _unpool(g: Drawing) -> None:
-    x = g.value(("float32",), shape=(1, g.size(), 4, 6))
+    x = g.weight("float32", (1, g.size(), 4, 6))
     if pooled := g.node("MaxPool", [x], 2, kernel_shape=[2, 2], strides=[2, 2]):
         g.node("MaxUnpool", pooled, kernel_shape=[2, 2], strides=[2, 2])
 
@@ -141,7 +142,7 @@ def _attention(g: Drawing) -> None:
 
 def _rms(g: Drawing) -> None:
     x = g.value(("float32",), (2, 3, 4))
-    g.node("RMSNormalization", [x, g.new("float32", g.array(x).shape[-1:])], axis=-1, epsilon=0.01)
+    g.node("RMSNormalization", [x, g.weight("float32", g.array(x).shape[-1:])], axis=-1, epsilon=0.01)
 
 
 def _windows(g: Drawing) -> None:
@@ -150,7 +151,7 @@ def _windows(g: Drawing) -> None:
 
 
 def _dft(g: Drawing) -> None:
-    x = g.value(("float32",), shape=(1 + g.below(2), 2 + g.below(7), 1))
+    x = g.weight("float32", (1 + g.below(2), 2 + g.below(7), 1))
     if g.opset >= 20:
         g.node("DFT", [x, "", g.constant(1, np.int64)], onesided=g.below(2))
     elif g.opset >= 17:
@@ -160,7 +161,7 @@ def _dft(g: Drawing) -> None:
 def _conv_integer(g: Drawing) -> None:
     x = g.value(("uint8",), (3, 4))
     window = _window(g, g.array(x).shape[2:], dilate=False)
-    weight = g.new("uint8", [2, g.array(x).shape[1], *window["kernel_shape"]])
+    weight = g.weight("uint8", [2, g.array(x).shape[1], *window["kernel_shape"]])
     g.node("ConvInteger", [x, weight, g.constant(g.choose((0, 2)), np.uint8)], **window)
 
 
@@ -171,7 +172,7 @@ def _col_to_im(g: Drawing) -> None:
 
 def _det(g: Drawing) -> None:
     size = 1 + g.below(3)
-    g.node("Det", [g.new("float32", [*g.shape((0, 1)), size, size])])
+    g.node("Det", [g.weight("float32", [*g.shape((0, 1)), size, size])])
 
 
 def _loss(g: Drawing) -> None:
@@ -196,7 +197,8 @@ STEPS: dict[str, Step] = {
     "GlobalMaxPool": _global_pool("GlobalMaxPool"), "GlobalLpPool": _global_pool("GlobalLpPool"), "Resize": _resize,
     "GridSample": _grid_sample, "AffineGrid": _affine_grid, "RoiAlign": _roi_align, "MaxUnpool": _unpool,
     "LSTM": _recurrent("LSTM"), "GRU": _recurrent("GRU"), "RNN": _recurrent("RNN"), "Attention": _attention,
-    "RMSNormalization": _rms, "HannWindow": _windows, "HammingWindow": _windows, "BlackmanWindow": _windows, "DFT": _dft,
+    "RMSNormalization": _rms, "HannWindow": _windows, "HammingWindow": _windows, "BlackmanWindow": _windows,
+    "DFT": _dft,
     "ConvInteger": _conv_integer, "Col2Im": _col_to_im, "Det": _det, "NegativeLogLikelihoodLoss": _loss,
     "SoftmaxCrossEntropyLoss": _loss, "NonMaxSuppression": _suppression,
 }  # fmt: skip

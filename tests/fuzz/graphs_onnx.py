@@ -117,6 +117,15 @@ class Drawing:
             return str(same[max(self.below(len(same)) for _ in range(2))])
         return self.new(dtype, self.shape(ranks) if shape is None else shape)
 
+    def weight(self, dtype: str, shape: Sequence[int], low: float = -4, high: float = 4) -> str:
+        """A new initializer, or in some cases an input without open dims."""
+        if self.chance(0.75) or len(self.inputs) > 4:
+            return self.constant(Input(dtype, (), low, high).draw(self.random, shape))
+        name = f"in{len(self.inputs)}"
+        self.inputs[name] = Input(dtype, tuple(shape), low, high)
+        self.arrays[name] = self.inputs[name].draw(self.random, shape)
+        return name
+
     def new(self, dtype: str, shape: Sequence[int], low: float = -4, high: float = 4) -> str:
         """A new input, or in a quarter of the cases an initializer."""
         low = max(low, 0) if dtype.startswith("uint") else low
@@ -165,7 +174,7 @@ class Drawing:
         return self.new(dtype, sizes[self.below(len(sizes) + 1) if self.chance(0.3) else 0 :])
 
     def node(self, op: str, inputs: Sequence[str], results: int = 1, domain: str = "", **attributes: Any) -> list[str]:
-        """Add a node; the names of its results, none where ONNX Runtime refuses it or elements are too many or large."""
+        """Add a node; the names of its results, none where ONNX Runtime refuses it or elements are too large."""
         names = [f"v{len(self.nodes)}_{i}" for i in range(results)]
         made = helper.make_node(op, inputs, names, f"n{len(self.nodes)}", domain=domain, **attributes)
         found = self._run(made)

@@ -273,7 +273,7 @@ def _non_zero(g: Drawing) -> None:
 def _compress(g: Drawing) -> None:
     x = g.value(ALL, _SOME)
     axis = g.axis(x)
-    condition = g.new("bool", [g.array(x).shape[axis]])
+    condition = g.new("bool", [g.array(x).shape[axis] if not g.sizes else 1])
     g.node("Compress", [x, condition], axis=axis)
 
 

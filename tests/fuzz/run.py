@@ -129,7 +129,7 @@ def _check_tflite(
             if channels_last:
                 actual = {n: _to_channels_first(a, expected[n]) for n, a in actual.items() if n in expected}
             if wrong := _difference(model, inputs, actual, expected):
-                return Verdict("wrong", f"{kernels}: {wrong[1]}", _ancestors(model, wrong[0]))
+                return Verdict("wrong", f"{kernels}: {wrong[1]}", ancestors(model, wrong[0]))
     return None
 
 
@@ -167,7 +167,7 @@ def _check_back(model: onnx.ModelProto, data: bytes, runs: Sequence[tuple[Inputs
         names = {v.name for v in onnx.load_from_string(result).graph.input}
         actual = run_onnx(result, {name: array for name, array in inputs.items() if name in names})
         if wrong := _difference(model, inputs, actual, expected):
-            return Verdict("wrong", "back: " + wrong[1], _ancestors(model, wrong[0]))
+            return Verdict("wrong", "back: " + wrong[1], ancestors(model, wrong[0]))
     return Verdict("passed")
 
 
@@ -288,10 +288,10 @@ def _inputs(model: onnx.ModelProto, sizes: dict[str, tuple[int, ...]], seed: int
 def text_of(model: onnx.ModelProto) -> str:
     """The text of a model."""
     names = [v.name for v in model.graph.output]
-    return "\n".join([_ancestors(model, *names), f"-> {', '.join(names)}"])
+    return "\n".join([ancestors(model, *names), f"-> {', '.join(names)}"])
 
 
-def _ancestors(model: onnx.ModelProto, *outputs: str) -> str:
+def ancestors(model: onnx.ModelProto, *outputs: str) -> str:
     """The text of the nodes that ``outputs`` depend on."""
     wanted, kept = set(outputs), []
     for node in reversed(model.graph.node):
@@ -307,7 +307,7 @@ def _ancestors(model: onnx.ModelProto, *outputs: str) -> str:
 
 def _declaration(value: onnx.ValueInfoProto) -> str:
     tensor = value.type.tensor_type
-    sizes = ", ".join(d.dim_param or str(d.dim_value) for d in tensor.shape.dim)
+    sizes = ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
     return f"{helper.tensor_dtype_to_np_dtype(tensor.elem_type)}[{sizes}] {value.name}"
 
 

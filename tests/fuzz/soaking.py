@@ -7,10 +7,11 @@ A kind of case is a function from a seed to a `Found`, which runs in a worker pr
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from tests.harness.workers import Outcome, Worker
 
 CASES = {"graphs": "tests.fuzz.graphs_trial:attempt", "mutants": "tests.fuzz.mutants_trial:attempt"}
 """Each kind of case: the function from a seed to a `Found`."""
-GOOD = ("agree", "refused", "skipped")
+DESCRIPTIONS = {"graphs": "tests.fuzz.graphs_trial:described"}
+"""The function from a seed to the text and the files of a case that ended the process."""
+GOOD = ("agree", "refused", "doubtful", "skipped")
 SECONDS = 5.0
 """Most processor time of a conversion; longer ones are a "hang"."""
 PATIENCE = 30.0
@@ -33,8 +36,9 @@ class Found:
     """The outcome of one case.
 
     ``kind``: "agree", "disagree", "refused" (by us), "runtime" (a runtime refuses or ends on the result), "internal"
-    (an InternalError, or any exception that is no OnnxtflError), "crash", "hang", "memory", or "skipped" where the
-    source does not run in its own runtime. ``group``: what failures of one mechanism have in common. ``text``: the
+    (an InternalError, or any exception that is no OnnxtflError), "crash", "hang", "memory", "doubtful" (a difference at
+    sizes that ONNX's own evaluator refuses, or reads otherwise than ONNX Runtime), or "skipped" where the source does
+    not run in its own runtime. ``group``: what failures of one mechanism have in common. ``text``: the
     model. ``files``: name and contents of the files that are kept of a failure.
     """
 
@@ -115,7 +119,12 @@ def soak(kind: str, seeds: Iterable[int], jobs: int, until: float) -> Iterator[t
 
 def attempt(worker: Worker, kind: str, seed: int) -> Found:
     """The outcome of one case, in a worker."""
-    return _judged(worker.run("tests.fuzz.soaking:limited", (CASES[kind], seed), PATIENCE))
+    found = _judged(worker.run("tests.fuzz.soaking:limited", (CASES[kind], seed), PATIENCE))
+    if found.text or found.kind in ("agree", "skipped") or kind not in DESCRIPTIONS:
+        return found
+    described = worker.run(DESCRIPTIONS[kind], seed, PATIENCE)
+    text, files = described.value or ("", {})
+    return replace(found, text=text, files=files)
 
 
 def _judged(outcome: Outcome) -> Found:
@@ -128,7 +137,9 @@ def _judged(outcome: Outcome) -> Found:
     if outcome.kind == "raised":  # by the test itself
         return Found("internal", f"test: {outcome.message[:80]}", outcome.detail)
     kinds = {"crashed": "runtime" if outcome.stage.startswith("run") else "crash", "timeout": "hang"}
-    return Found(kinds[outcome.kind], f"{outcome.stage}: {lines[-80:]}", f"{outcome.message}: {outcome.detail[-400:]}")
+    empty = "[0] " if re.search(r"\b0\b", outcome.stage) else ""
+    message = f"{outcome.message}: {outcome.stage}; {outcome.detail[-400:]}"
+    return Found(kinds[outcome.kind], f"{empty}{outcome.stage[:7]}: {lines[-80:]}", message)
 
 
 def limited(case: tuple[str, int]) -> Found:

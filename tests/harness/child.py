@@ -75,7 +75,3 @@ def main() -> None:
             _send(("done", _function(name)(argument)))
         except Exception as error:
             _send(("raised", f"{type(error).__name__}: {error}", traceback.format_exc()))
-
-
-if __name__ == "__main__":
-    main()

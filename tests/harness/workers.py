@@ -112,7 +112,7 @@ class Worker:
         self.close()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.harness.child"],
+            [sys.executable, "-c", "from tests.harness.child import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -18,7 +18,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape, product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Elementwise
-from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.reshape import broadcast, reshape
 from onnxtfl.ir.types import TensorType
 
 
@@ -33,12 +33,22 @@ def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
         return None
     shapes = [(1,) * (len(full) - v.rank) + v.shape if v is not None else None for v in node.operands]
     groups = _groups(full, [s for s in shapes if s is not None])
-    if len(groups) > limit:
-        return None
     sources = [v for v in node.operands if v is not None]
+    if len(groups) > limit:
+        return _repeated(builder, node, full, sources) if limit else None
     operands = [
         None if v is None or s is None else reshape(builder, v, _merged(s, groups), *sources)
         for v, s in zip(node.operands, shapes, strict=True)
+    ]
+    (result,) = builder.remade(node, *operands)
+    return [reshape(builder, result, full, *sources)]
+
+
+def _repeated(builder: Builder, node: Node, full: Shape, sources: Sequence[Value]) -> list[Value]:
+    """The same on one axis: operands that may broadcast over too many axes are repeated first."""
+    operands = [
+        v if v is None or v.rank == 0 else reshape(builder, broadcast(builder, v, full, *sources), [product(full)])
+        for v in node.operands
     ]
     (result,) = builder.remade(node, *operands)
     return [reshape(builder, result, full, *sources)]

@@ -142,7 +142,7 @@ def summed_in_float(
 
     Each part is multiplied in float32, which adds up so many terms exactly.
     """
-    depth = min(int(value.shape[axis]) for value, axis in operands)
+    depth = min(size for value, axis in operands if isinstance(size := value.shape[axis], int))
     for start in range(0, depth, step):
         part = slice(start, min(start + step, depth)) if step < depth else slice(None)
         reals = [b(ops.Convert, sliced(b, v, {axis: part}), dtype=DType.FLOAT32) for v, axis in operands]

@@ -112,8 +112,8 @@ def GroupNorm(x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float 
     GroupNormalization-21.
     """
     shape, axis = x.value.shape, normalize_axis(feature_index, x.rank)
-    features = shape[axis]
-    if not isinstance(features, int) or features % num_groups:
+    features = shape[axis] if isinstance(shape[axis], int) else scale.value.shape[0]
+    if isinstance(features, int) and features % num_groups:
         raise ValueError(f"{features} features in {num_groups} groups")
     parts = (*shape[:axis], num_groups, features // num_groups, product(shape[axis + 1 :]))
     grouped = Term(x.b, reshape(x.b, x.value, parts))

@@ -1,0 +1,63 @@
+"""The smallest models of what random graphs found (tests/fuzz/graphs_trial.py): each converts and agrees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import onnxtfl
+from tests.unit.tiny_models import onnx_model
+
+for module in ("onnxruntime", "ai_edge_litert"):
+    pytest.importorskip(module, reason=f"{module} is not installed")
+FLOAT, INT64, INT8, INT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT8, TensorProto.INT32
+
+
+def converted(op, inputs, result, constants=None, opset=17, domain="", **attributes):
+    """One node over inputs (name, dtype, shape) and constants, converted and compared in both runtimes."""
+    names = [*(name for name, *_ in inputs), *(constants or {})]
+    node = helper.make_node(op, names, ["y"], domain=domain, **attributes)
+    model = onnx_model([node], inputs, [("y", *result)], constants)
+    del model.opset_import[:]
+    model.opset_import.extend([helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)])
+    return onnxtfl.onnx_to_tflite(model, check="require")
+
+
+def test_more_open_axes_may_broadcast_than_the_kernel_accepts() -> None:
+    inputs = [("a", INT64, ["A", "B", "C", 2, "D"]), ("b", INT64, [1, "B", 1, 2, "D"])]
+    assert converted("Mul", inputs, (INT64, None)).check.passed
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+def test_group_normalization_of_open_channels(opset: int) -> None:
+    constants = {name: np.arange(1, 5, dtype=np.float32)[: 4 if opset > 18 else 2] for name in ("scale", "bias")}
+    inputs = [("x", FLOAT, ["N", 4 if opset == 18 else "C", 3])]
+    assert converted("GroupNormalization", inputs, (FLOAT, None), constants, opset, num_groups=2)
+
+
+def test_integer_matrices_of_which_one_has_an_open_depth() -> None:
+    inputs = [("b", INT8, ["K", 3])]
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    model = onnx_model([node], inputs, [("y", INT32, None)], {"a": np.arange(8, dtype=np.uint8).reshape(2, 4)})
+    assert onnxtfl.onnx_to_tflite(model, check=False, input_shapes={"b": [4, 3]})
+    assert onnxtfl.onnx_to_tflite(model, check=False)
+
+
+@pytest.mark.parametrize("axis", [2, 3])
+def test_a_single_place_of_an_affine_grid_is_at_1_with_aligned_corners(axis: int) -> None:
+    sizes = [1, 1, 3, 3]
+    sizes[axis] = 1
+    constants = {"size": np.asarray(sizes, np.int64)}
+    assert converted("AffineGrid", [("t", FLOAT, [1, 2, 3])], (FLOAT, None), constants, 20, align_corners=1).check.passed
+
+
+def test_a_transposed_matrix_beside_a_vector() -> None:
+    inputs = [("x", FLOAT, [5]), ("m", FLOAT, [3, 5])]
+    assert converted("FusedMatMul", inputs, (FLOAT, [3]), domain="com.microsoft", transB=1).check.passed
+
+
+def test_open_weights_of_a_product_convert_back() -> None:
+    node = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
+    model = onnx_model([node], [("w", FLOAT, [4, "K"])], [("y", FLOAT, [1, 4])], {"x": np.ones((1, 8), np.float32)})
+    assert onnxtfl.tflite_to_onnx(onnxtfl.onnx_to_tflite(model, check=False).data, check=False).data
