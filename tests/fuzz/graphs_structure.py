@@ -180,7 +180,7 @@ def _gather_nd(g: Drawing) -> None:
     depth = 1 + g.below(g.rank(x))
     least = min(g.array(x).shape[:depth])
     low = -least if g.chance(0.3) else 0
-    indices = g.new("int64", [*g.shape((0, 1, 2)), depth], low, max(least - 1, low))
+    indices = g.weight("int64", [*g.shape((0, 1, 2)), depth], low, max(least - 1, low))
     g.node("GatherND", [x, indices], batch_dims=0)
 
 
