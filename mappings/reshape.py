@@ -66,12 +66,19 @@ def _squeeze(b: Builder, node: Node) -> Value:
 
 
 def _without_unit_axes(b: Builder, node: Node) -> Value:
-    """Without the axes known to be 1. UnsupportedError where others may be 1 and the file declares no rank."""
+    """Without the axes known to be 1.
+
+    Where others may be 1 and the file declares no rank: UnsupportedError if these are sizes of inputs, which users can
+    fix; sizes that are computed inside are assumed to be larger.
+    """
     x, declared = node.operand(0), node.results[0].type
     kept = [d for d in x.shape if d != 1]
     rank = declared.rank if isinstance(declared, TensorType) else None
-    if rank != len(kept) and any(map(may_be_one, kept)):
-        shown = ", ".join(map(str, x.shape))
+    doubtful = [] if rank == len(kept) else [d for d in kept if may_be_one(d)]
+    shown = ", ".join(map(str, x.shape))
+    if doubtful and not any(isinstance(symbol, str) for d in doubtful for symbol in symbols(d)):
+        assume(f"no other size of [{shown}], of which Squeeze {node.name!r} removes the ones, is 1")
+    elif doubtful:
         raise UnsupportedError(
             f"which axes of [{shown}] a Squeeze without axes removes depends on sizes known only at run time",
             hint="give the Squeeze its axes, or fix the sizes of the inputs (`input_shapes`)",

@@ -340,6 +340,7 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         tuple(result.other_signatures),
         result.elements,
         tuple(result.dropped_metadata),
+        tuple(result.assumptions),
         os.fspath(job.model) if isinstance(job.model, str | os.PathLike) else "",
     )
 

@@ -63,7 +63,8 @@ class ConversionReport:
     ``kept_states``: tensors of a .tflite that the next run begins with, None where that was not asked for.
     ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
     that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the source that is
-    too large for the result, as text. ``source``: the path of the source, "" for a model in memory.
+    too large for the result, as text. ``assumptions``: what has to be true of sizes that only a run knows.
+    ``source``: the path of the source, "" for a model in memory.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -81,6 +82,7 @@ class ConversionReport:
     other_signatures: tuple[str, ...] = ()
     elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dropped_metadata: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     source: str = ""
 
     def rows(self, verbose: bool = False) -> list[Row]:
@@ -93,6 +95,7 @@ class ConversionReport:
             rows.append(
                 Row("signatures", f"not converted: {others} (`signature=KEY`, or `--signature all|signatures_to_onnx`)")
             )
+        rows += titled("assumed", self.assumptions)
         rows += titled("left out", [f"{what}: too large" for what in self.dropped_metadata])
         rows += [Row("ops before", _ops(self.ops_before, verbose)), Row("ops after", _ops(self.ops_after, verbose))]
         rows += [] if self.quantization is None else _quantization_rows(self.quantization, verbose)

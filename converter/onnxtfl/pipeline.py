@@ -31,6 +31,7 @@ from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import compact_record
+from onnxtfl.ir.assumptions import assumption_scope
 from onnxtfl.ir.budget import Budget, budget_scope
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
@@ -111,6 +112,7 @@ class Report:
     `elements`: the names of the tensors that each input and output of sequence or optional type became. `source_size`:
     bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
     metadata was too large, as text. `source_files`: paths of the files with external data of the source.
+    `assumptions`: what has to be true of sizes that only a run knows, as text.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -126,6 +128,7 @@ class Report:
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
     source_size: int | None = None
     dropped_metadata: list[str] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
     source_files: tuple[Path, ...] = ()
 
 
@@ -335,7 +338,8 @@ class _Conversion:
         gc.disable()
         try:
             conversion.observe("read")
-            with budget_scope(Budget(options.max_memory * 2**20, options.time_limit)), symbol_scope():
+            budget = Budget(options.max_memory * 2**20, options.time_limit)
+            with budget_scope(budget), symbol_scope(), assumption_scope(conversion.report.assumptions):
                 yield conversion
         except (OnnxtflError, OSError):
             raise

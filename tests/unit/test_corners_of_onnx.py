@@ -205,3 +205,19 @@ def test_two_symbols_of_which_either_may_be_1(op: str) -> None:
                 run_onnx(model, feeds).values(), run_tflite(data, feeds, kernels=kernels), strict=True
             ):
                 np.testing.assert_array_equal(found, wanted)
+
+
+def test_squeeze_without_axes_where_a_size_that_is_computed_may_be_1() -> None:
+    """The result has as many axes as if it were not, and the report says so."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("Squeeze", ["places"], ["y"], "s"),
+    ]
+    x, y = (helper.make_tensor_value_info(n, t, None if n == "y" else [4]) for n, t in (("x", FLOAT), ("y", INT64)))
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    converted = onnx_to_tflite(model)
+    assert len(converted.report.outputs[0].shape) == 1
+    (assumed,) = converted.report.assumptions
+    assert assumed.endswith("of which Squeeze 's' removes the ones, is 1")
+    assert assumed in " ".join(str(converted.report).split())

@@ -343,6 +343,7 @@ def _interface(report: ConversionReport) -> str:
     for row in report.rows(verbose=True):
         title = row.title or title
         lines += [row.text] if title in ("state", "sequences", "signatures") else []
+    lines += [f"assumed: {what}" for what in report.assumptions]
     lines += [f"left out: {what}, too large" for what in report.dropped_metadata]
     return e.section("interface", "Inputs and outputs of the result", *parts, e.items(lines))
 

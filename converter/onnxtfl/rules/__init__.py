@@ -7,11 +7,12 @@ activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.data import Array, ArrayData, RowsData, TensorData
-from onnxtfl.ir.dims import Dim, broadcast_dim, ceildiv, fresh, is_open, may_be_one, product, static
+from onnxtfl.ir.dims import Dim, broadcast_dim, ceildiv, fresh, is_open, may_be_one, product, static, symbols
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
