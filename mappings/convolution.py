@@ -56,13 +56,21 @@ def _conv_integer(b: Builder, node: Node) -> Value:
     return convolved(b, node, x, kernel, None)
 
 
-def bias_operand(node: Node) -> Operand:
+def bias_operand(node: Node) -> Operand | Computed:
     """The bias; integer kernels and older delegates need one, so an absent one of float32 becomes zeros."""
     bias, x, kernel = node.optional(2), node.operand(0), node.operand(1)
     features = kernel.shape[node.attr("kernel_output_feature_dimension")]
-    if bias is not None or x.dtype is not DType.FLOAT32 or not isinstance(features, int):
+    if bias is not None or x.dtype is not DType.FLOAT32:
         return bias
+    if not isinstance(features, int):
+        zeros = partial(_zeros, kernel=kernel, features=features)
+        return None if x.is_quantized else Computed(tensor("float32", features), zeros)
     return zero_bias(x, kernel, features) if x.is_quantized else np.zeros(features, np.float32)
+
+
+def _zeros(b: Builder, kernel: Value, features: Dim) -> Value:
+    """As many zeros as `kernel` has output features at run time."""
+    return b(ops.BroadcastTo, constant(np.zeros(1, np.float32)), dim_vector(b, [features], kernel))
 
 
 @lower_tfl(ops.Conv)
@@ -80,9 +88,10 @@ def _conv_2d(node: Node) -> Form | None:
         return Form("CONV_3D", operands, options) if node.attr("feature_group_count") == 1 else None
     if ops.is_depthwise(node):
         features = node.operand(1).shape[node.attr("kernel_output_feature_dimension")]
-        return Form(
-            "DEPTHWISE_CONV_2D", operands, {**options, "depth_multiplier": features // node.attr("feature_group_count")}
-        )
+        multiplier = features // node.attr("feature_group_count")
+        if not isinstance(multiplier, int):
+            return None
+        return Form("DEPTHWISE_CONV_2D", operands, {**options, "depth_multiplier": multiplier})
     return Form("CONV_2D", operands, options)
 
 
@@ -106,14 +115,24 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
     numbers = _NUMBERS[name]
     window = tfl_window(node, [kernel.shape[a] for a in numbers["kernel_spatial_dimensions"]], x.shape[1:-1])
     groups = x.shape[-1] // kernel.shape[numbers["kernel_input_feature_dimension"]]
-    if not isinstance(groups, int):  # with more groups than one, a runtime would refuse the result
-        groups = kernel.shape[3] // int(node.attr("depth_multiplier")) if name == "DEPTHWISE_CONV_2D" else 1
+    if not isinstance(groups, int):  # with another number of groups, a runtime would refuse the result
+        depthwise = name == "DEPTHWISE_CONV_2D"
+        groups = kernel.shape[3] // int(node.attr("depth_multiplier")) if depthwise else _default_groups(node, kernel)
     attributes = {**numbers, **window_attributes(window), "feature_group_count": groups}
     if name == "CONV_2D" and node.attr("quantized_bias_type", "FLOAT32") == "FLOAT32":
         remark_narrow_bias(node)
     if is_hybrid(x, kernel):
         x = on_int8_grid(b, x, range(1, x.rank), asymmetric=name != "CONV_2D" or not _has_one_scale(kernel))
     return activated(b, b(ops.Conv, x, kernel, node.optional(2), **attributes), node)
+
+
+def _default_groups(node: Node, kernel: Value) -> int:
+    """The number of groups at the sizes that LiteRT allocates when nothing is resized; 1 where it would not run."""
+    depth, outputs = kernel.shape[-1], kernel.shape[0]
+    if not isinstance(depth, int) or not isinstance(outputs, int) or not depth:
+        return 1
+    groups, rest = divmod(int(node.attr("default_features", 0)), depth)
+    return groups if groups and not rest and outputs % groups == 0 else 1
 
 
 def _has_one_scale(kernel: Value) -> bool:

@@ -7,7 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from tests.unit.tflite_ops import model as one_op
 from tests.unit.tiny_models import onnx_model, tflite_scale
 
 for module in ("onnxruntime", "ai_edge_litert"):
@@ -67,6 +68,41 @@ def test_the_kernel_fixes_the_channels_of_a_transposed_convolution() -> None:
     kernel = np.random.default_rng(0).standard_normal((4, 1, 3, 3)).astype(np.float32)
     result = converted("ConvTranspose", [1, "channels", 5, 5], [1, 4, 7, 7], {"w": kernel}, group=4)
     assert result.report.inputs[0].shape == (1, 4, 5, 5)
+
+
+@pytest.mark.parametrize(("rank", "groups"), [(1, 1), (2, 1), (2, 2), (3, 1)])
+def test_a_kernel_of_open_sizes(rank: int, groups: int) -> None:
+    """The kernel is an input: the missing bias has as many zeros as it has output features."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"], group=groups)
+    inputs = [("x", FLOAT, [1, 4, *[5] * rank]), ("w", FLOAT, ["out", 4 // groups, *[3] * rank])]
+    model = onnx_model([node], inputs, [("y", FLOAT, None)])
+    assert onnxtfl.onnx_to_tflite(model, check="require").data
+
+
+def test_groups_whose_number_of_features_is_open_are_refused() -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], group=4)
+    inputs = [("x", FLOAT, [1, 4, 5, 5]), ("w", FLOAT, ["out", 1, 3, 3])]
+    with pytest.raises(UnsupportedError, match="groups of features whose number is known only at run time"):
+        onnxtfl.onnx_to_tflite(onnx_model([node], inputs, [("y", FLOAT, None)]))
+
+
+@pytest.mark.parametrize(("depth", "stored", "groups"), [(2, 4, 2), (1, 4, 4), (4, 1, 1), (3, 4, 1)])
+def test_the_groups_of_a_tflite_convolution_of_open_features(depth: int, stored: int, groups: int) -> None:
+    """LiteRT counts them at the size that it allocates, which the file says beside the open one."""
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    kernel = np.random.default_rng(0).standard_normal((4, 3, 3, depth)).astype(np.float32)
+    sizes = {"stride_w": 1, "stride_h": 1, "dilation_w_factor": 1, "dilation_h_factor": 1}
+    options = {"padding": "VALID", "fused_activation_function": "NONE", **sizes}
+    x = np.zeros((1, 5, 5, stored), np.float32)
+    data = one_op("CONV_2D", [x, kernel, np.zeros(4, np.float32)], 1, options)
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+    model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].shapeSignature = [1, 5, 5, -1]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    report = onnxtfl.tflite_to_onnx(bytes(builder.Output()), check="require").report
+    assert report.inputs[0].shape == (1, 5, 5, depth * groups)
 
 
 def test_two_kernels_that_fix_different_numbers_of_channels() -> None:

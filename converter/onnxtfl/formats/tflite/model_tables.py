@@ -196,7 +196,7 @@ class _Subgraph:
         return [value for value in node.results if value not in written]
 
     def _options(self, name: str, node: Node) -> dict[str, Any]:
-        attributes = dict(node.attributes)
+        attributes = {key: value for key, value in node.attributes.items() if key != "default_features"}
         table = schema.options_table(name)
         values = {field: attributes.pop(field) for field in _OPERATOR_FIELDS if field in attributes}
         if "intermediates" in values:

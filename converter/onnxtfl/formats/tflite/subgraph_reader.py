@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -163,10 +163,21 @@ class SubgraphReader:
             raise InvalidModelError(f"malformed: there is no op code {index}", code="E-FILE-005")
         name, version = self.model.codes[index]
         inputs = [None if n == -1 else self._operand(n, f"operand of {name}") for n in operator["inputs"] or ()]
-        node = Node(foreign("tfl", name, version), inputs, self._attributes(name, operator))
+        attributes = self._attributes(name, operator)
+        if name == "CONV_2D":
+            attributes |= self._default_features(operator, inputs)
+        node = Node(foreign("tfl", name, version), inputs, attributes)
         for number in operator["outputs"] or ():
             self._add_result(node, number)
         self.result.insert(node)
+
+    def _default_features(self, operator: Mapping[str, Any], inputs: Sequence[Value | None]) -> dict[str, int]:
+        """The stored size of the last axis of a convolution's operand where it is open, which implies its groups."""
+        shape = getattr(inputs[0].type, "shape", None) if inputs and inputs[0] is not None else None
+        stored = self._tensor(operator["inputs"][0])["shape"] or () if shape else ()
+        if not shape or isinstance(shape[-1], int) or len(stored) != len(shape):
+            return {}
+        return {"default_features": int(stored[-1])}
 
     def _add_result(self, node: Node, number: int) -> None:
         state = None
