@@ -80,7 +80,7 @@ def _conv_2d(node: Node) -> Form | None:
         return None
     window, sizes = sized_window(node)
     padding = tfl_padding(window, sizes)
-    if padding is None:
+    if padding is None or max(window.strides) > LONGEST_STRIDE:
         return None
     options = {"padding": padding, "fused_activation_function": "NONE", **tfl_strides(window), **tfl_dilations(window)}
     operands = (node.operand(0), node.operand(1), bias_operand(node))
@@ -165,6 +165,8 @@ def _conv_for_tfl(b: Builder, node: Node) -> Value | None:
         return as_2d(b, node)
     if tfl_padding(window, sizes) is None and window.auto_pad == "NOTSET":
         return _pad_apart(b, node, window)
+    if max(window.strides) > LONGEST_STRIDE:
+        return _without_gaps(b, node, window, sizes)
     return _groups_apart(b, node) if node.attr("feature_group_count") > 1 else None
 
 
@@ -191,6 +193,23 @@ def _integers(b: Builder, node: Node, window: Window) -> Value | None:
 def _pad_apart(b: Builder, node: Node, window: Window) -> Value:
     x = padded(b, node.operand(0), node.attr("input_spatial_dimensions"), window.padding)
     attributes = {**attributes_of(node), "padding": (0,) * len(window.padding)}
+    return b(ops.Conv, x, node.operand(1), node.optional(2), **attributes)
+
+
+def _without_gaps(b: Builder, node: Node, window: Window, sizes: Sequence[Dim]) -> Value:
+    """Gather what the windows read along axes of long strides: they are then adjacent."""
+    x, strides, dilations = node.operand(0), list(window.strides), list(window.dilations)
+    for i, axis in enumerate(node.attr("input_spatial_dimensions")):
+        if strides[i] <= LONGEST_STRIDE:
+            continue
+        count, taps = window.counts(sizes)[i], window.shape[i]
+        if not isinstance(count, int) or any(window.padding) or window.auto_pad != "NOTSET":
+            hint = f"strides over {LONGEST_STRIDE} need sizes that are known (input_shapes)"
+            raise UnsupportedError(f"a stride of {strides[i]} over an open size", hint=hint, code="E-SHAPE-001")
+        places = np.arange(count)[:, None] * strides[i] + np.arange(taps) * dilations[i]
+        x = b(ops.Gather, x, places.reshape(-1).astype(np.int32), axis=axis)
+        strides[i], dilations[i] = taps, 1
+    attributes = {**attributes_of(node), "window_strides": tuple(strides), "rhs_dilation": tuple(dilations)}
     return b(ops.Conv, x, node.operand(1), node.optional(2), **attributes)
 
 

@@ -88,7 +88,7 @@ def _transpose_conv(node: Node) -> Form | None:
     if rank not in (2, 3) or node.attr("feature_group_count") > 1 or any(d > 1 for d in node.attr("rhs_dilation")):
         return None
     padding = _tfl_padding(node)
-    if padding is None:
+    if padding is None or max(node.attr("window_strides")) > LONGEST_STRIDE:
         return None
     options = {"padding": padding, **tfl_strides(sized_window(node)[0]), "fused_activation_function": "NONE"}
     bias = node.optional(2)
@@ -151,6 +151,8 @@ def _conv_transpose_for_tfl(b: Builder, node: Node) -> Value | None:
     window, _ = sized_window(node)
     if window.rank == 1:
         return as_2d(b, node)
+    if max(window.strides) > LONGEST_STRIDE:
+        raise UnsupportedError(f"strides over {LONGEST_STRIDE} in a transposed convolution")
     if node.attr("feature_group_count") > 1:
         return _as_grouped_conv(b, node, window)
     if any(d > 1 for d in window.dilations):

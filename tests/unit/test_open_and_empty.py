@@ -153,3 +153,13 @@ def _empty(model, sizes) -> None:
 def test_strides_that_move_no_window_may_be_of_any_length(op: str, size: int, result: list[int]) -> None:
     kernel = np.random.default_rng(0).standard_normal((1, 1, 2, 2)).astype(np.float32)
     converted(op, [1, 1, size, 4], result, {"w": kernel}, strides=[40000, 1])
+
+
+def test_long_strides_that_move_a_window_read_only_what_it_covers() -> None:
+    kernel = np.random.default_rng(0).standard_normal((2, 2, 3)).astype(np.float32)
+    ops = converted("Conv", [1, 2, 70005], [1, 2, 2], {"w": kernel}, strides=[40000], dilations=[2]).report.ops_after
+    assert "GATHER" in ops
+    with pytest.raises(UnsupportedError, match="a stride of 40000 over an open size"):
+        converted("Conv", [1, 2, "n"], [1, 2, "m"], {"w": kernel}, strides=[40000])
+    with pytest.raises(UnsupportedError, match="strides over 32767 in a transposed convolution"):
+        converted("ConvTranspose", [1, 2, 2], [1, 2, 40003], {"w": kernel}, strides=[40000])

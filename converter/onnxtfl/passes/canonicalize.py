@@ -26,11 +26,10 @@ from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
 from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.reshape import has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
+from onnxtfl.ir.spatial import LONGEST_STRIDE
 from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
 
-LONGEST_STRIDE = 2**15 - 1
-"""The longest stride of LiteRT's convolutions."""
 MOVES = Patterns()
 """Rewrites of ops that only move elements. A legal node stays legal, so they may run after legalization too."""
 

@@ -41,7 +41,7 @@ from onnxtfl.ir.reshape import (
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import known_dims, normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.signs import never_negative
-from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
 from onnxtfl.ir.symbols import next_number
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.declared import as_declared
