@@ -11,6 +11,7 @@ the kernels' order (targets/layouts.py) before anything is written."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np

@@ -98,7 +98,8 @@ class OnnxTarget(Target):
         if not allowed and any(v is not None and v.is_quantized for v in (*operands, *results)):
             return Refusal("quantization", f"{form.op} accepts no quantized operands")
         gaps = _gaps(op, schema.since_version) if self.runtime and not form.domain else {}
-        return _wrong_type(schema, _bound(schema, operands, results, attributes), gaps)
+        unknown_types = _NOT_IN_RUNTIME if self.runtime else frozenset[str]()
+        return _wrong_type(schema, _bound(schema, operands, results, attributes), gaps, unknown_types)
 
     def op_version(self, form: Form, results: Sequence[Value]) -> int:
         schema = _schema(form.op, self.opset, form.domain)
@@ -149,9 +150,15 @@ def _wrong_count(schema: Any, operands: Sequence[Value | None], results: Sequenc
     return None
 
 
-def _wrong_type(schema: Any, op: BoundOp, gaps: Mapping[str, frozenset[str]]) -> Refusal | None:
+_NOT_IN_RUNTIME = frozenset({"tensor(complex64)", "tensor(complex128)"})
+"""Types of tensors with which ONNX Runtime loads no model."""
+
+
+def _wrong_type(
+    schema: Any, op: BoundOp, gaps: Mapping[str, frozenset[str]], unknown: frozenset[str]
+) -> Refusal | None:
     for type_str, values in op.variables.items():
-        allowed = _allowed(schema, type_str) - gaps.get(type_str, frozenset())
+        allowed = _allowed(schema, type_str) - gaps.get(type_str, frozenset()) - unknown
         found = {name for v in values if (name := type_name(v.type))}
         if found - allowed:
             if not allowed:

@@ -173,11 +173,10 @@ class SubgraphReader:
 
     def _default_features(self, operator: Mapping[str, Any], inputs: Sequence[Value | None]) -> dict[str, int]:
         """The stored size of the last axis of a convolution's operand where it is open, which implies its groups."""
-        shape = getattr(inputs[0].type, "shape", None) if inputs and inputs[0] is not None else None
-        stored = self._tensor(operator["inputs"][0])["shape"] or () if shape else ()
-        if not shape or isinstance(shape[-1], int) or len(stored) != len(shape):
+        type_ = inputs[0].type if inputs and inputs[0] is not None else None
+        if not isinstance(type_, TensorType) or not type_.shape or isinstance(type_.shape[-1], int):
             return {}
-        return {"default_features": int(stored[-1])}
+        return {"default_features": int(self._tensor(operator["inputs"][0])["shape"][-1])}
 
     def _add_result(self, node: Node, number: int) -> None:
         state = None
