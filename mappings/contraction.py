@@ -82,7 +82,7 @@ def _gemm(b: Builder, node: Node) -> Value:
     product = times(b, contracted(b, lhs, rhs, *axes), alpha)
     beta = float(node.attr("beta", 1.0))
     if 0 in (lhs.shape[axes[0]], rhs.shape[axes[1]]) and beta:
-        beta = 1.0  # ONNX Runtime 1.23 does not scale C then
+        beta = 1.0  # ONNX Runtime does not scale C then
     return product if c is None else b(ops.Add, product, times(b, c, beta))
 
 

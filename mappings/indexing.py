@@ -11,7 +11,7 @@ from onnxtfl.rules import *
 
 @lift_onnx("NonZero", since=(9, 13))
 def _nonzero(b: Builder, node: Node) -> Value:
-    """Of a scalar, as of a vector of one element (measured on ONNX Runtime 1.23)."""
+    """Of a scalar, as of a vector of one element (measured on ONNX Runtime)."""
     x = truth(b, node.operand(0))
     return b(ops.NonZero, reshape(b, x, (1,)) if x.tensor_type.rank == 0 else x)
 

@@ -82,7 +82,7 @@ def _pool_of(node: Node) -> tuple[Value, Window, list[int]]:
 
 
 def _same_padding_of_pool(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> tuple[int, ...]:
-    """The padding of a dilated pool: that of the window without dilation (measured on ONNX Runtime 1.23)."""
+    """The padding of a dilated pool: that of the window without dilation (measured on ONNX Runtime)."""
     strides = tuple(node.attr("strides", ())) or (1,) * len(shape)
     plain = Window(tuple(shape), strides, (1,) * len(shape), (0,) * (2 * len(shape)))
     padding = plain.same(sizes, node.attr("auto_pad") == "SAME_LOWER")

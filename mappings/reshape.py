@@ -52,7 +52,7 @@ def _flatten(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Squeeze", since=(13, 21, 23, 24, 25))
 def _squeeze(b: Builder, node: Node) -> Value:
-    """Without axes, also with an empty list of them, all unit axes go (measured on ONNX Runtime 1.23)."""
+    """Without axes, also with an empty list of them, all unit axes go (measured on ONNX Runtime)."""
     x, axes = node.operand(0), node.optional(1)
     if axes is None or axes.tensor_type.shape == (0,):
         return _without_unit_axes(b, node)

@@ -34,7 +34,7 @@ def _affine_grid(b: Builder, node: Node) -> Value:
 def _places(count: int, corners: bool) -> Array:
     """The centers of `count` elements between -1 and 1, the outer ones on these if `corners`.
 
-    A single one is at 1 then: so says ONNX Runtime 1.31 (ONNX does not).
+    A single one is at 1 then: so says ONNX Runtime (ONNX does not).
     """
     if corners:
         return np.asarray(np.linspace(-1, 1, count)) if count > 1 else np.ones(count)

@@ -45,7 +45,7 @@ _STRINGS: Mapping[str, Mapping[str, Collection[str]]] = {
 }
 """The strings that an attribute can be, by attribute and op."""
 _TRUE_IF_ONE = frozenset({"ceil_mode", "keepdims", "largest", "noop_with_empty_axes", "sorted"})
-"""Flags that only 1 sets (measured on ONNX Runtime 1.23)."""
+"""Flags that only 1 sets (measured on ONNX Runtime)."""
 _ZERO_OR_ONE = frozenset({"allowzero", "center_point_box", "exclusive", "fmod", "reverse", "storage_order"})
 """Flags for which ONNX Runtime refuses other integers."""
 _TRUE_UNLESS_ZERO = frozenset(
