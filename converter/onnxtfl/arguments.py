@@ -76,14 +76,13 @@ def _text(name: str, value: Any) -> str | None:
 
 
 def _names(name: str, value: Any) -> list[str] | None:
-    """A list of names; one name may be a string."""
-    names = [value] if isinstance(value, str) else value
-    is_list = isinstance(names, Iterable) and not isinstance(names, bytes | Mapping)
-    if names is None:
+    """A list of names; a string would be one of letters."""
+    if value is None:
         return None
-    found = list(names) if is_list else []
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    found = list(value) if is_list else []
     if not is_list or not all(isinstance(one, str) and one for one in found):
-        raise refuse(name, value, "a list of tensor names")
+        raise refuse(name, value, f"a list of tensor names{f', [{value!r}]' if isinstance(value, str) else ''}")
     twice = next((one for k, one in enumerate(found) if one in found[:k]), None)
     if twice is not None:
         raise UsageError(f"`{name}` names {twice!r} twice")

@@ -351,7 +351,8 @@ def test_an_argument_of_a_wrong_type_is_one_line(function: str, others: dict[str
         ({"min_runtime": "99"}, "min_runtime cannot be '99'; use 2.14 to 2.23"),
         ({"min_runtime": 2.5}, "min_runtime cannot be '2.5'; use 2.14 to 2.23"),
         ({"outputs": ["y", "y"]}, "outputs names 'y' twice"),
-        ({"outputs": "yy"}, "the model has no tensor 'yy'; did you mean 'y'?"),
+        ({"outputs": ["yy"]}, "the model has no tensor 'yy'; did you mean 'y'?"),
+        ({"inputs": "x"}, "inputs cannot be 'x'; use a list of tensor names, ['x']"),
         ({"path": "m.onnx"}, "m.onnx is not a name for a TFLite model, which the result is; name it m.tflite"),
     ],
     ids=str,
@@ -360,11 +361,6 @@ def test_arguments_that_make_no_sense(options: dict[str, object], telling: str) 
     with pytest.raises(UsageError) as error:
         onnxtfl.onnx_to_tflite(onnx_scale(), **options)
     assert telling in str(error.value)
-
-
-def test_one_name_may_be_a_string() -> None:
-    conversion = onnxtfl.onnx_to_tflite(onnx_scale(), inputs="x", outputs="y", check=False)
-    assert [tensor.name for tensor in conversion.report.outputs] == ["y"]
 
 
 def test_standard_input_as_a_path_says_what_to_do() -> None:
