@@ -82,6 +82,7 @@ def _one_hot_by_comparing(b: Builder, node: Node) -> Value:
     indices, depth, on, off = (node.operand(i) for i in range(4))
     axis, known = normalize_axis(node.attr("axis"), indices.rank + 1), static_ints(depth)
     if known is not None:
+        check_elements(known[0], "the positions along the new axis")
         places: Value = constant(np.arange(known[0]), indices.dtype)
     else:
         places = positions(b, Term(b, depth).to(indices.dtype).value)

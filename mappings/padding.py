@@ -203,6 +203,7 @@ def _pad_by_index(b: Builder, node: Node) -> Value | None:
             continue
         if known is not None and isinstance(size, int):
             before, after = known[2 * axis : 2 * axis + 2]
+            check_elements(before + size + after, "the positions along a padded axis")
             places: Value | Array = _repeated(np.arange(-before, size + after), size, mode)
         else:
             places = _repeated_at_run_time(b, x, rows, axis, mode)

@@ -62,7 +62,9 @@ def _listed(node: Node, side: str) -> TensorData:
     found = node.attr(f"{side}_tensor")
     if isinstance(found, TensorData):
         return found
-    dtype = next(d for d in _LISTS if f"{side}_{_LISTS[d]}" in node.attributes)
+    dtype = next((d for d in _LISTS if f"{side}_{_LISTS[d]}" in node.attributes), None)
+    if dtype is None:
+        raise InvalidModelError(f"there are no {side}", code="E-FILE-009")
     return ArrayData(_array(node.attr(f"{side}_{_LISTS[dtype]}"), dtype), dtype)
 
 

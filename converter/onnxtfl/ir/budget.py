@@ -20,8 +20,8 @@ MOST_ELEMENTS = 2 << 30
 MOST_ELEMENTS_OF_NODE = 1 << 29
 MOST_NODES_OF_RULE = 10_000
 """Nodes that one rule makes, more where a node has more operands or results."""
-LARGEST_CONSTANT = 64 << 20
-"""Elements of a constant that a rule computes."""
+LARGEST_CONSTANT = 16 << 20
+"""Elements of a constant that a rule computes, from several arrays of that size in float64."""
 MOST_TERMS = 20_000_000
 """Products of terms in all symbolic sizes."""
 MOST_STEPS = 50_000_000

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.signs import Search
 from onnxtfl.ir.types import DType
 
 EXACT = 1 << 24
 """float32 represents every integer up to this exactly."""
 
 
-def magnitude(value: Value, depth: int = 8) -> int | None:
+def magnitude(value: Value) -> int | None:
     """An upper bound of the absolute values in an integer tensor; None if it is unknown."""
+    return Search(None, _bound).of(value)
+
+
+def _bound(search: Search[int | None], value: Value, depth: int) -> int | None:
     if value.is_quantized:
         return None
     if value.data is not None and value.data.size < 1 << 20:
-        return int(np.abs(value.numpy().astype(np.int64)).max(initial=0))
+        stored = value.numpy()
+        return max(int(stored.max()), -int(stored.min())) if stored.size else 0
     own = _of_type(value.dtype)
     node = value.producer
     if own is not None or node is None or depth == 0:
@@ -25,14 +29,14 @@ def magnitude(value: Value, depth: int = 8) -> int | None:
     if node.op in (ops.TopK, ops.ArgMax, ops.ArgMin):
         return _positions(value, node)
     if node.op in _MOVES and node.operand(0).dtype.is_integer:
-        return magnitude(node.operand(0), depth - 1)
+        return search.of(node.operand(0), depth - 1)
     if node.op in (ops.FloorMod, ops.Rem):
-        return magnitude(node.operand(1), depth - 1)
+        return search.of(node.operand(1), depth - 1)
     if node.op is ops.Div and value.dtype.is_integer:
-        return magnitude(node.operand(0), depth - 1)
+        return search.of(node.operand(0), depth - 1)
     if node.op in (ops.Add, ops.Sub, ops.Select, ops.Concatenate):
         parts = node.operands[1:] if node.op is ops.Select else node.operands
-        bounds = [magnitude(v, depth - 1) for v in parts if v is not None]
+        bounds = [search.of(v, depth - 1) for v in parts if v is not None]
         known = [b for b in bounds if b is not None]
         together = sum if node.op in (ops.Add, ops.Sub) else max
         return together(known) if len(known) == len(bounds) else None

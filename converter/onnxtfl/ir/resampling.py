@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.data import Array
 
 _PLACES = (
@@ -43,6 +44,7 @@ class Sampling:
 
     def coordinates(self, size: int, resized: int, scale: float, roi: tuple[float, float] = (0.0, 1.0)) -> Array:
         """The coordinate on the axis of `size` for each index of the resized axis, float32 [resized]."""
+        check_elements(resized, "the coordinates of an axis")
         numbers = np.asarray([size, resized, scale, *roi], np.float32).reshape(-1, 1)
         old, new, factor, *ends = numbers
         return np.asarray(self.places(np.arange(resized, dtype=np.float32), old, new, factor, ends, np.where))

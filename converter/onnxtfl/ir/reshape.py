@@ -203,7 +203,9 @@ def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None
 
 
 def as_int64(b: Builder, value: Value) -> Value:
-    """Convert an integer tensor to int64."""
+    """Convert an integer tensor to int64. Raises ValueError for another one (with a quantization, values are real)."""
+    if not value.dtype.is_integer:
+        raise ValueError(f"integers expected, not {value.type}")
     return value if value.dtype is DType.INT64 else b(Convert, value, dtype=DType.INT64)
 
 

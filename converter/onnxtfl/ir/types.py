@@ -25,6 +25,10 @@ __all__ = [
 ]
 
 
+MOST_AXES = 32
+"""The most axes of a tensor: those of NumPy."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """A tensor type. `dtype`: the type of the elements, a float type for quantized tensors. `shape`: None if even the

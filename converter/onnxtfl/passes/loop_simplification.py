@@ -260,7 +260,7 @@ def no_round(b: Builder, node: Node) -> Sequence[Value] | None:
     if any(n.regions or n.op.effect_of(n) is not Effect.PURE for n in cond.nodes):
         return None
     try:
-        goes_on = bool(run(cond, given)[0].reshape(-1)[0])
+        goes_on = run(cond, given)[0]
     except NotImplementedError:
         return None
-    return None if goes_on else [v for v in node.operands if v is not None]
+    return None if goes_on.size != 1 or goes_on.any() else [v for v in node.operands if v is not None]

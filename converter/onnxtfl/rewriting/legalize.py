@@ -70,6 +70,7 @@ def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
     """Rewrite `node` if the target does not accept it; return the new neutral nodes."""
     current().step(node.name, node.op.name)
     try:
+        _check_sizes(node, target)
         form = target.accepted(node)
         if late and form is not None and not form.renames:
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
@@ -82,6 +83,15 @@ def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
         raise
     except Exception as error:
         raise InternalError("legalize", error, node=source_name(node), op=node.op.name) from error
+
+
+def _check_sizes(node: Node, target: Target) -> None:
+    """Raise UnsupportedError for a result with an axis that is longer than tensors of the target may be."""
+    for result in node.results:
+        shape = result.type.shape if isinstance(result.type, TensorType) else None
+        if any(isinstance(d, int) and d > target.longest_axis for d in shape or ()):
+            message = f"{target.title} has no tensors with an axis of more than {target.longest_axis} elements"
+            raise UnsupportedError(message, op=node.op.name, type_=result.type, code="E-OP-008")
 
 
 def acceptable(node: Node, target: Target) -> bool:

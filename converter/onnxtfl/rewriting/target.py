@@ -42,6 +42,8 @@ class Target(ABC):
     has_integer_ops: bool
     """Whether ops other than those that quantize and dequantize have kernels on quantized types."""
     title: str
+    longest_axis: int = (1 << 63) - 1
+    """The most elements that an axis of a tensor may have."""
 
     @abstractmethod
     def forms(self, node: Node) -> Sequence[Form]:

@@ -52,6 +52,7 @@ class TfliteTarget(Target):
     shares_inputs = False
     has_integer_ops = True
     title = "TFLite"
+    longest_axis = (1 << 31) - 1
 
     def __init__(self, min_runtime: str = "2.14", *, hybrid: bool = False) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ from onnxtfl.formats.onnx.payload import NUMBERS, elements, field_of, stored_dat
 from onnxtfl.formats.onnx.wire import DetachedPayloads, payload_of
 from onnxtfl.ir.budget import current
 from onnxtfl.ir.data import Array, ArrayData, SourceBytes, TensorData, unpack
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import MOST_AXES, DType, TensorType
 
 DTYPES = {
     getattr(TensorProto, name): dtype
@@ -128,6 +128,8 @@ def element_type(number: int, where: str) -> DType:
 def static_shape(dims: Iterable[int], dtype: DType, where: str) -> tuple[int, ...]:
     """`dims` as a shape; InvalidModelError for negative sizes and for over 2**62 bits."""
     shape = tuple(int(d) for d in dims)
+    if len(shape) > MOST_AXES:
+        raise InvalidModelError(f"{where} has {len(shape)} axes, at most {MOST_AXES} are possible", code="E-FILE-010")
     if any(d < 0 for d in shape) or math.prod(d for d in shape if d) * max(dtype.bits, 8) > _LARGEST:
         raise InvalidModelError(f"{where} has the invalid shape {list(shape)}", code="E-FILE-010")
     return shape

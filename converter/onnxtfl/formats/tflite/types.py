@@ -12,7 +12,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.tflite.schema import enums
 from onnxtfl.ir.dims import Dim, Shape, symbol
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.types import DType, ResourceType, TensorType, Type
+from onnxtfl.ir.types import MOST_AXES, DType, ResourceType, TensorType, Type
 
 _SPECIAL = {"FLOAT8_E4M3FN": DType.FLOAT8E4M3FN, "FLOAT8_E5M2": DType.FLOAT8E5M2}
 _NAMES = {dtype: name for name, dtype in _SPECIAL.items()}
@@ -84,6 +84,9 @@ def _read_quantization(
 def read_shape(tensor: Mapping[str, Any], name: str, fresh: Callable[[str], str]) -> Shape:
     """The shape of a decoded Tensor table, unknown sizes as symbols that `fresh` makes unique."""
     shape, signature = tensor["shape"] or (), tensor["shape_signature"] or ()
+    if len(shape) > MOST_AXES:
+        message = f"{len(shape)} axes, at most {MOST_AXES} are possible"
+        raise InvalidModelError(message, node=name, code="E-FILE-010")
     if len(signature) != len(shape):
         signature = shape
 

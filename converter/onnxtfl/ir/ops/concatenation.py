@@ -23,6 +23,8 @@ class Concatenate(Op):
     def shape(*parts: Value, axis: int) -> Dims | None:
         if not parts:
             raise ValueError("nothing to concatenate")
+        if any(v is None for v in parts):
+            raise ValueError("an operand is absent")
         shapes = [s for v in parts if (s := v.tensor_type.shape) is not None]
         if not shapes:
             return None

@@ -27,7 +27,8 @@ class Gather(Op):
         if not 0 <= batch_dims <= min(axis, indices.rank):
             raise ValueError(f"{batch_dims} batch dims, axis {axis}, indices of rank {indices.rank}")
         for a, b in zip(x.shape[:batch_dims], indices.shape[:batch_dims], strict=True):
-            broadcast_dim(a, b)
+            if isinstance(a, int) and isinstance(b, int) and a != b:
+                raise ValueError(f"batch dims of {a} and {b} elements")
         check_positions(indices, [x.shape[axis]])
         return (*x.shape[:axis], *indices.shape[batch_dims:], *x.shape[axis + 1 :])
 

@@ -30,6 +30,8 @@ def pool_window(attributes: Attributes) -> Window:
     shape, strides, dilations, padding = (
         tuple(attributes[name]) for name in ("kernel_shape", "strides", "dilations", "padding")
     )
+    if min(padding, default=0) < 0:
+        raise ValueError(f"padding {padding} is negative")
     return Window(shape, strides, dilations, padding, attributes["auto_pad"], bool(attributes["ceil_mode"]))
 
 

@@ -26,7 +26,13 @@ class Linear(Op, register=False):
     def shape(x: Value, scale: Value, zero_point: Value | None, *, axis: int, block_size: int) -> Dims | None:
         shape, parameters = x.tensor_type.shape, [v.tensor_type.shape for v in (scale, zero_point) if v is not None]
         broadcast_shapes(*parameters)
+        if block_size < 0:
+            raise ValueError(f"blocks of {block_size} elements")
+        if block_size and shape is not None:
+            _check_blocks(shape, parameters, normalize_axis(axis, len(shape)), block_size)
         for given in parameters:
+            if given is not None and len(given) > 1 and not block_size:
+                raise ValueError(f"scales or zero points of rank {len(given)}")
             if shape is not None and given is not None and not block_size and len(given) == 1 != given[0]:
                 size = shape[normalize_axis(axis, len(shape))]
                 if isinstance(size, int) and isinstance(given[0], int) and size != given[0]:
@@ -43,6 +49,16 @@ class Linear(Op, register=False):
         if not node.attr("block_size"):
             return permuted
         return replace(permuted, operands=tuple(None if v is None else permutation for v in node.operands))
+
+
+def _check_blocks(shape: Dims, parameters: Sequence[Dims | None], axis: int, block: int) -> None:
+    """Raise ValueError where the shape of blockwise parameters does not fit that of the operand."""
+    for given in parameters:
+        if given is not None and len(given) != len(shape):
+            raise ValueError(f"scales or zero points of rank {len(given)} for blocks of a tensor of rank {len(shape)}")
+        count, size = (None, None) if given is None else (given[axis], shape[axis])
+        if isinstance(count, int) and isinstance(size, int) and count != -(-size // block):
+            raise ValueError(f"{count} scales or zero points for an axis of size {size} in blocks of {block}")
 
 
 def _parameters(x: Array, scale: Array, zero: Array | None, axis: int, block_size: int) -> tuple[Array, Array | int]:

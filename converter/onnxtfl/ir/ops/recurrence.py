@@ -70,10 +70,12 @@ class Recurrent(Derived, register=False):
         x, recurrent = operands[0], operands[2]
         if x.rank != 3:
             raise ValueError(f"an input of rank {x.rank}, not [steps, batch, features]")
-        steps, batch, _ = x.shape
+        steps, batch, features = x.shape
+        _check_equal("features", features, operands[1].shape[1])
         place = 6 if "linear_before_reset" in attributes else 5  # a Gru has one bias more
         hidden = operands[place] if len(operands) > place else None
         if hidden is not None and hidden.rank == 2 and isinstance(hidden.shape[0], int):
+            _check_equal("sequences", batch, hidden.shape[0])
             batch = hidden.shape[0]  # also where that of the input is open
         return [(steps, batch, recurrent.shape[1]), (batch, recurrent.shape[1])]
 
@@ -136,6 +138,12 @@ class Recurrent(Derived, register=False):
         recurrent = given["recurrent"]
         assert recurrent is not None
         return [recurrent.shape[1]]
+
+
+def _check_equal(what: str, a: Dim, b: Dim) -> None:
+    """Raise ValueError where two sizes are known and differ."""
+    if isinstance(a, int) and isinstance(b, int) and a != b:
+        raise ValueError(f"{a} {what}, but {b} in another operand")
 
 
 class _Layer:

@@ -48,6 +48,10 @@ class _BlocksInBatch(Derived, register=False):
 
 def block_amounts(value: Value, blocks: Sequence[int]) -> list[tuple[int, Dim, Dim]]:
     """For each axis its block, and the padding or cropping at both ends; fresh symbols if that is unknown."""
+    if min(blocks, default=1) < 1:
+        raise ValueError(f"blocks of {list(blocks)}")
+    if value.tensor_type.is_static and value.shape not in ((len(blocks), 2), (2 * len(blocks),)):
+        raise ValueError(f"{value.type} is not a pair for each of {len(blocks)} axes")
     known, count = known_dims(value), 2 * len(blocks)
     dims = known if known is not None and len(known) == count else [fresh() for _ in range(count)]
     return list(zip(blocks, dims[::2], dims[1::2], strict=True))

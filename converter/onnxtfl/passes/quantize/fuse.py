@@ -160,7 +160,7 @@ def is_stored(bound: float, quantization: Quantization) -> bool:
 def _moved(graph: Graph, node: Node) -> bool:
     """Move or select stored integers instead of the real values that they represent, and dequantize afterwards."""
     chosen = selected(node)
-    if chosen is None or node.regions or not node.results:
+    if chosen is None or node.regions or not node.results or any(r.is_quantized for r in node.results):
         return False
     places = range(len(node.operands))[chosen]
     sources = [_source(node.operands[i]) for i in places]
@@ -190,7 +190,7 @@ def _source(value: Value | None) -> Value | None:
     node = value.producer if value is not None else None
     if node is None or node.op is not ops.Convert or node.result.is_quantized or not node.operand(0).is_quantized:
         return None
-    return node.operand(0)
+    return node.operand(0) if node.result.dtype is node.operand(0).dtype else None
 
 
 def _fused(graph: Graph, node: Node) -> None:

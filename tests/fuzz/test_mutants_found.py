@@ -1,0 +1,184 @@
+"""The smallest models of what mutants showed: each converts, or is refused in one line that names the node."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+import onnxtfl
+from onnxtfl.formats.tflite.writer import write
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Value, constant
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.ranges import magnitude
+from onnxtfl.ir.signs import MOST_VISITS, never_negative
+from onnxtfl.ir.types import DType, TensorType, tensor
+
+
+def onnx_file(nodes: Sequence[NodeProto], shape: Sequence[int], constants: dict[str, Any], opset: int = 21) -> bytes:
+    """A model of an input x and the last node's output."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    stored = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    y = helper.make_empty_tensor_value_info(nodes[-1].output[0])
+    graph = helper.make_graph(nodes, "g", [x], [y], stored)
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 4)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    return bytes(model.SerializeToString())
+
+
+def node(op: str, inputs: str, **attributes: Any) -> NodeProto:
+    """A node of the name "n"."""
+    return helper.make_node(op, inputs.split(), ["y"], name="n", **attributes)
+
+
+F = np.float32
+_REFUSED_ONNX = {
+    "an axis of 2^40 elements": (node("Identity", "x"), [2**40], {}),
+    "40 axes": (node("Relu", "x"), [1] * 40, {}),
+    "a Resize to 2^40": (
+        node("Resize", "x e e s", mode="nearest"),
+        [1, 1, 2, 2],
+        {"e": np.zeros(0, F), "s": np.asarray([1, 1, 2, 2**40])},
+    ),
+    "a wrapped Pad by 2^32": (node("Pad", "x p", mode="wrap"), [3], {"p": np.asarray([0, 2**31 - 9])}),
+    "pools with negative padding": (node("MaxPool", "x", kernel_shape=[2], pads=[-2, 1]), [1, 1, 9], {}),
+    "blocks of -2 elements": (
+        node("QuantizeLinear", "x s z", axis=1, block_size=-2),
+        [2, 4],
+        {"s": F(1), "z": np.int8(0)},
+    ),
+    "blocks with one scale": (
+        node("QuantizeLinear", "x s z", axis=1, block_size=2),
+        [2, 4],
+        {"s": F(1), "z": np.int8(0)},
+    ),
+    "scales of two axes for a tensor of none": (
+        node("DequantizeLinear", "c s z", axis=0),
+        [1],
+        {"c": np.int8(1), "s": np.ones((1, 1), F), "z": np.zeros((1, 1), np.int8)},
+    ),
+    "a table without keys": (node("LabelEncoder", "x", domain="ai.onnx.ml", values_floats=[1.0]), [3], {}),
+    "states of other sequences": (
+        helper.make_node("LSTM", ["x", "w", "r", "", "", "h"], ["", "y"], name="n", hidden_size=1),
+        [3, 0, 1],
+        {"w": np.ones((1, 4, 1), F), "r": np.ones((1, 4, 1), F), "h": np.ones((1, 1, 1), F)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _REFUSED_ONNX)
+def test_refused_onnx(name: str) -> None:
+    found, shape, constants = _REFUSED_ONNX[name]
+    with pytest.raises((onnxtfl.InvalidModelError, onnxtfl.UnsupportedError)) as error:
+        onnxtfl.onnx_to_tflite(onnx_file([found], shape, constants), check=False)
+    assert "\n" not in str(error.value) and error.value.code != "E-RUN-005"
+
+
+def tflite_file(op: str, operands: Sequence[Any], result: TensorType, **options: Any) -> bytes:
+    """A model of one op: operands that are types are inputs, others constants."""
+    graph = Graph()
+    given = [
+        graph.add_input(x, f"x{i}")
+        if isinstance(x, TensorType)
+        else x
+        if x is None or isinstance(x, Value)
+        else constant(x)
+        for i, x in enumerate(operands)
+    ]
+    graph.outputs = Builder(graph).foreign("tfl", op, given, [result], **options)
+    out = io.BytesIO()
+    write(Model(graph), out)
+    return out.getvalue()
+
+
+def quantized(values: Any) -> Value:
+    """Integers that a file declares to be real values."""
+    found = constant(np.asarray(values, np.int32))
+    found.type = TensorType(DType.FLOAT32, found.shape, Quantization("int32", (0.1,), (0,)))
+    return found
+
+
+_REFUSED_TFLITE = {
+    "crops of one axis for two blocks": (
+        "BATCH_TO_SPACE_ND",
+        [tensor("float32", 4, 2, 2, 1), np.asarray([2, 2], np.int32), np.asarray([[0, 0]], np.int32)],
+        tensor("float32", 1, 4, 4, 1),
+        {},
+    ),
+    "a one-hot axis of 2^31 - 1": (
+        "ONE_HOT",
+        [tensor("int32", 3), np.asarray(2**31 - 1, np.int32), F(1), F(0)],
+        tensor("float32", 3, 2**31 - 1),
+        {"axis": -1},
+    ),
+    "batch dims of 1 and 3": (
+        "GATHER",
+        [tensor("float32", 1, 4), tensor("int32", 3, 2)],
+        tensor("float32", 1, 2),
+        {"axis": 1, "batch_dims": 1},
+    ),
+    "real values as positions": (
+        "STRIDED_SLICE",
+        [tensor("float32", 4), quantized([1]), np.asarray([3], np.int32), np.asarray([1], np.int32)],
+        tensor("float32", 2),
+        {},
+    ),
+    "a part of a concatenation that is absent": (
+        "CONCATENATION",
+        [tensor("float32", 2), None],
+        tensor("float32", 2),
+        {"axis": 0},
+    ),
+    "300 axes": ("NEG", [tensor("float32", *[1] * 300)], tensor("float32", *[1] * 300), {}),
+}
+
+
+@pytest.mark.parametrize("name", _REFUSED_TFLITE)
+def test_refused_tflite(name: str) -> None:
+    op, operands, result, options = _REFUSED_TFLITE[name]
+    with pytest.raises((onnxtfl.InvalidModelError, onnxtfl.UnsupportedError)) as error:
+        onnxtfl.tflite_to_onnx(tflite_file(op, operands, result, **options), check=False)
+    assert "\n" not in str(error.value) and error.value.code != "E-RUN-005"
+
+
+def test_a_pool_of_real_values_with_a_quantized_result() -> None:
+    scale = Quantization("int8", (0.5,), (0,))
+    graph = Graph()
+    b = Builder(graph)
+    x = graph.add_input(TensorType(DType.FLOAT32, (1, 4, 4, 1), scale), "x")
+    (real,) = b.foreign("tfl", "DEQUANTIZE", [x], [tensor("float32", 1, 4, 4, 1)])
+    window = {"padding": "VALID", "stride_w": 2, "stride_h": 2, "filter_width": 2, "filter_height": 2}
+    result = TensorType(DType.FLOAT32, (1, 2, 2, 1), scale)
+    graph.outputs = b.foreign("tfl", "MAX_POOL_2D", [real], [result], **window)
+    out = io.BytesIO()
+    write(Model(graph), out)
+    assert onnxtfl.tflite_to_onnx(out.getvalue(), check=False).data
+
+
+def test_signs_and_bounds_of_wide_graphs_are_found_in_bounded_time() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    wide: Value = graph.add_input(tensor("int64", 1), "x")
+    for _ in range(8):
+        parts = [b(ops.Slice, wide, [0], [1], [1]) for _ in range(30)]
+        wide = b(ops.Concatenate, *(b(ops.Add, part, part) for part in parts), axis=0)
+    assert not never_negative(wide) and magnitude(wide) is None
+
+
+def test_an_analysis_visits_a_bounded_number_of_values() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    x = graph.add_input(tensor("float32", 1), "x")
+    few, many = ([b(ops.Exp, b(ops.Neg, x)) for _ in range(n)] for n in (10, MOST_VISITS + 10))
+    assert never_negative(b(ops.Concatenate, *few, axis=0)) and not never_negative(b(ops.Concatenate, *many, axis=0))
+
+
+def test_the_bound_of_the_least_integer() -> None:
+    assert magnitude(constant(np.asarray([-(2**63), 5]))) == 2**63
