@@ -76,9 +76,9 @@ class Tally:
             temporary.replace(path)
 
     def add(self, seed: int, found: Found) -> None:
-        """Count an outcome."""
+        """Count an outcome; one without a group (a mutant that is refused) is no failure."""
         self.counts[found.kind] += 1
-        if found.kind not in ("agree", "skipped"):
+        if found.kind not in ("agree", "skipped") and found.group:
             self.failures.append((seed, found.kind, found.group, found.message[:500]))
 
     def lines(self, groups: int) -> Iterator[str]:
