@@ -80,7 +80,10 @@ def _slice_axes_at_run_time(
 
 @lower_tfl(ops.Slice)
 def _to_tfl_slice(node: Node) -> Form | None:
-    """SLICE has sizes: the strides must be 1, and each size known or the rest of the axis."""
+    """SLICE has sizes: the strides must be 1, and each size known or the rest of the axis.
+
+    It refuses a start beyond the end, which an axis of unknown size may have.
+    """
     starts, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
     shape, rank_1_integers = node.operand(0).shape, node.operand(0).rank == 1 and node.operand(0).dtype.is_integer
     if starts is None or strides is None or any(s != 1 for s in strides) or rank_1_integers:
@@ -90,7 +93,7 @@ def _to_tfl_slice(node: Node) -> Form | None:
     for d, n, start, limit in zip(shape, node.result.shape, starts, _limits(node), strict=True):
         begin = start + d if start < 0 and isinstance(d, int) else start
         size = n if isinstance(n, int) else -1 if limit is not None and limit >= INT32_MAX else None
-        if not isinstance(begin, int) or (begin < 0 and not isinstance(d, int)) or size is None:
+        if not isinstance(begin, int) or (begin != 0 and not isinstance(d, int)) or size is None:
             return None
         begins.append(min(max(begin, 0), d) if isinstance(d, int) else begin)
         sizes.append(size)

@@ -6,6 +6,7 @@ A size known only at run time is read from the shape of a tensor that has it, or
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -58,6 +59,9 @@ def reshape_target(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -
         where = [i for i in where if dims[i] not in offered]
     if not where or 0 in dims:
         return dim_vector(b, dims, x, *sources)
+    if sum(not isinstance(d, int) for d in dims) > 1:  # a -1 beside a size of 0 is any size
+        with suppress(UnsupportedError):
+            return dim_vector(b, dims, x, *sources)
     return dim_vector(b, [-1 if i == where[-1] else d for i, d in enumerate(dims)], x, *sources)
 
 

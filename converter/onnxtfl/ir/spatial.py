@@ -78,7 +78,7 @@ class Window:
         """The explicit padding of SAME for `sizes`; None if it depends on unknown sizes."""
         pairs = []
         for i, size in enumerate(sizes):
-            if not isinstance(size, int) and self.strides[i] != 1:
+            if not isinstance(size, int) and self.strides[i] != 1 and self.span[i] > 1:
                 return None
             known = size if isinstance(size, int) else self.span[i]
             pairs.append(same_padding(known, self.shape[i], self.strides[i], self.dilations[i], lower))

@@ -120,13 +120,15 @@ class GridSample(Formula):
 
     @staticmethod
     def shape(x: Value, grid: Value) -> Dims:
-        if grid.rank != x.rank or x.rank < 3 or grid.shape[-1] != x.rank - 2:
-            raise ValueError(f"a grid of shape {grid.shape} for a map of shape {x.shape}")
+        fits = grid.shape[-1] == x.rank - 2 or not isinstance(grid.shape[-1], int)
+        if grid.rank != x.rank or x.rank < 3 or not fits:
+            raise ValueError(f"a grid of rank {grid.rank} of places of {grid.shape[-1]} for a map of rank {x.rank}")
         return (*x.shape[:2], *grid.shape[1:-1])
 
     @classmethod
     def formula(cls, x: Term, grid: Term, mode: str, padding_mode: str, align_corners: bool) -> Term:
-        batch, *out, rank = grid.value.shape
+        batch, *out, _ = grid.value.shape
+        rank = x.rank - 2
         points = reshape(x.b, grid.to(x.dtype).value, (batch, product(out), rank))
         feature_map = FeatureMap(x)
         columns = [Term(x.b, x.b(Gather, points, np.asarray(rank - 1 - i), axis=2)) for i in range(rank)]
