@@ -158,6 +158,17 @@ def _dft(g: Drawing) -> None:
         g.node("DFT", [x], axis=1, onesided=g.below(2))
 
 
+def _stft(g: Drawing) -> None:
+    x = g.weight("float32", (1 + g.below(2), 8 + g.below(8), 1))
+    window = [g.constant(g.random.uniform(0, 1, 4).astype(np.float32))] if g.below(2) else []
+    length = [] if window else ["", g.constant(4, np.int64)]
+    g.node("STFT", [x, g.constant(1 + g.below(3), np.int64), *window, *length], onesided=g.below(2))
+
+
+def _swish(g: Drawing) -> None:
+    g.node("Swish", [g.value(("float32",))], alpha=g.choose((1.0, 0.5)))
+
+
 def _conv_integer(g: Drawing) -> None:
     x = g.value(("uint8",), (3, 4))
     window = _window(g, g.array(x).shape[2:], dilate=False)
@@ -198,7 +209,7 @@ STEPS: dict[str, Step] = {
     "GridSample": _grid_sample, "AffineGrid": _affine_grid, "RoiAlign": _roi_align, "MaxUnpool": _unpool,
     "LSTM": _recurrent("LSTM"), "GRU": _recurrent("GRU"), "RNN": _recurrent("RNN"), "Attention": _attention,
     "RMSNormalization": _rms, "HannWindow": _windows, "HammingWindow": _windows, "BlackmanWindow": _windows,
-    "DFT": _dft,
+    "DFT": _dft, "STFT": _stft, "Swish": _swish,
     "ConvInteger": _conv_integer, "Col2Im": _col_to_im, "Det": _det, "NegativeLogLikelihoodLoss": _loss,
     "SoftmaxCrossEntropyLoss": _loss, "NonMaxSuppression": _suppression,
 }  # fmt: skip

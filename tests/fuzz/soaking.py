@@ -22,7 +22,9 @@ CASES = {"graphs": "tests.fuzz.graphs_trial:attempt", "mutants": "tests.fuzz.mut
 """Each kind of case: the function from a seed to a `Found`."""
 DESCRIPTIONS = {"graphs": "tests.fuzz.graphs_trial:described"}
 """The function from a seed to the text and the files of a case that ended the process."""
-GOOD = ("agree", "refused", "doubtful", "skipped")
+GOOD = ("agree", "refused", "empty", "doubtful", "skipped")
+OTHER_SIZES = "run at other sizes"
+"""The stage of a run at sizes of the open dims that are not those the graph was drawn with."""
 SECONDS = 5.0
 """Most processor time of a conversion; longer ones are a "hang"."""
 PATIENCE = 30.0
@@ -36,7 +38,8 @@ class Found:
     """The outcome of one case.
 
     ``kind``: "agree", "disagree", "refused" (by us), "runtime" (a runtime refuses or ends on the result), "internal"
-    (an InternalError, or any exception that is no OnnxtflError), "crash", "hang", "memory", "doubtful" (a difference at
+    (an InternalError, or any exception that is no OnnxtflError), "crash", "hang", "memory", "empty" (the result agrees,
+    but a runtime refuses or ends where an open dim is 0), "doubtful" (a difference at
     sizes that ONNX's own evaluator refuses, or reads otherwise than ONNX Runtime), or "skipped" where the source does
     not run in its own runtime. ``group``: what failures of one mechanism have in common. ``text``: the
     model. ``files``: name and contents of the files that are kept of a failure.
@@ -131,13 +134,15 @@ def _judged(outcome: Outcome) -> Found:
     if outcome.kind == "done":
         assert isinstance(outcome.value, Found)
         return outcome.value
-    if outcome.stage == "source":
+    if outcome.stage in ("", "source"):
         return Found("skipped", message=outcome.message)
     lines = (outcome.detail.strip().splitlines() or [""])[-1]
     if outcome.kind == "raised":  # by the test itself
         return Found("internal", f"test: {outcome.message[:80]}", outcome.detail)
     kinds = {"crashed": "runtime" if outcome.stage.startswith("run") else "crash", "timeout": "hang"}
     empty = "[0] " if re.search(r"\b0\b", outcome.stage) else ""
+    if empty and outcome.kind == "crashed" and outcome.stage.startswith(OTHER_SIZES):
+        return Found("empty", f"[0] ended: {lines[-80:]}", f"{outcome.message}: {outcome.stage}")
     message = f"{outcome.message}: {outcome.stage}; {outcome.detail[-400:]}"
     return Found(kinds[outcome.kind], f"{empty}{outcome.stage[:7]}: {lines[-80:]}", message)
 

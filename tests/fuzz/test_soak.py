@@ -1,0 +1,43 @@
+"""A fixed part of the soak (tools/soak.py): random graphs over all ops, both ways, in both runtimes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from onnxtfl.rewriting.registry import rules
+from tests.fuzz.graphs_trial import ELSEWHERE, STEPS
+from tests.fuzz.soaking import GOOD, Found, Tally, soak
+
+_COUNT = 100
+
+
+def test_random_graphs_agree() -> None:
+    for module in ("onnxruntime", "ai_edge_litert"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    found = list(soak("graphs", range(_COUNT), 1, time.monotonic() + 300))
+    failed = [f"{seed}: {f.kind} {f.message}\n{f.text}" for seed, f in found if f.kind not in GOOD]
+    assert not failed, "\n".join(failed)
+    assert sum(f.kind == "agree" for _, f in found) > 0.85 * _COUNT
+
+
+def test_each_op_that_converts_is_drawn_or_tested_elsewhere() -> None:
+    convertible = {name for domain, name in rules().lift_onnx if not domain}
+    elsewhere = {name for names in ELSEWHERE.values() for name in names.split()}
+    assert convertible - elsewhere <= set(STEPS)
+    assert not elsewhere & set(STEPS)
+
+
+def test_a_soak_continues_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    tally = Tally.read(path, 7)
+    tally.add(7, Found("agree"))
+    tally.add(8, Found("disagree", "Add", "1 not 2"))
+    tally.next = 9
+    tally.write(path)
+    again = Tally.read(path, 0)
+    assert again.next == 9
+    assert again.failures == [(8, "disagree", "Add", "1 not 2")]
+    assert "50.00% disagree" in "\n".join(again.lines(5))
