@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -178,7 +179,11 @@ def _stablehlo_gather(b: Builder, node: Node) -> Value:
     x, sizes = node.operand(0), int_list(node, "slice_sizes")
     mapped, collapsed = int_list(node, "start_index_map"), int_list(node, "collapsed_slice_dims")
     rest = [a for a in range(x.rank) if a not in mapped]
-    room = np.asarray([_static(x)[a] - sizes[a] for a in mapped])
+    whole = _static(x)
+    if len(sizes) != x.rank or not all(0 <= size <= have for size, have in zip(sizes, whole, strict=True)):
+        raise ValueError(f"slice_sizes {sizes} of {whole}")
+    check_elements(math.prod(sizes[a] for a in mapped), "the positions in a window")
+    room = np.asarray([whole[a] - sizes[a] for a in mapped])
     starts = index_vectors(b, node, node.operand(1))
     starts = b(ops.Min, b(ops.Max, starts, b.scalar(0, starts)), room.astype(starts.dtype.numpy))
     batch = starts.rank - 1

@@ -331,15 +331,19 @@ class _Conversion:
     def of(cls, options: Options, target: Target) -> Iterator[_Conversion]:
         """A conversion; an exception that is not one of :mod:`onnxtfl.errors` becomes an InternalError.
 
-        Garbage collection is off: the graph lives until the end, so a collection would free nothing.
+        Garbage collection is off: the graph lives until the end, so a collection would free nothing. NumPy does not
+        warn: a model may divide by zero.
         """
+        import numpy as np
+
         conversion = cls(options, target)
         collecting = gc.isenabled()
         gc.disable()
         try:
             conversion.observe("read")
             budget = Budget(options.max_memory * 2**20, options.time_limit)
-            with budget_scope(budget), symbol_scope(), assumption_scope(conversion.report.assumptions):
+            assumptions = conversion.report.assumptions
+            with budget_scope(budget), symbol_scope(), assumption_scope(assumptions), np.errstate(all="ignore"):
                 yield conversion
         except (OnnxtflError, OSError):
             raise

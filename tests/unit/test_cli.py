@@ -11,13 +11,15 @@ import time
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from onnxtfl.cli import commands, convert, progress, running
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 from tests.unit.fake_pipeline import FakePipeline, install
-from tests.unit.tiny_models import onnx_scale, onnx_unknown_op, saved, tflite_scale
+from tests.unit.tiny_models import onnx_model, onnx_scale, onnx_unknown_op, saved, tflite_scale
 
 
 @pytest.fixture
@@ -357,3 +359,13 @@ def test_tables_on_a_terminal(
     table = capsys.readouterr().out
     assert "evil?[2Jname" in table
     assert "passed" in table
+
+
+def test_values_of_a_model_that_numpy_warns_of(tmp_path: Path) -> None:
+    """Nothing but the report is printed: the aspect ratio of an axis without elements is infinite."""
+    nodes = [helper.make_node("Resize", ["x", "", "", "s"], ["y"], keep_aspect_ratio_policy="not_larger")]
+    model = onnx_model(nodes, [("x", TensorProto.FLOAT, (1, 3, 0, 4))], [("y", TensorProto.FLOAT, None)])
+    model.graph.initializer.append(numpy_helper.from_array(np.int64([1, 3, 5, 5]), "s"))
+    words = ["onnx2tfl", os.fspath(saved(model, tmp_path / "m.onnx")), "--no-check", "--no-load", "-q"]
+    done = subprocess.run([sys.executable, "-m", "onnxtfl", *words], capture_output=True, check=False, timeout=60)
+    assert done.stderr == b""

@@ -77,6 +77,31 @@ def test_between_the_command_and_the_end(monkeypatch: pytest.MonkeyPatch, capsys
     assert (left.value.code, capsys.readouterr().err) == (130, "error: interrupted\n")
 
 
+_LONG = """
+import numpy as np
+from onnxtfl.cli import interrupts
+from onnxtfl.temporary import Folder
+interrupts.PATIENCE = 0.2
+interrupts.catch()
+folder, large = Folder({place!r}), np.ones((5000, 5000), np.int64)
+print(folder.path, flush=True)
+large @ large
+"""
+
+
+def test_during_a_long_computation(tmp_path: Path) -> None:
+    """NumPy would compute for minutes before Python can raise KeyboardInterrupt."""
+    command = [sys.executable, "-c", _LONG.format(place=os.fspath(tmp_path))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert Path(os.fsdecode(child.stdout.readline().strip())).is_dir()
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=20)
+    assert (child.returncode, told) == (130, b"error: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_of_several_models(tmp_path: Path) -> None:
     """The signal goes to the workers too, as from a terminal."""
     for k in range(4):

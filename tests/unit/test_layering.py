@@ -49,7 +49,7 @@ _ALLOWED = {
     "sources": set(),
     "journal": {"sources"},
     "many": {"api", "arguments", "journal", "sources", "temporary"},
-    "cli": {_API, "output", "tables"},
+    "cli": {_API, "output", "tables", "temporary"},
     "__main__": {"cli"},
     _API: {"api", "checking", "conversion", "ir", "entry_points", "inspection", "many", "reporting"},
     "testing": {_API},

@@ -7,6 +7,8 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 
+import numpy as np
+
 from onnxtfl.checking.check import Check
 from onnxtfl.checking.given import Inputs, cases_of
 from onnxtfl.checking.profiling import with_models
@@ -38,6 +40,7 @@ def check_models(
         raise UsageError("`runtime` says what runs a .tflite model, and both models are .onnx")
     cases = cases_of(inputs, settings.random, settings.seed)
     with ExitStack() as stack:
+        stack.enter_context(np.errstate(all="ignore"))  # values of models, and errors of them, may be infinite
         try:
             workers = workers or stack.enter_context(Workers(settings.runtime))
             check = Check(a, b, settings, workers, stack)

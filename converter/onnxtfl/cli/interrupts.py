@@ -1,7 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: one line and exit code 130, also during imports; imports next to nothing itself.
 
 The first signal raises KeyboardInterrupt, so that temporary files are removed; while that is done, the second one is
-ignored, and the third one ends the process at once.
+ignored, and the third one ends the process at once. A long computation in NumPy delays the exception: after `PATIENCE`
+the process ends without it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-EXIT_CODE = 130
+EXIT_CODE, PATIENCE = 130, 2.0
 LINE = b"error: interrupted\n"
 _seen: list[int] = []
 
@@ -24,6 +25,7 @@ def catch() -> None:
     """Handle these signals from now on. KeyboardInterrupts that Python cannot raise are not printed."""
     _set(_raise)
     sys.unraisablehook = _ignore_interrupts
+    _watch()
 
 
 def leave_at_once() -> None:
@@ -53,6 +55,30 @@ def _raise(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
     if len(_seen) > 2:
         _leave(number, frame)
+
+
+def _watch() -> None:
+    """Let a thread wait for signals."""
+    import threading
+
+    if threading.current_thread() is threading.main_thread() and os.name == "posix":
+        told, tell = os.pipe()
+        os.set_blocking(tell, False)
+        signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # written to at once, the handler is called later
+        threading.Thread(target=_leave_late, args=(told,), daemon=True).start()
+
+
+def _leave_late(told: int) -> None:
+    """Wait for a signal, then for its handler; where that is not called, remove the temporary folders and leave."""
+    import time
+
+    os.read(told, 1)
+    time.sleep(PATIENCE)
+    if not _seen:
+        from onnxtfl.temporary import remove_all
+
+        remove_all()
+        _leave(signal.SIGINT, None)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

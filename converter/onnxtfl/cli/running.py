@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
@@ -19,6 +20,8 @@ LISTS = ("--inputs", "--outputs")  # options that take all the words up to the n
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run ``command`` on ``arguments`` (default: the process's) and leave the process with its exit code."""
     gc.disable()
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # of NumPy, about values of the model
     words = list(sys.argv[1:] if arguments is None else arguments)
     _complete(command)
     if _has_lists(command, words):
