@@ -82,6 +82,11 @@ def test_matmul_of_nothing_is_zero(batch: tuple[int, ...]) -> None:
     check(model_of("MatMul", [(s, FLOAT) for s in shapes]), *(np.zeros(s, np.float32) for s in shapes))
 
 
+def test_einsum_over_nothing_is_zero() -> None:
+    model = model_of("Einsum", [([2, 0], FLOAT), ([0, 3], FLOAT)], equation="ij,jk->ki")
+    check(model, np.zeros((2, 0), np.float32), np.zeros((0, 3), np.float32))
+
+
 @pytest.mark.parametrize("value", [0, 1, 2, 5, -1, 1 << 32])
 def test_flags(value: int) -> None:
     """Some flags are set by 1 only, others by all but 0."""

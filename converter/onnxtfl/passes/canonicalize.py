@@ -15,16 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, scalar, uniform_scalar
 from onnxtfl.ir.op import Elementwise, attributes_of
+from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
 from onnxtfl.ir.ranges import fits_int32
-from onnxtfl.ir.reshape import has_constant_target, reshape
+from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.spatial import LONGEST_STRIDE
 from onnxtfl.ir.types import DType, TensorType, compatible
@@ -170,6 +173,18 @@ CANONICAL.on(ops.Sub, quantized=True)(_identity_element(0.0, (1,)))
 CANONICAL.on(ops.Mul, quantized=True)(_identity_element(1.0, (0, 1)))
 CANONICAL.on(ops.Div, quantized=True)(_identity_element(1.0, (1,)))
 CANONICAL.on(ops.Pow, quantized=True)(_identity_element(1.0, (1,)))
+
+
+@CANONICAL.on(ops.DotGeneral)
+def empty_sums(b: Builder, node: Node) -> Value | None:
+    """Zeros for products over an axis of no elements, for which TFLite's kernels refuse operands (LiteRT 2.3)."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.shape is None or rhs.tensor_type.shape is None or node.result.tensor_type.shape is None:
+        return None
+    if 0 not in [lhs.shape[i] for i in DotRoles.of(node).lhs_contract]:
+        return None
+    zero = constant(np.zeros((), lhs.dtype.numpy))
+    return b(ops.BroadcastTo, zero, dim_vector(b, node.result.shape, lhs, rhs))
 
 
 @CANONICAL.on(ops.Pow)
