@@ -57,7 +57,15 @@ def _lift_kind(b: Builder, node: Node, kind: str, op: type[Op] = ops.Reduce) -> 
         kind = {"max": "any", "min": "all"}[kind]
     if op is ops.Reduce and axes is not None and axes.shape == (0,):
         return x
+    if kind == "mean" and _reduces_nothing(x, axes):
+        kind = "sum"  # ONNX Runtime's mean of no elements is 0
     return b(op, x, axes, kind=kind, keepdims=bool(node.attributes.get("keepdims", 1)))
+
+
+def _reduces_nothing(x: Value, axes: Value | None) -> bool:
+    """Whether an axis that is reduced has size 0."""
+    known = list(range(x.rank)) if axes is None else static_ints(axes)
+    return known is not None and any(x.shape[a] == 0 for a in known)
 
 
 for _kind, _onnx, _before, _since, _tfl in _KINDS:

@@ -82,6 +82,10 @@ def test_matmul_of_nothing_is_zero(batch: tuple[int, ...]) -> None:
     check(model_of("MatMul", [(s, FLOAT) for s in shapes]), *(np.zeros(s, np.float32) for s in shapes))
 
 
+def test_the_mean_of_nothing_is_zero() -> None:
+    check(model_of("ReduceMean", [([2, 0], FLOAT)], [np.asarray([1])]), np.zeros((2, 0), np.float32))
+
+
 def test_einsum_over_nothing_is_zero() -> None:
     model = model_of("Einsum", [([2, 0], FLOAT), ([0, 3], FLOAT)], equation="ij,jk->ki")
     check(model, np.zeros((2, 0), np.float32), np.zeros((0, 3), np.float32))
