@@ -61,10 +61,20 @@ def _densify(b: Builder, node: Node) -> Value:
 # --- Range, filled tensors -------------------------------------------------------------------------------------------
 
 
-@lift_onnx("Range", since=(11, 27))
 @lift_tfl("RANGE")
 def _range(b: Builder, node: Node) -> Value:
     return b(ops.Range, *(reshape(b, node.operand(i), ()) for i in range(3)))
+
+
+@lift_onnx("Range", since=(11, 27))
+def _onnx_range(b: Builder, node: Node) -> Value:
+    """No elements where the limit is on the other side of the start; LiteRT's RANGE refuses such limits."""
+    start, limit, step = (reshape(b, node.operand(i), ()) for i in range(3))
+    is_size = limit.known is not None and not limit.is_constant
+    if step.is_constant and not is_size and not (start.is_constant and limit.is_constant):
+        nearest = ops.Max if step.numpy() > 0 else ops.Min
+        limit = b(nearest, limit, start)
+    return b(ops.Range, start, limit, step)
 
 
 row(ops.Range, onnx="Range", tfl="RANGE", lifts=False)

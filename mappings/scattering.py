@@ -217,18 +217,29 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     """mul, max, min: updates that go to one place are joined as a segment, and then with the operand."""
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.shape[-1]
-    if not isinstance(depth, int) or not static(x.shape[1:depth]):
-        raise UnsupportedError(f"updates of kind {kind} need a shape known before run time", code="E-SHAPE-001")
+    if not isinstance(depth, int):
+        raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
     if x.dtype not in _SEGMENTED:
+        if not static(x.shape[1:depth]):
+            raise UnsupportedError(f"updates of kind {kind} need a shape known before run time", code="E-SHAPE-001")
         return _scatter_by_pairs(b, node)
     sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])
-    ids = as_int32(b, reshape(b, flat_positions(b, indices, sizes), (rows,), indices))
+    ids = as_int32(b, reshape(b, _positions(b, x, indices, sizes), (rows,), indices))
     flat = reshape(b, updates, (rows, *inner), indices)
     count = reshape(b, dim_value(b, product(sizes), x), ())
     joined = b(ops.SegmentReduce, flat, ids, count, kind=_REDUCTIONS.get(kind, kind))
     joined = reshape(b, joined, x.shape, x)
     joined = b(_JOINS[kind], x, joined)
     return joined if kind == "mul" else b(ops.Select, _touched(b, x, indices), joined, x)
+
+
+def _positions(b: Builder, x: Value, indices: Value, sizes: Sequence[Dim]) -> Value:
+    """Flat indices of the rows of `indices` into the leading axes of `x`, of `sizes`, some of them open."""
+    if static(sizes[1:]):
+        return flat_positions(b, indices, sizes)
+    strides = dim_vector(b, [product(sizes[i + 1 :]) for i in range(len(sizes))], x)
+    scaled = b(ops.Mul, as_int64(b, indices), strides)
+    return b(ops.Reduce, scaled, [indices.rank - 1], kind="sum", keepdims=False)
 
 
 _SEGMENTED = (DType.FLOAT16, DType.FLOAT32, DType.INT32)

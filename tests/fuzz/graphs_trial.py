@@ -214,10 +214,19 @@ def _judged(
         if found.kind != "agree":
             unusual = number > 0 or "0" in re.findall(r"\d+", found.message) or found.group.startswith("[0]")
             doubtful = unusual and _is_doubtful(model, fed, expected)
-            if found.kind == "runtime" and number > 0 and found.group.startswith("[0]"):
+            if found.kind == "runtime" and _has_empty_open_dim(model, fed):
                 found = replace(found, kind="empty")
             return replace(found, files=files, kind="doubtful" if doubtful else found.kind)
     return Found("agree")
+
+
+def _has_empty_open_dim(model: onnx.ModelProto, fed: Arrays) -> bool:
+    declared = {value.name: value.type.tensor_type.shape.dim for value in model.graph.input}
+    return any(
+        size == 0 and not dim.HasField("dim_value")
+        for name, array in fed.items()
+        for size, dim in zip(array.shape, declared.get(name, ()), strict=False)
+    )
 
 
 def _compared(

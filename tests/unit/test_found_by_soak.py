@@ -53,6 +53,25 @@ def test_a_single_place_of_an_affine_grid_is_at_1_with_aligned_corners(axis: int
     assert converted("AffineGrid", [("t", FLOAT, [1, 2, 3])], (FLOAT, None), constants, 20, align_corners=1)
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_range_whose_limit_is_before_its_start(step: int) -> None:
+    inputs = [("start", FLOAT, []), ("limit", FLOAT, [])]
+    result = converted("Range", inputs, (FLOAT, None), {"step": np.asarray(step, np.float32)})
+    from tests.harness.litert import run_tflite
+
+    bounds = {"start": np.float32(3 * step).reshape(()), "limit": np.float32(step).reshape(())}
+    ((_, found),) = run_tflite(result.data, bounds)
+    assert found.shape == (0,)
+
+
+def test_factors_for_rows_of_open_size() -> None:
+    constants = {"at": np.array([[0, 1], [1, 0], [0, 1]], np.int64), "by": np.array([2, 3, 5], np.float32)}
+    model_inputs = [("x", FLOAT, ["N", "M"])]
+    node = helper.make_node("ScatterND", ["x", *constants], ["y"], reduction="mul")
+    model = onnx_model([node], model_inputs, [("y", FLOAT, None)], constants)
+    assert "UNSORTED_SEGMENT_PROD" in onnxtfl.onnx_to_tflite(model, check="require").report.ops_after
+
+
 def test_a_transposed_matrix_beside_a_vector() -> None:
     inputs = [("x", FLOAT, [5]), ("m", FLOAT, [3, 5])]
     assert converted("FusedMatMul", inputs, (FLOAT, [3]), domain="com.microsoft", transB=1)
