@@ -70,8 +70,9 @@ def _selu(g: Drawing) -> None:
 
 def _pow(g: Drawing) -> None:
     x = g.value(NUMBERS)
-    dtype = g.choose((str(g.array(x).dtype), "float32", "int64", "int32"))
-    powers = (0, 1, 2, 3, 0.5, -1) if g.array(x).dtype.kind == "f" else (0, 1, 2, 3)
+    real = g.array(x).dtype.kind == "f"  # a root of an integer may be NaN, which as an integer is anything
+    dtype = g.choose((str(g.array(x).dtype), "int64", "int32", *(["float32"] if real else [])))
+    powers = (0, 1, 2, 3, 0.5, -1) if real else (0, 1, 2, 3)
     exponent = g.constant(g.choose(powers), dtype) if g.below(2) else g.new(dtype, g.array(x).shape[-1:], 0, 3)
     g.node("Pow", [x, exponent])
 
