@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -69,6 +70,7 @@ def _col2im(b: Builder, node: Node) -> Value:
 def _places(b: Builder, counts: Value, steps: Sequence[int], sizes: Value) -> Value:
     """The flat indices, in a tensor of `sizes`, of counts[0] x counts[1] x ... points, steps[i] apart along axis i."""
     if (known := static_ints(counts)) is not None and (inner := static_ints(sizes)) is not None:
+        check_elements(math.prod(known), "the positions of the blocks")
         grid = np.indices(known, sparse=True)
         distances = strides_of(inner) * np.asarray(steps)
         return constant(np.asarray(sum(g * a for g, a in zip(grid, distances, strict=True))).reshape(-1))

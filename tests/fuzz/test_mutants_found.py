@@ -64,6 +64,16 @@ _REFUSED_ONNX = {
         [1],
         {"c": np.int8(1), "s": np.ones((1, 1), F), "z": np.zeros((1, 1), np.int8)},
     ),
+    "columns of 2^40 blocks": (
+        node("Col2Im", "x i b", strides=[1, 1]),
+        [1, 5, 5],
+        {"i": np.asarray([2**40, 5]), "b": np.asarray([1, 5])},
+    ),
+    "lengths of fewer sequences": (
+        node("ReverseSequence", "x l", batch_axis=0, time_axis=1),
+        [16, 4],
+        {"l": np.asarray([1, 2, 3, 4])},
+    ),
     "a table without keys": (node("LabelEncoder", "x", domain="ai.onnx.ml", values_floats=[1.0]), [3], {}),
     "states of other sequences": (
         helper.make_node("LSTM", ["x", "w", "r", "", "", "h"], ["", "y"], name="n", hidden_size=1),

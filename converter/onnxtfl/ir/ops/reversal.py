@@ -38,6 +38,15 @@ class ReverseSequence(Op):
     moves = slice(0, 1)
 
     @staticmethod
+    def shape(x: Value, lengths: Value, *, batch_axis: int) -> Dims | None:
+        shape, given = x.tensor_type.shape, lengths.tensor_type.shape
+        if shape is not None and given is not None:
+            size = shape[normalize_axis(batch_axis, len(shape))]
+            if len(given) != 1 or (isinstance(size, int) and isinstance(given[0], int) and size != given[0]):
+                raise ValueError(f"lengths of {lengths.type} for an axis of {size}")
+        return shape
+
+    @staticmethod
     def compute(x: Array, lengths: Array, *, seq_axis: int, batch_axis: int) -> Array:
         seq, batch = normalize_axes((seq_axis, batch_axis), x.ndim)
         result = x.copy()
