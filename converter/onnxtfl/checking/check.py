@@ -29,7 +29,7 @@ from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.sides import Begun, FirstRun, Side
-from onnxtfl.checking.sizes import Shapes, fits, open_shapes, requested
+from onnxtfl.checking.sizes import Shapes, fits, open_shapes, requested, unit_shapes
 from onnxtfl.checking.states import worst
 from onnxtfl.formats import files
 from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
@@ -218,6 +218,7 @@ class Check:
                 continue
             if all(getattr(out, "size", 1) for out in run.outputs):
                 run.elsewhere = self._elsewhere(infos, tries, values, given)
+                run.units = self._units(infos, shapes, given)
                 return run
             empty.append(run)
         if not empty:
@@ -241,6 +242,14 @@ class Check:
             same = all(shape[1:] == value.shape[1:] for shape, value in zip(shapes, values, strict=True))
             if not same and fits(infos, shapes, self.a.facts.shapes):
                 yield self._make_inputs(infos, shapes, given, 0)
+
+    def _units(
+        self, infos: Sequence[TensorInfo], shapes: Shapes, given: Mapping[str, Any]
+    ) -> Iterator[tuple[bool, list[Any], list[str]]]:
+        """Inputs of open sizes of 1 that fit the graph; whether only the batch is 1."""
+        for only_batch, units in unit_shapes(infos, shapes, given):
+            if fits(infos, units, self.a.facts.shapes):
+                yield only_batch, *self._make_inputs(infos, units, given, 0)
 
     def _make_inputs(
         self, infos: Sequence[TensorInfo], shapes: list[tuple[int, ...]], given: Mapping[str, Any], number: int

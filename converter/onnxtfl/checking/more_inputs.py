@@ -44,7 +44,8 @@ class MoreInputs:
             return self._varied(report, chosen, further=False)
         report = self._before_sigmoids(report, kernels)
         report = self._varied(report, chosen) if report.ok else report
-        return self._at_another_size(report, chosen) if report.ok else report
+        report = self._at_another_size(report, chosen) if report.ok else report
+        return self._at_sizes_of_1(report, chosen) if report.ok else report
 
     def _before_sigmoids(self, report: CheckReport, kernels: str) -> CheckReport:
         """Compare what Sigmoids read that are saturated, unless that was done."""
@@ -87,6 +88,22 @@ class MoreInputs:
         if found.status == "failed":
             return replace(found, reason=f"{_sizes(found.inputs)}: {found.reason}")
         return replace(report, notes=(*report.notes, f"also compared {_sizes(found.inputs)}")) if found.ok else report
+
+    def _at_sizes_of_1(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
+        """Compare at batches of 1, and where all open sizes are 1, at which few models are used: a difference there is
+        a note.
+        """
+        for only_batch, values, choices in self.done.units:
+            try:
+                found = self.compared(values, choices, chosen)
+            except RunError:
+                continue
+            where = f"{_sizes(found.inputs)}: {found.reason}"
+            if found.status == "failed" and only_batch:
+                return replace(found, reason=where)
+            if found.status == "failed":
+                report = replace(report, notes=(*report.notes, f"the models differ {where}"))
+        return report
 
     def _elsewhere(self, chosen: list[Permutation]) -> CheckReport | None:
         """The comparison at the next size that the first model accepts; None without one."""

@@ -107,7 +107,7 @@ class FirstRun:
     ``again``: makes inputs, and says how, of the same shapes from another seed. ``later``: inputs and outputs of the
     runs after it, of a model with state. ``seconds``: of all runs and of loading. ``begun``: the runs of the second
     model on the same inputs that began at the same time, by kernel set. ``elsewhere``: inputs of other sizes, and how
-    they were chosen, where sizes are open.
+    they were chosen, where sizes are open. ``units``: inputs of open sizes of 1, and whether only the batch is.
     """
 
     values: list[Any]
@@ -118,3 +118,4 @@ class FirstRun:
     seconds: float = 0.0
     begun: dict[str, Begun] = field(default_factory=dict)
     elsewhere: Iterator[tuple[list[Any], list[str]]] = field(default_factory=lambda: iter(()))
+    units: Iterator[tuple[bool, list[Any], list[str]]] = field(default_factory=lambda: iter(()))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -95,6 +95,27 @@ def _equal(node: Node) -> Iterator[Pair]:
     elif node.op is ops.Conv and shapes[0] is not None and shapes[1] is not None:
         channels = shapes[1][node.attr("kernel_input_feature_dimension")] * node.attr("feature_group_count")
         yield shapes[0][node.attr("input_feature_dimension")], channels
+
+
+def unit_shapes(infos: Sequence[TensorInfo], shapes: Shapes, given: Collection[str]) -> Iterator[tuple[bool, Shapes]]:
+    """`shapes` with open batches of 1, then with all open sizes 1, where that changes them; whether it is the batch.
+
+    Inputs that are `given` stay.
+    """
+    before = shapes
+    for only_batch in (True, False):
+        units = [
+            shape
+            if info.name in given
+            else tuple(
+                size if isinstance(dim, int) or (only_batch and _kind(info, axis) != "batch") else 1
+                for axis, (dim, size) in enumerate(zip(info.shape or shape, shape, strict=True))
+            )
+            for info, shape in zip(infos, shapes, strict=True)
+        ]
+        if units != before:
+            yield only_batch, units
+        before = units
 
 
 def requested(
