@@ -188,11 +188,6 @@ class Worker:
     def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:
         return {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
 
-    def kill(self) -> None:
-        """Let the process end, without waiting for it as `close` does."""
-        if self._process is not None:
-            self._process.kill()
-
     def close(self) -> None:
         """End the process and remove its files."""
         self._stop()

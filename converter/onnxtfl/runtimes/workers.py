@@ -60,9 +60,6 @@ class Workers:
 
     def close(self) -> None:
         """End the processes; may be called again."""
-        for worker in (self.a, self.b, self.other):
-            if worker is not None:
-                worker.kill()  # all of them free their memory at the same time
         self._stack.close()
 
     def start(self, a: str, b: str, size: int = 0) -> None:
