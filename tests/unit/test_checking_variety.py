@@ -86,3 +86,27 @@ def test_only_values_without_a_meaning_are_scaled() -> None:
     assert [factor for factor, _ in scaled([x, x], ["normal", "index in [0, 5)"])] == [4, 16, 0.25]
     assert all((values[1] == 1).all() for _, values in scaled([x, x], ["normal", "index in [0, 5)"]))
     assert not list(scaled([x], ["index in [0, 5)"]))
+
+
+def without_axes_of_1(shape: tuple[str | int, ...]) -> ModelProto:
+    return chain([("Squeeze", ["x"], ["y"])], shape)
+
+
+def without_last_axis(shape: tuple[str | int, ...]) -> ModelProto:
+    return chain([("ReduceMax", ["x"], ["y"], {"axes": [2], "keepdims": 0})], shape)
+
+
+def test_a_batch_of_1(tmp_path: Path) -> None:
+    """The second model agrees for all batches but the one that most people run."""
+    shape = ("batch", 3, 1)
+    assert compared(tmp_path, without_axes_of_1(shape), without_axes_of_1(shape)).ok
+    report = compared(tmp_path, without_axes_of_1(shape), without_last_axis(shape))
+    assert report.status == "failed"
+    assert report.reason == "at x:[1,3,1]: output 'y': shape [3] became [1,3]"
+
+
+def test_other_sizes_of_1_are_told(tmp_path: Path) -> None:
+    shape = (3, "length", 1)
+    report = compared(tmp_path, without_axes_of_1(shape), without_last_axis(shape))
+    assert report.ok
+    assert "the models differ at x:[3,1,1]: output 'y': shape [3] became [3,1]" in report.notes
