@@ -169,11 +169,17 @@ def _separate(graph: Graph, kept: Collection[int]) -> None:
     for i, value in enumerate(graph.outputs):
         if i in kept:
             continue
-        if value in taken or value.is_constant:
+        if value in taken or value.is_constant or _is_dequantized_constant(value):
             builder.cause = value.producer
             graph.outputs[i] = builder(ops.Copy, value)
             graph.outputs[i].origins = value.origins
         taken.add(graph.outputs[i])
+
+
+def _is_dequantized_constant(value: Value) -> bool:
+    """XNNPACK of LiteRT 2.3 dequantizes constants for the ops that it runs, and writes nothing where none reads it."""
+    node = value.producer
+    return node is not None and node.op is ops.Convert and node.operand(0).is_constant and node.operand(0).is_quantized
 
 
 def keep_names(graph: Graph) -> None:
