@@ -192,3 +192,8 @@ def test_an_analysis_visits_a_bounded_number_of_values() -> None:
 
 def test_the_bound_of_the_least_integer() -> None:
     assert magnitude(constant(np.asarray([-(2**63), 5]))) == 2**63
+
+
+def test_an_unknown_op_of_an_opset_beyond_32_bits() -> None:
+    with pytest.raises(onnxtfl.OnnxtflError, match="sum"):
+        onnxtfl.onnx_to_tflite(onnx_file([node("sum", "x")], [2], {}, 1 << 40), check=False)

@@ -110,3 +110,15 @@ def test_other_sizes_of_1_are_told(tmp_path: Path) -> None:
     report = compared(tmp_path, without_axes_of_1(shape), without_last_axis(shape))
     assert report.ok
     assert "the models differ at x:[3,1,1]: output 'y': shape [3] became [3,1]" in report.notes
+
+
+def test_an_output_that_is_listed_twice(tmp_path: Path) -> None:
+    """Also the one after it is compared."""
+    models = [chain([("Abs", ["x"], ["a"]), (last, ["x"], ["b"])]) for last in ("Neg", "Ceil")]
+    for model in models:
+        del model.graph.output[:]
+        model.graph.output.extend(helper.make_tensor_value_info(name, FLOAT, [4, 8]) for name in "aab")
+    report = compared(tmp_path, models[0], models[0])
+    assert report.ok
+    assert [out.name for out in report.outputs] == ["a", "a", "b"]
+    assert compared(tmp_path, *models).reason.startswith("output 'b'")

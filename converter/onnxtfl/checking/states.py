@@ -45,8 +45,8 @@ class Hidden:
         fed = {i: _filled(info.inputs[i], s) for i, _, s in named if isinstance(i, int)}
         written = {o for _, o, _ in named if isinstance(o, int)}
         return cls(
-            tuple(i for i in range(len(inputs)) if i not in fed),
-            tuple(o for o in range(len(outputs)) if o not in written),
+            tuple(i for i in range(len(info.inputs)) if i not in fed),
+            tuple(o for o in range(len(info.outputs)) if o not in written),
             fed,
             tuple((o, i) for i, o, _ in named if isinstance(i, int) and isinstance(o, int)),
         )

@@ -57,7 +57,7 @@ def imported_since(imports: Mapping[str, int], op: str, domain: str, node: str) 
 def schema(op: str, version: int, domain: str) -> Any:
     """The OpSchema of an op; None where ONNX does not define it."""
     try:
-        return defs.get_schema(op, version, domain)
+        return defs.get_schema(op, min(version, _LATEST), domain)
     except defs.SchemaError:
         return None
 
