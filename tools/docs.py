@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS, SOURCE, SITE = ROOT / "docs", ROOT / "build" / "docs-source", ROOT / "build" / "docs"
 COMMANDS = ("onnx2tfl", "tfl2onnx", "onnxtfl")
 _KINDS = {"INTEGER RANGE": "NUMBER", "FLOAT RANGE": "NUMBER", "INTEGER": "NUMBER", "FLOAT": "NUMBER"}
-ROOT_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+ROOT_PAGES = {name: name.lower() for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}
 
 
 def main() -> int:
@@ -73,7 +73,9 @@ def copy_pages(to: Path) -> None:
     for name, page in ROOT_PAGES.items():
         path = ROOT / name
         text = path.read_text(encoding="utf-8") if path.exists() else f"# {name.removesuffix('.md').title()}\n"
-        _write(to / page, text.replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)"))
+        for other, renamed in ROOT_PAGES.items():
+            text = text.replace(f"]({other})", f"]({renamed})")
+        _write(to / page, text.replace("](docs/", "]("))
     for code in error_codes().values():
         _write(to / "errors" / f"{code.code}.md", error_page(code))
     with (to / "troubleshooting.md").open("a", encoding="utf-8") as page:

@@ -138,7 +138,9 @@ def test_of_several_models(tmp_path: Path) -> None:
 def test_a_closed_terminal(tmp_path: Path) -> None:
     """SIGHUP ends a command as Ctrl-C does."""
     script = _CONVERT.format(step="read", model=os.fspath(saved(onnx_scale(), tmp_path / "m.onnx")), result="")
-    script = "from onnxtfl.cli import interrupts\ninterrupts.catch()\n" + script.replace("SIGKILL", "SIGHUP")
+    start = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # under nohup the tests ignore it
+    start += "from onnxtfl.cli import interrupts\ninterrupts.catch()\n"
+    script = start + script.replace("SIGKILL", "SIGHUP")
     done = subprocess.run(
         [sys.executable, "-c", script.replace("''", repr(os.fspath(tmp_path / "m.tflite")))],
         env=environment(tmp_path),

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.cli import commands, running
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.runtimes import LITERT, RunError, Worker
-from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
+from onnxtfl.runtimes import LITERT, RunError, RunOptions, Worker
+from onnxtfl.runtimes.process import DEFAULT
+from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
 
 for module in ("onnxruntime", "ai_edge_litert"):
     pytest.importorskip(module, reason=f"{module} is not installed")
@@ -24,23 +22,29 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ONNXTFL_NO_LOAD", raising=False)
 
 
-def far_strides() -> onnx.ModelProto:
-    """A convolution whose strides LiteRT's builtin kernel refuses."""
-    kernel = np.ones((1, 1, 1, 1), np.float32)
-    node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[40000, 1])
-    shapes = [("x", TensorProto.FLOAT, [1, 1, 40001, 1])], [("y", TensorProto.FLOAT, [1, 1, 2, 1])]
-    return onnx_model([node], *shapes, {"w": kernel})
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What LiteRT loads is no model (no result is known that it refuses)."""
+    real = Worker.verify
+
+    def spoilt(self: Worker, model: Path, options: RunOptions = DEFAULT) -> None:
+        model.write_bytes(b"\x1c\0\0\0TFL3" + bytes(40))
+        real(self, model, options)
+
+    monkeypatch.setattr(Worker, "verify", spoilt)
 
 
+@pytest.mark.usefixtures("refusing")
 def test_a_result_that_the_runtime_refuses_is_not_written(tmp_path: Path) -> None:
     target = tmp_path / "m.tflite"
-    with pytest.raises(UnsupportedError, match=r"the result does not load: litert: .*INT16_MAX"):
-        onnxtfl.onnx_to_tflite(far_strides(), target, check=False)
+    with pytest.raises(UnsupportedError, match=r"the result does not load: litert: .*"):
+        onnxtfl.onnx_to_tflite(onnx_scale(), target, check=False)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("refusing")
 def test_without_loading_it_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = saved(far_strides(), tmp_path / "m.onnx")
+    source = saved(onnx_scale(), tmp_path / "m.onnx")
     assert running.exit_code(commands.onnx2tfl, [str(source), "--no-check"]) == 1
     assert "--no-load writes it nevertheless" in capsys.readouterr().err
     assert running.exit_code(commands.onnx2tfl, [str(source), "--no-check", "--no-load"]) == 0

@@ -20,6 +20,8 @@ MOST_IN_ONNX = 16 << 20
 """Bytes of the largest property and archive that an ONNX file gets, which readers hold in memory as base64."""
 MOST_OF_NODES = 64 << 10
 """Bytes of documentation, and of properties, of all nodes or all tensors: exporters write a stack trace for each."""
+MOST_OF_PROPERTIES = 4 << 10
+"""Bytes of the properties of all nodes, and of all tensors: exporters write there what helps to debug them."""
 _CACHE = "xnnpack"
 
 
@@ -90,10 +92,10 @@ def _drop_large_parts(metadata: Metadata) -> Iterator[str]:
     if sum(map(len, metadata.node_descriptions.values())) > MOST_OF_NODES:
         yield f"the documentation of {len(metadata.node_descriptions)} nodes"
         metadata.node_descriptions = {}
-    if _length(metadata.node_properties) > MOST_OF_NODES:
+    if _length(metadata.node_properties) > MOST_OF_PROPERTIES:
         yield f"the metadata_props of {len(metadata.node_properties)} nodes"
         metadata.node_properties = {}
-    if _length(metadata.tensor_properties) > MOST_OF_NODES:
+    if _length(metadata.tensor_properties) > MOST_OF_PROPERTIES:
         yield f"the metadata_props of {len(metadata.tensor_properties)} tensors"
         metadata.tensor_properties = {}
 
