@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 MANY = 2000
 """Nodes of a source whose graph is worth to be removed from memory: that looks at all objects of all modules too."""
+HEAVY = 256 << 20
+"""Bytes of a .tflite that runs on its default kernels only, unless the check is required: the others would take longer
+than the conversion and both runtimes together.
+"""
 COMPARISON = ("rtol", "atol", "seed", "time_limit", "steps", "input_ranges", "runtime", "per_layer", "profile")
 """The parameters of a conversion that are those of its check."""
 TfliteRuntime = Literal["litert", "tflite-runtime", "micro"]
@@ -78,7 +82,7 @@ def start_workers(job: Job, stack: ExitStack) -> Workers | None:
         temporary.add_place(place)  # the processes remove what is left there
     workers = stack.enter_context(Workers(job.comparison.get("runtime")))
     size = os.path.getsize(job.model) if is_file else len(job.model) if isinstance(job.model, bytes) else 0
-    workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", size)
+    workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", 0 if _is_heavy(job, size) else size)
     whole = (
         not job.options.input_shapes
         and job.options.inputs is None
@@ -131,11 +135,20 @@ def check_result(
     if result.quantization is not None:
         comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
     comparison["patience"] = None if job.check == "require" else PATIENCE
+    heavy = _is_heavy(job, converted.stat().st_size)
+    if heavy:
+        comparison["kernels"] = ("default",)
     settings = Settings(**comparison, layout=layout, input_shapes=given, tensors=result.record.tensors)
     if quantized is not None:
         within = max(quantized.within, settings.max_steps)
         settings = replace(settings, tensors=(), levels=quantized.levels, max_steps=within)
-    return check_models(source, converted, settings, sample, workers)
+    report = check_models(source, converted, settings, sample, workers)
+    note = f"builtin kernels not compared: the model has more than {HEAVY >> 20} MB"
+    return replace(report, notes=(*report.notes, note)) if heavy and report.ok else report
+
+
+def _is_heavy(job: Job, size: int) -> bool:
+    return job.format == "onnx" and job.check != "require" and size > HEAVY
 
 
 def check_loads(job: Job, converted: Path, stack: ExitStack, workers: Workers | None) -> None:

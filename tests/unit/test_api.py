@@ -21,6 +21,7 @@ from onnxtfl import (
     UnsupportedError,
     UsageError,
     conversion,
+    proof,
 )
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
@@ -366,3 +367,14 @@ def test_arguments_that_make_no_sense(options: dict[str, object], telling: str) 
 def test_standard_input_as_a_path_says_what_to_do() -> None:
     with pytest.raises(InvalidModelError, match=r"/dev/stdin is not a regular file; name .*, or pass its bytes"):
         onnxtfl.onnx_to_tflite("/dev/stdin")
+
+
+def test_large_models_run_on_other_kernels_where_the_check_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "HEAVY", 1 << 9)
+    report = onnxtfl.onnx_to_tflite(onnx_scale()).check
+    assert report is not None
+    assert report.ok
+    assert report.notes == ("builtin kernels not compared: the model has more than 0 MB",)
+    report = onnxtfl.onnx_to_tflite(onnx_scale(), check="require").check
+    assert report is not None
+    assert report.notes == ()
