@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 MANY = 2000
 """Nodes of a source whose graph is worth to be removed from memory: that looks at all objects of all modules too."""
-HEAVY = 256 << 20
+HEAVY = 64 << 20
 """Bytes of a .tflite that runs on its default kernels only, unless the check is required: the others would take longer
 than the conversion and both runtimes together.
 """
