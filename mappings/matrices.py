@@ -53,7 +53,9 @@ LARGEST_DETERMINANT = 6
 def _det(b: Builder, node: Node) -> Value:
     """By minors, each computed once: n 2^n products."""
     x = node.operand(0)
-    n = x.shape[-1]
+    n, rows = x.shape[-1], x.shape[-2]
+    if isinstance(n, int) and isinstance(rows, int) and (n != rows or n == 0):
+        raise ValueError(f"no determinant of a {rows} x {n} matrix")
     if not isinstance(n, int) or n > LARGEST_DETERMINANT:
         raise UnsupportedError(f"determinants of matrices over {LARGEST_DETERMINANT} x {LARGEST_DETERMINANT}")
 
@@ -85,6 +87,8 @@ row(ops.Trilu, onnx="Trilu", since=(14,), attributes="upper", integers=(1,))
 def _trilu_by_mask(b: Builder, node: Node) -> Value:
     """Select the elements for which column - row is at least, or at most, `k`."""
     x, k = node.operand(0), node.optional(1)
+    if k is not None and 0 in k.shape:
+        raise UnsupportedError("Trilu has a `k` without an element", node=node.name)
     rows, columns = x.shape[-2:]
     mask = _mask(b, rows, columns, x, "GE" if node.attr("upper") else "LE", k)
     return b(ops.Select, mask, x, b.scalar(0, x))

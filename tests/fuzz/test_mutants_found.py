@@ -197,3 +197,15 @@ def test_the_bound_of_the_least_integer() -> None:
 def test_an_unknown_op_of_an_opset_beyond_32_bits() -> None:
     with pytest.raises(onnxtfl.OnnxtflError, match="sum"):
         onnxtfl.onnx_to_tflite(onnx_file([node("sum", "x")], [2], {}, 1 << 40), check=False)
+
+
+@pytest.mark.parametrize("shape", [[2, 0], [0, 0], [2, 3]])
+def test_determinants_of_no_square(shape: list[int]) -> None:
+    with pytest.raises(onnxtfl.InvalidModelError, match="no determinant of a"):
+        onnxtfl.onnx_to_tflite(onnx_file([node("Det", "x")], shape, {}), check=False)
+
+
+def test_a_diagonal_without_a_number() -> None:
+    model = onnx_file([node("Trilu", "x k")], [4, 5], {"k": np.zeros(0, np.int64)})
+    with pytest.raises(onnxtfl.UnsupportedError, match="without an element"):
+        onnxtfl.onnx_to_tflite(model, check=False)
