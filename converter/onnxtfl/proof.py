@@ -14,7 +14,7 @@ from onnxtfl import temporary
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
 
 if TYPE_CHECKING:
-    from onnxtfl.checking import CheckReport
+    from onnxtfl.checking import CheckReport, Settings
     from onnxtfl.ir.model import FormatName
     from onnxtfl.options import Options
     from onnxtfl.pipeline import Report
@@ -108,9 +108,8 @@ def check_result(
     `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones.
     """
     _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
-    from onnxtfl.checking import Layout, Settings, check_models
+    from onnxtfl.checking import check_models
     from onnxtfl.checking.part import prepare_source
-    from onnxtfl.checking.settings import PATIENCE
 
     options = job.options
     if options.on_progress is not None:
@@ -127,24 +126,35 @@ def check_result(
     source = as_file(job.model, "source", stack)
     shapes = dict(options.input_shapes or {})
     source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
-    layout: Layout = "source" if options.io_layout == "source" else "channels-last"
+    heavy = _is_heavy(job, converted.stat().st_size)
+    settings = _settings(job, result, shapes, heavy, quantized)
+    report = check_models(source, converted, settings, sample, workers)
+    note = f"builtin kernels not compared: the model has more than {HEAVY >> 20} MB"
+    return replace(report, notes=(*report.notes, note)) if heavy and report.ok else report
+
+
+def _settings(
+    job: Job, result: Report, shapes: Mapping[str, Any], heavy: bool, quantized: Quantizing | None
+) -> Settings:
+    """What the result is compared by; `shapes`: those that were asked for, by input of the source."""
+    from onnxtfl.checking import Layout, Settings
+    from onnxtfl.checking.settings import PATIENCE
+
+    layout: Layout = "source" if job.options.io_layout == "source" else "channels-last"
     given = {v: shape for k, shape in shapes.items() for v in result.elements.get(k, (k,))}
     comparison = dict(job.comparison)
-    if options.state == "reset" or result.kept_states:
+    if job.options.state == "reset" or result.kept_states:
         comparison["steps"] = 1  # only one of the models keeps its state
     if result.quantization is not None:
         comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
     comparison["patience"] = None if job.check == "require" else PATIENCE
-    heavy = _is_heavy(job, converted.stat().st_size)
     if heavy:
         comparison["kernels"] = ("default",)
     settings = Settings(**comparison, layout=layout, input_shapes=given, tensors=result.record.tensors)
-    if quantized is not None:
-        within = max(quantized.within, settings.max_steps)
-        settings = replace(settings, tensors=(), levels=quantized.levels, max_steps=within)
-    report = check_models(source, converted, settings, sample, workers)
-    note = f"builtin kernels not compared: the model has more than {HEAVY >> 20} MB"
-    return replace(report, notes=(*report.notes, note)) if heavy and report.ok else report
+    if quantized is None:
+        return settings
+    within = max(quantized.within, settings.max_steps)
+    return replace(settings, tensors=(), levels=quantized.levels, max_steps=within)
 
 
 def _is_heavy(job: Job, size: int) -> bool:
