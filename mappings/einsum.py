@@ -26,10 +26,12 @@ def _einsum(b: Builder, node: Node) -> Value:
     operands = [v for v in node.operands if v is not None]
     terms, output = parse(str(node.attr("equation")), [v.rank for v in operands])
     parts = [_without_repeats(b, v, labels) for v, labels in zip(operands, terms, strict=True)]
-    while len(parts) > 1:
-        needed = {*output, *(label for part in parts[2:] for label in part.labels)}
-        parts[:2] = [_multiplied(b, parts[0], parts[1], needed)]
-    result = _summed(b, parts[0], set(output))
+    last = {label: i for i, part in enumerate(parts) for label in part.labels}
+    result = parts[0]
+    for i, part in enumerate(parts[1:], 1):
+        needed = {*output, *(label for label in (*result.labels, *part.labels) if last[label] > i)}
+        result = _multiplied(b, result, part, needed)
+    result = _summed(b, result, set(output))
     return transposed(b, result.value, [result.labels.index(label) for label in output])
 
 

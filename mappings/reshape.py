@@ -33,7 +33,8 @@ def _copied_at_run_time(b: Builder, x: Value, shape: Value) -> Value:
     """The vector with zeros replaced by the operand's sizes."""
     length = shape.tensor_type.shape
     if x.tensor_type.shape is not None and length is not None and isinstance(length[0], int):
-        own = dim_vector(b, [*x.shape, *(1,) * length[0]][: length[0]], x)
+        rank = vector_length(shape)
+        own = dim_vector(b, [*x.shape, *(1,) * rank][:rank], x)
     else:
         padded = b(ops.Concatenate, b(ops.Shape, x), [1] * 8, axis=0)
         own = b(ops.Slice, padded, [0], b(ops.Shape, shape), [1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 
 import numpy as np
 
@@ -24,6 +25,7 @@ def _affine_grid(b: Builder, node: Node) -> Value:
         raise UnsupportedError("the rank of an affine grid is not known", code="E-SHAPE-001")
     if known is None:
         return _open_grid(b, theta, size, rank, corners)
+    check_elements(math.prod(known[2:]) * (rank + 1), "the places of the grid")
     places = np.meshgrid(*(_places(n, corners) for n in known[2:]), indexing="ij")
     table = np.stack([*(p.reshape(-1) for p in reversed(places)), np.ones(places[0].size)], axis=1)
     axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (1,), "output_permutation": (0, 2, 1)}

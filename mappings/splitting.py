@@ -31,7 +31,7 @@ def _split_to_operand(b: Builder, node: Node) -> None:
 def _split(b: Builder, node: Node) -> Sequence[Value]:
     """By the operand of sizes, else into a part for each result: equal ones, the last one smaller (since 18)."""
     x, sizes = node.operand(0), node.optional(1)
-    axis, count = node.attr("axis", 0), node.attr("num_outputs") or len(node.results)
+    axis, count = node.attr("axis", 0), _count(node, "num_outputs")
     if x.tensor_type.rank is not None:
         axis = normalize_axis(axis, x.tensor_type.rank)
     if sizes is not None:
@@ -41,6 +41,14 @@ def _split(b: Builder, node: Node) -> Sequence[Value]:
     if x.tensor_type.shape is None or not node.attr("num_outputs"):
         return b.many(ops.Split, x, axis=axis, count=count)
     return _split_unevenly(b, x, axis, count)
+
+
+def _count(node: Node, name: str) -> int:
+    """The number of results; ValueError where the attribute has another one."""
+    count = node.attr(name) or len(node.results)
+    if count != len(node.results):
+        raise ValueError(f"{len(node.results)} results for {name}={count}")
+    return len(node.results)
 
 
 def _split_unevenly(b: Builder, x: Value, axis: int, count: int) -> Sequence[Value]:
@@ -84,7 +92,7 @@ def _to_onnx_equal_split(node: Node, opset: int) -> Form | None:
 @lift_tfl("SPLIT")
 def _from_tfl_split(b: Builder, node: Node) -> Sequence[Value]:
     (axis,), x = frozen(node.operand(0), "an axis"), node.operand(1)
-    return b.many(ops.Split, x, axis=normalize_axis(axis, x.rank), count=node.attr("num_splits") or len(node.results))
+    return b.many(ops.Split, x, axis=normalize_axis(axis, x.rank), count=_count(node, "num_splits"))
 
 
 @lift_tfl("SPLIT_V")
@@ -99,7 +107,7 @@ def _from_tfl_split_v(b: Builder, node: Node) -> Sequence[Value]:
 
 @lift_tfl("UNPACK")
 def _unpack(b: Builder, node: Node) -> Sequence[Value]:
-    x, count = node.operand(0), node.attr("num") or len(node.results)
+    x, count = node.operand(0), _count(node, "num")
     axis = normalize_axis(node.attr("axis", 0), x.rank)
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     parts = [x] if count == 1 else b.many(ops.Split, x, axis=axis, count=count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,18 @@ _REFUSED_ONNX = {
         {"l": np.asarray([1, 2, 3, 4])},
     ),
     "a table without keys": (node("LabelEncoder", "x", domain="ai.onnx.ml", values_floats=[1.0]), [3], {}),
+    "a Split into 2^31 parts of one result": (node("Split", "x", num_outputs=2**31), [2**31], {}),
+    "an affine grid of 2^40 places": (
+        node("AffineGrid", "x s"),
+        [1, 2, 3],
+        {"s": np.asarray([1, 1, 2**20, 2**20])},
+    ),
+    "100,000 new axes": (node("Unsqueeze", "x a"), [1], {"a": np.arange(100_000)}),
+    "antialiasing of 10^5 elements to half": (
+        node("Resize", "x e e s", mode="cubic", antialias=1),
+        [1, 1, 10**5, 2],
+        {"e": np.zeros(0, F), "s": np.asarray([1, 1, 50_000, 1])},
+    ),
     "states of other sequences": (
         helper.make_node("LSTM", ["x", "w", "r", "", "", "h"], ["", "y"], name="n", hidden_size=1),
         [3, 0, 1],
@@ -146,6 +159,18 @@ _REFUSED_TFLITE = {
         tensor("float32", 2),
         {"axis": 0},
     ),
+    "UNPACK into 2^31 - 1 tensors of one result": (
+        "UNPACK",
+        [tensor("float32", 2**31 - 1)],
+        tensor("float32"),
+        {"num": 2**31 - 1},
+    ),
+    "sizes of 2^31 - 1 axes": (
+        "FILL",
+        [tensor("int32", 2**31 - 1), F(1)],
+        tensor("float32", 1),
+        {},
+    ),
     "300 axes": ("NEG", [tensor("float32", *[1] * 300)], tensor("float32", *[1] * 300), {}),
 }
 
@@ -209,3 +234,47 @@ def test_a_diagonal_without_a_number() -> None:
     model = onnx_file([node("Trilu", "x k")], [4, 5], {"k": np.zeros(0, np.int64)})
     with pytest.raises(onnxtfl.UnsupportedError, match="without an element"):
         onnxtfl.onnx_to_tflite(model, check=False)
+
+
+def test_a_scan_of_more_rounds_than_int32() -> None:
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("s", "e", "t")]
+    body = helper.make_graph([helper.make_node("Add", ["s", "e"], ["t"])], "b", value[:2], value[2:])
+    scan = helper.make_node("Scan", ["a", "x"], ["y"], name="n", body=body, num_scan_inputs=1)
+    with pytest.raises(onnxtfl.UnsupportedError, match="a loop of 1099511627776 rounds"):
+        onnxtfl.onnx_to_tflite(onnx_file([scan], [2**40, 2], {"a": np.ones(2, F)}), check=False)
+
+
+def calls(count: int, name: str) -> bytes:
+    """A chain of functions, each of which calls the next one, the last by a node of this name."""
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]
+    last = helper.make_node("Neg", ["a"], ["b"], name=name)
+    bodies = [helper.make_node(f"f{i + 1}", ["a"], ["b"], domain="f", name="n") for i in range(count - 1)]
+    functions = [
+        helper.make_function("f", f"f{i}", ["a"], ["b"], [call], imports) for i, call in enumerate([*bodies, last])
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("f0", ["x"], ["y"], domain="f", name="n")], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=10)
+    return bytes(model.SerializeToString())
+
+
+def test_a_long_chain_of_functions() -> None:
+    assert onnxtfl.onnx_to_tflite(calls(1500, "n"), check=False, load=False).data
+
+
+def test_names_inside_of_calls_have_a_largest_length() -> None:
+    assert len(onnxtfl.onnx_to_tflite(calls(400, "n" * 100_000), check=False, load=False).data) < 100_000
+
+
+def test_a_file_of_zeros_ends_at_the_first() -> None:
+    with pytest.raises(onnxtfl.InvalidModelError, match="at byte 0 has the number 0"):
+        onnxtfl.onnx_to_tflite(bytes(1 << 24), check=False)
+
+
+def test_text_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    path, length = tmp_path / "m.onnx", 1 << 36
+    with path.open("wb") as file:
+        file.write(b"\x32" + bytes(length >> shift & 0x7F | 0x80 for shift in range(0, 35, 7)) + b"\x02")
+        file.truncate(length + 7)
+    with pytest.raises(onnxtfl.InvalidModelError, match="MB without the tensors"):
+        onnxtfl.onnx_to_tflite(path, check=False)

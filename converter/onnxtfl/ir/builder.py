@@ -16,8 +16,8 @@ from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
-from onnxtfl.ir.shapes import normalize_axes
-from onnxtfl.ir.types import MOST_AXES, DType, TensorType, Type
+from onnxtfl.ir.shapes import normalize_axes, possible_rank
+from onnxtfl.ir.types import DType, TensorType, Type
 
 Operand = Value | Array | TensorData | Sequence[int] | None
 
@@ -150,8 +150,8 @@ LARGEST_SIZE = 1 << 48
 
 def _check_sizes(type_: Type) -> None:
     shape = type_.shape if isinstance(type_, TensorType) else None
-    if shape is not None and len(shape) > MOST_AXES:
-        raise ValueError(f"the result would have {len(shape)} axes")
+    if shape is not None:
+        possible_rank(len(shape))
     for size in shape or ():
         if isinstance(size, int) and not 0 <= size < LARGEST_SIZE:
             raise ValueError(f"the result would have an axis of size {size}")

@@ -93,6 +93,7 @@ class Sampling:
 
     def matrix(self, coordinates: Array, size: int, scale: float) -> Array:
         """The weight of each element for each index of the resized axis, float32 [resized, size]."""
+        check_elements(len(coordinates) * size, "the weights of a resized axis")
         rows = np.zeros((len(coordinates), size), np.float64)
         if self.mode == "nearest":
             rows[np.arange(len(coordinates)), self.nearest(coordinates, size)] = 1.0

@@ -24,7 +24,7 @@ from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.transpose import Transpose
-from onnxtfl.ir.shapes import known_dims, normalize_axes
+from onnxtfl.ir.shapes import known_dims, normalize_axes, possible_rank
 from onnxtfl.ir.types import DType, TensorType
 
 SMALL = 16 << 10
@@ -81,7 +81,7 @@ def resized(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
 
 def unsqueezed(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     """Insert axes of size 1 into `x`, at `axes` of the result."""
-    new = normalize_axes(axes, x.rank + len(axes))
+    new = normalize_axes(axes, possible_rank(x.rank + len(axes)))
     old = iter(x.shape)
     return reshape(b, x, [1 if i in new else next(old) for i in range(x.rank + len(new))])
 

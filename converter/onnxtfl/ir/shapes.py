@@ -9,6 +9,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, broadcast_dim, ceildiv, fresh, is_open
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.types import MOST_AXES
 
 
 def broadcast_shapes(*shapes: Shape | None) -> Shape | None:
@@ -73,7 +74,14 @@ def dims_from(value: Value, count: int | None = None) -> Shape | None:
     shape = value.tensor_type.shape
     if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
         count = shape[0]
-    return None if count is None else tuple(fresh() for _ in range(count))
+    return None if count is None else tuple(fresh() for _ in range(possible_rank(count)))
+
+
+def possible_rank(count: int) -> int:
+    """Return the number of axes of a tensor; ValueError where it has more than `MOST_AXES`."""
+    if count > MOST_AXES:
+        raise ValueError(f"the result would have {count} axes")
+    return count
 
 
 def static_ints(value: Value | None) -> list[int] | None:

@@ -13,12 +13,16 @@ import math
 from collections.abc import Mapping
 
 from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir.budget import current
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.model import Function, FunctionKey, Model
 from onnxtfl.ir.origin import Origin
 
 MOST_NODES = 1 << 18
 """Largest number of nodes after inlining: nested calls can grow exponentially."""
+
+LONGEST_NAME = 1 << 10
+"""Characters of a name inside of a call."""
 
 
 def inline_functions(model: Model) -> None:
@@ -43,10 +47,14 @@ def inline_functions(model: Model) -> None:
 
 def _size(key: FunctionKey, functions: Mapping[FunctionKey, Function], sizes: dict[FunctionKey, float]) -> float:
     """Number of nodes of a function with all its calls inlined; infinite for recursion. `sizes`: those known."""
-    if key not in sizes:
-        sizes[key] = math.inf
-        calls = functions[key].callees.items()
-        sizes[key] = sum(n * (1 + (_size(k, functions, sizes) if k in functions else 0)) for k, n in calls)
+    pending = [key]
+    while pending:
+        callees = functions[pending[-1]].callees
+        if pending[-1] not in sizes:
+            sizes[pending[-1]] = math.inf
+            pending += [k for k in callees if k in functions and k not in sizes]
+        else:
+            sizes[pending.pop()] = sum(n * (1 + sizes.get(k, 0)) for k, n in callees.items())
     return sizes[key]
 
 
@@ -64,6 +72,7 @@ def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function], room:
             if room < 0:
                 message = f"the graphs that calls of functions pass on expand to over {MOST_NODES} nodes"
                 raise InvalidModelError(message, node=node.name, op=node.op.name, code="E-FILE-011")
+            current().step(node.name, node.op.name)
             before = node.previous
             _inline_call(graph, node, function)
             following = before.next if before is not None else graph.first
@@ -75,13 +84,18 @@ def _inline_call(graph: Graph, call: Node, function: Function) -> None:
     body = function.body(call)
     prefix = call.name or next((r.name for r in call.results if r.name), None) or call.op.name
     for node in graph.splice(body, call.operands, call):
-        node.name = f"{prefix}/{node.name}" if node.name else None
+        node.name = _inner_name(prefix, node.name)
         for result in (r for r in node.results if r.name):
-            result.name = f"{prefix}/{result.name}"
-            result.origin = Origin(result.name)
+            result.name = _inner_name(prefix, result.name)
+            result.origin = Origin(result.name) if result.name else None
     for old, new in zip(call.results, body.outputs, strict=True):
         new.name, new.origin, new.type = old.name, old.origin, new.type or old.type
     graph.replace(call, body.outputs, retyped=True)
+
+
+def _inner_name(prefix: str, name: str | None) -> str | None:
+    """The name inside of a call; None for one so long that the names of all calls could fill the memory."""
+    return f"{prefix}/{name}" if name and len(prefix) + len(name) < LONGEST_NAME else None
 
 
 def _key(node: Node) -> FunctionKey:

@@ -18,6 +18,7 @@ Source: tflite/arena_planner.cc (IdentifyInPlaceTensors), inplace_operator in th
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def copy_overwritten(graph: Graph, target: TfliteTarget) -> None:
 
 
 class _Planner:
-    """Simulates the runtime's planner: `owner` is the tensor whose memory a value shares, `sharers` the reverse."""
+    """Simulates the runtime's planner: `owner` is the tensor whose memory a value shares."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -52,7 +53,7 @@ class _Planner:
         self.inputs = {*graph.inputs, *(s.input for s in graph.states)}
         self.outputs = graph.output_set()
         self.owner: dict[Value, Value] = {}
-        self.sharers: dict[Value, list[Value]] = {}
+        self.last_reads: dict[Value, list[tuple[int, Value]]] = {}
         self.copies: list[Value] = []
 
     def run(self) -> bool:
@@ -77,8 +78,8 @@ class _Planner:
         owner = self.owner.get(operand, operand)
         if self._reads(owner) > 1:
             return
-        others = [v for v in (owner, *self.sharers.get(owner, ())) if v is not operand]
-        if any(self._is_read_after(v, node) for v in others):
+        others = [place for place, v in self._last_reads(owner) if v is not operand]
+        if any(place > self.place[node] for place in others):
             node.set_operand(index, self._copied(operand, node))
         else:
             self._share(node.results[0], operand)
@@ -86,7 +87,15 @@ class _Planner:
     def _share(self, result: Value, operand: Value) -> None:
         owner = self.owner.get(operand, operand)
         self.owner[result] = owner
-        self.sharers.setdefault(owner, []).append(result)
+        last = [*self._last_reads(owner), (self._last_read(result), result)]
+        self.last_reads[owner] = sorted(last, key=itemgetter(0))[-2:]
+
+    def _last_reads(self, owner: Value) -> list[tuple[int, Value]]:
+        """The two values in the memory of `owner` that are read last, and the places of the nodes that do so."""
+        return self.last_reads.get(owner) or [(self._last_read(owner), owner)]
+
+    def _last_read(self, value: Value) -> int:
+        return max((self.place.get(user, -1) for user, _ in value.uses), default=-1)
 
     def _may_share(self, operand: Value | None, result: Value) -> bool:
         """Whether `result` may share the memory of `operand` at all."""
@@ -102,9 +111,6 @@ class _Planner:
 
     def _reads(self, value: Value) -> int:
         return len(value.uses) + (value in self.outputs)
-
-    def _is_read_after(self, value: Value, node: Node) -> bool:
-        return any(self.place.get(user, -1) > self.place[node] for user, _ in value.uses)
 
     def _copied(self, value: Value, node: Node) -> Value:
         """Return a copy of `value` in its own memory: a slice of the whole tensor."""

@@ -135,6 +135,8 @@ def unrolled(
 
 
 def _number(number: int) -> Value:
+    if number > INT32_MAX:
+        raise UnsupportedError(f"a loop of {number} rounds, more than {INT32_MAX}", code="E-OP-008")
     return constant(np.asarray(number, np.int32))
 
 

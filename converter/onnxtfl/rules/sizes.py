@@ -17,7 +17,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, merged, reshape
-from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.shapes import possible_rank, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import DecomposeRule
 
@@ -28,11 +28,11 @@ _ARITHMETIC = (ops.Add, ops.Sub, ops.Mul, ops.Div, ops.FloorDiv, ops.FloorMod, o
 
 
 def vector_length(vector: Value) -> int:
-    """The number of entries of a vector; UnsupportedError if it is unknown before run time."""
+    """The number of entries of a vector with one for each axis; UnsupportedError if it is unknown before run time."""
     shape = vector.tensor_type.shape
     if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
         raise UnsupportedError("the number of axes is unknown before run time", code="E-SHAPE-001")
-    return shape[0]
+    return possible_rank(shape[0])
 
 
 def may_hold_zeros(shape: Value) -> bool:

@@ -23,6 +23,8 @@ from onnxtfl.ir.data import SourceFile
 
 SMALL = 1024
 """Messages up to this many bytes are copied as they are."""
+LARGEST = 1 << 29
+"""Bytes of a model without its large payloads, of which the protobuf classes make several copies."""
 _MAX_DEPTH = 100
 _MALFORMED = "not an ONNX model, or truncated or corrupt"
 
@@ -100,6 +102,7 @@ class Walker:
     def __init__(self, file: SourceFile, detached: DetachedPayloads) -> None:
         self.source = Source(file)
         self.detached = detached
+        self._copied = 0
 
     def reduced(self, kind: Kind, start: int, stop: int, depth: int = 0) -> bytearray:
         """The message of `kind` at [start, stop) without its large payloads."""
@@ -113,13 +116,20 @@ class Walker:
             dropped = item.number in kind.dropped
             if not dropped and (child is None or item.stop - item.start <= SMALL):
                 continue
-            result += self.source.read(copied, item.tag - copied)
+            result += self._kept(copied, item.tag)
             copied = item.stop
             if child is not None and not dropped:
                 body = self.reduced(child, item.start, item.stop, depth + 1)
                 result += encode_varint(item.number << 3 | BYTES) + encode_varint(len(body)) + body
-        result += self.source.read(copied, stop - copied)
+        result += self._kept(copied, stop)
         return result
+
+    def _kept(self, start: int, stop: int) -> bytes:
+        """The bytes of a part that is copied; InvalidModelError where all parts are too large for a message."""
+        self._copied += stop - start
+        if self._copied > LARGEST:
+            self.source.fail(f"more than {LARGEST >> 20} MB without the tensors (at byte {start})")
+        return self.source.read(start, stop - start)
 
     def fields(self, start: int, stop: int, kind: Kind) -> Iterator[Field]:
         """The fields of the message at [start, stop)."""
@@ -132,6 +142,8 @@ class Walker:
     def _field(self, position: int, stop: int, kind: Kind) -> Field:
         tag, start = self._varint(position, stop)
         wire, end = tag & 7, position
+        if not tag >> 3:
+            self._fail(kind, position, "has the number 0")
         if wire == BYTES:
             length, start = self._varint(start, stop)
             end = start + length
@@ -164,7 +176,7 @@ class Walker:
         kept, payload = bytearray(), None
         for item in self.fields(start, stop, TENSOR):
             if item.number not in WIRES:
-                kept += self.source.read(item.tag, item.stop - item.tag)
+                kept += self._kept(item.tag, item.stop)
             elif item.wire == BYTES and payload is None:
                 payload = Payload(item.number, item.start, item.stop)
             else:
@@ -172,4 +184,4 @@ class Walker:
                 break
         if payload is not None and payload.stop - payload.start > SMALL:
             return kept + self.detached.add(payload)
-        return bytearray(self.source.read(start, stop - start))
+        return bytearray(self._kept(start, stop))
