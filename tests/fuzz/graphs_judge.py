@@ -1,7 +1,7 @@
 """Compares the results of a conversion with the source's: exact for integers, floats within the effect of rounding.
 
-An element may differ where noise of one part in a million on the source's inputs changes it as much: then it depends
-on rounding in the source too (a Floor, a comparison, an index of the largest element).
+An element may differ where noise of one part in a million in what the source computes changes it as much: then it
+depends on rounding in the source too (a Floor, a comparison, an index of the largest element).
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from tests.harness.litert import Array, narrow
 
 Arrays = Mapping[str, Array]
 Run = Callable[[Arrays], Arrays]
+Noisy = Callable[[Arrays, float, int], Arrays]
+"""Inputs, the relative size of the noise and a seed, to the source's outputs with that noise."""
 NOISE = 1e-6
 _ROUNDS = 24
-_LOW_PRECISION = 16
+_HALF = 512
 """How much coarser the noise is for float16, the unit of which is 1e-3."""
 
 
-def difference(actual: Arrays, expected: Arrays, inputs: Arrays, run: Run) -> tuple[str, str] | None:
-    """Name and description of the first output that is wrong; None where all agree. ``run``: the source."""
+def difference(actual: Arrays, expected: Arrays, inputs: Arrays, noisy: Noisy) -> tuple[str, str] | None:
+    """Name and description of the first output that is wrong; None where all agree."""
     half = any(a.dtype == np.float16 for a in (*inputs.values(), *expected.values()))
     for name, wide_or_not in expected.items():
         if name not in actual:
@@ -33,7 +35,7 @@ def difference(actual: Arrays, expected: Arrays, inputs: Arrays, run: Run) -> tu
         error = largest_error(found, wanted)
         if error <= (30 if half else 1):
             continue
-        if not _is_noise(name, found, wanted, inputs, run, NOISE * (512 if half else 1)):
+        if not _is_noise(name, found, wanted, inputs, noisy, NOISE * (_HALF if half else 1)):
             return name, f"error {error:.3g}; {_elements(found, wanted)}"
     return None
 
@@ -45,12 +47,11 @@ def _elements(found: Array, wanted: Array) -> str:
     return ", ".join(f"{a} not {b} at {i.tolist()}" for i, (a, b) in zip(where, pairs, strict=True))
 
 
-def _is_noise(name: str, found: Array, wanted: Array, inputs: Arrays, run: Run, noise: float) -> bool:
+def _is_noise(name: str, found: Array, wanted: Array, inputs: Arrays, noisy: Noisy, noise: float) -> bool:
     exact = wide(wanted) if is_float(wanted.dtype) else wanted.astype(np.float64)
     effect = np.zeros(wanted.shape)
     for seed in range(_ROUNDS):
-        random = np.random.default_rng(seed)
-        other = run({n: _noisy(random, a, noise) for n, a in inputs.items()}).get(name)
+        other = noisy(inputs, noise, seed).get(name)
         if other is None or other.shape != wanted.shape:
             return other is not None
         effect = np.maximum(effect, np.abs(np.asarray(other).astype(np.float64) - exact))
@@ -59,7 +60,17 @@ def _is_noise(name: str, found: Array, wanted: Array, inputs: Arrays, run: Run, 
         return bool((np.abs(np.asarray(found).astype(np.float64) - exact) <= allowed).all())
 
 
-def _noisy(random: np.random.Generator, array: Array, noise: float) -> Array:
+def noisy_inputs(run: Run) -> Noisy:
+    """Noise in the inputs only, for a source that nothing can be added to."""
+
+    def noisy(inputs: Arrays, noise: float, seed: int) -> Arrays:
+        random = np.random.default_rng(seed)
+        return run({n: _with_noise(random, a, noise) for n, a in inputs.items()})
+
+    return noisy
+
+
+def _with_noise(random: np.random.Generator, array: Array, noise: float) -> Array:
     if array.dtype.kind != "f":
         return array
     return np.asarray(array * (1 + noise * random.standard_normal(array.shape))).astype(array.dtype)

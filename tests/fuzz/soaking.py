@@ -22,7 +22,7 @@ CASES = {"graphs": "tests.fuzz.graphs_trial:attempt", "mutants": "tests.fuzz.mut
 """Each kind of case: the function from a seed to a `Found`."""
 DESCRIPTIONS = {"graphs": "tests.fuzz.graphs_trial:described"}
 """The function from a seed to the text and the files of a case that ended the process."""
-GOOD = ("agree", "refused", "empty", "doubtful", "skipped")
+GOOD = ("agree", "refused", "empty", "doubtful", "source", "skipped")
 OTHER_SIZES = "run at other sizes"
 """The stage of a run at sizes of the open dims that are not those the graph was drawn with."""
 SECONDS = 5.0
@@ -40,7 +40,9 @@ class Found:
     ``kind``: "agree", "disagree", "refused" (by us), "runtime" (a runtime refuses or ends on the result), "internal"
     (an InternalError, or any exception that is no OnnxtflError), "crash", "hang", "memory", "empty" (the result agrees,
     but a runtime refuses or ends where an open dim is 0), "doubtful" (a difference at
-    sizes that ONNX's own evaluator refuses, or reads otherwise than ONNX Runtime), or "skipped" where the source does
+    sizes that ONNX's own evaluator refuses, or reads otherwise than ONNX Runtime), "source" (the result agrees with
+    ONNX Runtime without its optimizations, or on empty arrays with ONNX's evaluator, and not with ONNX Runtime), or
+    "skipped" where the source does
     not run in its own runtime. ``group``: what failures of one mechanism have in common. ``text``: the
     model. ``files``: name and contents of the files that are kept of a failure.
     """

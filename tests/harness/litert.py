@@ -53,13 +53,15 @@ def run_tflite_steps(model: bytes, steps: Sequence[Sequence[Array]], kernels: st
     return [invoke(interpreter, arrays, allocate=i == 0) for i, arrays in enumerate(steps)]
 
 
-def run_onnx(model: bytes, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def run_onnx(model: bytes, inputs: Mapping[str, Array], *, optimized: bool = True) -> dict[str, Array]:
     """Return the outputs by name, in the model's order. Exceptions of ONNX Runtime propagate."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))

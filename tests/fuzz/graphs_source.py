@@ -1,0 +1,77 @@
+"""An ONNX model as the source of a conversion: its results, the effect of rounding on them, and its other evaluators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tests.harness.litert import Array, run_onnx
+
+Arrays = Mapping[str, Array]
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16))
+
+
+class Source:
+    """An ONNX model with float noise of one part in a million (of float16: in 2,000) in all that it computes."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        """``model``: without subgraphs and functions."""
+        self.model = model
+        self._data = model.SerializeToString()
+
+    def run(self, fed: Arrays) -> Arrays:
+        """The outputs of ONNX Runtime."""
+        return run_onnx(self._data, fed)
+
+    def noisy(self, fed: Arrays, noise: float, seed: int) -> Arrays:
+        """Outputs where each element of each input and value has noise of relative size ``noise``."""
+        random = np.random.default_rng(seed)
+        found = onnx.ModelProto.FromString(self._data)
+        arrays = self.values(fed)
+        nodes = list(found.graph.node)
+        del found.graph.node[:]
+        for node in nodes:
+            found.graph.node.append(node)
+            for i, name in enumerate(node.output):
+                if name and arrays[name].dtype in _FLOATS:
+                    _disturb(found.graph, i, arrays[name], _factors(random, arrays[name], noise))
+        inputs = {n: a * _factors(random, a, noise) if a.dtype in _FLOATS else a for n, a in fed.items()}
+        return run_onnx(found.SerializeToString(), inputs)
+
+    def others(self, fed: Arrays) -> Iterator[Arrays]:
+        """The outputs without optimizations; where something is empty, those of ONNX's own evaluator too."""
+        yield run_onnx(self._data, fed, optimized=False)
+        if any(array.size == 0 for array in self.values(fed).values()):
+            from onnx.reference import ReferenceEvaluator
+
+            names = [output.name for output in self.model.graph.output]
+            try:
+                found = ReferenceEvaluator(self.model).run(None, dict(fed))
+            except Exception:  # it cannot evaluate everything
+                return
+            yield dict(zip(names, map(np.asarray, found), strict=True))
+
+    def values(self, fed: Arrays) -> dict[str, Array]:
+        """Each input, constant and value of a run."""
+        shown = onnx.ModelProto.FromString(self._data)
+        del shown.graph.output[:]
+        names = [name for node in shown.graph.node for name in node.output if name]
+        shown.graph.output.extend([onnx.ValueInfoProto(name=name) for name in names])
+        constants = {t.name: onnx.numpy_helper.to_array(t) for t in shown.graph.initializer}
+        return {**fed, **constants, **run_onnx(shown.SerializeToString(), fed)}
+
+
+def _factors(random: np.random.Generator, array: Array, noise: float) -> Any:
+    return np.asarray(1 + noise * random.standard_normal(array.shape)).astype(array.dtype)
+
+
+def _disturb(graph: onnx.GraphProto, number: int, array: Array, factors: Array) -> None:
+    """Multiply result ``number`` of the last node of the graph."""
+    name = graph.node[-1].output[number]
+    graph.node[-1].output[number] = f"{name}.exact"
+    graph.initializer.append(onnx.numpy_helper.from_array(factors, f"{name}.noise"))
+    product = onnx.helper.make_node("Mul", [f"{name}.exact", f"{name}.noise"], [name])
+    graph.node.append(product)
