@@ -71,31 +71,54 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
     return b(op, x, **pool_attributes(window, dims), **attributes)
 
 
-def _pool_of(node: Node) -> tuple[Value, Window, list[int]]:
+def _pool_of(b: Builder, node: Node) -> tuple[Value, Window, list[int]]:
     """The operand, the window and the spatial axes of an ONNX pool."""
     x, shape = node.operand(0), node.attr("kernel_shape")
     sizes = x.shape[2:]
     window = onnx_window(node, shape, sizes)
-    if (node.attr("auto_pad", "NOTSET") or "NOTSET").startswith("SAME") and window.span != window.shape:
-        window = replace(window, padding=_same_padding_of_pool(node, shape, sizes), auto_pad="NOTSET")
+    if (node.attr("auto_pad", "NOTSET") or "NOTSET").startswith("SAME"):
+        window = _of_same_padding(window, node.attr("auto_pad") == "SAME_LOWER", sizes, node.op.name == "onnx.LpPool")
+        x, window = _cropped(b, x, window)
     return x, window, list(range(2, x.rank))
 
 
-def _same_padding_of_pool(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> tuple[int, ...]:
-    """The padding of a dilated pool: that of the window without dilation (measured on ONNX Runtime)."""
-    strides = tuple(node.attr("strides", ())) or (1,) * len(shape)
-    plain = Window(tuple(shape), strides, (1,) * len(shape), (0,) * (2 * len(shape)))
-    padding = plain.same(sizes, node.attr("auto_pad") == "SAME_LOWER")
-    if padding is None:
-        raise UnsupportedError("SAME padding of a dilated pool over sizes that are not known", code="E-SHAPE-001")
-    return padding
+def _cropped(b: Builder, x: Value, window: Window) -> tuple[Value, Window]:
+    """The tensor without what negative padding takes away, and the window without negative padding."""
+    if all(p >= 0 for p in window.padding):
+        return x, window
+    crops = [max(-p, 0) for p in window.padding]
+    axes = zip(range(2, x.rank), crops, crops[window.rank :], strict=False)
+    x = sliced(b, x, {axis: slice(start, int(str(x.shape[axis])) - end) for axis, start, end in axes})
+    return x, replace(window, padding=tuple(max(p, 0) for p in window.padding))
+
+
+def _of_same_padding(window: Window, lower: bool, sizes: Sequence[Dim], crops: bool) -> Window:
+    """The window with explicit padding: that of the window without dilation, which may be negative.
+
+    ``crops``: whether ONNX Runtime computes it with negative padding, which TFLite's SAME does not have.
+    """
+    if not static(sizes):
+        crops |= set(window.dilations) != {1}  # so does a dilated MaxPool
+        if crops and any(s - k > 1 for s, k in zip(window.strides, window.shape, strict=True)):
+            raise UnsupportedError("SAME padding of a pool that skips elements, over unknown sizes", code="E-SHAPE-001")
+        if window.span == window.shape:
+            return window
+        if any(s > 1 and not isinstance(n, int) for s, n in zip(window.strides, sizes, strict=True)):
+            raise UnsupportedError("SAME padding of a dilated pool over sizes that are not known", code="E-SHAPE-001")
+    known = [n if isinstance(n, int) else k for n, k in zip(sizes, window.shape, strict=True)]
+    axes = zip(known, window.shape, window.strides, strict=True)
+    pairs = [same_padding_of_pool(n, k, s, lower) for n, k, s in axes]
+    padding = (*(before for before, _ in pairs), *(after for _, after in pairs))
+    return replace(window, padding=padding, auto_pad="NOTSET")
 
 
 @lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))
 def _max_pool(b: Builder, node: Node) -> list[Value]:
-    x, window, dims = _pool_of(node)
+    x, window, dims = _pool_of(b, node)
     if len(node.results) == 1:
         return [pooled(b, ops.MaxPool, x, window, dims)]
+    if x is not node.operand(0):
+        raise UnsupportedError("indices of a MaxPool with negative padding", code="E-OP-004")
     best, indices = b.many(ops.MaxPool, x, **pool_attributes(window, dims), return_indices=True)
     return [best, _in_fortran_order(b, indices, x.shape[2:]) if node.attr("storage_order", 0) else indices]
 
@@ -115,7 +138,7 @@ def _in_fortran_order(b: Builder, indices: Value, sizes: Sequence[Dim]) -> Value
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
 def _average_pool(b: Builder, node: Node) -> Value:
     include = bool(node.attr("count_include_pad", 0))
-    x, window, dims = _pool_of(node)
+    x, window, dims = _pool_of(b, node)
     return pooled(b, ops.AveragePool, x, window, dims, count_include_pad=include)
 
 
@@ -142,7 +165,7 @@ def _global_lp_pool(b: Builder, node: Node) -> Value:
 @lift_onnx("LpPool", since=(2, 11, 18, 22))
 def _lp_pool(b: Builder, node: Node) -> Value:
     """(sum over the window of |x|^p)^(1/p), as an average times the window's volume; padding is zero."""
-    p, (x, window, dims) = int(node.attr("p", 2)), _pool_of(node)
+    p, (x, window, dims) = int(node.attr("p", 2)), _pool_of(b, node)
     if window.ceil:
         window = _without_ceil(window, x.shape[2:])
     attributes = pool_attributes(window, dims)

@@ -179,8 +179,18 @@ def _resize_2d(node: Node) -> Form | None:
     name = {"linear": "RESIZE_BILINEAR", "nearest": "RESIZE_NEAREST_NEIGHBOR"}.get(node.attr("mode"))
     for corners, centers in ((False, False), (False, True), (True, False)):
         if name is not None and all(_agrees(node, *axis, corners, centers) for axis in axes):
+            _assume_not_1(node, axes)
             return Form(name, (x, target), {"align_corners": corners, "half_pixel_centers": centers})
     return None
+
+
+def _assume_not_1(node: Node, axes: Sequence[tuple[Dim, Dim, float | None]]) -> None:
+    """Record what is assumed of new sizes that only a run knows, since pytorch_half_pixel treats 1 in its own way."""
+    if node.attr("coordinate_transformation_mode") != "pytorch_half_pixel":
+        return
+    for size, resized, _ in axes:
+        if not isinstance(resized, int) and size != resized and not isinstance(resized // size, int):
+            assume(f"the new size {resized} of Resize {node.name!r} is not 1")
 
 
 def _constant(vector: Value | None) -> Array | None:
@@ -221,9 +231,11 @@ def _tfl_nearest(size: int, resized: int, corners: bool, centers: bool) -> Array
 
 def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:
     """The same for sizes that are not known: by the modes alone."""
-    mode = node.attr("coordinate_transformation_mode")
     if size == resized and scale in (None, 1):
         return True
+    mode = _mode_of_place(node, resized)
+    if resized == 1 and mode == "asymmetric" and node.attr("mode") == "nearest":
+        return not corners and not centers  # the coordinate is 0
     exact = scale is None or (scale == int(scale) and resized == size * int(scale))
     if node.attr("antialias") or not exact:
         return False
@@ -233,12 +245,23 @@ def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, cor
         return not corners and centers == (mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"))
     if mode == "asymmetric" and node.attr("nearest_mode") == "floor":
         return not corners and not centers
-    return not corners and centers and _nearest_by_centers(node, scale)
+    return not corners and centers and _nearest_by_centers(node, mode, scale)
 
 
-def _nearest_by_centers(node: Node, scale: float | None) -> bool:
+def _mode_of_place(node: Node, resized: Dim) -> str:
+    """The coordinate mode for this new size.
+
+    pytorch_half_pixel reads the first element for a new size of 1, and is half_pixel for all others.
+    """
+    mode: str = node.attr("coordinate_transformation_mode")
+    if mode != "pytorch_half_pixel":
+        return mode
+    return "asymmetric" if resized == 1 else "half_pixel"
+
+
+def _nearest_by_centers(node: Node, mode: str, scale: float | None) -> bool:
     """Whether half-pixel centers rounded by halves are (x + 0.5) / scale rounded down: no ties for whole factors."""
-    mode, nearest = node.attr("coordinate_transformation_mode"), node.attr("nearest_mode")
+    nearest = node.attr("nearest_mode")
     halves = nearest == "round_prefer_ceil" or (nearest == "round_prefer_floor" and scale is not None)
     return mode in ("half_pixel", "pytorch_half_pixel") and halves
 
@@ -319,6 +342,8 @@ def _resize_for_tfl(b: Builder, node: Node) -> Value | None:
     if x.tensor_type.shape is None:
         return None
     if not x.dtype.is_float and node.attr("mode") != "nearest":
+        if (exact := integers_like_onnx(b, node)) is not None:
+            return exact
         wide = b(ops.Convert, x, dtype=DType.FLOAT32)
         return b(ops.Convert, b(ops.Resize, wide, *node.operands[1:], **node.attributes), dtype=x.dtype)
     if (narrowed := with_int32(b, node, 1)) is not None:

@@ -1,4 +1,4 @@
-"""An ONNX model as the source of a conversion: its results, the effect of rounding on them, and its other evaluators."""
+"""An ONNX model as the source of a conversion: its results, what rounding does to them, and its other evaluators."""
 
 from __future__ import annotations
 

@@ -120,7 +120,19 @@ def to_onnx(g: Drawing) -> Found:
     def results(converted: bytes, fed: Arrays) -> Iterator[tuple[str, Arrays]]:
         yield "ONNX Runtime", run_onnx(converted, {n: narrow(a) for n, a in fed.items()})
 
-    return _judged(convert, results, noisy_inputs(run), runs, {"model.tflite": source}, g.model())
+    found = _judged(convert, results, noisy_inputs(run), runs, {"model.tflite": source}, g.model())
+    if found.kind == "disagree" and _is_rounding(found, runs):
+        return replace(found, kind="agree")
+    return found
+
+
+def _is_rounding(found: Found, runs: list[tuple[Arrays, Arrays]]) -> bool:
+    """Whether noise in all that the resulting ONNX model computes changes it as much as it differs."""
+    result = Source(onnx.ModelProto.FromString(found.files["result"]))
+    try:
+        return all(difference(expected, result.run(fed), fed, result.noisy) is None for fed, expected in runs)
+    except Exception:  # with subgraphs, or a runtime that refuses
+        return False
 
 
 def _is_fault_of_source(found: Found, source: Source, runs: list[tuple[Arrays, Arrays]]) -> bool:

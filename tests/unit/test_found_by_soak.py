@@ -81,3 +81,55 @@ def test_open_weights_of_a_product_convert_back() -> None:
     node = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
     model = onnx_model([node], [("w", FLOAT, [4, "K"])], [("y", FLOAT, [1, 4])], {"x": np.ones((1, 8), np.float32)})
     assert onnxtfl.tflite_to_onnx(onnxtfl.onnx_to_tflite(model, check=False).data, check=False).data
+
+
+def agrees(result, model, x) -> bool:
+    """Whether the result of a conversion agrees with ONNX Runtime on one more input ``x``, in both sets of kernels."""
+    from tests.harness.litert import run_onnx, run_tflite
+
+    wanted = run_onnx(model.SerializeToString(), {"x": x})["y"]
+    found = [dict(run_tflite(result, {"x": x}, kernels=kernels))["y"] for kernels in ("default", "builtin")]
+    return all(array.shape == wanted.shape and np.allclose(array, wanted, atol=1e-5) for array in found)
+
+
+def test_resize_of_open_sizes_to_a_size_of_1_reads_the_first_element() -> None:
+    attributes = {"coordinate_transformation_mode": "pytorch_half_pixel", "mode": "linear"}
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], **attributes)
+    sizes = {"s": np.asarray([8, 4, 1], np.int64)}
+    model = onnx_model([node], [("x", FLOAT, [8, "A", "B"])], [("y", FLOAT, [8, 4, 1])], sizes)
+    model.opset_import[0].version = 19
+    x = np.random.default_rng(0).standard_normal((8, 5, 4)).astype(np.float32)
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("scales", [(1, 1, 1.5, 1.5), (1, 1, 1, 3), (1, 1, 0.6, 0.7)])
+def test_integers_are_resized_to_the_last_bit(mode: str, scales: tuple[float, ...]) -> None:
+    constants = {"s": np.asarray(scales, np.float32)}
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode=mode, mode="linear")
+    model = onnx_model([node], [("x", TensorProto.UINT8, [2, 3, 6, 5])], [("y", TensorProto.UINT8, None)], constants)
+    x = np.random.default_rng(0).integers(0, 256, (2, 3, 6, 5)).astype(np.uint8)
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+def test_a_constant_is_expanded_to_the_shape_of_another_tensor_that_may_have_ones() -> None:
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Expand", ["c", "s"], ["y"])]
+    constants = {"c": np.arange(6, dtype=np.float32).reshape(6, 1)}
+    model = onnx_model(nodes, [("x", FLOAT, ["A", "B"])], [("y", FLOAT, None)], constants)
+    result = onnxtfl.onnx_to_tflite(model, check=False).data
+    assert agrees(result, model, np.zeros((1, 3), np.float32))
+    assert agrees(result, model, np.zeros((6, 2), np.float32))
+
+
+@pytest.mark.parametrize(("size", "window", "stride"), [(6, 1, 3), (8, 2, 5), (12, 1, 4), (9, 2, 4)])
+@pytest.mark.parametrize("padding", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("op", "dilation"), [("LpPool", 1), ("MaxPool", 2)])
+def test_same_padding_of_pools_may_be_negative(
+    op: str, dilation: int, padding: str, size: int, window: int, stride: int
+) -> None:
+    attributes = {"kernel_shape": [window], "strides": [stride], "dilations": [dilation], "auto_pad": padding}
+    node = helper.make_node(op, ["x"], ["y"], **attributes)
+    model = onnx_model([node], [("x", FLOAT, [1, 1, size])], [("y", FLOAT, None)])
+    model.opset_import[0].version = 18
+    x = np.arange(1, size + 1, dtype=np.float32).reshape(1, 1, size)
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)

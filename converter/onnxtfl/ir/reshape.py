@@ -128,13 +128,20 @@ def merged(b: Builder, x: Value, groups: Sequence[Sequence[int]]) -> Value:
 
 
 def broadcast(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
-    """Broadcast `x` and `dims` together; return `x` with the common shape."""
+    """Broadcast `x` and `dims` together; return `x` with the common shape.
+
+    A known size decides over an unknown one, which is the same or 1.
+    """
     rank = max(x.rank, len(dims))
     own, asked = (1,) * (rank - x.rank) + x.shape, (1,) * (rank - len(dims)) + tuple(dims)
-    result = [o if d == 1 else d for o, d in zip(own, asked, strict=True)]
+    result = [o if d == 1 or _decides(o, d) else d for o, d in zip(own, asked, strict=True)]
     if tuple(result) == x.shape:
         return x
     return b(BroadcastTo, x, dim_vector(b, result, x, *sources))
+
+
+def _decides(size: Dim, other: Dim) -> bool:
+    return isinstance(size, int) and size != 1 and not isinstance(other, int)
 
 
 def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:

@@ -7,6 +7,7 @@ padding), or "SAME_UPPER" or "SAME_LOWER" if the padding depends on sizes that a
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,16 @@ def same_padding(size: int, window: int, stride: int, dilation: int, lower: bool
     total = max(0, (-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size)
     small = total // 2
     return (total - small, small) if lower else (small, total - small)
+
+
+def same_padding_of_pool(size: int, window: int, stride: int, lower: bool) -> tuple[int, int]:
+    """The same for a pool of ONNX, whose padding may be negative; ``window``: without its dilation.
+
+    Source: ONNX Runtime's LpPool and dilated MaxPool; where it refuses negative padding, ONNX's own evaluator.
+    """
+    total = (-(-size // stride) - 1) * stride + window - size
+    before = math.trunc((total + lower) / 2)
+    return before, total - before
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from onnxtfl.ir.reshape import (
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import known_dims, normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.signs import never_negative
-from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
+from onnxtfl.ir.spatial import LONGEST_STRIDE, Window, same_padding_of_pool
 from onnxtfl.ir.symbols import next_number
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.declared import as_declared
@@ -73,6 +73,7 @@ from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.int16_softmax import int16_softmax
+from onnxtfl.rules.integer_resizing import integers_like_onnx
 from onnxtfl.rules.loops import (
     MOST_CALLS,
     MOST_PACKED,
