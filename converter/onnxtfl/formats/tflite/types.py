@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.tflite.schema import enums
 from onnxtfl.ir.dims import Dim, Shape, symbol
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantization import Quantization, limits
 from onnxtfl.ir.types import MOST_AXES, DType, ResourceType, TensorType, Type
 
 _SPECIAL = {"FLOAT8_E4M3FN": DType.FLOAT8E4M3FN, "FLOAT8_E5M2": DType.FLOAT8E5M2}
@@ -66,6 +67,7 @@ def _read_quantization(
             f"the quantization has unknown details, {table['details'][0].name}", node=name, code="E-QUANT-001"
         )
     scales, zero_points, axis = table["scale"], table["zero_point"] or (0,), table["quantized_dimension"]
+    _check_parameters(scales, zero_points, dtype, name)
     if len(zero_points) == 1:
         zero_points = zero_points * len(scales)
     if len(scales) == 1:
@@ -79,6 +81,15 @@ def _read_quantization(
             f"{len(scales)} scales along axis {axis} do not fit the shape", node=name, type_=shape, code="E-QUANT-001"
         )
     return Quantization(dtype.value, scales, zero_points, axis)
+
+
+def _check_parameters(scales: Iterable[float], zero_points: Iterable[int], dtype: DType, name: str) -> None:
+    """Raise InvalidModelError for a scale that is not finite, or a zero point that `dtype` does not have."""
+    lowest, highest = limits(dtype)
+    wrong = [f"the scale {scale}" for scale in scales if not math.isfinite(scale)]
+    wrong += [f"the zero point {zero} of {dtype.value}" for zero in zero_points if not lowest <= zero <= highest]
+    if wrong:
+        raise InvalidModelError(f"{wrong[0]} is out of range", node=name, code="E-QUANT-001")
 
 
 def read_shape(tensor: Mapping[str, Any], name: str, fresh: Callable[[str], str]) -> Shape:
