@@ -1,7 +1,8 @@
 """Damaged models of both formats: a mutant depends on its seed only (and on the seed models, which are listed here).
 
-A mutant is a seed model with one to three changes at one level: bytes (`mutants_bytes`), messages (protobuf fields
-and the encoding around them, FlatBuffer tables), or the graph (edges, nodes, ops, axes, opset versions).
+A mutant is a seed model with one to three changes, most at one level: bytes (`mutants_bytes`), messages (protobuf
+fields and the encoding around them, FlatBuffer tables), or the graph (edges, nodes, ops, axes, opset versions;
+constants, options, quantization and the links of subgraphs: `mutants_onnx_values`, `mutants_tflite_values`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _LARGEST = 20_000
 """Bytes of a seed model."""
 _OTHER_WAY = 0.35
 """Share of the seed models that are results of a conversion from the other format."""
-_SHARES = {"bytes": 3, "messages": 3, "graph": 4}
+_SHARES = {"bytes": 2, "messages": 3, "graph": 5}
+_MIXED = 0.3
+"""Share of the second and third changes that are at another level than the first."""
 Random = random.Random
 Other = Callable[[], bytes]
 """Returns another model of the same format."""
@@ -54,11 +57,16 @@ def mutant(seed: int) -> Mutant:
     """The mutant of a seed."""
     chance = Random(seed)
     format_ = chance.choice(("onnx", "tflite"))
-    level = chance.choices(list(_SHARES), list(_SHARES.values()))[0]
+    level = _level(chance)
     origin, data = seed_model(format_, chance)
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        data = _CHANGES[format_, level](data, lambda: seed_model(format_, chance)[1], chance)
+    for number in range(chance.choice((1, 1, 1, 2, 2, 3))):
+        at = _level(chance) if number and chance.random() < _MIXED else level
+        data = _CHANGES[format_, at](data, lambda: seed_model(format_, chance)[1], chance)
     return Mutant(format_, level, origin, data)
+
+
+def _level(chance: Random) -> str:
+    return chance.choices(list(_SHARES), list(_SHARES.values()))[0]
 
 
 def seed_model(format_: str, chance: Random) -> tuple[str, bytes]:

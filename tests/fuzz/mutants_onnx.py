@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from tests.fuzz import mutants_bytes
+from tests.fuzz import mutants_bytes, mutants_onnx_values
 from tests.fuzz.mutations import mutated
 
 Random = random.Random
@@ -46,13 +46,16 @@ def changed_graph(data: bytes, other: Other, chance: Random) -> bytes:
     model = _parsed(data)
     if model is None or not model.graph.node:
         return mutants_bytes.changed(data, other, chance)
-    if chance.random() < 0.5:
+    if chance.random() < 0.35:
         try:
             with np.errstate(all="ignore"):
                 return bytes(mutated(model, chance.getrandbits(32)).SerializePartialToString())
         except Exception:  # onnx.helper refuses a value
             return mutants_bytes.changed(data, other, chance)
-    chance.choice(_GRAPH_CHANGES)(model, other, chance)
+    try:
+        chance.choice(_GRAPH_CHANGES)(model, other, chance)
+    except (ValueError, TypeError, KeyError):  # a damaged constant, or a value that does not fit into its field
+        return mutants_bytes.changed(data, other, chance)
     return bytes(model.SerializePartialToString())
 
 
@@ -370,5 +373,5 @@ def _ops() -> list[tuple[str, str]]:
 
 _GRAPH_CHANGES: tuple[Callable[[onnx.ModelProto, Other, Random], None], ...] = (
     rewire, rewire, swap_nodes, repeat_node, drop_node, append_model, append_model, move_axis, move_axis,
-    change_version, change_op, open_sizes,
+    change_version, change_op, open_sizes, *mutants_onnx_values.CHANGES,
 )  # fmt: skip

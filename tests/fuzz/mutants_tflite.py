@@ -10,7 +10,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 
-from tests.fuzz import mutants_bytes
+from tests.fuzz import mutants_bytes, mutants_tflite_values
 
 Random = random.Random
 Other = mutants_bytes.Other
@@ -255,5 +255,5 @@ def _options() -> list[tuple[int, Any]]:
 
 _GRAPH_CHANGES: tuple[Callable[[Any, Other, Random], None], ...] = (
     rewire, rewire, swap_nodes, change_op, change_tensor, change_tensor, change_tensor, quantize, repeat_node,
-    drop_node, append_model, open_sizes,
+    drop_node, append_model, open_sizes, *mutants_tflite_values.CHANGES,
 )  # fmt: skip
