@@ -59,6 +59,7 @@ def _masked(b: Builder, node: Node, scores: Term) -> Term:
         if mask.rank == 1:
             if mask.shape != (scores.value.shape[0],) or not isinstance(size, int):
                 raise UnsupportedError("this form of mask_index", type_=mask.type)
+            check_elements(size, "the positions of the keys")
             kept = Term(b, unsqueezed(b, mask, [1])) > Term(b, constant(np.arange(size, dtype=mask.dtype.numpy)))
         else:
             kept = Term(b, mask).differs(0)
@@ -69,5 +70,6 @@ def _masked(b: Builder, node: Node, scores: Term) -> Term:
         return scores
     if not isinstance(size, int):
         raise UnsupportedError("unidirectional attention of unknown length", code="E-SHAPE-001")
+    check_elements(size * size, "the mask of later positions")
     causal = np.where(np.tri(size, dtype=bool), np.float32(0), np.float32(low))
     return scores + Term(b, constant(causal.astype(np.float32)))

@@ -83,7 +83,10 @@ def _gemm(b: Builder, node: Node) -> Value:
     beta = float(node.attr("beta", 1.0))
     if 0 in (lhs.shape[axes[0]], rhs.shape[axes[1]]) and beta:
         beta = 1.0  # ONNX Runtime does not scale C then
-    return product if c is None else b(ops.Add, product, times(b, c, beta))
+    if c is None:
+        return product
+    check_spreads(product, c)
+    return b(ops.Add, product, times(b, c, beta))
 
 
 def times(b: Builder, x: Value, factor: float) -> Value:

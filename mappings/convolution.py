@@ -66,6 +66,7 @@ def bias_operand(node: Node) -> Operand | Computed:
     if not isinstance(features, int):
         zeros = partial(_zeros, kernel=kernel, features=features)
         return None if x.is_quantized else Computed(tensor("float32", features), zeros)
+    check_elements(features, "the bias")
     return zero_bias(x, kernel, features) if x.is_quantized else np.zeros(features, np.float32)
 
 
@@ -207,6 +208,7 @@ def _without_gaps(b: Builder, node: Node, window: Window, sizes: Sequence[Dim]) 
         if not isinstance(count, int) or any(window.padding) or window.auto_pad != "NOTSET":
             hint = f"strides over {LONGEST_STRIDE} need sizes that are known (input_shapes)"
             raise UnsupportedError(f"a stride of {strides[i]} over an open size", hint=hint, code="E-SHAPE-001")
+        check_elements(count * taps, "the positions that the windows read")
         places = np.arange(count)[:, None] * strides[i] + np.arange(taps) * dilations[i]
         x = b(ops.Gather, x, places.reshape(-1).astype(np.int32), axis=axis)
         strides[i], dilations[i] = taps, 1
@@ -243,6 +245,7 @@ def _deform_conv(b: Builder, node: Node) -> Value:
         raise UnsupportedError("a deformable convolution over other than two axes of known size", code="E-SHAPE-001")
     window = onnx_window(node, sizes, x.shape[2:])
     taps, count = list(window.taps()), spatial[0] * spatial[1]
+    check_elements(len(taps) * max(count, *spatial), "the positions of the samples")
     base = [
         [(np.arange(n) * s - p + t[i] * d) for t in taps]
         for i, (n, s, p, d) in enumerate(zip(spatial, window.strides, window.before, window.dilations, strict=True))

@@ -101,6 +101,7 @@ def _stash(node: Node) -> DType:
 
 def _affine(x: Term, scale: Value | None, bias: Value | None) -> Term:
     """x * scale + bias, where present."""
+    check_spreads(x.value, scale, bias)
     x = x if scale is None else x.apply(ops.Mul, scale)
     return x if bias is None else x.apply(ops.Add, bias)
 

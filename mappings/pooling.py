@@ -345,7 +345,8 @@ def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
     bare = replace(window, padding=(0,) * (2 * window.rank), ceil=False)
     counts = window.static_counts(spatial)
     pad = padded(b, x, dims, (*window.before, *overhang), _padding_number(x))
-    check_elements(math.prod(counts), "the indices of the windows")
+    others = math.prod(size for a, size in enumerate(sizes) if a not in dims)
+    check_elements(others * math.prod(counts), "the indices of the windows")
     seen = (dict(zip(dims, bare.seen(tap, counts)[1:], strict=True)) for tap in bare.taps())
     taps = [sliced(b, pad, parts) for parts in seen]
     stack = b(ops.Concatenate, *(with_unit_axis(b, t, x.rank) for t in taps), axis=x.rank)
@@ -399,6 +400,7 @@ def _weighted_sum(b: Builder, node: Node, window: Window) -> Value | None:
     if window.ceil or not all_count or node.attr("dims") != tuple(range(2, x.rank)) or not isinstance(features, int):
         return None
     shape = (features, 1, *window.shape)
+    check_elements(math.prod(shape), "the kernel of a mean")
     quantization = Quantization("int8", (float(np.float32(1 / (127 * math.prod(window.shape)))),), (0,))
     kernel = constant(np.full(shape, 127, np.int8), type_=TensorType(DType.FLOAT32, shape, quantization))
     spatial = first(window.rank)

@@ -311,6 +311,7 @@ def _as_int32(x: Value | None) -> Value | Computed | None:
 
 def _both_biases(b: Builder, given: Mapping[str, Value | None], width: int, dtype: DType) -> Value:
     """The biases of the input's and of the recurrent product: [1, 2 * gates * cells]."""
+    check_elements(width, "the bias")
     zeros = constant(np.zeros(width), dtype)
     parts = [zeros if v is None else v for v in (given["bias"], given.get("recurrent_bias"))]
     return unsqueezed(b, b(ops.Concatenate, *parts, axis=0), [0])

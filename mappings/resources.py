@@ -35,6 +35,7 @@ def _lookup(b: Builder, node: Node) -> Sequence[Value]:
     (count,) = keys.shape
     if not isinstance(count, int):
         raise UnsupportedError("a table of unknown size", type_=keys.type, code="E-SHAPE-001")
+    check_elements(count, "the positions in a table")
     places = b(ops.Lookup, query, keys, np.arange(count, dtype=np.int64), np.asarray(count))
     missing = "" if values.dtype is DType.STRING else real_of_stored_zero(values)
     zeros = b(ops.BroadcastTo, constant(np.asarray(missing), values.dtype), [1, *values.shape[1:]])
@@ -95,5 +96,6 @@ def _by_position(b: Builder, node: Node) -> Value | None:
         return None
     if keys.dtype is DType.INT32:
         query, keys = (b(ops.Convert, v, dtype=DType.INT64) for v in (query, keys))
+    check_elements(count, "the positions in a table")
     places = b(ops.Lookup, query, keys, np.arange(count, dtype=np.int64), np.asarray(count))
     return b(ops.Gather, b(ops.Concatenate, values, b(ops.Unsqueeze, default, [0]), axis=0), places, axis=0)

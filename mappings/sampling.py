@@ -25,7 +25,9 @@ def _affine_grid(b: Builder, node: Node) -> Value:
         raise UnsupportedError("the rank of an affine grid is not known", code="E-SHAPE-001")
     if known is None:
         return _open_grid(b, theta, size, rank, corners)
-    check_elements(math.prod(known[2:]) * (rank + 1), "the places of the grid")
+    if len(known) != rank + 2 or min(known) < 0:
+        raise ValueError(f"a size {known} for {rank} spatial axes")
+    check_elements((rank + 1) * math.prod(known[2:]), "the places of the grid")
     places = np.meshgrid(*(_places(n, corners) for n in known[2:]), indexing="ij")
     table = np.stack([*(p.reshape(-1) for p in reversed(places)), np.ones(places[0].size)], axis=1)
     axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (1,), "output_permutation": (0, 2, 1)}
@@ -151,6 +153,7 @@ def _weighted_corners(b: Builder, node: Node, rows: _Side, columns: _Side) -> li
 
 def _samples(start: Term, end: Term, cells: int, count: int, half: bool) -> Term:
     """The places sampled along a side: [regions, cells * count]."""
+    check_elements(cells * count, "the samples along a side of a region")
     length = end - start
     cell = (length if half else length.max(1.0)) * (1.0 / cells)
     steps = (np.arange(cells * count) + 0.5) / count
@@ -202,6 +205,7 @@ def _cell_maxima(image: Value, axis: int, size: int, cells: int, start: Term, en
     """The largest element of each cell along an axis; the lowest number where a cell is empty."""
     b = start.b
     length = (end - start + 1.0).max(1.0) * (1.0 / cells)
+    check_elements(size, "the positions along an axis")
     places = constant(np.arange(size, dtype=np.float32)[None])
     parts = []
     for cell in range(cells):

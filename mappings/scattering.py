@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -261,6 +262,7 @@ def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
     flat = reshape(b, updates, (count, inner))
     joined = _joined(b, flat, same, kind)
     first = b(ops.ArgMax, b(ops.Convert, same, dtype=DType.INT32), axis=1, keepdims=False, dtype=DType.INT32)
+    check_elements(count, "the numbers of the updates")
     is_first = b(ops.Compare, first, np.arange(count, dtype=np.int32), comparison_direction="EQ")
     written = b(ops.Select, unsqueezed(b, is_first, [1]), joined, b.scalar(0, flat))
     rows, shape = reshape(b, indices, (count, depth)), dim_vector(b, x.shape, x)
@@ -312,6 +314,7 @@ def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value
     if strides[axis] != 1:
         places = b(ops.Mul, places, b.scalar(int(strides[axis]), indices))
     if static(indices.shape):
+        check_elements(math.prod(int(d) for d in indices.shape), "the positions of the updates")
         grid = np.indices([int(d) for d in indices.shape], sparse=True)
         base = sum(
             (g * s for i, (g, s) in enumerate(zip(grid, strides, strict=True)) if i != axis), np.zeros((), np.int64)

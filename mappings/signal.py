@@ -147,6 +147,8 @@ def mel_matrix(bins: int, length: int, rate: int, lower: float, upper: float) ->
     mels = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
     edges = (((length + 1) * 700 * np.expm1(mels / 2595 * np.log(10))) // rate).astype(int)
     matrix = np.zeros((length // 2 + 1, bins))
+    if edges[-1] > len(matrix):
+        raise ValueError(f"bands up to line {edges[-1]} of a spectrum of {len(matrix)}")
     for i, (left, center, right) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
         rising, falling = np.arange(left, center + 1), np.arange(center, right)
         matrix[rising, i] = (rising - left) / (center - left) if center > left else 1

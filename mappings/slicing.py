@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -312,5 +313,6 @@ def _update_by_scattering(b: Builder, node: Node) -> Value:
     room = b(ops.Sub, dim_vector(b, x.shape[:depth], x), np.asarray(sizes[:depth], np.int64))
     wanted = b(ops.Slice, as_int64(b, starts), [0], [depth], [1])
     begins = b(ops.Max, b(ops.Min, wanted, room), b.scalar(0, DType.INT64))
+    check_elements(depth * math.prod(sizes[:depth]), "the positions of the update")
     grid = np.moveaxis(np.indices(sizes[:depth]), 0, -1)
     return b(ops.ScatterND, x, b(ops.Add, constant(grid), begins), update, kind="none")

@@ -180,6 +180,9 @@ def _matrix(b: Builder, recurrent: Value | None) -> Value | None:
     if recurrent is None or recurrent.rank == 2:
         return recurrent
     size = recurrent.shape[0]
+    if not isinstance(size, int):
+        raise UnsupportedError("recurrent weights of unknown size", type_=recurrent.type, code="E-SHAPE-001")
+    check_elements(size * size, "the matrix of recurrent weights")
     return b(ops.Mul, recurrent, constant(np.eye(size, dtype=np.float32)))
 
 

@@ -75,6 +75,48 @@ _REFUSED_ONNX = {
         [16, 4],
         {"l": np.asarray([1, 2, 3, 4])},
     ),
+    "a norm of 3 channels on 1": (
+        node("InstanceNormalization", "x s t"),
+        [1, 1, 5],
+        {"s": np.ones(3, F), "t": np.ones(3, F)},
+    ),
+    "a group norm of 3 channels on 1": (
+        node("GroupNormalization", "x s t", num_groups=1),
+        [1, 1, 5],
+        {"s": np.ones(3, F), "t": np.ones(3, F)},
+    ),
+    "a layer norm whose bias is larger than its input": (
+        node("LayerNormalization", "x s t"),
+        [2, 1],
+        {"s": np.ones(1, F), "t": np.ones(4, F)},
+    ),
+    "slopes of more channels": (node("PRelu", "x s"), [1, 1, 2], {"s": np.ones((3, 1), F)}),
+    "a Gemm whose C is larger than the product": (
+        node("Gemm", "x w c"),
+        [1, 2],
+        {"w": np.ones((2, 3), F), "c": np.ones((4, 3), F)},
+    ),
+    "samples at 2^31 places": (
+        node("DeformConv", "x w o"),
+        [1, 1, 3, 3],
+        {"w": np.ones((1, 1, 1, 1), F), "o": np.ones((1, 2, 0, 2**31 - 1), F)},
+    ),
+    "a grid of another rank": (node("AffineGrid", "x s"), [1, 2, 3], {"s": np.asarray([1, 1, 4])}),
+    "regions of 2^30 cells": (
+        node("RoiAlign", "x r i", output_height=2**15, output_width=1, sampling_ratio=2**15),
+        [1, 1, 4, 4],
+        {"r": np.ones((1, 4), F), "i": np.zeros(1, np.int64)},
+    ),
+    "updates of another shape": (
+        node("ScatterND", "x i u", reduction="min"),
+        [4, 4],
+        {"i": np.asarray([[0], [1]]), "u": np.ones((3, 4), F)},
+    ),
+    "a mel matrix that is wider than its spectrum": (
+        node("MelWeightMatrix", "b l r m n"),
+        [1],
+        {"b": np.asarray(4), "l": np.asarray(8), "r": np.asarray(1), "m": F(0), "n": F(1e9)},
+    ),
     "a table without keys": (node("LabelEncoder", "x", domain="ai.onnx.ml", values_floats=[1.0]), [3], {}),
     "a Split into 2^31 parts of one result": (node("Split", "x", num_outputs=2**31), [2**31], {}),
     "an affine grid of 2^40 places": (
@@ -169,6 +211,18 @@ _REFUSED_TFLITE = {
         "FILL",
         [tensor("int32", 2**31 - 1), F(1)],
         tensor("float32", 1),
+        {},
+    ),
+    "a bias for other features": (
+        "FULLY_CONNECTED",
+        [tensor("float32", 2, 3), np.ones((4, 3), F), np.ones(1, F)],
+        tensor("float32", 2, 4),
+        {},
+    ),
+    "ids of more rows": (
+        "UNSORTED_SEGMENT_SUM",
+        [np.ones((3, 2), F), tensor("int32", 6), np.asarray(2, np.int32)],
+        tensor("float32", 2, 2),
         {},
     ),
     "300 axes": ("NEG", [tensor("float32", *[1] * 300)], tensor("float32", *[1] * 300), {}),
@@ -278,3 +332,30 @@ def test_text_of_gigabytes_is_not_read(tmp_path: Path) -> None:
         file.truncate(length + 7)
     with pytest.raises(onnxtfl.InvalidModelError, match="MB without the tensors"):
         onnxtfl.onnx_to_tflite(path, check=False)
+
+
+@pytest.mark.parametrize("scale, zero_point", [(0.5, 300), (0.5, 2**40), (float("nan"), 0), (float("inf"), 0)])
+def test_quantization_that_no_runtime_computes_with(scale: float, zero_point: int) -> None:
+    """ONNX cannot store such a zero point: a wrapped one would be wrong in silence."""
+    type_ = tensor("float32", 4).stored_as(Quantization("int8", (scale,), (zero_point,)))
+    with pytest.raises(onnxtfl.InvalidModelError, match="is out of range"):
+        onnxtfl.tflite_to_onnx(tflite_file("NEG", [type_], type_), check=False)
+
+
+def test_a_vector_of_sizes_that_has_millions() -> None:
+    count = node("ConstantOfShape", "n", value=numpy_helper.from_array(np.ones(1, np.int64)))
+    count.output[0] = "s"
+    model = onnx_file([count, node("Resize", "x e e s")], [1, 1, 2], {"n": np.asarray([1 << 40]), "e": np.zeros(0, F)})
+    with pytest.raises(onnxtfl.OnnxtflError, match="the result would have 1099511627776 axes"):
+        onnxtfl.onnx_to_tflite(model, check=False)
+
+
+def test_the_error_names_the_node_and_the_number() -> None:
+    with pytest.raises(onnxtfl.OnnxtflError, match=r"1 results for num_outputs=2147483648.*node 'n'"):
+        onnxtfl.onnx_to_tflite(onnx_file([node("Split", "x", num_outputs=2**31)], [4], {}), check=False)
+
+
+def test_a_split_into_more_parts_than_a_tensor_has_axes() -> None:
+    parts = helper.make_node("Split", ["x", "s"], [f"y{i}" for i in range(300)], name="n", axis=0)
+    model = onnx_file([parts, helper.make_node("Neg", ["y7"], ["y"])], [600], {"s": np.full(300, 2)})
+    assert onnxtfl.onnx_to_tflite(model).data

@@ -22,6 +22,8 @@ MOST_NODES_OF_RULE = 10_000
 """Nodes that one rule makes, more where a node has more operands or results."""
 LARGEST_CONSTANT = 16 << 20
 """Elements of a constant that a rule computes, from several arrays of that size in float64."""
+MOST_LISTED = 1 << 20
+"""Items of a Python list whose length depends on a number in the file: the parts of a Split, the taps of a window."""
 MOST_TERMS = 20_000_000
 """Products of terms in all symbolic sizes."""
 MOST_STEPS = 50_000_000
@@ -92,6 +94,12 @@ def check_elements(count: int, what: str) -> None:
     """Raise UnsupportedError where a constant (`what` it is of) would have more than `LARGEST_CONSTANT` elements."""
     if count > LARGEST_CONSTANT:
         raise UnsupportedError(f"{what} would be a constant of {count} elements", code="E-OP-008")
+
+
+def check_count(count: int, what: str, most: int = MOST_LISTED) -> None:
+    """Raise UnsupportedError where there would be more than `most` of something (`what` it is), one by one."""
+    if count > most:
+        raise UnsupportedError(f"{what} would be {count}, at most {most} are supported", code="E-OP-008")
 
 
 _CURRENT: ContextVar[Budget] = ContextVar("onnxtfl_budget")

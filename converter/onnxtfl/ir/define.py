@@ -33,7 +33,10 @@ from onnxtfl.ir.op import (
 from onnxtfl.ir.permutations import compose, dropping, identity, inverse, rank_of, renumbered, unless_identity
 from onnxtfl.ir.shapes import (
     broadcast_shapes,
+    check_agree,
+    check_features,
     check_positions,
+    check_spreads,
     dim_array,
     dims_from,
     entry_of,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.ir.budget import MOST_LISTED
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, Shape, broadcast_dim, ceildiv, fresh, is_open
 from onnxtfl.ir.graph import Value
@@ -22,6 +23,42 @@ def broadcast_shapes(*shapes: Shape | None) -> Shape | None:
         a, b = (1,) * (rank - len(result)) + result, (1,) * (rank - len(shape)) + shape
         result = tuple(broadcast_dim(x, y) for x, y in zip(a, b, strict=True))
     return result
+
+
+def check_agree(a: Sequence[Dim], b: Sequence[Dim], what: str) -> None:
+    """Raise ValueError (about `what`) where two shapes differ, as far as sizes are known."""
+    pairs = zip(a, b, strict=False)
+    if len(a) != len(b) or any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in pairs):
+        raise ValueError(f"{what}: {list(a)} where {list(b)} was expected")
+
+
+def check_spreads(x: Value, *others: Value | None) -> None:
+    """Raise ValueError where one of `others` does not broadcast to the shape of `x`, as far as sizes are known."""
+    shape = x.tensor_type.shape
+    for other in others:
+        sizes = None if other is None else other.tensor_type.shape
+        if shape is None or sizes is None or other is None:
+            continue
+        pairs = list(zip(reversed(sizes), reversed(shape), strict=False))
+        if len(sizes) > len(shape) or any(
+            isinstance(d, int) and d != 1 and isinstance(n, int) and n != d for d, n in pairs
+        ):
+            raise ValueError(f"{other.type} does not broadcast to {x.type}")
+
+
+def check_features(x: Value, axis: int, *vectors: Value | None) -> None:
+    """Raise ValueError where one of `vectors` does not have an element for each position along `axis` of `x`."""
+    features = x.shape[normalize_axis(axis, x.rank)]
+    sizes = {features} if isinstance(features, int) else set()
+    for vector in vectors:
+        shape = None if vector is None else vector.tensor_type.shape
+        if vector is None or shape is None:
+            continue
+        if len(shape) != 1:
+            raise ValueError(f"{vector.type} is not a vector")
+        sizes |= {shape[0]} if isinstance(shape[0], int) else set()
+    if len(sizes) > 1:
+        raise ValueError(f"vectors and features of sizes {sorted(sizes)}")
 
 
 def normalize_axis(axis: int, rank: int) -> int:
@@ -85,11 +122,12 @@ def possible_rank(count: int) -> int:
 
 
 def static_ints(value: Value | None) -> list[int] | None:
-    """The elements of an integer tensor as ints; None unless all are known."""
+    """The elements of an integer tensor as ints; None unless all are known, and at most `MOST_LISTED`."""
     known = known_dims(value)
     if known is None:
         if value is not None and value.is_constant and value.tensor_type.dtype.is_integer:
-            return [int(x) for x in value.numpy().reshape(-1)]
+            few = value.data is not None and value.data.size <= MOST_LISTED
+            return [int(x) for x in value.numpy().reshape(-1)] if few else None
         return None
     return [d for d in known if isinstance(d, int)] if all(isinstance(d, int) for d in known) else None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, ceildiv, fresh
 from onnxtfl.ir.shapes import window_dim
@@ -133,7 +134,8 @@ class Window:
         return padded, window.static_counts(sizes)
 
     def taps(self) -> Iterator[tuple[int, ...]]:
-        """The positions inside a window, in C order."""
+        """The positions inside a window, in C order; UnsupportedError where these are too many."""
+        check_count(math.prod(self.shape), "the positions in a window")
         return itertools.product(*(range(k) for k in self.shape))
 
     def seen(self, tap: Sequence[int], counts: Sequence[int]) -> Index:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
@@ -44,6 +45,7 @@ def _keep(graph: Graph, node: Node, target: Target) -> None:
     names = [name for name in given if name in _STATES]
     b = Builder(graph, node, maker="keep states")
     if given["bias"] is None:
+        check_elements(node.operand(1).shape[0], "the bias")
         given["bias"] = constant(np.zeros(node.operand(1).shape[0]), node.operand(0).dtype)
     for name, result in zip(names, node.results[1:], strict=True):
         given[name] = Value(result.type, f"{node.name or node.op.name.lower()}_{name}")

@@ -79,7 +79,9 @@ def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
     except OnnxtflError as error:
         error.node = error.node or source_name(node)
         raise
-    except (MemoryError, OSError):
+    except MemoryError as error:
+        raise UnsupportedError("out of memory", node=source_name(node), op=node.op.name, code="E-RUN-005") from error
+    except OSError:
         raise
     except Exception as error:
         raise InternalError("legalize", error, node=source_name(node), op=node.op.name) from error

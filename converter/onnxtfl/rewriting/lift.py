@@ -82,6 +82,8 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
             raise UnsupportedError("there is no conversion for this op", code="E-OP-002")
     except OnnxtflError as error:
         raise _located(error, node, name) from error
+    except MemoryError as error:
+        raise UnsupportedError("out of memory", node=node.name, op=name, code="E-RUN-005") from error
     except RecursionError as error:
         raise InvalidModelError(
             "subgraphs or functions are nested too deeply", node=node.name, op=name, code="E-FILE-011"

@@ -150,7 +150,17 @@ def Gtu(x: Term, dim: int) -> Term:
     return a.tanh() * b.sigmoid()
 
 
-@by_formula(Binary, operands=(*_NUMERIC, Operand("slope", NUMERIC, like="input")), core=True)
+def _like_the_input(x: Value, slope: Value) -> Dims | None:
+    check_spreads(x, slope)
+    return Binary.shape(x, slope)
+
+
+@by_formula(
+    Binary,
+    operands=(*_NUMERIC, Operand("slope", NUMERIC, like="input")),
+    core=True,
+    shape=staticmethod(_like_the_input),
+)
 def PRelu(x: Term, slope: Term) -> Term:
     """input where not negative, else slope * input; the slope broadcasts. Source: neutral-ops 3.90."""
     return (x < 0).choose(x * slope, x)

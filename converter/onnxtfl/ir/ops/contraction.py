@@ -39,6 +39,8 @@ class DotGeneral(Op):
         for i, j in zip(roles.lhs_contract, roles.rhs_contract, strict=True):
             _agree(lhs.shape[i], rhs.shape[j])
         natural = (*batch, *(lhs.shape[i] for i in roles.lhs_free), *(rhs.shape[j] for j in roles.rhs_free))
+        for vector in bias:
+            _check_bias(vector, natural)
         return tuple(natural[p] for p in attributes["output_permutation"] or range(len(natural)))
 
     @staticmethod
@@ -80,6 +82,13 @@ class DotGeneralBias(DotGeneral):
         if permuted is None or (index == 1 and len(DotRoles.of(node).rhs_free) > 1):
             return None
         return Permuted((*permuted.operands, None), permuted.results, permuted.attributes)
+
+
+def _check_bias(bias: Value, natural: Dims) -> None:
+    """Raise ValueError where `bias` does not have an element for each index of the last natural axis."""
+    count, features = product(bias.tensor_type.shape or (1,)), natural[-1] if natural else 1
+    if isinstance(count, int) and isinstance(features, int) and count != features:
+        raise ValueError(f"a bias of {count} elements for {features} results")
 
 
 class DotRoles:

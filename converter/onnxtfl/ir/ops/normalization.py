@@ -31,14 +31,9 @@ class BatchNormInference(Formula):
 
     @staticmethod
     def shape(x: Value, *vectors: Value, feature_index: int) -> Dims:
-        for vector in vectors:
-            if vector.tensor_type.rank not in (None, 1):
-                raise ValueError(f"a vector of shape {vector.shape}")
         if not 0 <= feature_index < x.rank:
             raise ValueError(f"feature axis {feature_index} of a tensor of rank {x.rank}")
-        sizes = {v.shape[0] for v in vectors if v.tensor_type.shape} | {x.shape[feature_index]}
-        if sum(isinstance(size, int) for size in sizes) > 1:
-            raise ValueError(f"vectors and features of sizes {sizes}")
+        check_features(x, feature_index, *vectors)
         return x.shape
 
     @classmethod
@@ -79,7 +74,23 @@ class LRN(Formula):
 _SCALED = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
 
 
-@by_formula(Formula, operands=(*_SCALED[:2], Operand("bias", FLOATS, optional=True)), shape=Op.shape)
+def _spread_over(x: Value, *others: Value | None) -> Dims:
+    """The shape of `x`, to which scale and bias have to broadcast."""
+    check_spreads(x, *others)
+    return x.shape
+
+
+def _by_feature(x: Value, *vectors: Value | None, feature_index: int) -> Dims:
+    """The shape of `x`; `vectors` have an element for each feature."""
+    check_features(x, feature_index, *vectors)
+    return x.shape
+
+
+@by_formula(
+    Formula,
+    operands=(*_SCALED[:2], Operand("bias", FLOATS, optional=True)),
+    shape=staticmethod(_spread_over),
+)
 def LayerNorm(x: Term, scale: Term, bias: Term | None, axis: int = -1, epsilon: float = 1e-5) -> Term:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over the axes from `axis` on.
 
@@ -90,7 +101,10 @@ def LayerNorm(x: Term, scale: Term, bias: Term | None, axis: int = -1, epsilon: 
 
 
 @by_formula(
-    Formula, operands=_SCALED, shape=Op.shape, shared_axes=SharedAxes(attributes=("batch_index", "feature_index"))
+    Formula,
+    operands=_SCALED,
+    shape=staticmethod(_by_feature),
+    shared_axes=SharedAxes(attributes=("batch_index", "feature_index")),
 )
 def InstanceNorm(
     x: Term, scale: Term, bias: Term, epsilon: float = 1e-5, batch_index: int = 0, feature_index: int = 1
@@ -112,6 +126,7 @@ def GroupNorm(x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float 
     GroupNormalization-21.
     """
     shape, axis = x.value.shape, normalize_axis(feature_index, x.rank)
+    check_features(x.value, axis, scale.value, bias.value)
     features = shape[axis] if isinstance(shape[axis], int) else scale.value.shape[0]
     if isinstance(features, int) and features % num_groups:
         raise ValueError(f"{features} features in {num_groups} groups")

@@ -54,6 +54,8 @@ class ScatterND(Op):
         rank, depth = len(full), places[-1]
         if depth > rank or rank_of(updates.type) not in (None, len(places) - 1 + rank - depth):
             raise ValueError(f"indices of shape {places} for rank {rank} and these updates")
+        if updates.tensor_type.shape is not None:
+            check_agree(updates.shape, (*places[:-1], *full[depth:]), "the shape of the updates")
         check_positions(indices, full[:depth])
         return full
 
@@ -84,6 +86,8 @@ class ScatterElements(Op):
             raise ValueError("operands differ in rank")
         for rank in ranks:
             normalize_axis(axis, rank or 0)
+        if indices.tensor_type.shape is not None and updates.tensor_type.shape is not None:
+            check_agree(updates.shape, indices.shape, "the shape of the updates")
         check_positions(indices, [x.shape[axis]])
         return x.shape
 

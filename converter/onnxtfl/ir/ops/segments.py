@@ -26,6 +26,7 @@ class SegmentReduce(Op):
         known = known_dims(count)
         if segment_ids.rank > x.rank:
             raise ValueError("more axes of ids than of elements")
+        check_agree(segment_ids.shape, x.shape[: segment_ids.rank], "the shape of the ids")
         return (known[0] if known else fresh(), *x.shape[segment_ids.rank :])
 
     @staticmethod

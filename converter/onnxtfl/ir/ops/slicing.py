@@ -106,6 +106,9 @@ class DynamicUpdateSlice(Op):
     def shape(x: Value, update: Value, starts: Value) -> Dims:
         if rank_of(update.type) not in (None, x.rank):
             raise ValueError("the update has another rank")
+        sizes = zip(update.tensor_type.shape or (), x.tensor_type.shape or (), strict=False)
+        if any(isinstance(m, int) and isinstance(n, int) and m > n for m, n in sizes):
+            raise ValueError(f"an update of {update.type} does not fit into {x.type}")
         return x.shape
 
     @staticmethod

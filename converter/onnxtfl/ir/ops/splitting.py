@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.define import *
 
 
@@ -33,7 +34,7 @@ class Split(Op):
     def shape(x: Value, sizes: Value | None, *, axis: int, count: int) -> list[Dims | None]:
         before = x.tensor_type.shape
         total = fresh() if before is None else before[normalize_axis(axis, len(before))]
-        parts = _equal_parts(total, count) if sizes is None else target_dims(sizes)
+        parts = _equal_parts(total, count) if sizes is None else _given_parts(sizes)
         if parts is None:
             raise ValueError("the number of parts has to be known")
         if before is None:
@@ -48,9 +49,23 @@ class Split(Op):
         return tuple(np.split(x, count if sizes is None else np.cumsum([int(s) for s in sizes])[:-1], axis))
 
 
+def _given_parts(sizes: Value) -> list[Dim] | None:
+    """The sizes of the parts, with fresh symbols for unknown ones; None where even their number is unknown."""
+    known = known_dims(sizes)
+    if known is None:
+        listed, shape = static_ints(sizes), sizes.tensor_type.shape
+        count = shape[0] if shape is not None and len(shape) == 1 else None
+        if listed is not None or not isinstance(count, int):
+            return None if listed is None else [*listed]
+        check_count(count, "the parts of a split")
+        known = [fresh() for _ in range(count)]
+    return [fresh() if is_open(d) else d for d in known]
+
+
 def _equal_parts(total: Dim, count: int) -> list[Dim]:
     if count < 1:
         raise ValueError("neither sizes nor a count of parts")
+    check_count(count, "the parts of a split")
     if isinstance(total, int) and total % count:
         raise ValueError(f"{total} does not divide into {count} equal parts")
     return [total // count] * count
