@@ -77,7 +77,7 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
     rank = declared.rank if isinstance(declared, TensorType) else None
     doubtful = [] if rank == len(kept) else [d for d in kept if may_be_one(d)]
     shown = ", ".join(map(str, x.shape))
-    if doubtful and not any(isinstance(symbol, str) for d in doubtful for symbol in symbols(d)):
+    if doubtful and not any(_is_of_input(d, b.graph) for d in doubtful):
         assume(f"no other size of [{shown}], of which Squeeze {node.name!r} removes the ones, is 1")
     elif doubtful:
         raise UnsupportedError(
@@ -86,6 +86,13 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
             code="E-SHAPE-001",
         )
     return reshape(b, x, kept)
+
+
+def _is_of_input(dim: Dim, graph: Graph) -> bool:
+    """Whether `dim` depends on an open size of an input, which may have no name."""
+    shapes = [v.type.shape or () for v in graph.inputs if isinstance(v.type, TensorType)]
+    of_inputs = {symbol for shape in shapes for size in shape for symbol in symbols(size)}
+    return any(isinstance(symbol, str) or symbol in of_inputs for symbol in symbols(dim))
 
 
 def _marks(b: Builder, axes: Value, rank: int) -> Value:

@@ -62,7 +62,7 @@ def _part_sizes(split: Value | None, size: Dim) -> list[int] | None:
         raise ValueError(f"parts of size {given[0]}")
     whole, rest = divmod(size, given[0])
     if whole > 1 << 16:
-        return [1] * (whole + 1) if given[0] == 1 else None
+        return [1] * (MOST_ELEMENTS + 1) if given[0] == 1 else None
     return [given[0]] * whole + ([rest] if rest else [])
 
 

@@ -28,9 +28,20 @@ except ImportError:  # Windows
 PREFIX, UNLOCKED = "onnxtfl-tmp-", "onnxtfl-unlocked-"
 _NAME = re.compile(r"\.?" + PREFIX + r"[a-z0-9_]{8}")  # what `tempfile.mkdtemp` adds
 _POLL = 0.2
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal may come while it is held, and remove all folders
 _open: set[Folder] = set()
 _places: set[str] = set()
+
+
+def _begin_anew() -> None:
+    """Forget the folders of the process that was forked, whose other threads may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 class Folder:

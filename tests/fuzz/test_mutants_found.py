@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
@@ -359,3 +361,65 @@ def test_a_split_into_more_parts_than_a_tensor_has_axes() -> None:
     parts = helper.make_node("Split", ["x", "s"], [f"y{i}" for i in range(300)], name="n", axis=0)
     model = onnx_file([parts, helper.make_node("Neg", ["y7"], ["y"])], [600], {"s": np.full(300, 2)})
     assert onnxtfl.onnx_to_tflite(model).data
+
+
+def test_loops_in_loops_with_many_rounds() -> None:
+    """A chunk of rounds is a long chain of nodes in a region."""
+    kinds = {"i": (TensorProto.INT64, []), "c": (TensorProto.BOOL, []), "v": (TensorProto.FLOAT, [2])}
+
+    def info(name: str) -> Any:
+        return helper.make_tensor_value_info(name, *kinds[name[0]])
+
+    nodes = [helper.make_node("Add", ["v0", "v0"], ["v1"])]
+    for d in (1, 2):
+        nodes.append(helper.make_node("Identity", [f"c{d}"], [f"cc{d}"]))
+        body = helper.make_graph(
+            nodes, "b", [info(f"i{d}"), info(f"c{d}"), info(f"v{2 * d - 2}")], [info(f"cc{d}"), info(f"v{2 * d - 1}")]
+        )
+        nodes = [helper.make_node("Loop", ["t", "k", f"v{2 * d}"], [f"v{2 * d + 1}"], name="n", body=body)]
+    nodes.insert(0, helper.make_node("Identity", ["x"], ["v4"]))
+    model = onnx_file(nodes, [2], {"t": np.int64(1000), "k": np.bool_(True)})
+    assert onnxtfl.onnx_to_tflite(model, check=False, load=False).data
+
+
+def test_a_sequence_of_2_40_elements() -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["q"], axis=0),
+        helper.make_node("ConcatFromSequence", ["q"], ["y"], axis=0),
+    ]
+    with pytest.raises(onnxtfl.UnsupportedError, match="axis of more than"):
+        onnxtfl.onnx_to_tflite(onnx_file(nodes, [2**40], {}), check=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="symbolic links")
+def test_external_data_in_a_loop_of_links(tmp_path: Path) -> None:
+    model = onnx.load_from_string(onnx_file([node("Add", "x c")], [4], {"c": np.ones(4, F)}))
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="a.bin")
+    (tmp_path / "a.bin").symlink_to("b.bin")
+    (tmp_path / "b.bin").symlink_to("a.bin")
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(onnxtfl.InvalidModelError, match="external data is missing"):
+        onnxtfl.onnx_to_tflite(tmp_path / "m.onnx", check=False)
+
+
+def test_entries_of_metadata_that_are_one_buffer() -> None:
+    graph = Graph()
+    x = graph.add_input(tensor("float32", 4), "x")
+    graph.outputs = Builder(graph).foreign("tfl", "NEG", [x], [tensor("float32", 4)])
+    model, out = Model(graph), io.BytesIO()
+    model.metadata.properties |= {f"k{i}": "v" * 5000 for i in range(9)}
+    write(model, out)
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    tables = schema.ModelT.InitFromObj(schema.Model.GetRootAs(out.getvalue(), 0))
+    buffer = tables.buffers[tables.metadata[0].buffer]
+    buffer.data = np.tile(buffer.data, 20)
+    for entry in tables.metadata:
+        entry.buffer = tables.metadata[0].buffer
+    flatbuffers = pytest.importorskip("flatbuffers")
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(tables.Pack(builder), b"TFL3")
+    with pytest.raises(onnxtfl.InvalidModelError, match="refer to the same bytes too often"):
+        onnxtfl.tflite_to_onnx(bytes(builder.Output()), check=False)

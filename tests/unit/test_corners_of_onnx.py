@@ -130,12 +130,13 @@ def test_squeeze_with_an_empty_list_of_axes() -> None:
     check(model_of("Squeeze", [([1, 2, 1], FLOAT)], [np.zeros(0, np.int64)]), _counting(1, 2, 1))
 
 
-def test_squeeze_without_axes_where_a_symbol_may_be_1() -> None:
-    """What it removes depends on the size, unless the file declares the rank of the result."""
-    model = model_of("Squeeze", [(["n", 3, 1], FLOAT)])
+@pytest.mark.parametrize("size", ["n", None])
+def test_squeeze_without_axes_where_a_symbol_may_be_1(size: str | None) -> None:
+    """What it removes depends on the size, named or not, unless the file declares the rank of the result."""
+    model = model_of("Squeeze", [([size, 3, 1], FLOAT)])
     with pytest.raises(UnsupportedError, match="a Squeeze without axes removes depends on sizes"):
         onnx_to_tflite(model, check=False)
-    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, ["n", 3]))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, [size, 3]))
     check(model, _counting(2, 3, 1))
 
 

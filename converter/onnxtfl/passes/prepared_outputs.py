@@ -28,9 +28,9 @@ _ALL = np.iinfo(np.int32).max
 
 def copy_prepared(region: Graph, target: TfliteTarget) -> None:
     """Copy each output of `region` that may be computed before it runs."""
-    builder, known = Builder(region, maker="memory"), dict[Value, bool]()
+    builder, prepared = Builder(region, maker="memory"), _prepared(region)
     for i, value in enumerate(region.outputs):
-        if value.producer is not None and _is_prepared(value, known):
+        if value in prepared:
             builder.cause = value.producer
             region.outputs[i] = _copied(builder, value)
     if builder.created:
@@ -38,17 +38,14 @@ def copy_prepared(region: Graph, target: TfliteTarget) -> None:
         lower(region, target)
 
 
-def _is_prepared(value: Value, known: dict[Value, bool]) -> bool:
-    """Whether `value` depends on constants and shapes only."""
-    if value.is_constant:
-        return True
-    node = value.producer
-    if node is None or node.regions:
-        return False
-    if value not in known:
-        is_shape = node.lowered_from is ops.Shape
-        known[value] = is_shape or all(v is None or _is_prepared(v, known) for v in node.operands)
-    return known[value]
+def _prepared(region: Graph) -> set[Value]:
+    """The results of nodes that depend on constants and shapes only."""
+    prepared = set[Value]()
+    for node in region.nodes:
+        given = (v for v in node.operands if v is not None)
+        if node.lowered_from is ops.Shape or all(v.is_constant or v in prepared for v in given):
+            prepared.update(() if node.regions else node.results)
+    return prepared
 
 
 def _copied(b: Builder, value: Value) -> Value:

@@ -77,7 +77,7 @@ class ExternalFiles:
         resolved = model.resolve()
         for directory in dict.fromkeys((model.parent.resolve(), resolved.parent)):
             candidate = directory / posix
-            target = candidate.resolve()
+            target = Path(os.path.realpath(candidate))
             if not target.is_file():
                 continue
             if target != candidate and target.parent != resolved.parent:

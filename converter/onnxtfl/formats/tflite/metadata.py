@@ -36,7 +36,10 @@ _INT64 = 1 << 63
 
 def read_metadata(table: Mapping[str, Any], buffers: Buffers, main: Graph, source: Source) -> Metadata:
     """The metadata of a decoded Model table whose main graph is `main`; the contents of entries stay in the file."""
-    entries: dict[str, Property] = {e["name"] or "": buffers.raw(e["buffer"]) for e in table["metadata"] or ()}
+    contents = {e["name"] or "": buffers.raw(e["buffer"]) for e in table["metadata"] or ()}
+    if sum(content.nbytes for content in contents.values()) > source.size:
+        source.fail("malformed: its entries of metadata refer to the same bytes too often")
+    entries: dict[str, Property] = dict(contents.items())
     metadata = Metadata(table["description"] or "", properties=entries, files=find_archive(source.file, _HEADER))
     sides = sides_of(main)
     _take_tflite(metadata, sides)
