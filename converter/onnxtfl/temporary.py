@@ -35,7 +35,7 @@ _places: set[str] = set()
 
 def _begin_anew() -> None:
     """Forget the folders of the process that was forked, whose other threads may have held the lock."""
-    global _lock
+    global _lock  # noqa: PLW0603 - threads of this process have the old one
     _lock = threading.RLock()
     _open.clear()
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -183,3 +184,27 @@ def test_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         temporary.sweep(os.fspath(tmp_path))
         assert folder.is_dir()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_makes_folders_and_leaves_those_of_its_parent(tmp_path: Path) -> None:
+    """Also where another thread was making a folder at that moment."""
+    own, held, done = Folder(tmp_path), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with temporary._lock:
+            held.set()
+            done.wait(60)
+
+    threading.Thread(target=hold).start()
+    held.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        with Folder(tmp_path):
+            temporary.remove_all()
+        os._exit(0)
+    done.set()
+    assert os.waitpid(child, 0)[1] == 0
+    assert [path.name for path in tmp_path.iterdir()] == [own.path.name]
+    own.close()
