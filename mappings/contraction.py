@@ -81,12 +81,20 @@ def _gemm(b: Builder, node: Node) -> Value:
     axes = 0 if node.attr("transA", 0) else 1, 1 if node.attr("transB", 0) else 0
     product = times(b, contracted(b, lhs, rhs, *axes), alpha)
     beta = float(node.attr("beta", 1.0))
-    if 0 in (lhs.shape[axes[0]], rhs.shape[axes[1]]) and beta:
-        beta = 1.0  # ONNX Runtime does not scale C then
     if c is None:
         return product
     check_spreads(product, c)
-    return b(ops.Add, product, times(b, c, beta))
+    return b(ops.Add, product, times(b, c, _beta_at(lhs, rhs, axes, beta)))
+
+
+def _beta_at(lhs: Value, rhs: Value, axes: tuple[int, int], beta: float) -> float:
+    """The factor of C: over no products, ONNX Runtime does not scale C (unless by 0); over integers, it has no Gemm."""
+    depths = lhs.shape[axes[0]], rhs.shape[axes[1]]
+    if beta in (0, 1) or not lhs.dtype.is_float:
+        return beta
+    if not any(isinstance(depth, int) for depth in depths):
+        assume(f"{depths[0]} is at least 1: of no products, ONNX Runtime's Gemm adds C without beta")
+    return 1.0 if 0 in depths else beta
 
 
 def times(b: Builder, x: Value, factor: float) -> Value:
@@ -332,7 +340,31 @@ def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
         return summed_in_float(b, [(lhs, i), (rhs, j)], terms, multiply, None)
     rows = merged(b, lhs, [*([a] for a in roles.lhs_batch), roles.lhs_free, [], roles.lhs_contract])
     columns = merged(b, rhs, [*([a] for a in roles.rhs_batch), [], roles.rhs_free, roles.rhs_contract])
-    return b(ops.Reduce, b(ops.Mul, rows, columns), [rows.rank - 1], kind="sum", keepdims=False)
+    parts = [sliced(b, rows, {rows.rank - 3: part}) for part in _row_blocks(rows, columns)]
+    sums = [b(ops.Reduce, b(ops.Mul, part, columns), [rows.rank - 1], kind="sum", keepdims=False) for part in parts]
+    return sums[0] if len(sums) == 1 else b(ops.Concatenate, *sums, axis=rows.rank - 3)
+
+
+_MOST_PRODUCTS = 1 << 27
+"""The most elements of one tensor of products; LiteRT ends the process where memory for one is missing."""
+_MOST_BLOCKS = 1 << 9
+
+
+def _row_blocks(rows: Value, columns: Value) -> list[slice]:
+    """Blocks of the rows [batch..., m, 1, k] whose products with the columns [batch..., 1, n, k] fit in memory.
+
+    One block where sizes are open. UnsupportedError where there would be too many.
+    """
+    count, total = rows.shape[-3], product(broadcast_dim(x, y) for x, y in zip(rows.shape, columns.shape, strict=True))
+    if not isinstance(count, int) or not isinstance(total, int) or total <= _MOST_PRODUCTS:
+        return [slice(None)]
+    blocks = -(-total // _MOST_PRODUCTS)
+    if blocks > min(count, _MOST_BLOCKS):
+        raise UnsupportedError(
+            f"a product of integer matrices with {total} multiplications", hint="compute it in float"
+        )
+    length = -(-count // blocks)
+    return [slice(start, min(start + length, count)) for start in range(0, count, length)]
 
 
 def _is_dequantized(value: Value, constant: bool = False) -> bool:

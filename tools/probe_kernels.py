@@ -4,7 +4,7 @@ python tools/probe_kernels.py                        all ops with a probe
 python tools/probe_kernels.py ADD SELECT_V2          these ops; other tables are kept
 python tools/probe_kernels.py ADD --verbose --dry    print every case that is not correct, write nothing
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
-python tools/probe_kernels.py --only inexact         write the errors of quantized forms only ("hybrid": hybrid forms)
+python tools/probe_kernels.py --only inexact         write the errors of quantized forms only (or: hybrid, empty)
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
 Uses the LiteRT (ai-edge-litert) of this Python, and the tflite-runtime 2.14 of --runtime-python (default: environment
@@ -25,10 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tools.probe import measure
 from tools.probe.case import Case
 from tools.probe.costs.measure import costs
+from tools.probe.empty import empty_cases_of, empty_rows
 from tools.probe.exactness import inexact
 from tools.probe.registry import cases_of, hybrid_cases_of, probes
 from tools.probe.runtime import Runtime
-from tools.probe.summary import is_accepted, summarize
+from tools.probe.summary import is_accepted, list_text, summarize
 from tools.probe.tables import rewrite, rows_text
 
 from onnxtfl.targets.tflite import TfliteTarget
@@ -64,8 +65,12 @@ def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) ->
     if options.only == "inexact":
         quantized = (case for case in cases_of(op) if case.quantizations)
         return {"inexact": inexact(_findings(f"{op}.quantized", quantized, measurer, options.again))}
+    found = _findings(f"{op}.empty", empty_cases_of(op), measurer, options.again)
+    tables = {"empty": list_text("rows", rows) if (rows := empty_rows(found)) else ""}
+    if options.only == "empty":
+        return tables
     found = _findings(f"{op}.hybrid", hybrid_cases_of(op), measurer, options.again)
-    tables = {"hybrid": summarize(found, {"per_axis"}) if any(map(is_accepted, found)) else ""}
+    tables |= {"hybrid": summarize(found, {"per_axis"}) if any(map(is_accepted, found)) else ""}
     if options.only is None:
         found = _findings(op, cases_of(op), measurer, options.again)
         tables |= {"kernels": summarize(found), "inexact": inexact(found)}
@@ -95,7 +100,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("ops", nargs="*", metavar="OP")
     parser.add_argument("--runtime-python", default=os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON", "python3.11"))
     parser.add_argument("--costs", action="store_true", help="measure the times of ops")
-    parser.add_argument("--only", choices=["inexact", "hybrid"], help="write these tables only")
+    parser.add_argument("--only", choices=["inexact", "hybrid", "empty"], help="write these tables only")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")
     parser.add_argument("--dry", action="store_true", help="do not write the table")
     parser.add_argument("--verbose", action="store_true", help="print each case that is not correct")

@@ -90,6 +90,7 @@ from onnxtfl.rewriting.lower import lower
 from onnxtfl.rewriting.pass_manager import Fact, Group, Pass, PassManager, PassTiming
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target
+from onnxtfl.targets.empty import assume_elements
 from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget, lowest_runtime, refuse_unknown_versions
 
@@ -141,6 +142,7 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
         source = onnx_reader.read(model)
         conversion.measure(model, source)
         graph = conversion.run(source)
+        assume_elements(graph)
         written = conversion.model(source, graph)
         return conversion.finish(graph, tflite_writer.write(written, out, late=conversion.late(graph)))
 

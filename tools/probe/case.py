@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,10 @@ class Case:
     """One op on operands.
 
     `types`: element types by variable of the op's signature ("qint8": quantized). `mode`: "equal", "scalar",
-    "broadcast", "empty", "nan", or the fused activation. `extra`: constraints of the form beyond the types (options,
-    ``constant``, ranks of other variables). `constants`: indices of the constant operands; `states`: of those that are
-    variables, initially zero. `dynamic`: the shapes of the results are unknown before the run. `quantizations`: of
+    "broadcast", "nan", the fused activation, or the place of an axis of size 0 (tools/probe/empty.py). `extra`:
+    constraints of the form beyond the types (options, ``constant``, ranks of other variables). `constants`: indices of
+    the constant operands; `states`: of those that are variables, initially zero. `dynamic`: the shapes of the results
+    are unknown before the run. `open`: sizes of 0 are open in the file. `quantizations`: of
     operands and results that are stored as integers; `real`: the results before rounding. `bounds`: the
     allowed absolute errors of the results (none: `tolerance`). `evaluate`: the op in NumPy, from which quantized cases
     are made.
@@ -54,6 +55,7 @@ class Case:
     constants: frozenset[int] = frozenset()
     states: frozenset[int] = frozenset()
     dynamic: bool = False
+    open: bool = False
     quantizations: Mapping[Position, Quantization] = field(default_factory=dict)
     real: Sequence[Array] = ()
     bounds: Sequence[Array] = ()
@@ -102,6 +104,8 @@ class Case:
         if array is None:
             return None
         type_ = self._type(array, side="operands", index=index)
+        if self.open and index not in self.constants:
+            type_ = replace(type_, shape=tuple(size or fresh() for size in array.shape))
         if index in self.states:
             state = Value(type_, f"state{index}")
             graph.states.append(State(state, state))

@@ -36,6 +36,9 @@ def run(opener: Any, resolver: Any, model: bytes, inputs: list[Any]) -> tuple[st
     """Run a model once."""
     try:
         interpreter = opener(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+        for detail, packed in zip(interpreter.get_input_details(), inputs):  # noqa: B905 (Python 3.9)
+            if 0 in detail["shape_signature"] or -1 in detail["shape_signature"]:
+                interpreter.resize_tensor_input(detail["index"], packed[0])
         interpreter.allocate_tensors()
         for detail, packed in zip(interpreter.get_input_details(), inputs):  # noqa: B905 (Python 3.9)
             array = unpack(packed)

@@ -23,7 +23,7 @@ KERNEL_SETS = tuple(f"{runtime} {kernels}" for runtime in RUNTIMES for kernels i
 _LISTED = 12
 """Most combinations of types in a note."""
 _NARROWING = ("constant", "required")
-_SPECIAL = ("empty", "nan")
+_SPECIAL = ("nan",)
 """Modes that forms do not depend on."""
 _BAD = ("wrong", "abort", "absent")
 
@@ -272,17 +272,22 @@ def _kernel_sets(findings: Sequence[Finding], verdict: str) -> dict[tuple[Any, .
 
 
 def _note(sets: Sequence[str], mode: str, extra: Sequence[str], ranks: Sequence[int], types: Sequence[str]) -> str:
-    runtimes: defaultdict[str, list[str]] = defaultdict(list)
-    for kernel_set in sets:
-        runtime, kernels = kernel_set.split()
-        runtimes[runtime].append(kernels)
-    names = ", ".join(f"{r} {'all' if len(k) == len(KERNELS) else ' '.join(k)}" for r, k in runtimes.items())
+    names = kernel_sets_text(sets)
     is_range = list(ranks) == list(range(ranks[0], ranks[-1] + 1))
     several = f"{ranks[0]}-{ranks[-1]}" if is_range else " ".join(map(str, ranks))
     shown = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {several}"
     what = {"equal": "", "scalar": " with a scalar"}.get(mode, f" {mode}")
     listed = " ".join(types[:_LISTED]) + (f" and {len(types) - _LISTED} more" if len(types) > _LISTED else "")
     return f"{names}: {listed}, {shown}{what}" + "".join(f", {e}" for e in extra)
+
+
+def kernel_sets_text(sets: Sequence[str]) -> str:
+    """Kernel sets by runtime: "2.14 all, litert builtin reference"."""
+    runtimes: defaultdict[str, list[str]] = defaultdict(list)
+    for kernel_set in sets:
+        runtime, kernels = kernel_set.split()
+        runtimes[runtime].append(kernels)
+    return ", ".join(f"{r} {'all' if len(k) == len(KERNELS) else ' '.join(k)}" for r, k in runtimes.items())
 
 
 def list_text(key: str, rows: Sequence[str]) -> str:

@@ -182,7 +182,9 @@ def on_fewer_axes(
     groups = merge_whole(kept.tolist())
     if len(groups) < x.rank:
         made = apply(merged(b, x, groups), rows[[group[0] for group in groups]])
-        return reshape(b, made, node.result.shape, x)
+        places = {group[0]: place for place, group in enumerate(groups) if not kept[group[0]]}
+        sizes = [made.shape[places[i]] if i in places else d for i, d in enumerate(x.shape)]
+        return reshape(b, made, sizes, made, x)
     changed = np.flatnonzero(~kept)
     if x.rank <= 4 or len(changed) < 2:
         return None

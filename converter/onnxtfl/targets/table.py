@@ -134,6 +134,18 @@ def entry(op: str) -> OpEntry:
     )
 
 
+@functools.cache
+def failures_at_zero(op: str) -> Mapping[str, str]:
+    """The verdicts on `op` where an axis of its first operand has size 0, by the place of the axis.
+
+    Places: "first", "inner" or "last", the result having no elements either, or "filled" where the result has some.
+    Verdicts: "abort" or "wrong" of any kernel set of LiteRT, or of the default one of tflite-runtime 2.14; "refused" by
+    all. A place without a verdict is correct, or refused by some.
+    """
+    rows = [row for row in _parse(f"{op}.empty").get("rows", ()) if row["kernels"] != "2.14 builtin"]
+    return {row["axis"]: row["verdict"] for row in rows if row["verdict"] != "refused" or row["kernels"] == "all"}
+
+
 def _by_runtime(table: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], ...]]:
     return {runtime: tuple(table.get("both", table.get(runtime, ()))) for runtime in MEASURED}
 

@@ -22,6 +22,10 @@ _REDUCE: dict[str, Callable[..., Any]] = {
 }
 
 
+_OF_NOTHING = {"MEAN": 0, "REDUCE_MAX": -np.inf, "REDUCE_MIN": np.inf}
+"""ONNX Runtime's result over axes of size 0, where it is not NumPy's."""
+
+
 def _axes(rank: int) -> list[tuple[int, ...]]:
     """One axis, several, all; negative ones too."""
     everything = tuple(range(rank))
@@ -63,6 +67,9 @@ def _operand(op: str, element: str, rank: int, axes: tuple[int, ...]) -> Array:
 
 def _reduced(op: str, axes: tuple[int, ...], keep: bool, x: Array, _: Array) -> list[Array]:
     axis = tuple({a % x.ndim for a in axes})
+    if not x.size and op in _OF_NOTHING and x.dtype.kind == "f":
+        start = np.full(x.shape, _OF_NOTHING[op], x.dtype).max(axis, keepdims=keep, initial=_OF_NOTHING[op])
+        return [np.asarray(start)]
     if op == "MEAN" and x.dtype.kind in "iu":  # quotients of integers are truncated
         total, count = np.sum(x.astype(object), axis=axis, keepdims=keep), np.prod([x.shape[a] for a in axis])
         divide = np.vectorize(lambda t: abs(t) // int(count) * (1 if t >= 0 else -1), otypes=[object])

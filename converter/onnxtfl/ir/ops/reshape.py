@@ -34,8 +34,9 @@ class Reshape(Op):
             raise ValueError(f"shape {dims} has more than one open size")
         if -1 in dims:
             dims[dims.index(-1)] = _remaining(before, [d for d in dims if d != -1])
-        if static(before) and static(dims) and product(before or ()) != product(dims):
-            raise ValueError(f"{before} cannot be reshaped to {tuple(dims)}")
+        if before is not None and _differ(product(before), product(dims)):
+            texts = (f"({', '.join(map(str, sizes))})" for sizes in (before, dims))
+            raise ValueError(" cannot be reshaped to ".join(texts))
         return tuple(dims)
 
     @staticmethod
@@ -67,6 +68,11 @@ class Reshape(Op):
             return None if ours is None else Permuted((ours, None), (permutation,), {}, {1: permutation})
         theirs = permuted_groups(groups, before, permutation)
         return None if theirs is None else Permuted((permutation, None), (theirs,), {}, {1: theirs})
+
+
+def _differ(before: Dim, after: Dim) -> bool:
+    """Whether two numbers of elements are known and differ; with a size of 0, open sizes do not matter."""
+    return isinstance(before, int) and isinstance(after, int) and before != after
 
 
 def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:

@@ -1,0 +1,162 @@
+"""Sizes of 0, which the table of kernels decides: in the file, and open ones that the report names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from tools.probe.case import Case
+from tools.probe.empty import empty_cases_of, empty_rows
+from tools.probe.judge import judge
+from tools.probe.measure import Finding
+from tools.probe.runtime import Runtime
+from tools.probe.summary import KERNEL_SETS
+
+import onnxtfl
+from onnxtfl.errors import InvalidModelError, OnnxtflError
+from onnxtfl.targets import table
+from tests.unit.tiny_models import onnx_model
+
+for module in ("onnxruntime", "ai_edge_litert"):
+    pytest.importorskip(module, reason=f"{module} is not installed")
+
+FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
+FAILING = [op for op in table.op_names() if table.failures_at_zero(op)]
+
+
+@pytest.fixture(scope="module")
+def litert() -> Iterator[Runtime]:
+    runtime = Runtime(sys.executable)
+    yield runtime
+    runtime.close()
+
+
+def one_of_each_place(op: str) -> list[Case]:
+    """A case for each place where the kernel fails, with the size of 0 in the file."""
+    cases: dict[str, Case] = {}
+    for case in empty_cases_of(op):
+        if case.mode in table.failures_at_zero(op) and not case.open:
+            cases.setdefault(case.mode, case)
+    return list(cases.values())
+
+
+@pytest.mark.parametrize("op", FAILING)
+def test_a_size_of_0_in_the_file_is_computed_or_refused(op: str, litert: Runtime) -> None:
+    """To ONNX and back: no kernel of the result ends the process, and known values are computed."""
+    for case in one_of_each_place(op):
+        try:
+            onnx = onnxtfl.tflite_to_onnx(case.model(), check=False, load=False).data
+            assert onnx is not None
+            model = onnxtfl.onnx_to_tflite(onnx, check=False, load=False).data
+        except OnnxtflError as error:
+            assert not str(error).startswith("internal error"), case.mode
+            continue
+        assert model is not None
+        for kernels in ("xnnpack", "builtin"):
+            verdict = judge(case, *litert.run(kernels, model, case.inputs()))
+            assert verdict != "abort" and (verdict == "correct" or not case.extra["known"]), (case.mode, kernels)
+
+
+def assumed(node, shape, constants=None, others=()) -> tuple[str, ...]:
+    """What the report of a model of one node, or several, says is assumed."""
+    nodes = node if isinstance(node, list) else [node]
+    model = onnx_model(nodes, [("x", FLOAT, shape), *others], [("y", FLOAT, None)], constants)
+    return onnxtfl.onnx_to_tflite(model, check=False, load=False).report.assumptions
+
+
+def test_the_report_names_open_sizes_that_a_kernel_needs() -> None:
+    softmax = helper.make_node("Softmax", ["x"], ["y"], axis=-1)
+    assert assumed(softmax, ["batch", "words"]) == ("words is at least 1: of no elements, SOFTMAX ends the process",)
+    assert assumed(softmax, ["batch", 10]) == ()
+    assert assumed(helper.make_node("Relu", ["x"], ["y"]), ["batch", "words"]) == ()
+
+
+def test_one_line_for_all_ops_and_sizes() -> None:
+    mean = helper.make_node("ReduceMean", ["x"], ["m"], axes=[2, 3], keepdims=0)
+    softmax = helper.make_node("Softmax", ["m"], ["y"], axis=-1)
+    (line,) = assumed([mean, softmax], [1, "words", "height", "width"])
+    assert line == (
+        "height, width, words are at least 1: of no elements, SOFTMAX ends the process, MEAN computes other values"
+    )
+
+
+def test_sizes_that_a_kernel_refuses_are_not_named() -> None:
+    """The runtime says that a convolution has no input, before anything else runs."""
+    conv = helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1])
+    mean = helper.make_node("ReduceMean", ["c"], ["y"], axes=[2, 3])
+    assert assumed([conv, mean], [1, 3, "height", "width"], {"w": np.ones((4, 3, 3, 3), np.float32)}) == ()
+
+
+def test_a_size_that_is_never_0_is_not_named() -> None:
+    pad = helper.make_node("Pad", ["x", "p"], ["a"])
+    softmax = helper.make_node("Softmax", ["a"], ["y"], axis=-1)
+    assert assumed([pad, softmax], [2, "words"], {"p": np.array([0, 1, 0, 0], np.int64)}) == ()
+
+
+def test_gemm_of_open_depth_with_beta() -> None:
+    gemm = helper.make_node("Gemm", ["x", "w", "c"], ["y"], beta=3.0)
+    (line,) = assumed(gemm, [3, "depth"], {"c": np.ones(4, np.float32)}, [("w", FLOAT, ["depth", 4])])
+    assert line == "depth is at least 1: of no products, ONNX Runtime's Gemm adds C without beta"
+
+
+def test_the_rows_of_the_table_have_the_worst_verdict() -> None:
+    def finding(mode: str, known: bool, **verdicts: str) -> Finding:
+        found = dict.fromkeys(KERNEL_SETS, "correct") | {k.replace("_", " "): v for k, v in verdicts.items()}
+        return Finding({}, {"known": known}, 2, mode, found)
+
+    found = [
+        finding("last", True, litert_xnnpack="refused", litert_builtin="abort"),
+        finding("first", False, litert_builtin="wrong"),
+        finding("filled", True, litert_reference="abort"),
+    ]
+    assert empty_rows(found) == ['{ axis = "last", verdict = "abort", kernels = "litert builtin" }']
+
+
+@pytest.mark.parametrize("op", ["GRU", "LSTM", "RNN"])
+@pytest.mark.parametrize("length", [0, "length"])
+def test_a_layer_over_no_steps(op: str, length: int | str, litert: Runtime) -> None:
+    """The last state is the first one; kernels of an LSTM or RNN of open length refuse to run."""
+    gates = {"GRU": 3, "LSTM": 4, "RNN": 1}[op]
+    weights = {"w": np.ones((1, gates * 3, 2), np.float32), "r": np.ones((1, gates * 3, 3), np.float32)}
+    node = helper.make_node(op, ["x", "w", "r"], ["", "y"], hidden_size=3)
+    model = onnx_model([node], [("x", FLOAT, [length, 1, 2])], [("y", FLOAT, None)], weights)
+    data = onnxtfl.onnx_to_tflite(model, check=False).data
+    assert data is not None
+    status, answer = litert.run("builtin", data, [np.zeros((0, 1, 2), np.float32)])
+    assert status == ("ran" if op == "GRU" or length == 0 else "refused")
+    if status == "ran":
+        np.testing.assert_array_equal(answer[0], np.zeros((1, 1, 3), np.float32))
+
+
+def test_attention_of_head_size_0_is_refused() -> None:
+    node = helper.make_node("Attention", ["x", "x", "x"], ["y"])
+    model = onnx_model([node], [("x", FLOAT, [1, 2, 3, 0])], [("y", FLOAT, None)], opset=23)
+    with pytest.raises(InvalidModelError, match="cannot be reshaped to"):
+        onnxtfl.onnx_to_tflite(model)
+
+
+def test_a_slice_of_six_axes_two_of_which_are_open() -> None:
+    node = helper.make_node("Slice", ["x", "s", "e"], ["y"])
+    bounds = {"s": np.array([1] * 6), "e": np.array([2] * 6)}
+    model = onnx_model([node], [("x", FLOAT, ["a", "b", 2, 2, 3, 4])], [("y", FLOAT, None)], bounds)
+    assert onnxtfl.onnx_to_tflite(model, check="require").data
+
+
+def test_large_products_of_integers_are_computed_in_blocks_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnxtfl.mappings import contraction
+
+    monkeypatch.setattr(contraction, "_MOST_PRODUCTS", 100)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = onnx_model([node], [("x", INT32, [7, 4]), ("w", INT32, [4, 5])], [("y", INT32, [7, 5])])
+    assert onnxtfl.onnx_to_tflite(model, check="require").report.ops_after["SUM"] == 2
+
+
+def test_integer_products_that_would_take_hours_are_refused() -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    sizes = [9000, 9000]
+    model = onnx_model([node], [("x", INT64, sizes), ("w", INT64, sizes)], [("y", INT64, sizes)])
+    with pytest.raises(OnnxtflError, match="729000000000 multiplications"):
+        onnxtfl.onnx_to_tflite(model)
