@@ -148,7 +148,7 @@ def test_refused_onnx(name: str) -> None:
     assert "\n" not in str(error.value) and error.value.code != "E-RUN-005"
 
 
-def tflite_file(op: str, operands: Sequence[Any], result: TensorType, **options: Any) -> bytes:
+def tflite_file(op: str, operands: Sequence[Any], *results: TensorType, **options: Any) -> bytes:
     """A model of one op: operands that are types are inputs, others constants."""
     graph = Graph()
     given = [
@@ -159,7 +159,7 @@ def tflite_file(op: str, operands: Sequence[Any], result: TensorType, **options:
         else constant(x)
         for i, x in enumerate(operands)
     ]
-    graph.outputs = Builder(graph).foreign("tfl", op, given, [result], **options)
+    graph.outputs = Builder(graph).foreign("tfl", op, given, [*results], **options)
     out = io.BytesIO()
     write(Model(graph), out)
     return out.getvalue()
@@ -423,3 +423,29 @@ def test_entries_of_metadata_that_are_one_buffer() -> None:
     builder.Finish(tables.Pack(builder), b"TFL3")
     with pytest.raises(onnxtfl.InvalidModelError, match="refer to the same bytes too often"):
         onnxtfl.tflite_to_onnx(bytes(builder.Output()), check=False)
+
+
+_COPIED: dict[str, tuple[int, dict[str, Any], int]] = {
+    "MINIMUM": (2, {}, 1),
+    "MATRIX_DIAG": (1, {}, 1),
+    "REDUCE_MAX": (1, {"keep_dims": True}, 1),
+    "SPLIT": (1, {"num_splits": 2}, 2),
+}
+
+
+@pytest.mark.parametrize("op", _COPIED)
+def test_kernels_that_copy_integers_ignore_the_scales(op: str) -> None:
+    """The check compares with LiteRT."""
+    count, options, results = _COPIED[op]
+    x = tensor("float32", 2, 4)
+    given: list[Any] = [x.stored_as(Quantization("int8", (0.5,), (7 * i,))) for i in range(count)]
+    shapes = {"MATRIX_DIAG": (2, 4, 4), "REDUCE_MAX": (2, 1), "SPLIT": (2, 2)}
+    types = [
+        x.with_shape(shapes.get(op, (2, 4))).stored_as(Quantization("int8", (0.25 * (i + 1),), (3 + i,)))
+        for i in range(results)
+    ]
+    if op == "REDUCE_MAX":
+        given.append(np.asarray([1], np.int32))
+    if op == "SPLIT":
+        given.insert(0, np.asarray(1, np.int32))
+    assert onnxtfl.tflite_to_onnx(tflite_file(op, given, *types, **options)).data

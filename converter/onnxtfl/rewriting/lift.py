@@ -12,6 +12,8 @@ from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.rewriting.branches import take_valid_branch
@@ -110,7 +112,7 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
     if node.op.dialect == "tfl" and touches_quantized(node) and _reinterpret(graph, node, values, builder.created):
         builder, values = _applied(graph, node, rule)
     if touches_quantized(node):
-        values = [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=False)]
+        values = _all_as_declared(builder, node, values)
         _remark_parts(node, builder.created)
     _replace(graph, node, values)
     for made in builder.created:
@@ -129,33 +131,71 @@ def _applied(graph: Graph, node: Node, rule: LiftRule) -> tuple[Builder, Sequenc
 def _reinterpret(graph: Graph, node: Node, values: Sequence[Value], created: Sequence[Node]) -> bool:
     """Read the integers that `node` copies as its result declares them; returns whether it declares another scale.
 
-    TFLite's kernels that move or select elements copy integers, whatever the scales of operand and result are
-    (measured on LiteRT 2.3, all kernel sets). CONCATENATION, which has several operands, rescales some.
+    TFLite's kernels that move, select or average elements copy integers, whatever the scales of operands and result are
+    (measured on LiteRT 2.3, all kernel sets). CONCATENATION rescales some, MEAN all.
     """
-    copied = _copied(values[0], created)
-    if copied is None or copied not in node.operands:
+    wanted = quantization_of(node.results[0])
+    copied = _copied(values[0], created, node) if wanted is not None and wanted.per_tensor else ()
+    places = [i for i, v in enumerate(node.operands) if v is not None and v in copied]
+    given = {i: quantization_of(node.operand(i)) for i in places}
+    if wanted is None or any(q is None or not q.per_tensor or q.dtype is not wanted.dtype for q in given.values()):
         return False
-    wanted, given = quantization_of(node.results[0]), quantization_of(copied)
-    if wanted is None or given is None or wanted == given or not (wanted.per_tensor and given.per_tensor):
-        return False
-    if wanted.dtype is not given.dtype:
+    changed = [i for i in places if given[i] != wanted]
+    if not changed:
         return False
     for made in reversed(created):
         graph.remove(made)
     builder = Builder(graph, node)
-    node.set_operand(node.operands.index(copied), reinterpreted(builder, copied, wanted))
+    for i in changed:
+        node.set_operand(i, reinterpreted(builder, node.operand(i), wanted))
     return True
 
 
-def _copied(value: Value, created: Sequence[Node]) -> Value | None:
-    """The only value whose elements `value` has, through ops among `created`; None if an op computes them."""
-    while (node := value.producer) is not None and node in created:
-        chosen = node.op.moves or node.op.selects
-        sources = [v for v in node.operands[chosen] if v is not None] if chosen is not None else []
-        if len(sources) != 1:
-            return None
-        (value,) = sources
-    return value
+def _all_as_declared(b: Builder, node: Node, values: Sequence[Value]) -> list[Value]:
+    """The results as the file declares them: parts that are copied have the integers of the first, any scale."""
+    found, first = [], quantization_of(node.results[0]) if node.op.dialect == "tfl" else None
+    for value, result in zip(values, node.results, strict=False):
+        wanted, part = quantization_of(result), value
+        other = first is not None and wanted is not None and _is_other_scale(first, wanted)
+        if first is not None and wanted is not None and other and _copied(value, b.created, node):
+            part = reinterpreted(b, as_declared(b, value, value.tensor_type.stored_as(first)), wanted)
+        found.append(as_declared(b, part, result.type))
+    return found
+
+
+def _is_other_scale(first: Quantization, second: Quantization) -> bool:
+    """Whether both have the same integers, and another scale or zero point."""
+    return first != second and first.dtype is second.dtype and first.per_tensor and second.per_tensor
+
+
+def _copied(value: Value, created: Sequence[Node], node: Node) -> set[Value]:
+    """The operands of `node` whose elements `value` has, through ops among `created`; empty if an op computes them.
+
+    Constants that the rule makes (a stored 0) have the parameters of the result.
+    """
+    found: set[Value] = set()
+    seen, work = {value}, [value]
+    while work:
+        value = work.pop()
+        if value in node.operands:
+            found.add(value)
+        elif value.producer is not None or not value.is_constant:
+            sources = _sources(value.producer) if value.producer in created else ()
+            if not sources:
+                return set()
+            work += [source for source in sources if source not in seen]
+            seen.update(sources)
+    return found
+
+
+def _sources(made: Node | None) -> list[Value]:
+    """The operands whose elements, or means of them, the results of a node have; none if it computes others."""
+    if made is None or made.op is ops.Concatenate or (made.op is ops.Reduce and made.attr("kind") == "mean"):
+        return []
+    chosen = made.op.moves or made.op.selects
+    if chosen is None:
+        chosen = slice(0, 0 if made.op.picks(attributes_of(made)) is None else 1)
+    return [v for v in made.operands[chosen] if v is not None]
 
 
 MOST_LIFTS = 4
