@@ -6,10 +6,12 @@ in the folder for temporary files.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import click
@@ -18,6 +20,7 @@ import pytest
 
 import onnxtfl
 from onnxtfl.cli import commands, running
+from onnxtfl.ir.data import SourceFile
 from tests.unit.bad_models import ONNX, TFLITE, added, point_outside
 from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
 
@@ -226,3 +229,16 @@ def test_an_internal_error(folder: Path, capsys: Capture, monkeypatch: pytest.Mo
     assert running.exit_code(COMMANDS["m.onnx"], [str(source)]) == 1
     assert "in breaks" in capsys.readouterr().err
     assert files_in(folder) == ["m.onnx"]
+
+
+def test_files_are_closed_without_a_warning(tmp_path: Path) -> None:
+    """Also where the graph that reads them is a cycle, as it is after each conversion."""
+    source: list[object] = [SourceFile(saved(b"weights", tmp_path / "m.bin"))]
+    source.append(source)
+    with pytest.raises(onnxtfl.InvalidModelError):
+        SourceFile(tmp_path)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        del source
+        gc.collect()
+    assert not [str(warning.message) for warning in seen if issubclass(warning.category, ResourceWarning)]

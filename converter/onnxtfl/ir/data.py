@@ -134,14 +134,21 @@ class ArrayData(TensorData):
 class SourceFile:
     """A file from which tensors are read by offset; threads may share it."""
 
+    _descriptor: int | None = None
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            self._file = open(self.path, "rb")  # noqa: SIM115 - stays open as long as the graph that reads it
+            self._descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            self._file = open(self._descriptor, "rb", closefd=False)  # noqa: SIM115 - as long as the graph that reads it
         except OSError as error:
             raise self._unreadable(error) from error
-        self.size = os.fstat(self._file.fileno()).st_size
+        self.size = os.fstat(self._descriptor).st_size
         self._lock = threading.Lock()
+
+    def __del__(self) -> None:
+        """Close the file with the last graph that reads it, without a ResourceWarning."""
+        self.close()
 
     def read_into(self, offset: int, buffer: Array) -> None:
         """Fill the uint8 `buffer` from `offset`; InvalidModelError if the file is too short."""
@@ -170,7 +177,11 @@ class SourceFile:
 
     def close(self) -> None:
         """Close the file; later reads fail."""
-        self._file.close()
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            if hasattr(self, "_file"):
+                self._file.close()
+            os.close(descriptor)
 
     def __enter__(self) -> SourceFile:
         return self
