@@ -11,6 +11,8 @@ _Along = Callable[[Builder, Value, int], Value]
 
 def _hardmax(b: Builder, x: Value, axis: int) -> Value:
     """1 at the first largest element, 0 elsewhere."""
+    if 0 in x.shape:
+        return x
     largest = b(ops.ArgMax, x, axis=axis)
     depth = reshape(b, dim_value(b, x.shape[axis], x), [])
     return b(ops.OneHot, largest, depth, b.scalar(1, x), b.scalar(0, x), axis=axis)

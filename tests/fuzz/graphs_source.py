@@ -37,7 +37,8 @@ class Source:
             found.graph.node.append(node)
             for i, name in enumerate(node.output):
                 if name and arrays[name].dtype in _FLOATS:
-                    _disturb(found.graph, i, arrays[name], _factors(random, arrays[name], noise))
+                    array = arrays[name]
+                    _disturb(found.graph, i, _factors(random, array, noise), _offsets(random, array, noise))
         inputs = {n: a * _factors(random, a, noise) if a.dtype in _FLOATS else a for n, a in fed.items()}
         return run_onnx(found.SerializeToString(), inputs)
 
@@ -68,10 +69,17 @@ def _factors(random: np.random.Generator, array: Array, noise: float) -> Any:
     return np.asarray(1 + noise * random.standard_normal(array.shape)).astype(array.dtype)
 
 
-def _disturb(graph: onnx.GraphProto, number: int, array: Array, factors: Array) -> None:
-    """Multiply result ``number`` of the last node of the graph."""
+def _offsets(random: np.random.Generator, array: Array, noise: float) -> Any:
+    """Noise of what has canceled out: relative to the largest element, and to 1 where all are smaller."""
+    largest = max(1.0, float(np.abs(array.astype(np.float64)).max(initial=0)))
+    return np.asarray(0.1 * noise * largest * random.standard_normal(array.shape)).astype(array.dtype)
+
+
+def _disturb(graph: onnx.GraphProto, number: int, factors: Array, offsets: Array) -> None:
+    """Change result ``number`` of the last node of the graph a little."""
     name = graph.node[-1].output[number]
     graph.node[-1].output[number] = f"{name}.exact"
-    graph.initializer.append(onnx.numpy_helper.from_array(factors, f"{name}.noise"))
-    product = onnx.helper.make_node("Mul", [f"{name}.exact", f"{name}.noise"], [name])
-    graph.node.append(product)
+    graph.initializer.append(onnx.numpy_helper.from_array(factors, f"{name}.factors"))
+    graph.initializer.append(onnx.numpy_helper.from_array(offsets, f"{name}.offsets"))
+    graph.node.append(onnx.helper.make_node("Mul", [f"{name}.exact", f"{name}.factors"], [f"{name}.product"]))
+    graph.node.append(onnx.helper.make_node("Add", [f"{name}.product", f"{name}.offsets"], [name]))
