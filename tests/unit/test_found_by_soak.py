@@ -133,3 +133,24 @@ def test_same_padding_of_pools_may_be_negative(
     model.opset_import[0].version = 18
     x = np.arange(1, size + 1, dtype=np.float32).reshape(1, 1, size)
     assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        ("ReverseSequence", [("x", FLOAT, ["N", 0]), ("lengths", INT64, [0])]),
+        ("Softmax", [("x", FLOAT, ["N", 0])]),
+        ("Add", [("x", FLOAT, ["N", 0]), ("other", FLOAT, [1, 1])]),
+        ("Hardmax", [("x", FLOAT, ["N", 0])]),
+    ],
+)
+def test_what_has_no_elements_but_open_sizes_is_no_work_for_a_kernel(op: str, inputs: list) -> None:
+    from tests.harness.litert import run_tflite
+
+    model = onnx_model([helper.make_node(op, [name for name, *_ in inputs], ["y"])], inputs, [("y", FLOAT, None)])
+    result = onnxtfl.onnx_to_tflite(model, check=False).data
+    fed = {"x": np.zeros((3, 0), np.float32), "lengths": np.zeros(0, np.int64), "other": np.ones((1, 1), np.float32)}
+    fed = {name: fed[name] for name, *_ in inputs}
+    for kernels in ("default", "builtin"):
+        (_, found), *_ = run_tflite(result, list(fed.values()), kernels=kernels)
+        assert found.shape == (3, 0)

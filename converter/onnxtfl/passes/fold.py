@@ -16,14 +16,16 @@ import math
 
 import numpy as np
 
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
+from onnxtfl.ir.reshape import dim_vector
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.lower import source_name
 
@@ -42,7 +44,7 @@ def fold(graph: Graph) -> None:
     budget, held = current(), dict[Value, int]()
     for node in graph.nodes:
         budget.step(node.name, node.op.name)
-        values = fold_node(node)
+        values = fold_node(node) or _of_open_sizes(graph, node)
         if values is None:
             continue
         held.update((v, v.data.nbytes) for v in values if isinstance(v.data, ArrayData))
@@ -89,6 +91,29 @@ def _is_empty(result: Value) -> bool:
     if not isinstance(result.type, TensorType) or not result.type.is_static or 0 not in result.shape:
         return False
     return math.prod(int(d) for d in result.shape if d != 0) <= LARGEST_EMPTY
+
+
+def _of_open_sizes(graph: Graph, node: Node) -> list[Value] | None:
+    """The results of a node that have no elements, though some of their sizes are open; None for all other nodes."""
+    if node.op in (ops.BroadcastTo, ops.Reshape) or node.op.effect_of(node) is not Effect.PURE or node.regions:
+        return None
+    if not node.results or not all(_has_axis_of_0(result) for result in node.results):
+        return None
+    builder = Builder(graph, node)
+    read = [v for v in node.operands if v is not None]
+    try:
+        sizes = [dim_vector(builder, result.shape, *read) for result in node.results]
+    except UnsupportedError:  # a size that only the node computes
+        return None
+    zeros = [constant(np.zeros((), result.dtype.numpy)) for result in node.results]
+    return [builder(ops.BroadcastTo, zero, size) for zero, size in zip(zeros, sizes, strict=True)]
+
+
+def _has_axis_of_0(result: Value) -> bool:
+    kind = result.type
+    if not isinstance(kind, TensorType) or kind.shape is None or kind.is_static or result.is_quantized:
+        return False
+    return 0 in kind.shape
 
 
 def _is_compressed(node: Node) -> bool:
