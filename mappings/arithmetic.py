@@ -222,11 +222,16 @@ def _atan2_tfl(b: Builder, node: Node) -> Value | None:
 
 @formula(ops.Atan2, "onnx")
 def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
-    """The angle of the quotient, half a turn further where rhs is negative; nothing where both are 0."""
-    angle = (lhs / rhs).apply(ops.Atan)
-    turn = (lhs < 0).choose(angle - math.pi, angle + math.pi)
-    turned = (rhs < 0).choose(turn, angle)
-    return (lhs.abs() + rhs.abs()).equals(0.0).choose(lhs, turned)
+    """The angle of the quotient, half a turn further where rhs is negative; signs of zeros count."""
+    behind = _has_sign(rhs)
+    divisor = (lhs.abs() + rhs.abs()).equals(0.0).choose(behind.choose(rhs.constant(-1.0), 1.0), rhs)
+    angle = (lhs / divisor).apply(ops.Atan)
+    return behind.choose(_has_sign(lhs).choose(angle - math.pi, angle + math.pi), angle)
+
+
+def _has_sign(x: Term) -> Term:
+    """Whether each element is negative or -0.0."""
+    return (x < 0) | (1.0 / x < 0)
 
 
 @formula(ops.Pow, "tfl")

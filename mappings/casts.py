@@ -57,9 +57,16 @@ def _bit_cast(b: Builder, node: Node) -> Value:
 
 @lift_tfl("CAST")
 def _cast_tfl(b: Builder, node: Node) -> Value:
-    """To the type of the result; the options may be absent."""
-    dtype = node.result.dtype
-    return node.operand(0) if dtype is node.operand(0).dtype else b(ops.Convert, node.operand(0), dtype=dtype)
+    """To the type of the result; the options may be absent.
+
+    Floats are limited to the integers that there are (SafeCast in LiteRT kernels/cast.cc); ONNX leaves that undefined.
+    """
+    x, dtype = Term(b, node.operand(0)), node.result.dtype
+    if x.dtype.is_float and dtype.is_integer and (dtype.bits < 32 or not dtype.is_signed):
+        limits = np.iinfo(dtype.numpy)
+        exact = dtype.bits < 16 or (dtype.bits == 16 and x.dtype is not DType.FLOAT16)
+        x = x.clamp(float(limits.min), float(limits.max) if exact else None)
+    return x.value if dtype is x.dtype else x.to(dtype).value
 
 
 @lower_tfl(ops.Convert)

@@ -151,8 +151,28 @@ def _onnx_conv(node: Node, opset: int) -> Form | None:
     if node.operand(0).tensor_type.shape is None:
         return None
     window, _ = sized_window(node)
+    if window.auto_pad != "NOTSET" and window.span != window.shape:
+        return None  # ONNX Runtime refuses a dilation beside auto_pad
     operands = tuple(v for v in node.operands if v is not None)
     return Form("Conv", operands, {**onnx_attributes(window), "group": node.attr("feature_group_count")})
+
+
+@decompose(ops.Conv, "onnx", "operands")
+def _padded_at_run_time(b: Builder, node: Node) -> Value | None:
+    """SAME_UPPER with a dilation: the sizes determine the padding before the Conv."""
+    window, sizes = sized_window(node)
+    if window.auto_pad != "SAME_UPPER" or window.span == window.shape:
+        return None
+    x, axes = node.operand(0), node.attr("input_spatial_dimensions")
+    totals: list[Dim] = [0] * x.rank
+    for axis, size, stride, span in zip(axes, sizes, window.strides, window.span, strict=True):
+        totals[axis] = (ceildiv(size, stride) - 1) * stride + span - size
+    total = Term(b, dim_vector(b, totals, x)).apply(ops.Max, 0)
+    before = total.apply(ops.FloorDiv, 2)
+    columns = [unsqueezed(b, part.value, [1]) for part in (before, total - before)]
+    x = b(ops.Pad, x, b(ops.Concatenate, *columns, axis=1))
+    attributes = {**attributes_of(node), "auto_pad": "NOTSET"}
+    return as_declared(b, b(ops.Conv, x, node.operand(1), node.optional(2), **attributes), node.result.type)
 
 
 @decompose(ops.Conv, "tfl")

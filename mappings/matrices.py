@@ -129,6 +129,8 @@ def _matrix_set_diag(b: Builder, node: Node) -> Value:
     x, diagonal = node.operand(0), node.operand(1)
     rows, columns = x.shape[-2:]
     column = unsqueezed(b, diagonal, [-1])
-    if isinstance(rows, int) and isinstance(columns, int):
-        column = padded(b, column, [x.rank - 2], [0, max(rows - columns, 0)])
+    more = rows - diagonal.shape[-1]
+    if more != 0:
+        amounts = dim_vector(b, [*[0] * (2 * x.rank - 3), more, 0, 0], x, diagonal)
+        column = b(ops.Pad, column, reshape(b, amounts, (x.rank, 2)))
     return b(ops.Select, _mask(b, rows, columns, x, "EQ"), column, x)

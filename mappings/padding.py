@@ -152,12 +152,16 @@ def _mirrors_once(node: Node) -> bool:
 
 @lift_tfl("PAD", "PADV2")
 def _from_tfl_pad(b: Builder, node: Node) -> Value:
+    if node.operand(0).tensor_type.rank == 0:
+        return node.operand(0)
     value = node.optional(2)
     return b(ops.Pad, node.operand(0), node.operand(1), None if value is None else reshape(b, value, ()))
 
 
 @lift_tfl("MIRROR_PAD")
 def _from_tfl_mirror_pad(b: Builder, node: Node) -> Value:
+    if node.operand(0).tensor_type.rank == 0:
+        return node.operand(0)
     return b(ops.Pad, node.operand(0), node.operand(1), mode=str(node.attr("mode")).lower())
 
 
@@ -256,9 +260,22 @@ def _dilate(b: Builder, node: Node) -> Value:
 
 @lift_tfl("STABLEHLO_PAD")
 def _stablehlo_pad(b: Builder, node: Node) -> Value:
-    """Room between the elements, then at the ends; negative amounts cut off."""
+    """Room between the elements, then at the ends; negative amounts cut off, also from the room at the other end."""
     x, value = node.operand(0), node.operand(1)
     for axis, gap in enumerate(node.attr("interior_padding")):
         x = interleaved(b, x, axis, int(gap) + 1, value)
-    amounts = np.stack([node.attr("edge_padding_low"), node.attr("edge_padding_high")], axis=1)
-    return b(ops.Pad, x, amounts.astype(np.int64), value)
+    rows = zip(x.shape, node.attr("edge_padding_low"), node.attr("edge_padding_high"), strict=True)
+    amounts = np.asarray([_cut_within(*row) for row in rows], np.int64).reshape(-1, 2)
+    sizes = [n + sum(row) for n, row in zip(x.shape, amounts.tolist(), strict=True)]
+    if any(isinstance(n, int) and n <= 0 for n in sizes):
+        return b(ops.BroadcastTo, value, [0] * x.rank)  # the kernel's result for a size of 0 along any axis
+    return b(ops.Pad, x, amounts, value)
+
+
+def _cut_within(size: Dim, low: int, high: int) -> tuple[int, int]:
+    """Amounts with the same result, neither of which cuts off more than there is."""
+    if not isinstance(size, int) or size + low + high <= 0:
+        return low, high
+    if low < -size:
+        return -size, high + low + size
+    return (low + high + size, -size) if high < -size else (low, high)

@@ -96,11 +96,17 @@ for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin
 
 @lift_tfl(*_BY_TFL)
 def _reduce_tfl(b: Builder, node: Node) -> Value:
-    """Source: LiteRT kernels/reduce.cc; no axes reduce nothing, a scalar is one axis."""
-    kind, axes = _BY_TFL[node.op.name.partition(".")[2]], node.operand(1)
+    """Source: LiteRT kernels/reduce.cc.
+
+    No axes reduce nothing, a scalar is one axis, one named twice counts once, those of a scalar operand are not read.
+    """
+    x, kind, axes = node.operand(0), _BY_TFL[node.op.name.partition(".")[2]], node.operand(1)
     if axes.tensor_type.rank == 0:
         axes = reshape(b, axes, [1])
-    return b(ops.Reduce, node.operand(0), axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
+    known = static_ints(axes)
+    if known is not None and x.tensor_type.shape is not None:
+        axes = constant(np.asarray(distinct_axes(known, x.rank) if x.rank else (), np.int32))
+    return b(ops.Reduce, x, axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
 
 
 @lower_tfl(ops.Reduce)

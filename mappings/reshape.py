@@ -188,7 +188,9 @@ def _from_tfl_reshape(b: Builder, node: Node) -> Value:
 @lift_tfl("SQUEEZE")
 def _from_tfl_squeeze(b: Builder, node: Node) -> Value:
     x, axes = node.operand(0), tuple(node.attr("squeeze_dims", ()) or ())
-    gone = normalize_axes(axes, x.rank) if axes else [i for i, d in enumerate(x.shape) if d == 1]
+    if not axes:
+        return _without_unit_axes(b, node)
+    gone = distinct_axes(axes, x.rank)
     return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
 
 

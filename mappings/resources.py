@@ -38,7 +38,7 @@ def _lookup(b: Builder, node: Node) -> Sequence[Value]:
     check_elements(count, "the positions in a table")
     places = b(ops.Lookup, query, keys, np.arange(count, dtype=np.int64), np.asarray(count))
     missing = "" if values.dtype is DType.STRING else real_of_stored_zero(values)
-    zeros = b(ops.BroadcastTo, constant(np.asarray(missing), values.dtype), [1, *values.shape[1:]])
+    zeros = broadcast(b, constant(np.asarray(missing), values.dtype), (1, *values.shape[1:]), values)
     rows = b(ops.Concatenate, values, zeros, axis=0)
     found = b(ops.Compare, places, np.asarray(count), comparison_direction="LT")
     return b(ops.Gather, rows, places, axis=0), b(ops.Convert, found, dtype=node.results[1].dtype)

@@ -222,16 +222,22 @@ _Item = tuple[str, "int | None", "int | None"]
 
 
 def _items(node: Node, rank: int, count: int) -> list[_Item]:
-    """What each entry means: ("slice" | "shrink" | "whole" | "new", axis of the operand, entry of the vectors)."""
+    """What each entry means: ("slice" | "shrink" | "whole" | "new", axis of the operand, entry of the vectors).
+
+    An ellipsis is at least one axis, and entries beyond the axes are ignored (LiteRT kernels/strided_slice.cc).
+    """
     ellipsis, new, shrink = (node.attr(f"{n}_mask", 0) or 0 for n in ("ellipsis", "new_axis", "shrink_axis"))
+    new &= ~ellipsis
     items: list[_Item] = []
-    axis = 0
+    axis, most = 0, rank + sum(new >> i & 1 for i in range(count))
     for entry in range(count):
+        if len(items) >= most:
+            break
         if ellipsis >> entry & 1:
             later = sum(not (new >> i & 1) for i in range(entry + 1, count))
-            while axis < rank - later:
-                items.append(("whole", axis, None))
-                axis += 1
+            end = min(max(axis + 1, rank - later), rank)
+            items += [("whole", a, None) for a in range(axis, end)]
+            axis = end
         elif new >> entry & 1:
             items.append(("new", None, None))
         else:

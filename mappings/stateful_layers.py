@@ -408,7 +408,7 @@ def _svdf(b: Builder, node: Node) -> list[Value]:
     output = Term(b, resized(b, by_filter, [-1, filters // rank, rank])).reduce("sum", [2], keepdims=False)
     bias = node.optional(3)
     output = output if bias is None else output.apply(ops.Add, bias)
-    return [activated(b, output.value, node), resized(b, memory, [-1, filters * steps])]
+    return [activated(b, output.value, node, smooth=True), resized(b, memory, [-1, filters * steps])]
 
 
 _FAR = (1 << 31) - 1

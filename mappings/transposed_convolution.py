@@ -116,6 +116,8 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
     wanted = known_dims(node.operand(0))
     if wanted is None and node.attr("padding") == "VALID":
         raise UnsupportedError("a transposed convolution into a shape that is computed at run time", code="E-SHAPE-002")
+    if wanted is None and max(window.strides) > 1:
+        assume(f"the sizes of {node.name!r}, whose shape is computed at run time, are its operand's times the strides")
     same, padding = node.attr("padding") == "SAME", [0] * (2 * rank)
     for i in range(rank):
         size = x.shape[1 + i]

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.graphs_onnx import ALL, FLOATS, INTEGERS, NUMBERS, Drawing
+from tests.fuzz.drawing import ALL, FLOATS, INTEGERS, NUMBERS
+from tests.fuzz.graphs_onnx import Drawing
 
 Step = Callable[[Drawing], Any]
 

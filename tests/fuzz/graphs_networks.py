@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.graphs_onnx import FLOATS, Drawing
+from tests.fuzz.drawing import FLOATS
+from tests.fuzz.graphs_onnx import Drawing
 
 Step = Callable[[Drawing], Any]
 

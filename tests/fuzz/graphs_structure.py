@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.graphs_onnx import ALL, FLOATS, NUMBERS, Drawing
+from tests.fuzz.drawing import ALL, FLOATS, NUMBERS
+from tests.fuzz.graphs_onnx import Drawing
 
 Step = Callable[[Drawing], Any]
 _SOME = (1, 2, 3, 4, 5)

@@ -1,26 +1,25 @@
 """One random graph: the source runs, is converted, and the result runs, with several sizes of the open dims.
 
-Even seeds are ONNX models. Odd seeds are TFLite models: half of them conversions of random ONNX graphs, half drawn.
+Even seeds are ONNX models. Odd seeds are TFLite models: half of them conversions of random ONNX graphs, half
+drawn (tests/fuzz/tflite_trial.py).
 """
 
 from __future__ import annotations
 
-import re
-import time
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import onnx
 
-from tests.fuzz import graphs_elementwise, graphs_networks, graphs_structure
-from tests.fuzz.graphs_judge import Arrays, Noisy, Run, difference, finite, noisy_inputs
+from tests.fuzz import graphs_elementwise, graphs_networks, graphs_structure, tflite_trial
+from tests.fuzz.graphs_judge import Arrays, Noisy, difference, noisy_inputs
 from tests.fuzz.graphs_onnx import Drawing
 from tests.fuzz.graphs_source import Source
+from tests.fuzz.judging import Case, judged, runs_of
 from tests.fuzz.run import ancestors, text_of
-from tests.fuzz.soaking import OTHER_SIZES, SECONDS, Found
+from tests.fuzz.soaking import Found
 from tests.harness.child import stage
 from tests.harness.litert import narrow, run_onnx, run_tflite
 
@@ -53,6 +52,8 @@ def drawn(seed: int) -> Drawing:
 
 def attempt(seed: int) -> Found:
     """The outcome of a seed, in the worker process."""
+    if _is_drawn_tflite(seed):
+        return tflite_trial.attempt(seed)
     stage("source")
     g = drawn(seed)
     if not g.nodes:
@@ -60,8 +61,14 @@ def attempt(seed: int) -> Found:
     return to_tflite(g) if seed % 2 == 0 else to_onnx(g)
 
 
+def _is_drawn_tflite(seed: int) -> bool:
+    return seed % 4 == 3
+
+
 def described(seed: int) -> tuple[str, dict[str, bytes]]:
     """The text and the files of a seed: of cases that end the process."""
+    if _is_drawn_tflite(seed):
+        return tflite_trial.described(seed)
     model = drawn(seed).model()
     return text_of(model), {"model.onnx": model.SerializeToString()}
 
@@ -74,7 +81,7 @@ def to_tflite(g: Drawing) -> Found:
     data = model.SerializeToString()
 
     source = Source(model)
-    runs = list(_runs(g, source.run))
+    runs = list(runs_of(g, source.run))
     if not runs:
         return Found("skipped")
 
@@ -88,7 +95,7 @@ def to_tflite(g: Drawing) -> Found:
             yield kernels, dict(run_tflite(converted, fed, kernels=kernels))
 
     files = {"model.onnx": data}
-    found = _judged(convert, results, source.noisy, runs, files, model)
+    found = judged(_case(g, files, source.noisy, model), convert, results, runs)
     if found.kind == "disagree" and _is_fault_of_source(found, source, runs):
         return replace(found, kind="source")
     return found
@@ -108,7 +115,7 @@ def to_onnx(g: Drawing) -> Found:
         return dict(run_tflite(source, {n: narrow(a) for n, a in fed.items()}, kernels="builtin"))
 
     origin = g.model().SerializeToString()
-    runs = [found for found in _runs(g, run) if _accepts(origin, *found)]
+    runs = [found for found in runs_of(g, run) if _accepts(origin, *found)]
     if not runs:
         return Found("skipped")
 
@@ -120,7 +127,7 @@ def to_onnx(g: Drawing) -> Found:
     def results(converted: bytes, fed: Arrays) -> Iterator[tuple[str, Arrays]]:
         yield "ONNX Runtime", run_onnx(converted, {n: narrow(a) for n, a in fed.items()})
 
-    found = _judged(convert, results, noisy_inputs(run), runs, {"model.tflite": source}, g.model())
+    found = judged(_case(g, {"model.tflite": source}, noisy_inputs(run), g.model()), convert, results, runs)
     if found.kind == "disagree" and _is_rounding(found, runs):
         return replace(found, kind="agree")
     return found
@@ -149,6 +156,13 @@ def _is_fault_of_source(found: Found, source: Source, runs: list[tuple[Arrays, A
             ):
                 return False
     return True
+
+
+def _case(g: Drawing, files: dict[str, bytes], noisy: Noisy, model: onnx.ModelProto) -> Case:
+    def text(*outputs: str) -> str:
+        return ancestors(model, *outputs) if outputs else text_of(model)
+
+    return Case(g, text, files, noisy, partial(_is_doubtful, model))
 
 
 def _accepts(model: bytes, fed: Arrays, expected: Arrays) -> bool:
@@ -190,90 +204,3 @@ def _operand_fits(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -
     pads, dilations = found.get("pads", [0] * 2 * len(sizes)), found.get("dilations", [1] * len(sizes))
     spans = [(k - 1) * d + 1 for k, d in zip(found["kernel_shape"], dilations, strict=True)]
     return all(n + pads[i] + pads[i + len(sizes)] >= spans[i] for i, n in enumerate(sizes))
-
-
-def _runs(g: Drawing, run: Run) -> Iterator[tuple[Arrays, Arrays]]:
-    """Inputs and outputs of the source at several sizes: those at which it runs and all floats are finite."""
-    feeds = [({n: a for n, a in g.arrays.items() if n in g.feeds(g.sizes, 0)})]
-    others = [dict.fromkeys(g.sizes, 1), {n: s + 1 for n, s in g.sizes.items()}, dict.fromkeys(g.sizes, 0)]
-    feeds += [g.feeds(sizes, i) for i, sizes in enumerate(others, 1) if g.sizes]
-    for fed in feeds:
-        try:
-            found = run(fed)
-        except Exception:
-            if fed is feeds[0]:
-                return
-            continue
-        if finite(found):
-            yield fed, found
-
-
-def _judged(
-    convert: Any, results: Any, noisy: Noisy, runs: list[tuple[Arrays, Arrays]], files: Any, model: onnx.ModelProto
-) -> Found:
-    from onnxtfl.errors import InternalError, OnnxtflError
-
-    stage("convert")
-    text = text_of(model)
-    start = time.process_time()
-    try:
-        converted = convert()
-    except OnnxtflError as error:
-        kind = "internal" if isinstance(error, InternalError) else "refused"
-        code = getattr(error, "code", "")
-        return Found(kind, f"{code} {_general(str(error))}", _trace(error), text, files)
-    except Exception as error:
-        return Found("internal", f"{type(error).__name__} {_general(str(error))}", _trace(error), text, files)
-    if time.process_time() - start > SECONDS:
-        return Found("hang", "convert", f"{time.process_time() - start:.1f} s", text, files)
-    files = {**files, "result": converted}
-    for number, (fed, expected) in enumerate(runs):
-        stage(f"{OTHER_SIZES if number else 'run'} { {name: list(array.shape) for name, array in fed.items()} }")
-        found = _compared(results(converted, fed), fed, expected, noisy, model)
-        if found.kind != "agree":
-            unusual = number > 0 or "0" in re.findall(r"\d+", found.message) or found.group.startswith("[0]")
-            doubtful = unusual and _is_doubtful(model, fed, expected)
-            if found.kind == "runtime" and _has_empty_open_dim(model, fed):
-                found = replace(found, kind="empty")
-            return replace(found, files=files, kind="doubtful" if doubtful else found.kind)
-    return Found("agree")
-
-
-def _has_empty_open_dim(model: onnx.ModelProto, fed: Arrays) -> bool:
-    declared = {value.name: value.type.tensor_type.shape.dim for value in model.graph.input}
-    return any(
-        size == 0 and not dim.HasField("dim_value")
-        for name, array in fed.items()
-        for size, dim in zip(array.shape, declared.get(name, ()), strict=False)
-    )
-
-
-def _compared(
-    results: Iterator[tuple[str, Arrays]], fed: Arrays, expected: Arrays, noisy: Noisy, model: onnx.ModelProto
-) -> Found:
-    sizes = {name: list(array.shape) for name, array in fed.items()}
-    empty = "[0] " if any(0 in shape for shape in sizes.values()) else ""
-    try:
-        for way, actual in results:
-            if wrong := difference(actual, expected, fed, noisy):
-                part = ancestors(model, wrong[0])
-                return Found("disagree", empty + _ops(part), f"{way}: {wrong[0]} {wrong[1]}; {sizes}", part)
-    except Exception as error:
-        return Found("runtime", empty + _general(str(error)), f"{str(error)[:300]}; {sizes}", text_of(model))
-    return Found("agree")
-
-
-def _ops(text: str) -> str:
-    """The ops of a model's text."""
-    return " ".join(sorted(set(re.findall(r"= ([A-Za-z.]+) ?[<(]", text))))
-
-
-def _general(message: str) -> str:
-    """A message without names and numbers."""
-    message = re.sub(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\b[nvwc]?\d+(_\d+)?\b", "#", message.strip().split("\n")[0])
-    return message[-110:] if len(message) > 110 and "ERROR" in message else message[:110]
-
-
-def _trace(error: Exception) -> str:
-    lines = traceback.format_exc().strip().splitlines()
-    return f"{str(error)[:400]}\n" + "\n".join(lines[-6:])

@@ -18,9 +18,13 @@ from typing import Any
 from tests.harness.child import peak_memory
 from tests.harness.workers import Outcome, Worker
 
-CASES = {"graphs": "tests.fuzz.graphs_trial:attempt", "mutants": "tests.fuzz.mutants_trial:attempt"}
+CASES = {
+    "graphs": "tests.fuzz.graphs_trial:attempt",
+    "tflite": "tests.fuzz.tflite_trial:attempt",
+    "mutants": "tests.fuzz.mutants_trial:attempt",
+}
 """Each kind of case: the function from a seed to a `Found`."""
-DESCRIPTIONS = {"graphs": "tests.fuzz.graphs_trial:described"}
+DESCRIPTIONS = {"graphs": "tests.fuzz.graphs_trial:described", "tflite": "tests.fuzz.tflite_trial:described"}
 """The function from a seed to the text and the files of a case that ended the process."""
 GOOD = ("agree", "refused", "empty", "doubtful", "source", "skipped")
 OTHER_SIZES = "run at other sizes"

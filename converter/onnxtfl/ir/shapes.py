@@ -76,6 +76,11 @@ def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     return result
 
 
+def distinct_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """`axes` as nonnegative indices, each once, in the order of their first places."""
+    return tuple(dict.fromkeys(normalize_axis(int(a), rank) for a in axes))
+
+
 def check_positions(indices: Value, sizes: Sequence[Dim]) -> None:
     """Raise ValueError if a known index in `indices` [..., len(sizes)] is out of range for its size."""
     if indices.known is None or not indices.known.size:

@@ -91,7 +91,10 @@ class Window:
         pairs = []
         for i, size in enumerate(sizes):
             if not isinstance(size, int) and self.strides[i] != 1 and self.span[i] > 1:
-                return None
+                if lower or self.span[i] > 2:
+                    return None
+                pairs.append((0, 1))  # of two elements, only the second may be padding
+                continue
             known = size if isinstance(size, int) else self.span[i]
             pairs.append(same_padding(known, self.shape[i], self.strides[i], self.dilations[i], lower))
         return tuple(low for low, _ in pairs) + tuple(high for _, high in pairs)

@@ -39,7 +39,15 @@ from onnxtfl.ir.reshape import (
     with_unit_axis,
 )
 from onnxtfl.ir.row_quantization import on_int8_grid
-from onnxtfl.ir.shapes import check_features, check_spreads, known_dims, normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.shapes import (
+    check_features,
+    check_spreads,
+    distinct_axes,
+    known_dims,
+    normalize_axes,
+    normalize_axis,
+    static_ints,
+)
 from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window, same_padding_of_pool
 from onnxtfl.ir.symbols import next_number

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import REQUIRED, Op
@@ -16,11 +18,21 @@ from onnxtfl.rewriting.registry import Condition, Form, lift_onnx, lift_tfl, low
 from onnxtfl.rules.dtypes import dtype_from, number_of
 from onnxtfl.rules.sizes import frozen, int32, narrow, wide
 
+_RANGES = re.compile(r"RELU\w*")
+"""The activations that limit a result to a range (CalculateActivationRange of LiteRT's kernel_util.h)."""
 
-def activated(b: Builder, value: Value, node: Node) -> Value:
-    """Apply to `value` the activation in the option `fused_activation_function` of `node`, as an op of its own."""
-    name = node.attr("fused_activation_function", "NONE")
-    return value if name in ("NONE", None) else b.foreign("tfl", name, [value], [value.type])[0]
+
+def activated(b: Builder, value: Value, node: Node, *, smooth: bool = False) -> Value:
+    """Apply to `value` the activation in the option `fused_activation_function` of `node`, as an op of its own.
+
+    Kernels limit the result to a range, and ignore the other activations. `smooth`: a kernel that applies all of them
+    (ApplyActivationToVector of LiteRT's tensor_utils.h).
+    """
+    name = node.attr("fused_activation_function", "NONE") or "NONE"
+    if smooth and name == "SIGN_BIT":
+        raise UnsupportedError("the activation SIGN_BIT")
+    applied = _RANGES.fullmatch(name) or (smooth and name != "NONE")
+    return b.foreign("tfl", name, [value], [value.type])[0] if applied else value
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def onnx_attributes(window: Window) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "kernel_shape": window.shape,
         "strides": window.strides,
-        "dilations": window.dilations,
+        "dilations": tuple(1 if k == 1 else d for k, d in zip(window.shape, window.dilations, strict=True)),
     }
     if window.auto_pad == "NOTSET":
         return {**attributes, "pads": window.padding}

@@ -1,0 +1,132 @@
+"""Judges the conversion of one random graph: it is fast, and its result computes what the source does at all sizes."""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tests.fuzz.drawing import Values
+from tests.fuzz.graphs_judge import Arrays, Noisy, Run, difference, finite
+from tests.fuzz.soaking import OTHER_SIZES, SECONDS, Found
+from tests.harness.child import stage
+
+Results = Callable[[bytes, Arrays], Iterator[tuple[str, Arrays]]]
+"""The outputs of a converted file, by the runtime and kernels that computed them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph. ``text``: of all of it, or of what an output depends on. ``steps``: the quantized values.
+
+    ``is_doubtful``: whether the runtime's outputs for these inputs are no reference.
+    """
+
+    graph: Values
+    text: Callable[..., str]
+    files: Mapping[str, bytes]
+    noisy: Noisy
+    is_doubtful: Callable[[Arrays, Arrays], bool] = lambda _, __: False
+    steps: Collection[str] = ()
+
+
+def runs_of(g: Values, run: Run, *, again: bool = False) -> Iterator[tuple[Arrays, Arrays]]:
+    """Inputs and outputs of the source at several sizes: those at which it runs and all floats are finite.
+
+    ``again``: also at the same sizes with other elements.
+    """
+    feeds = [({n: a for n, a in g.arrays.items() if n in g.feeds(g.sizes, 0)})]
+    others = [g.varied(lambda _: 1), g.varied(lambda size: size + 1), g.varied(lambda _: 0)]
+    others = [g.sizes] * again + (others if g.sizes else [])
+    feeds += [g.feeds(sizes, i) for i, sizes in enumerate(others, 1)]
+    for fed in feeds:
+        try:
+            found = run(fed)
+        except Exception:
+            if fed is feeds[0]:
+                return
+            continue
+        if finite(found):
+            yield fed, found
+
+
+def judged(source: Case, convert: Callable[[], bytes], results: Results, runs: list[tuple[Arrays, Arrays]]) -> Found:
+    """The outcome of a conversion. ``runs``: inputs and outputs of the source."""
+    stage("convert")
+    start = time.process_time()
+    made = _converted(source, convert)
+    if isinstance(made, Found):
+        return made
+    seconds = time.process_time() - start
+    if seconds > SECONDS:
+        return Found("hang", "convert", f"{seconds:.1f} s", source.text(), dict(source.files))
+    for number, (fed, expected) in enumerate(runs):
+        stage(f"{OTHER_SIZES if number else 'run'} { {name: list(array.shape) for name, array in fed.items()} }")
+        found = _compared(results(made, fed), fed, expected, source)
+        if found.kind != "agree":
+            return replace(_explained(found, source, fed, expected, number), files={**source.files, "result": made})
+    return Found("agree")
+
+
+def _converted(source: Case, convert: Callable[[], bytes]) -> bytes | Found:
+    """The converted file, or why there is none."""
+    from onnxtfl.errors import InternalError, OnnxtflError
+
+    try:
+        return convert()
+    except OnnxtflError as error:
+        kind = "internal" if isinstance(error, InternalError) else "refused"
+        group = f"{getattr(error, 'code', '')} {_general(str(error))}"
+        return Found(kind, group, _trace(error), source.text(), dict(source.files))
+    except Exception as error:
+        group = f"{type(error).__name__} {_general(str(error))}"
+        return Found("internal", group, _trace(error), source.text(), dict(source.files))
+
+
+def _explained(found: Found, source: Case, fed: Arrays, expected: Arrays, number: int) -> Found:
+    """A failure, or "empty" or "doubtful" where no runtime is a reference."""
+    unusual = number > 0 or "0" in re.findall(r"\d+", found.message) or found.group.startswith("[0]")
+    if unusual and source.is_doubtful(fed, expected):
+        return replace(found, kind="doubtful")
+    if found.kind == "runtime" and _has_empty_open_dim(source.graph, fed):
+        return replace(found, kind="empty")
+    return found
+
+
+def _has_empty_open_dim(graph: Values, fed: Arrays) -> bool:
+    return any(
+        size == 0 and isinstance(dim, str)
+        for name, array in fed.items()
+        for size, dim in zip(array.shape, graph.inputs[name].dims, strict=False)
+    )
+
+
+def _compared(results: Iterator[tuple[str, Arrays]], fed: Arrays, expected: Arrays, source: Case) -> Found:
+    sizes = {name: list(array.shape) for name, array in fed.items()}
+    empty = "[0] " if any(0 in shape for shape in sizes.values()) else ""
+    try:
+        for way, actual in results:
+            if wrong := difference(actual, expected, fed, source.noisy, source.steps):
+                part = source.text(wrong[0])
+                return Found("disagree", empty + _ops(part), f"{way}: {wrong[0]} {wrong[1]}; {sizes}", part)
+    except Exception as error:
+        return Found("runtime", empty + _general(str(error)), f"{str(error)[:300]}; {sizes}", source.text())
+    return Found("agree")
+
+
+def _ops(text: str) -> str:
+    """The ops of a model's text."""
+    return " ".join(sorted(set(re.findall(r"= ([A-Za-z0-9_.]+) ?[<(]", text))))
+
+
+def _general(message: str) -> str:
+    """A message without names and numbers."""
+    message = re.sub(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\b[nvwc]?\d+(_\d+)?\b", "#", message.strip().split("\n")[0])
+    return message[-110:] if len(message) > 110 and "ERROR" in message else message[:110]
+
+
+def _trace(error: Exception) -> str:
+    lines = traceback.format_exc().strip().splitlines()
+    return f"{str(error)[:400]}\n" + "\n".join(lines[-6:])

@@ -1,0 +1,144 @@
+"""Small TFLite graphs that random ones found: ONNX Runtime computes what LiteRT does, at all sizes of open dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onnxtfl
+from tests.fuzz.drawing import Input
+from tests.fuzz.tflite_drawing import TfliteDrawing
+from tests.harness.compare import largest_error
+from tests.harness.litert import run_onnx, run_tflite
+
+for _module in ("onnxruntime", "ai_edge_litert"):
+    pytest.importorskip(_module, reason=f"{_module} is not installed")
+
+
+class Graph(TfliteDrawing):
+    """A graph with given operands. ``shapes``: those of its inputs in other runs."""
+
+    shapes: Sequence[dict[str, tuple[int, ...]]] = ()
+
+    def given(self, elements: Any, dtype: Any = "float32", *, open_axes: Sequence[int] = ()) -> str:
+        """An input with these elements."""
+        array = np.asarray(elements, dtype)
+        name = f"in{len(self.inputs)}"
+        dims = [f"{name}_{i}" if i in open_axes else n for i, n in enumerate(array.shape)]
+        self.sizes |= {d: n for d, n in zip(dims, array.shape, strict=True) if isinstance(d, str)}
+        self.inputs[name], self.arrays[name] = Input(str(array.dtype), tuple(dims), -4, 4), array
+        return name
+
+
+def check(build: Callable[[Graph], Any], *others: Sequence[tuple[int, ...]]) -> None:
+    """Convert the graph that `build` makes; compare on its arrays, and on `others`: shapes of all inputs."""
+    g = Graph(0)
+    g.rankless = False
+    assert build(g), "LiteRT refuses the graph"
+    data = g.model()
+    converted = onnxtfl.tflite_to_onnx(data, check=False).data
+    assert isinstance(converted, bytes)
+    feeds = [{n: g.arrays[n] for n in g.inputs}]
+    feeds += [{n: g.inputs[n].draw(g.random, s) for n, s in zip(g.inputs, shapes, strict=True)} for shapes in others]
+    for fed in feeds:
+        actual, expected = run_onnx(converted, fed), dict(run_tflite(data, fed, kernels="builtin"))
+        for name, array in expected.items():
+            assert actual[name].shape == np.shape(array)
+            assert largest_error(actual[name], np.asarray(array)) <= 1, f"{actual[name]} instead of {array}"
+
+
+X = np.random.default_rng(0).uniform(-3, 3, (2, 3, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("activation", ["TANH", "SIGN_BIT"])
+def test_kernels_ignore_a_fused_tanh(activation: str) -> None:
+    option = {"fused_activation_function": activation}
+    check(lambda g: g.op("ADD", [g.given(X), g.given(X)], **option))
+    check(
+        lambda g: g.op(
+            "L2_POOL_2D", [g.given(X[None])], filter_height=1, filter_width=2, stride_h=1, stride_w=1, **option
+        )
+    )
+
+
+def test_signs_of_zeros_in_atan2() -> None:
+    y, x = np.meshgrid([-1, -0.0, 0.0, 1], [-1, -0.0, 0.0, 1])
+    check(lambda g: g.op("ATAN2", [g.given(y), g.given(x)]))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "uint32"])
+def test_casts_of_floats_saturate(dtype: str) -> None:
+    check(lambda g: g.op("CAST", [g.given([-70000, -200.5, -1, 0.5, 70])], dtype))
+
+
+@pytest.mark.parametrize("axes", [[1, 1], [2, -1, 0]])
+def test_an_axis_named_twice_counts_once(axes: list[int]) -> None:
+    check(lambda g: g.op("SUM", [g.given(X), g.constant(axes, "int32")]))
+    check(lambda g: g.op("SQUEEZE", [g.given(X[:1, :1])], squeeze_dims=[0, 1, -3]))
+
+
+def test_axes_of_a_scalar_are_not_read() -> None:
+    check(lambda g: g.op("REDUCE_MAX", [g.given(2.0), g.constant([0], "int32")]))
+
+
+def test_padding_of_a_scalar() -> None:
+    none = np.zeros((0, 2), np.int32)
+    check(lambda g: g.op("PADV2", [g.given(2, "int32"), g.constant(none), g.constant(1, "int32")]))
+    check(lambda g: g.op("MIRROR_PAD", [g.given(2.0), g.constant(none)]))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-2, 2), (3, -4), (-1, -1)])
+def test_stablehlo_pad_cuts_off_more_than_there_is(low: int, high: int) -> None:
+    options = {"edge_padding_low": [low, 1], "edge_padding_high": [high, 0], "interior_padding": [0, 1]}
+    check(lambda g: g.op("STABLEHLO_PAD", [g.given([[1.0, 2.0]]), g.constant(5.0, "float32")], **options))
+
+
+def _sliced(masks: dict[str, int], *vectors: list[int]) -> Callable[[Graph], Any]:
+    return lambda g: g.op("STRIDED_SLICE", [g.given(X), *(g.constant(v, "int32") for v in vectors)], **masks)
+
+
+def test_an_ellipsis_of_a_strided_slice_is_an_axis() -> None:
+    check(_sliced({"ellipsis_mask": 1, "shrink_axis_mask": 2}, [0, 1, 0, 2], [0, 2, 2, 4], [1, 1, 1, 1]))
+
+
+def test_entries_beyond_the_axes_are_ignored() -> None:
+    check(_sliced({}, [0, 1, 0, 2], [2, 3, 2, 3], [1, 1, 1, 1]))
+
+
+def test_a_table_with_open_columns() -> None:
+    def build(g: Graph) -> Any:
+        rows = g.given(X[0], open_axes=(1,))
+        keys = g.constant([2, 5, 7], "int32")
+        return g.op("HASHTABLE_LOOKUP", [g.constant([5, 3], "int32"), keys, rows], "float32", "uint8")
+
+    check(build, [(3, 7)])
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (1, 3)])
+def test_a_dilated_convolution_with_same_padding_over_open_sizes(sizes: tuple[int, int]) -> None:
+    def build(g: Graph) -> Any:
+        x = g.given(np.resize(X, (1, 7, 6, 2)), open_axes=(0, 1, 2))
+        inputs = [x, g.constant(np.resize(X, (3, *sizes, 2))), g.constant(np.zeros(3), "float32")]
+        strides = {"stride_h": 2, "stride_w": 3, "dilation_h_factor": 2, "dilation_w_factor": 1}
+        return g.op("CONV_2D", inputs, padding="SAME", **strides)
+
+    check(build, [(2, 8, 9, 2)], [(1, 1, 1, 2)], [(1, 12, 5, 2)])
+
+
+def test_a_pool_with_gaps_over_open_sizes() -> None:
+    def build(g: Graph) -> Any:
+        x = g.given(np.resize(X, (1, 7, 6, 2)), open_axes=(1, 2))
+        options = {"filter_height": 2, "filter_width": 2, "stride_h": 3, "stride_w": 1, "padding": "SAME"}
+        return g.op("MAX_POOL_2D", [x], **options)
+
+    check(build, *([(1, n, 4, 2)] for n in range(1, 7)))
+
+
+def test_a_diagonal_of_open_matrices() -> None:
+    def build(g: Graph) -> Any:
+        return g.op("MATRIX_SET_DIAG", [g.given(X, open_axes=(1,)), g.given(X[:, :, 0], open_axes=(1,))])
+
+    check(build, [(2, 6, 4), (2, 4)], [(2, 2, 4), (2, 2)])

@@ -1,0 +1,106 @@
+"""One random TFLite graph: LiteRT runs it, it is converted, and ONNX Runtime runs the result, at several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from tests.fuzz import tflite_elementwise, tflite_networks, tflite_quantized, tflite_structure
+from tests.fuzz.graphs_judge import Arrays, noisy_inputs
+from tests.fuzz.judging import Case, judged, runs_of
+from tests.fuzz.soaking import Found
+from tests.fuzz.tflite_drawing import TfliteDrawing
+from tests.harness.child import stage
+from tests.harness.litert import narrow, run_onnx, run_tflite
+
+STEPS = {**tflite_elementwise.STEPS, **tflite_structure.STEPS, **tflite_networks.STEPS}
+QUANTIZED = tflite_quantized.STEPS
+ELSEWHERE = {
+    "control flow, in tests/fuzz/recurrent_graphs.py and tests/unit/test_branches.py": "CALL CALL_ONCE IF WHILE "
+    "STABLEHLO_CASE STABLEHLO_WHILE",
+    "state, in tests/models/test_stateful_tflite.py": "BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN LSTM RNN "
+    "SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN",
+    "random results": "MULTINOMIAL RANDOM_STANDARD_NORMAL RANDOM_UNIFORM",
+    "resources, strings": "ASSIGN_VARIABLE HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE READ_VARIABLE "
+    "VAR_HANDLE",
+    "sparse constants, regions: one form each, in tests/conformance": "DENSIFY STABLEHLO_REDUCE_WINDOW "
+    "STABLEHLO_SCATTER",
+}
+"""Why and where the other ops that convert are tested."""
+
+
+def drawn(seed: int) -> TfliteDrawing:
+    """The random TFLite graph of a seed: one to five ops, or a quantized one."""
+    g = TfliteDrawing(seed)
+    if g.chance(0.2):
+        for _ in range(4):
+            if not g.ops:
+                QUANTIZED[g.choose(list(QUANTIZED))](g)
+        return g
+    count = g.choose((1, 1, 1, 2, 2, 3, 4, 5))
+    names = list(STEPS)
+    for _ in range(4 * count):
+        if len(g.ops) < count:
+            STEPS[g.choose(names)](g)
+    return g
+
+
+def is_drawn(name: str) -> bool:
+    """Whether the step of an op adds it for one of a few seeds, in the worker process."""
+    for seed in range(40):
+        g = TfliteDrawing(seed)
+        STEPS[name](g)
+        if any(op.name == name for op in g.ops):
+            return True
+    return False
+
+
+def described(seed: int) -> tuple[str, dict[str, bytes]]:
+    """The text and the file of a seed: of cases that end the process."""
+    g = drawn(seed)
+    return g.text(), {"model.tflite": g.model()}
+
+
+def _is_doubtful(quantized: bool, fed: Arrays, expected: Arrays) -> bool:
+    """Whether a result is empty: runtimes do not agree on windows larger than what they go over, or over nothing.
+
+    Also the mean of no integers.
+    """
+    arrays = [*expected.values(), *(fed.values() if quantized else ())]
+    return any(array.size == 0 for array in arrays)
+
+
+def attempt(seed: int) -> Found:
+    """The outcome of a seed, in the worker process."""
+    import onnxtfl
+
+    stage("source")
+    g = drawn(seed)
+    if not g.ops:
+        return Found("skipped")
+    data = g.model()
+
+    def run(fed: Arrays) -> Arrays:
+        return dict(run_tflite(data, fed, kernels="builtin"))
+
+    runs = list(runs_of(g, run, again=g.is_dynamic()))
+    if not runs:
+        return Found("skipped")
+
+    def convert() -> bytes:
+        found = onnxtfl.tflite_to_onnx(data, check=False, load=False).data
+        assert isinstance(found, bytes)
+        return found
+
+    def results(converted: bytes, fed: Arrays) -> Iterator[tuple[str, Arrays]]:
+        yield "ONNX Runtime", {n: narrow(a) for n, a in run_onnx(converted, fed).items()}
+
+    source = Case(
+        g,
+        g.text,
+        {"model.tflite": data},
+        noisy_inputs(run),
+        partial(_is_doubtful, bool(g.quantized)),
+        frozenset(g.quantized),
+    )
+    return judged(source, convert, results, runs)
