@@ -41,6 +41,19 @@ def _gather(b: Builder, node: Node) -> Value:
     return b(op, x, nonnegative(b, indices, x.shape[axis], x), axis=axis)
 
 
+@lift_onnx("ArrayFeatureExtractor", since=(1,), domain=ML)
+def _array_feature_extractor(b: Builder, node: Node) -> Value:
+    """The elements at all indices of the last axis; a vector is one row."""
+    x, indices = node.operand(0), node.operand(1)
+    if x.rank < 1 or 0 in indices.shape:
+        raise InvalidModelError("a scalar, or no indices", code="E-FILE-009")
+    flat = reshape(b, indices, (product(indices.shape),))
+    if all(d == 1 for d in x.shape[:-1]):  # tables of strings have one axis
+        row = b(ops.Gather, reshape(b, x, x.shape[-1:]), flat, axis=0)
+        return reshape(b, row, (*([1] * max(1, x.rank - 1)), *row.shape))
+    return b(ops.Gather, x, flat, axis=x.rank - 1)
+
+
 @lift_onnx("GatherBlockQuantized", since=(1,), domain=MICROSOFT)
 def _gather_blocks(b: Builder, node: Node) -> Value:
     """Rows of a table that is quantized in blocks, gathered before they are dequantized.
@@ -94,6 +107,27 @@ def _narrow_indices(b: Builder, node: Node) -> Value | None:
     if not x.is_quantized or indices.dtype is not DType.INT64:
         return None
     return b(ops.Gather, x, b(ops.Convert, indices, dtype=DType.INT32), **node.attributes)
+
+
+@decompose(ops.Gather, "tfl", order="axes")
+def _gathered_strings(b: Builder, node: Node) -> Value | None:
+    """Tables of strings have one axis in TFLite: positions in the flattened table, or one slice."""
+    x, indices, axis = node.operand(0), node.operand(1), node.attr("axis")
+    if x.dtype is not DType.STRING or x.rank == 1 or node.attr("batch_dims"):
+        return None
+    known = static_ints(indices)
+    if known is not None and len(known) == 1:
+        return reshape(b, sliced(b, x, {axis: slice(known[0], known[0] + 1)}), node.result.shape, x)
+    size, inner = x.shape[axis], product(x.shape[axis + 1 :])
+    if not isinstance(size, int) or not isinstance(inner, int):
+        raise UnsupportedError("strings along axes of unknown sizes", code="E-SHAPE-001")
+    outer = product(x.shape[:axis])
+    rows = Term(b, positions(b, dim_vector(b, [outer], x)))
+    rows = Term(b, reshape(b, rows.value, (outer, 1, 1), x)) * (size * inner)
+    picked = Term(b, reshape(b, as_int64(b, indices), (1, product(indices.shape), 1), indices)) * inner
+    places = (rows + picked).apply(ops.Add, np.arange(inner))
+    flat, each = (reshape(b, v, (product(v.shape),), x, indices) for v in (x, places.value))
+    return reshape(b, b(ops.Gather, flat, each, axis=0), node.result.shape, x, indices)
 
 
 @decompose(ops.Gather, "onnx")

@@ -120,6 +120,24 @@ from onnxtfl.rules.qlinear import (
 from onnxtfl.rules.qoperator import bias_in_steps, linear_domain, parameters, qoperator, quantized_operand
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
+from onnxtfl.rules.scores import (
+    ML,
+    chosen_label,
+    class_labels,
+    feature_count,
+    floats,
+    ints,
+    labels_at,
+    largest,
+    linear,
+    probit,
+    rows_of,
+    texts,
+    texts_of,
+    transform_of,
+    transformed,
+    two_columns,
+)
 from onnxtfl.rules.sequence_loops import SequenceOps, check_constant_shape, limit_rounds, loop_over_sequences
 from onnxtfl.rules.sequences import (
     MOST_ELEMENTS,
