@@ -7,6 +7,7 @@ depends on rounding in the source too (a Floor, a comparison, an index of the la
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -61,10 +62,20 @@ def _is_noise(name: str, found: Array, wanted: Array, inputs: Arrays, noisy: Noi
         other = noisy(inputs, noise, seed).get(name)
         if other is None or other.shape != wanted.shape:
             return other is not None
-        effect = np.maximum(effect, np.abs(np.asarray(other).astype(np.float64) - exact))
+        change = np.abs(np.asarray(other).astype(np.float64) - exact)
+        effect = np.maximum(effect, np.where(np.isnan(change), np.inf, change))
     allowed = 20 * effect + 1e-6 + 1e-3 * np.abs(exact) * is_float(wanted.dtype)
     with np.errstate(invalid="ignore"):
-        return bool((np.abs(np.asarray(found).astype(np.float64) - exact) <= allowed).all())
+        error = np.abs(np.asarray(found).astype(np.float64) - exact)
+        return bool(((error <= allowed) | np.isinf(allowed) | _does_not_fit(found, wanted)).all())
+
+
+def _does_not_fit(found: Array, wanted: Array) -> Any:
+    """Where an integer was made of a float that it cannot hold: x86 has the lowest number, others the nearest."""
+    if wanted.dtype not in (np.int32, np.int64):
+        return False
+    limits = np.iinfo(wanted.dtype)
+    return (wanted == limits.min) & (found == limits.max)
 
 
 def noisy_inputs(run: Run) -> Noisy:

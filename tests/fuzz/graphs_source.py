@@ -34,12 +34,13 @@ class Source:
         nodes = list(found.graph.node)
         del found.graph.node[:]
         for node in nodes:
+            names = [name for name in node.output if name and arrays[name].dtype in _FLOATS]
+            node.output[:] = [f"{name}.exact" if name in names else name for name in node.output]
             found.graph.node.append(node)
-            for i, name in enumerate(node.output):
-                if name and arrays[name].dtype in _FLOATS:
-                    array = arrays[name]
-                    _disturb(found.graph, i, _factors(random, array, noise), _offsets(random, array, noise))
-        inputs = {n: a * _factors(random, a, noise) if a.dtype in _FLOATS else a for n, a in fed.items()}
+            for name in names:
+                array = arrays[name]
+                _disturb(found.graph, name, _factors(random, array, noise), _offsets(random, array, noise))
+        inputs = {n: np.asarray(a * _factors(random, a, noise)) if a.dtype in _FLOATS else a for n, a in fed.items()}
         return run_onnx(found.SerializeToString(), inputs)
 
     def others(self, fed: Arrays) -> Iterator[Arrays]:
@@ -75,10 +76,8 @@ def _offsets(random: np.random.Generator, array: Array, noise: float) -> Any:
     return np.asarray(0.1 * noise * largest * random.standard_normal(array.shape)).astype(array.dtype)
 
 
-def _disturb(graph: onnx.GraphProto, number: int, factors: Array, offsets: Array) -> None:
-    """Change result ``number`` of the last node of the graph a little."""
-    name = graph.node[-1].output[number]
-    graph.node[-1].output[number] = f"{name}.exact"
+def _disturb(graph: onnx.GraphProto, name: str, factors: Array, offsets: Array) -> None:
+    """Make a value of the one that is exact."""
     graph.initializer.append(onnx.numpy_helper.from_array(factors, f"{name}.factors"))
     graph.initializer.append(onnx.numpy_helper.from_array(offsets, f"{name}.offsets"))
     graph.node.append(onnx.helper.make_node("Mul", [f"{name}.exact", f"{name}.factors"], [f"{name}.product"]))

@@ -154,3 +154,35 @@ def test_what_has_no_elements_but_open_sizes_is_no_work_for_a_kernel(op: str, in
     for kernels in ("default", "builtin"):
         (_, found), *_ = run_tflite(result, list(fed.values()), kernels=kernels)
         assert found.shape == (3, 0)
+
+
+def test_a_scale_of_one_element_does_not_say_how_many_features_there_are() -> None:
+    constants = {"scale": np.asarray([2], np.float32), "bias": np.asarray([1], np.float32)}
+    node = helper.make_node("GroupNormalization", ["x", *constants], ["y"], num_groups=1)
+    model = onnx_model([node], [("x", FLOAT, ["N", "C", 3])], [("y", FLOAT, None)], constants)
+    model.opset_import[0].version = 21
+    x = np.random.default_rng(0).standard_normal((2, 4, 3)).astype(np.float32)
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+def test_a_sum_of_everything_after_a_reshape_that_another_reshape_follows() -> None:
+    nodes = [
+        helper.make_node("Reshape", ["x", "s"], ["flat"]),
+        helper.make_node("Unsqueeze", ["flat", "a"], ["more"]),
+        helper.make_node("ReduceSum", ["flat"], ["y"]),
+    ]
+    constants = {"s": np.asarray([2, 64], np.int64), "a": np.asarray([-3], np.int64)}
+    outputs = [("more", FLOAT, None), ("y", FLOAT, None)]
+    model = onnx_model(nodes, [("x", FLOAT, [4, 2, 1, 2, 8])], outputs, constants)
+    x = np.random.default_rng(0).standard_normal((4, 2, 1, 2, 8)).astype(np.float32)
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+def test_integers_of_open_sizes_are_resized_to_the_last_bit() -> None:
+    node = helper.make_node(
+        "Resize", ["x", "", "", "s"], ["y"], coordinate_transformation_mode="half_pixel", mode="linear"
+    )
+    sizes = {"s": np.asarray([4, 5], np.int64)}
+    model = onnx_model([node], [("x", TensorProto.UINT8, ["A", "B"])], [("y", TensorProto.UINT8, None)], sizes)
+    x = np.random.default_rng(0).integers(0, 256, (7, 3)).astype(np.uint8)
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)

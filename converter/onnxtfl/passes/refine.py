@@ -133,7 +133,9 @@ def _follows(node: Node, refinement: Refinement) -> bool:
         return False
     if issubclass(node.op, Elementwise):
         return all(v is None or (v.type is not None and v.tensor_type.shape is not None) for v in node.operands)
-    return node.op is ops.Reduce and bool(node.attr("keepdims")) and static_ints(node.operand(1)) is not None
+    axes = node.optional(1)
+    known = axes is not None and static_ints(axes) is not None
+    return node.op is ops.Reduce and bool(node.attr("keepdims")) and known
 
 
 def _rewrite(graph: Graph, head: Node, refinement: Refinement, members: Sequence[Node], exits: Sequence[Node]) -> None:

@@ -127,9 +127,10 @@ def GroupNorm(x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float 
     """
     shape, axis = x.value.shape, normalize_axis(feature_index, x.rank)
     check_features(x.value, axis, scale.value, bias.value)
-    features = shape[axis] if isinstance(shape[axis], int) else scale.value.shape[0]
+    features = scale.value.shape[0] if shape[axis] != 1 and scale.value.shape[0] != 1 else shape[axis]
     if isinstance(features, int) and features % num_groups:
         raise ValueError(f"{features} features in {num_groups} groups")
+    # a scale of one element may go with any number of features: ONNX Runtime broadcasts it
     parts = (*shape[:axis], num_groups, features // num_groups, product(shape[axis + 1 :]))
     grouped = Term(x.b, reshape(x.b, x.value, parts))
     result, *_ = standardized(grouped, (a for a in range(1, len(parts)) if a != axis), epsilon)
