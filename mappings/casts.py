@@ -62,6 +62,8 @@ def _cast_tfl(b: Builder, node: Node) -> Value:
     Floats are limited to the integers that there are (SafeCast in LiteRT kernels/cast.cc); ONNX leaves that undefined.
     """
     x, dtype = Term(b, node.operand(0)), node.result.dtype
+    if x.dtype.is_complex and not dtype.is_complex:
+        x = x.apply(ops.Real)
     if x.dtype.is_float and dtype.is_integer and (dtype.bits < 32 or not dtype.is_signed):
         limits = np.iinfo(dtype.numpy)
         exact = dtype.bits < 16 or (dtype.bits == 16 and x.dtype is not DType.FLOAT16)

@@ -83,17 +83,14 @@ def _stft(b: Builder, node: Node) -> Value:
 
 @lift_tfl("RFFT2D")
 def _tfl_rfft2d(b: Builder, node: Node) -> Value:
-    """The spectrum of the last two axes: one after the other, the last onesided."""
-    x = node.operand(0)
-    lengths = static_ints(node.operand(1))
+    """The spectrum of the last two axes: one after the other, the last onesided; too short a signal has zeros after."""
+    x, lengths = node.operand(0), static_ints(node.operand(1))
     sizes = [d for d in x.shape[-2:] if isinstance(d, int)]
     if lengths is None or len(sizes) != 2:
-        raise UnsupportedError("an RFFT2D of unknown length", code="E-SHAPE-001")
-    for axis, size, length in zip((x.rank - 2, x.rank - 1), sizes, lengths, strict=True):
-        if length > size:
-            raise UnsupportedError("an RFFT2D over more elements than there are")
-        x = sliced(b, x, {axis: slice(0, length)})
-    rows, columns = fourier(lengths[1], lengths[1], False, True)[:, 0], fourier(lengths[0], lengths[0], False, False)
+        return _rfft2d_of_run_time(b, x, node.operand(1))
+    taken = [min(size, length) for size, length in zip(sizes, lengths, strict=True)]
+    x = sliced(b, x, {axis: slice(0, n) for axis, n in zip((x.rank - 2, x.rank - 1), taken, strict=True)})
+    rows, columns = fourier(taken[1], lengths[1], False, True)[:, 0], fourier(taken[0], lengths[0], False, False)
     last = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (0,)}
     half = b(ops.DotGeneral, x, rows.astype(np.float32), **last)
     both = {"lhs_contracting_dimensions": (x.rank - 2, x.rank), "rhs_contracting_dimensions": (0, 1)}
@@ -101,6 +98,35 @@ def _tfl_rfft2d(b: Builder, node: Node) -> Value:
     full = b(ops.DotGeneral, half, columns.astype(np.float32), **both, output_permutation=order)
     real, imaginary = (Term(b, full).at(i, x.rank) for i in (0, 1))
     return real.apply(ops.Complex, imaginary).value
+
+
+def _rfft2d_of_run_time(b: Builder, x: Value, lengths: Value) -> Value:
+    """RFFT2D by matrices that a run computes, since it alone knows the sizes."""
+    signal, (columns, rows) = Term(b, x), (Term(b, lengths).to(DType.INT64).at(i, 0) for i in (0, 1))
+    half = rows.apply(ops.FloorDiv, 2) + 1
+    width, height = (b(ops.Convert, dim_value(b, x.shape[i], x), dtype=DType.INT64) for i in (-1, -2))
+    cosine, sine = _waves(b, width, rows, half)
+    real, imaginary = (_contracted(signal, wave) for wave in (cosine, sine))
+    cosine, sine = _waves(b, height, columns, columns)
+    turned = [Term(b, transposed(b, v.value, moved_last(x.rank - 2, x.rank))) for v in (real, imaginary)]
+    real = _contracted(turned[0], cosine) - _contracted(turned[1], sine)
+    imaginary = _contracted(turned[0], sine) + _contracted(turned[1], cosine)
+    parts = [Term(b, transposed(b, v.value, moved_last(x.rank - 2, x.rank))) for v in (real, imaginary)]
+    return parts[0].apply(ops.Complex, parts[1]).value
+
+
+def _waves(b: Builder, size: Value, length: Term, count: Term) -> tuple[Term, Term]:
+    """The matrices [size, count] of cos and -sin of 2 pi i k / length, 0 where i is not below `length`."""
+    index = Term(b, unsqueezed(b, positions(b, size), [1]))
+    turns = index * Term(b, unsqueezed(b, positions(b, count.value), [0])) % length
+    angles = turns.to(DType.FLOAT32) / length.to(DType.FLOAT32) * (2 * math.pi)
+    inside = (index < length).to(DType.FLOAT32)
+    return angles.apply(ops.Cos) * inside, -angles.apply(ops.Sin) * inside
+
+
+def _contracted(x: Term, matrix: Term) -> Term:
+    """The last axis of `x` times `matrix`."""
+    return x.apply(ops.DotGeneral, matrix, lhs_contracting_dimensions=(x.rank - 1,), rhs_contracting_dimensions=(0,))
 
 
 _WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "BlackmanWindow": (0.42, 0.5, 0.08)}

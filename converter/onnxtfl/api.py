@@ -341,6 +341,7 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         result.elements,
         tuple(result.dropped_metadata),
         tuple(result.assumptions),
+        tuple(result.complex_names),
         os.fspath(job.model) if isinstance(job.model, str | os.PathLike) else "",
     )
 

@@ -64,6 +64,7 @@ class ConversionReport:
     ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
     that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the source that is
     too large for the result, as text. ``assumptions``: what has to be true of sizes that only a run knows.
+    ``complex_names``: inputs and outputs of complex numbers, which became real ones with a trailing axis of 2.
     ``source``: the path of the source, "" for a model in memory.
     """
 
@@ -83,12 +84,16 @@ class ConversionReport:
     elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dropped_metadata: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    complex_names: tuple[str, ...] = ()
     source: str = ""
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """What the report says, as the rows of a table; ``verbose``: with the passes, and without shortened lists."""
         rows = titled("inputs", map(str, self.inputs)) + titled("outputs", map(str, self.outputs))
         rows += titled("sequences", [_elements(*entry) for entry in self.elements.items()])
+        rows += titled(
+            "complex", [f"{name} has real and imaginary parts as its last axis" for name in self.complex_names]
+        )
         rows += _state_rows(self.states) + _kept_rows(self.kept_states, verbose)
         if self.other_signatures:
             others = some(self.other_signatures, verbose)

@@ -48,6 +48,7 @@ from onnxtfl.options import Options
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, separate_region_outputs, set_input_shapes
 from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import remove_dead
+from onnxtfl.passes.complex_numbers import split_complex, split_complex_in_region
 from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
 from onnxtfl.passes.fix_features import fix_features
 from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
@@ -110,7 +111,8 @@ class Report:
     `quantization`: which ops compute on integers and which do not, and why; None if nothing is quantized. `states`:
     those that became inputs and outputs. `kept_states`: names of the tensors that the next run begins with, None where
     that was not asked for. `other_signatures`: the entry points of the file that were not converted.
-    `elements`: the names of the tensors that each input and output of sequence or optional type became. `source_size`:
+    `elements`: the names of the tensors that each input and output of sequence or optional type became.
+    `complex_names`: inputs and outputs of complex numbers, as pairs of real ones. `source_size`:
     bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
     metadata was too large, as text. `source_files`: paths of the files with external data of the source.
     `assumptions`: what has to be true of sizes that only a run knows, as text.
@@ -127,6 +129,7 @@ class Report:
     kept_states: list[str] | None = None
     other_signatures: list[str] = field(default_factory=list)
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    complex_names: list[str] = field(default_factory=list)
     source_size: int | None = None
     dropped_metadata: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
@@ -185,7 +188,8 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
     if not isinstance(target, TfliteTarget):
         dequantize = Pass("dequantize", dequantize_all, needs=_NEUTRAL)
         first = [*_LIFT, *([dequantize] if options.quantized == "float" else [])]
-        return [*first, RECOGNIZE, RECOGNIZE_LAYERS, *_common(target, options)]
+        split = Pass("complex numbers", split_complex, split_complex_in_region, needs=_NEUTRAL)
+        return [*first, split, RECOGNIZE, RECOGNIZE_LAYERS, *_common(target, options)]
     return [*_LIFT, *_tflite_first(options), *_common(target, options), *_tflite_last(target)]
 
 
@@ -428,6 +432,7 @@ class _Conversion:
         self.report.inputs = [_describe(v) for v in graph.inputs]
         self.report.outputs = [_describe(v) for v in graph.outputs]
         self.report.elements = dict(graph.elements)
+        self.report.complex_names = list(graph.complex_names)
         self.report.record = record_of(graph, names)
         if self.options.lstm == "fused":
             self.report.kept_states = [names[s.input] for s in graph.states if s.input.producer is None]

@@ -124,7 +124,7 @@ def run_steps(model: bytes, steps: Sequence[Sequence[Array]]) -> list[list[Array
     names = [name for name in types if name not in given]
     found = []
     for inputs in steps:
-        outputs = run_onnx(model, {**dict(zip(names, map(_text, inputs), strict=True)), **given})
+        outputs = run_onnx(model, {**dict(zip(names, map(_plain, inputs), strict=True)), **given})
         given |= {s.input: outputs[s.output] for s in states if s.input and s.output}
         found.append([value for name, value in outputs.items() if name not in {s.output for s in states}])
     return found
@@ -139,7 +139,7 @@ def _compared(case: TfliteCase, actual: Sequence[Array]) -> Result:
         return Result()
     if len(actual) != len(case.outputs):
         return Result("run: wrong count", f"{len(actual)} outputs instead of {len(case.outputs)}")
-    for i, (got, want) in enumerate(zip(map(_text, actual), map(_text, case.outputs), strict=True)):
+    for i, (got, want) in enumerate(zip(map(_text, actual), map(_plain, case.outputs), strict=True)):
         if (got.dtype, got.shape) != (want.dtype, want.shape):
             message = f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)} (output {i})"
             return Result("run: wrong dtype or shape", message)
@@ -149,6 +149,11 @@ def _compared(case: TfliteCase, actual: Sequence[Array]) -> Result:
         if not error <= 1:
             return Result("run: wrong values", f"{error:.3g} times the tolerance (output {i})")
     return Result()
+
+
+def _plain(array: Array) -> Array:
+    """An array as the ONNX model has it: complex numbers are pairs, strings are of type str."""
+    return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else _text(array)
 
 
 def _text(array: Array) -> Array:

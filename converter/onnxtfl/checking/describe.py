@@ -10,6 +10,7 @@ from onnxtfl.formats.onnx.definitions import ROUNDED
 from onnxtfl.ir.dims import SymDim, symbols
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.model import FormatName, Model
+from onnxtfl.ir.ops.complex_numbers import REAL_OF
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.symbols import Unknown
@@ -24,6 +25,7 @@ class TensorInfo:
 
     A dimension is a size, the name of a symbol, or None; ``shape`` is None where even the rank is unknown. ``kind``:
     what else it is of tensors of this dtype and shape; "optional sequence" is an optional of a sequence.
+    ``is_complex``: the model has complex numbers here, which the check has as floats with a trailing axis of 2.
     """
 
     name: str
@@ -31,6 +33,7 @@ class TensorInfo:
     shape: tuple[Dim, ...] | None
     quantization: Quantization | None = None
     kind: Literal["tensor", "sequence", "optional", "optional sequence"] = "tensor"
+    is_complex: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,9 @@ def _tensor(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:
     if not isinstance(type_, TensorType):
         return TensorInfo(name, type(type_).__name__.removesuffix("Type").lower() if type_ else "undefined", None)
     shape = None if type_.shape is None else tuple(_dim(dim, format_) for dim in type_.shape)
+    if type_.dtype in REAL_OF:
+        pairs = None if shape is None else (*shape, 2)
+        return TensorInfo(name, REAL_OF[type_.dtype].value, pairs, is_complex=True)
     return TensorInfo(name, type_.storage.value, shape, type_.quantization)
 
 

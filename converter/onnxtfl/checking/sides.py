@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from onnxtfl.checking.describe import ModelInfo, describe
 from onnxtfl.checking.facts import Facts, analyze
 from onnxtfl.checking.profile import ModelSummary
@@ -18,6 +20,7 @@ from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
 
 PathLike = str | os.PathLike[str]
+_COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 
 @dataclass
@@ -73,9 +76,16 @@ class Side:
         worker = worker or self.worker
         assert worker is not None
         options = replace(options, **self.run_options)
-        given = [joined(self.slots, self.hidden.given(values)) for values in steps]
+        given = [joined(self.slots, self.hidden.given(self._as_complex(values))) for values in steps]
         self.fed = given[0]
         return Begun(self, worker.submit(self.info.path, given, options, self.hidden.feedback))
+
+    def _as_complex(self, values: Sequence[Any]) -> list[Any]:
+        """Inputs of pairs as the complex numbers that the model has."""
+        pairs = zip(self.info.inputs, values, strict=True)
+        return [
+            np.ascontiguousarray(v).view(_COMPLEX[info.dtype])[..., 0] if info.is_complex else v for info, v in pairs
+        ]
 
     def flatten(self, other: ModelInfo) -> None:
         """Replace sequences and optionals by the tensors that `other` has in their place."""
@@ -87,6 +97,13 @@ class Side:
         self.info = replace(self.info, inputs=in_infos, outputs=out_infos)
 
 
+def _as_pairs(output: Any) -> Any:
+    """An array of complex numbers as floats with a trailing axis of 2; anything else as it is."""
+    if not isinstance(output, np.ndarray) or output.dtype.kind != "c":
+        return output
+    return np.stack([output.real, output.imag], axis=-1)
+
+
 @dataclass
 class Begun:
     """Runs of a model that have begun."""
@@ -96,7 +113,7 @@ class Begun:
 
     def result(self, time_limit: float | None = None) -> list[list[Any]]:
         """Wait for the outputs of each run; raises `RunError` and `MismatchError`. ``time_limit``: see `Run.result`."""
-        found = [split(self.side.slots, outputs) for outputs in self.run.result(time_limit)]
+        found = [split(self.side.slots, [*map(_as_pairs, outputs)]) for outputs in self.run.result(time_limit)]
         return [[outputs[i] for i in self.side.hidden.outputs] for outputs in found]
 
 

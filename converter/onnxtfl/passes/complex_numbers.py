@@ -1,0 +1,197 @@
+"""Complex tensors as two real ones, for targets without kernels for complex numbers.
+
+::
+
+    %z: complex64 = Complex(%a, %b)                (%a, %b)
+    %p: complex64 = Mul(%z, %w)              ->    %pr = %a * %wr - %b * %wi;  %pi = %a * %wi + %b * %wr
+    %t: complex64 = Transpose(%p)                  %tr = Transpose(%pr);  %ti = Transpose(%pi)
+    %m: float32 = Abs(%t)                          %m = Sqrt(%tr * %tr + %ti * %ti)
+
+Inputs and outputs are one real tensor with a trailing axis of 2, as those of ONNX's DFT. Regions may compute complex
+numbers, but neither accept nor return them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Op, Value, constant
+from onnxtfl.ir.ops.complex_numbers import REAL_OF
+from onnxtfl.ir.reshape import broadcast, unsqueezed
+from onnxtfl.ir.types import TensorType, Type
+
+Parts = tuple[Term, Term]
+_KEPT = (ops.Shape, ops.Size)
+"""Ops that read the shape of their operand only."""
+
+
+def split_complex(graph: Graph) -> None:
+    """Replace all complex values by their real and imaginary parts; UnsupportedError for ops without a rule here."""
+    splitting = _Splitting(graph)
+    graph.inputs = [splitting.input(v) if _is_complex(v.type) else v for v in graph.inputs]
+    splitting.run()
+
+
+def split_complex_in_region(graph: Graph) -> None:
+    """The same in a region; UnsupportedError where it accepts or returns complex numbers."""
+    if any(_is_complex(v.type) for v in (*graph.inputs, *graph.outputs)):
+        raise UnsupportedError("complex numbers that a branch or a loop accepts or returns", code="E-TYPE-001")
+    _Splitting(graph).run()
+
+
+def _is_complex(type_: Type | None) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype in REAL_OF
+
+
+class _Splitting:
+    """Splits the values of one graph; `parts`: what each complex value became."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.parts: dict[Value, Parts] = {}
+
+    def input(self, value: Value) -> Value:
+        """The input of pairs in place of the complex input `value`."""
+        type_ = value.tensor_type
+        made = Value(TensorType(REAL_OF[type_.dtype], (*value.shape, 2)), value.name)
+        made.origins, value.name = value.origins, None
+        b = Builder(self.graph, self.graph.first, maker="complex numbers")
+        pair = Term(b, made)
+        self.parts[value] = pair.at(0, value.rank), pair.at(1, value.rank)
+        self.graph.complex_names.append(made.name or "")
+        return made
+
+    def run(self) -> None:
+        """Rewrite the nodes, then the outputs."""
+        for node in list(self.graph.nodes):
+            if any(v is not None and _is_complex(v.type) for v in (*node.operands, *node.results)):
+                self.rewrite(node)
+        names = self.graph.output_names or [v.name or "" for v in self.graph.outputs]
+        self.graph.outputs = [
+            self.output(v, name) if _is_complex(v.type) else v
+            for v, name in zip(self.graph.outputs, names, strict=True)
+        ]
+        for node in reversed(list(self.graph.nodes)):
+            if any(_is_complex(v.type) for v in node.results):
+                self.graph.remove(node)
+
+    def output(self, value: Value, name: str) -> Value:
+        """The pairs in place of the complex output `value`."""
+        b = Builder(self.graph, cause=value.producer, maker="complex numbers")
+        real, imaginary = (unsqueezed(b, part.value, [value.rank]) for part in self.of(b, value))
+        made = b(ops.Concatenate, real, imaginary, axis=value.rank)
+        made.name, made.origins, value.name = value.name, value.origins, None
+        self.graph.complex_names.append(name)
+        return made
+
+    def of(self, b: Builder, value: Value) -> Parts:
+        """The parts of a complex value, of one shape; of a real one, itself and 0."""
+        if value in self.parts:
+            return Term(b, self.parts[value][0].value), Term(b, self.parts[value][1].value)
+        if value.is_constant:
+            whole = value.numpy()
+            return Term(b, constant(np.real(whole).copy())), Term(b, constant(np.imag(whole).copy()))
+        raise UnsupportedError("complex numbers from an op that has none", code="E-TYPE-001")
+
+    def rewrite(self, node: Node) -> None:
+        """Compute the parts of the results, or the results if they are real."""
+        b = Builder(self.graph, node, maker="complex numbers")
+        rule = _RULES.get(node.op)
+        if rule is not None:
+            made = rule(b, node, [v if not _is_complex(v.type) else self.of(b, v) for v in _given(node)])
+        elif node.op.moves is not None and all(_is_complex(v.type) for v in node.results):
+            for result, parts in zip(node.results, self._moved(b, node), strict=True):
+                self.parts[result] = parts
+            return
+        else:
+            raise UnsupportedError("complex numbers in this op", node=node.name, op=node.op.name, code="E-TYPE-001")
+        if isinstance(made, tuple):
+            self.parts[node.result] = made
+        else:
+            self.graph.substitute(node.result, made)
+            self.graph.remove(node)
+
+    def _moved(self, b: Builder, node: Node) -> list[Parts]:
+        """An op that moves elements, on each part."""
+        found = []
+        for i in (0, 1):
+            chosen = [self.of(b, v)[i].value if v is not None and _is_complex(v.type) else v for v in node.operands]
+            found.append([Term(b, v) for v in b.many(node.op, *chosen, **node.attributes)])
+        return list(zip(*found, strict=True))
+
+
+def _given(node: Node) -> list[Value]:
+    return [v for v in node.operands if v is not None]
+
+
+_Given = Sequence[Value | Parts]
+
+
+def _made(b: Builder, node: Node, given: _Given) -> Parts:
+    """Complex: its operands, broadcast together."""
+    real, imaginary = (v for v in given if isinstance(v, Value))
+    return (
+        Term(b, broadcast(b, real, imaginary.shape, imaginary)),
+        Term(b, broadcast(b, imaginary, real.shape, real)),
+    )
+
+
+def _convert(b: Builder, node: Node, given: _Given) -> Value | Parts:
+    x, dtype = given[0], node.attr("dtype")
+    if isinstance(x, Value):
+        real = Term(b, x).to(REAL_OF[dtype])
+        return _made(b, node, [real.value, b.scalar(0.0, real.dtype)])
+    if dtype in REAL_OF:
+        return x[0].to(REAL_OF[dtype]), x[1].to(REAL_OF[dtype])
+    return x[0].to(dtype).value
+
+
+def _abs(b: Builder, node: Node, given: _Given) -> Value:
+    """The modulus, scaled by the larger part, so that squares neither overflow nor vanish."""
+    real, imaginary = _pair(given[0])
+    larger, smaller = real.abs().max(imaginary.abs()), real.abs().min(imaginary.abs())
+    ratio = smaller / larger.max(float(np.finfo(larger.dtype.numpy).tiny))
+    modulus = larger * (ratio * ratio + 1.0).sqrt()
+    return (larger < np.inf).choose(modulus, larger).value
+
+
+def _mul(b: Builder, node: Node, given: _Given) -> Parts:
+    (a, bi), (c, d) = map(_pair, given)
+    return a * c - bi * d, a * d + bi * c
+
+
+def _part(b: Builder, node: Node, given: _Given) -> Value:
+    return _pair(given[0])[int(node.op is ops.Imag)].value
+
+
+def _partwise(b: Builder, node: Node, given: _Given) -> Parts:
+    """Add, Sub, Neg: the same op on each part."""
+    pairs = [_pair(v) for v in given]
+    made = [pairs[0][i].apply(node.op, *(pair[i] for pair in pairs[1:]), **node.attributes) for i in (0, 1)]
+    return made[0], made[1]
+
+
+def _shape(b: Builder, node: Node, given: _Given) -> Value:
+    return b(node.op, _pair(given[0])[0].value, **node.attributes)
+
+
+def _pair(given: Value | Parts) -> Parts:
+    assert not isinstance(given, Value)
+    return given
+
+
+_RULES: dict[type[Op], Callable[[Builder, Node, _Given], Value | Parts]] = {
+    ops.Complex: _made,
+    ops.Convert: _convert,
+    ops.Abs: _abs,
+    ops.Mul: _mul,
+    **dict.fromkeys((ops.Real, ops.Imag), _part),
+    **dict.fromkeys((ops.Add, ops.Sub, ops.Neg), _partwise),
+    **dict.fromkeys(_KEPT, _shape),
+}
