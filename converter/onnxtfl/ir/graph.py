@@ -336,10 +336,8 @@ class Graph:
     states: list[State] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
     """The names of the outputs if they differ from those of the values (one value may be several outputs)."""
-    elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The names of the tensors that each input and output of sequence or optional type became."""
-    complex_names: list[str] = field(default_factory=list)
-    """The names of inputs and outputs of complex numbers, which became real ones with a trailing axis of 2."""
+    elements: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what each sequence or optional became
+    complex_names: list[str] = field(default_factory=list)  # of inputs and outputs that became pairs of real numbers
     number: int | None = None
     first: Node | None = None
     last: Node | None = None
