@@ -290,7 +290,8 @@ def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
     else:
         return None
     shape = _natural(node)
-    return transposed(b, reshape(b, product, shape), node.attr("output_permutation") or range(len(shape)))
+    result = reshape(b, product, shape, product, lhs, rhs)
+    return transposed(b, result, node.attr("output_permutation") or range(len(shape)))
 
 
 def _weighted(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
@@ -453,7 +454,8 @@ def _dot_for_onnx(b: Builder, node: Node) -> Value:
     else:
         product = _grouped(b, lhs, rhs, roles)
     shape = _natural(node)
-    return transposed(b, reshape(b, product, shape), node.attr("output_permutation") or range(len(shape)))
+    result = reshape(b, product, shape, product, lhs, rhs)
+    return transposed(b, result, node.attr("output_permutation") or range(len(shape)))
 
 
 def _rows_times_weights(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:

@@ -20,12 +20,15 @@ upgrade("DFT", since=(17,))(to_operand("axis", default=1, count=2))
 @lift_onnx("DFT", since=(20,))
 def _dft(b: Builder, node: Node) -> Value:
     x, inverse, onesided = node.operand(0), bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
-    axis = normalize_axis(_known(node.optional(2), "axis", -2), x.rank)
-    size = x.shape[axis]
-    if not isinstance(size, int) or not isinstance(x.shape[-1], int):
-        raise UnsupportedError("a DFT over an axis of unknown size", code="E-SHAPE-001")
-    default = 2 * (size - 1) if inverse and onesided else size
-    length = _known(node.optional(1), "dft_length", default)
+    if not isinstance(x.shape[-1], int):
+        raise UnsupportedError("a DFT whose number of parts (1 or 2) is unknown", code="E-SHAPE-001")
+    where, length = _known(node.optional(2), -2), _known(node.optional(1), 0)
+    axis = None if where is None else normalize_axis(where, x.rank)
+    size = None if axis is None else x.shape[axis]
+    if axis is None or length is None or not isinstance(size, int):
+        place = node.optional(2) or constant(np.asarray(-2))
+        return transformed_at(b, x, place, node.optional(1), inverse, onesided)
+    length = length or (2 * (size - 1) if inverse and onesided else size)
     matrix = fourier(min(size, length // 2 + 1 if inverse and onesided else length), length, inverse, onesided)
     matrix = matrix[:, : x.shape[-1]]
     signal = sliced(b, x, {axis: slice(0, matrix.shape[0])})
@@ -37,9 +40,10 @@ def _dft(b: Builder, node: Node) -> Value:
     return b(ops.Mul, result, b.scalar(1.0 / length, x)) if inverse else result
 
 
-def _known(value: Value | None, what: str, default: int) -> int:
-    """The integer in an operand."""
-    return default if value is None else frozen(value, what)[0]
+def _known(value: Value | None, default: int) -> int | None:
+    """The integer in an operand, which may be absent; None if it is known only at run time."""
+    known = [default] if value is None else static_ints(value)
+    return None if known is None else known[0]
 
 
 def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
@@ -63,12 +67,12 @@ def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
 def _stft(b: Builder, node: Node) -> Value:
     """A convolution along the signal with a kernel of the transform's rows times the window."""
     signal, window = node.operand(0), node.optional(2)
-    step = _known(node.operand(1), "frame_step", 1)
-    whole = window.shape[0] if window is not None else signal.shape[1]
-    length = _known(node.optional(3), "frame_length", whole if isinstance(whole, int) else 0)
+    step, length = _known(node.operand(1), 1), _frame_length(node)
     parts = signal.shape[2]
-    if not length or not isinstance(parts, int):
-        raise UnsupportedError("the length of an STFT's frames is unknown", code="E-SHAPE-001")
+    if not isinstance(parts, int):
+        raise UnsupportedError("an STFT whose number of parts (1 or 2) is unknown", code="E-SHAPE-001")
+    if step is None or length is None:
+        return _open_stft(b, node, parts)
     matrix = fourier(length, length, False, bool(node.attr("onesided", 1)))[:, :parts]
     kernel: Value = constant(matrix.reshape(length, parts, -1).astype(signal.dtype.numpy))
     if window is not None:
@@ -79,6 +83,38 @@ def _stft(b: Builder, node: Node) -> Value:
     slide = {"window_strides": (step,), "padding": (0, 0), "rhs_dilation": (1,)}
     frames = b(ops.Conv, signal, kernel, None, **spatial, **features, **kernels, **slide)
     return reshape(b, frames, (signal.shape[0], frames.shape[1], matrix.shape[2], 2))
+
+
+def _frame_length(node: Node) -> int | None:
+    """The number of elements in a frame: that of the window, or of the signal; None if known only at run time."""
+    given = node.optional(3)
+    if given is not None and (known := _known(given, 0)) is not None:
+        return known
+    window = node.optional(2)
+    size = window.shape[0] if window is not None else None if given is not None else node.operand(0).shape[1]
+    return size if isinstance(size, int) else None
+
+
+def _open_stft(b: Builder, node: Node, parts: int) -> Value:
+    """Frames gathered at positions known only at run time, times a matrix that is computed there::
+
+    x: [n, size, parts] -> [n, frames, length, parts] x matrix [length, parts, results, 2]
+    """
+    signal, window, given = node.operand(0), node.optional(2), node.optional(3)
+    step = Term(b, reshape(b, as_int32(b, node.operand(1)), (1,)))
+    size = Term(b, as_int32(b, dim_value(b, signal.shape[1], signal)))
+    whole = size if window is None else Term(b, as_int32(b, dim_value(b, window.shape[0], window)))
+    length = whole if given is None else Term(b, reshape(b, as_int32(b, given), (1,)))
+    frames = (size - length).apply(ops.FloorDiv, step) + 1
+    starts = (Term(b, positions(b, frames.value)) * step).along(0, 2)
+    places = starts + Term(b, positions(b, length.value))
+    matrix, _ = open_fourier(b, length, length, False, bool(node.attr("onesided", 1)), parts)
+    weights = Term(b, matrix).to(signal.dtype)
+    if window is not None:
+        weights = weights * Term(b, b(ops.Reshape, window, np.asarray([-1, 1, 1, 1])))
+    taken = b(ops.Gather, signal, places.value, axis=1)
+    axes = {"lhs_contracting_dimensions": (2, 3), "rhs_contracting_dimensions": (0, 1)}
+    return b(ops.DotGeneral, taken, weights.value, **axes)
 
 
 @lift_tfl("RFFT2D")
@@ -157,9 +193,8 @@ def _window(b: Builder, node: Node) -> Value:
 def _mel_weight_matrix(b: Builder, node: Node) -> Value:
     """Triangles over the spectrum; source: ONNX's reference implementation."""
     if not all(v is not None and v.is_constant for v in node.operands):
-        raise UnsupportedError(
-            "a mel matrix of sizes that are not known before run time", hint="freeze them", code="E-SHAPE-001"
-        )
+        bands = open_mel_matrix(b, *(node.operand(i) for i in range(5)))
+        return b(ops.Convert, bands, dtype=dtype_from(node.attr("output_datatype", 1)))
     bins, length, rate = (int(node.operand(i).numpy().reshape(-1)[0]) for i in range(3))
     check_elements((length // 2 + 1) * bins, "the matrix")
     lower, upper = (float(node.operand(i).numpy().reshape(-1)[0]) for i in (3, 4))

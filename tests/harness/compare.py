@@ -18,7 +18,8 @@ def difference(actual: Array, expected: Array, rtol: float, atol: float) -> str:
     dtype (float64 narrowed to float32) and shape must be equal, integers, bools and strings too; floats within
     ``atol + rtol * |expected|``, NaN equal to NaN and infinities to themselves.
     """
-    expected = narrow(expected)
+    if actual.dtype != expected.dtype:
+        expected = narrow(expected)
     if actual.dtype != expected.dtype:
         return f"wrong dtype: {actual.dtype} instead of {expected.dtype}"
     if actual.shape != expected.shape:

@@ -37,7 +37,7 @@ def invoke(interpreter: Any, inputs: Mapping[str, Array] | Sequence[Array], *, a
         interpreter.allocate_tensors()
     for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
         if array.size:
-            interpreter.set_tensor(detail["index"], narrow(array))
+            interpreter.set_tensor(detail["index"], array if detail["dtype"] is np.float64 else narrow(array))
     interpreter.invoke()
     return [_fetch(interpreter, detail) for detail in interpreter.get_output_details()]
 

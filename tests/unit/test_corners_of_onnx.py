@@ -231,3 +231,22 @@ def test_squeeze_without_axes_where_a_size_that_is_computed_may_be_1() -> None:
     (assumed,) = converted.report.assumptions
     assert assumed.endswith("of which Squeeze 's' removes the ones, is 1")
     assert assumed in " ".join(str(converted.report).split())
+
+
+def test_the_bits_of_float64_are_kept() -> None:
+    """float64 is computed in float32, but for what is only read from bits or as bits."""
+    nodes = [
+        helper.make_node("BitCast", ["x"], ["bits"], to=INT64),
+        helper.make_node("Add", ["bits", "one"], ["next"]),
+        helper.make_node("BitCast", ["next"], ["y"], to=TensorProto.DOUBLE),
+        helper.make_node("Add", ["y", "half"], ["z"]),
+    ]
+    constants = {"one": np.asarray(1), "half": np.asarray(0.5)}
+    outputs = [("y", TensorProto.DOUBLE, [3]), ("z", TensorProto.DOUBLE, [3])]
+    model = onnx_model(nodes, [("x", TensorProto.DOUBLE, [3])], outputs, constants, 26)
+    x = np.asarray([1.0, -2.5, 1e300])
+    data = onnx_to_tflite(model, check=False).data
+    assert data is not None
+    (_, y), (_, z) = run_tflite(data, {"x": x}, kernels="default")
+    np.testing.assert_array_equal(y, np.nextafter(x, np.copysign(np.inf, x)))
+    np.testing.assert_allclose(z[:2], y[:2] + 0.5, rtol=1e-6)

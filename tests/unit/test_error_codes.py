@@ -112,8 +112,8 @@ def test_advice_is_in_the_words_of_the_interface(text: str, python: str, cli: st
 
 
 def test_a_message_ends_with_its_code() -> None:
-    error = UnsupportedError("a DFT over an axis of unknown size", node="d", op="DFT", version=20, code="E-SHAPE-001")
-    line = "a DFT over an axis of unknown size [node 'd' DFT-20]; fix the sizes of the inputs ({}) (E-SHAPE-001)"
+    error = UnsupportedError("products of unknown size", node="d", op="CumProd", version=26, code="E-SHAPE-001")
+    line = "products of unknown size [node 'd' CumProd-26]; fix the sizes of the inputs ({}) (E-SHAPE-001)"
     assert str(error) == line.format("input_shapes")
     assert error.text("cli") == line.format("--input-shape")
     assert str(OnnxtflError("x" * 5000, code="E-OP-001")).endswith("... (E-OP-001)")

@@ -51,6 +51,14 @@ def test_resize_of_other_ranks_and_by_odd_factors(target: Any) -> None:
         check_legalized(ops.Resize, operands, target=target, attributes=attributes, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("exclude_outside", [False, True])
+def test_antialiasing_to_a_size_known_at_run_time(mode: str, exclude_outside: bool) -> None:
+    operands = [floats(1, 2, 9, 12), np.asarray((4, 15), np.int32)]
+    attributes = {"dims": (2, 3), "mode": mode, "antialias": True, "exclude_outside": exclude_outside}
+    check_legalized(ops.Resize, operands, attributes=attributes, rtol=1e-4, atol=1e-5)
+
+
 def test_a_part_is_cropped_and_resized() -> None:
     roi = np.asarray([0.4, -0.2, 0.6, 1.3], np.float32)
     attributes = {"dims": (2, 3), "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}

@@ -52,17 +52,26 @@ class _Retyping:
         self.graph, self.table, self.refused = graph, table, refused
         kept = [v for v in (*graph.inputs, *graph.outputs) if keeps_boundary and self.has(v) and not v.is_quantized]
         self.inputs = set(kept).intersection(graph.inputs)
+        self.exact = set() if keeps_boundary or refused else self.bit_patterns()
         self.outputs = [v.dtype if v in kept else None for v in graph.outputs]
         self.converted: dict[object, Value] = {}
+
+    def bit_patterns(self) -> set[Value]:
+        """The inputs and constants whose bits are read, and the floats that are read from bits."""
+        casts = [node for node in self.graph.nodes if node.op is ops.BitcastConvert]
+        found = {v for node in casts for v in (node.operand(0), node.result) if self.has(v)}
+        return {v for v in found if v.producer is None or v.producer.op is ops.BitcastConvert}
 
     def run(self) -> None:
         self.refuse_bits()
         for value in self.graph.inputs:
-            if value not in self.inputs:
+            if value not in self.inputs and value not in self.exact:
                 self.retype(value)
         for node in list(self.graph.nodes):
+            if node.op is ops.BitcastConvert and self.exact.intersection((node.operand(0), node.result)):
+                continue
             for i, operand in enumerate(node.operands):
-                if operand is not None and (operand in self.inputs or (operand.is_constant and self.has(operand))):
+                if operand is not None and self.is_converted(operand):
                     node.set_operand(i, self.convert(operand))
             node.attributes = {
                 k: self.table.get(v, v) if isinstance(v, DType) else v for k, v in node.attributes.items()
@@ -71,6 +80,10 @@ class _Retyping:
                 self.retype(result)
         self.graph.outputs = [self.output(v, dtype) for v, dtype in zip(self.graph.outputs, self.outputs, strict=True)]
 
+    def is_converted(self, operand: Value) -> bool:
+        """Whether nodes use a converted form of `operand`."""
+        return operand in self.inputs or operand in self.exact or (operand.is_constant and self.has(operand))
+
     def has(self, value: Value) -> bool:
         """Whether the type of `value` is one of the table's."""
         return isinstance(value.type, TensorType) and value.type.dtype in self.table
@@ -78,7 +91,9 @@ class _Retyping:
     def refuse_bits(self) -> None:
         """UnsupportedError for ops that read the bits of a float whose type changes."""
         for node in self.graph.nodes:
-            if node.op is ops.BitcastConvert and {node.operand(0).dtype, node.attr("dtype")} & self.table.keys():
+            if node.op is not ops.BitcastConvert:
+                continue
+            if any(self.has(v) and v not in self.exact for v in (node.operand(0), node.result)):
                 raise UnsupportedError(
                     "it reads the bits of a float type that is computed in another type",
                     node=node.name,
@@ -118,6 +133,7 @@ class _Retyping:
         """A large half-precision weight stays as it is and is converted; a quantized one keeps its stored integers."""
         dtype, data = self.table[value.dtype], value.data
         if data is None or (data.size > _SMALL and data.dtype is DType.FLOAT16):
-            return Builder(self.graph, self.graph.first, maker="floats")(ops.Convert, value, dtype=dtype)
+            place = self.graph.first if value.producer is None else value.producer.next
+            return Builder(self.graph, place, maker="floats")(ops.Convert, value, dtype=dtype)
         stored = data if value.is_quantized else data.cast(dtype)
         return constant(stored, type_=value.tensor_type.with_dtype(dtype))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import operator
 
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
@@ -31,19 +30,21 @@ class OpenAxis:
         self, b: Builder, node: Node, x: Value, axis: int, size: Value, scale: Value | None, roi: Value | None
     ) -> None:
         self.sampling = Sampling.of(attributes_of(node))
-        if self.sampling.antialias and self.sampling.mode != "nearest":
-            raise UnsupportedError("antialiasing to a size that is unknown", code="E-SHAPE-001")
         self.node, self.x, self.axis = node, Term(b, x), axis
         self.length = Term(b, dim_value(b, x.shape[axis], x)).to(DType.FLOAT32)
         self.top = self.length - 1.0
         resized, index = Term(b, size).to(DType.FLOAT32), Term(b, positions(b, size)).to(DType.FLOAT32)
         factor = resized / self.length if scale is None else Term(b, scale)
+        self.shrink = factor.min(1.0)
         ends = [] if roi is None else [Term(b, b(ops.Gather, roi, [i], axis=0)) for i in (0, 1)]
         self.where: Term = self.sampling.places(index, self.length, resized, factor, ends, Term.choose)
 
     def resampled(self) -> Value:
         """`x` with the axis resized."""
-        result = self._nearest() if self.sampling.mode == "nearest" else self._weighted()
+        if self.sampling.mode == "nearest":
+            result = self._nearest()
+        else:
+            result = self._filtered() if self.sampling.antialias else self._weighted()
         shape = list(self.x.value.shape)
         shape[self.axis] = self.node.result.shape[self.axis]
         result.value.type = result.value.tensor_type.with_shape(tuple(shape))
@@ -71,6 +72,30 @@ class OpenAxis:
         return functools.reduce(
             operator.add, [self._at(place) * weight.along(self.axis, self.x.rank) for place, weight in pairs]
         )
+
+    def _filtered(self) -> Term:
+        """The elements times a matrix [new size, places] of weights; the filter is as wide as the factor is small.
+
+        Places before the first and after the last element, as far as the filter reaches, have their value.
+        """
+        b, axis, rank = self.x.b, self.axis, self.x.rank
+        radius = {"linear": 1.0, "cubic": 2.0}[self.sampling.mode]
+        reach = (radius / self.shrink).apply(ops.Ceil) + 1.0
+        count = (self.length + reach * 2.0).to(DType.INT32)
+        place = Term(b, positions(b, count.value)).to(DType.FLOAT32) - reach
+        distance = (place - self.where.along(0, 2)).abs() * self.shrink
+        if self.sampling.mode == "linear":
+            weights = (1.0 - distance).relu()
+        else:
+            near, far = self.sampling.cubic(distance)
+            weights = (distance <= 1.0).choose(near, (distance < 2.0).choose(far, 0.0))
+        if self.sampling.exclude_outside:
+            weights = ((place >= 0.0) & (place <= self.top)).choose(weights, 0.0)
+        weights = (weights / weights.reduce("sum", [1])).to(self.x.dtype)
+        order = [*range(axis), rank - 1, *range(axis, rank - 1)]
+        axes = {"lhs_contracting_dimensions": (axis,), "rhs_contracting_dimensions": (1,)}
+        spread = tuple(order) if axis != rank - 1 else ()
+        return self._at(place).apply(ops.DotGeneral, weights, **axes, output_permutation=spread)
 
     def _weight(self, distance: Term) -> Term:
         if self.sampling.mode == "linear":
