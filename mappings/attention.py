@@ -1,9 +1,13 @@
-"""QAttention, ONNX Runtime's attention on quantized activations and weights, from products and Softmax.
+"""Attention of com.microsoft from products and Softmax, on floats and quantized.
 
-ONNX's own Attention is defined by a function.
+com.microsoft: Attention, MultiHeadAttention, QAttention
+
+ONNX's own Attention is defined by a function. Attention on a cache of keys is in :mod:`cached_attention`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,64 +16,176 @@ from onnxtfl.rules import *
 
 @lift_onnx("QAttention", since=(1,), domain=MICROSOFT)
 def _quantized_attention(b: Builder, node: Node) -> Value:
-    """softmax(Q @ K.T * scale + mask) @ V for each head; Q, K and V are columns of x @ weights + bias.
+    """Attention on x and weights that are quantized; the operands after them have the same order.
 
-    x [b, s, n], weights [n, 3 * h]. Source: ONNX Runtime, contrib_ops/cpu/quantization/attention_quant.cc.
+    Source: ONNX Runtime, contrib_ops/cpu/quantization/attention_quant.cc.
     """
     if node.optional(8) is not None or node.attr("do_rotary", 0) or len(node.results) > 1:
         raise UnsupportedError("past keys and values, or rotary positions, in QAttention")
     x, w = (dequantized(b, node, o) for o in (Quantized(0, 3, 6), Quantized(1, 4, 7, -1)))
-    columns = _product(b, x, w, [], 2, 0).apply(ops.Add, node.optional(2))
-    parts = b.many(ops.Split, columns.value, None, axis=2, count=3)
-    heads = int(node.attributes["num_heads"])
-    batch, size, hidden = parts[0].shape
-    if not isinstance(hidden, int):
+    return _projected(b, node, x, w, node.optional(5), None, None)[0]
+
+
+@lift_onnx("Attention", since=(1,), domain=MICROSOFT)
+def _attention(b: Builder, node: Node) -> list[Value]:
+    """The result [b, s, h], and past keys and values with the new ones after them [2, b, heads, total, size]."""
+    if node.attr("do_rotary", 0) or node.attr("past_present_share_buffer", 0) or node.optional(6) is not None:
+        raise UnsupportedError("rotary positions, or a buffer that past and present share, in Attention")
+    w = node.operand(1)
+    return _projected(b, node, node.operand(0), w, node.optional(3), node.optional(4), node.optional(5))
+
+
+def _projected(
+    b: Builder, node: Node, x: Value, w: Value, mask: Value | None, past: Value | None, added: Value | None
+) -> list[Value]:
+    """Q, K and V are columns of x @ weights + bias; x [b, s, n], weights [n, q + k + v]."""
+    columns = dot(b, x, w, [], 2, 0).apply(ops.Add, node.optional(2))
+    total = w.shape[1]
+    if not isinstance(total, int):
         raise UnsupportedError("weights of unknown size", type_=w.type, code="E-SHAPE-001")
-    shape = [batch, size, heads, hidden // heads]
-    q, k, v = (transposed(b, reshape(b, part, shape, x), (0, 2, 1, 3)) for part in parts)
-    scale = float(node.attr("scale", 0.0)) or (hidden // heads) ** -0.5
-    scores = _masked(b, node, _product(b, q, k, [0, 1], 3, 3) * scale)
-    weighted = _product(b, b(ops.Softmax, scores.value, axis=3), v, [0, 1], 3, 2)
-    return reshape(b, transposed(b, weighted.value, (0, 2, 1, 3)), [batch, size, hidden], x)
+    sizes = [int(n) for n in node.attr("qkv_hidden_sizes", ()) or [total // 3] * 3]
+    parts = b.many(ops.Split, columns.value, sizes, axis=2)
+    heads = int(node.attributes["num_heads"])
+    q, k, v = (in_heads(b, part, heads) for part in parts)
+    if past is not None:
+        k, v = (b(ops.Concatenate, past_of(b, past, i), new, axis=2) for i, new in enumerate((k, v)))
+    result = attended(b, node, q, k, v, mask, added)
+    if len(node.results) < 2:
+        return [result]
+    return [result, b(ops.Concatenate, unsqueezed(b, k, [0]), unsqueezed(b, v, [0]), axis=0)]
 
 
-def _product(b: Builder, lhs: Value, rhs: Value, batch: list[int], lhs_axis: int, rhs_axis: int) -> Term:
+def past_of(b: Builder, past: Value, index: int) -> Value:
+    """Keys (0) or values (1) of a tensor that holds both."""
+    return b(ops.Gather, past, np.asarray(index), axis=0)
+
+
+def in_heads(b: Builder, x: Value, heads: int) -> Value:
+    """[b, s, heads * size] as [b, heads, s, size]."""
+    batch, length, hidden = x.shape
+    if not isinstance(hidden, int) or hidden % heads:
+        raise UnsupportedError(f"{heads} heads of unknown size", type_=x.type, code="E-SHAPE-001")
+    return transposed(b, reshape(b, x, [batch, length, heads, hidden // heads], x), (0, 2, 1, 3))
+
+
+def dot(b: Builder, lhs: Value, rhs: Value, batch: list[int], lhs_axis: int, rhs_axis: int) -> Term:
     """Sum of products over one axis of each operand."""
-    return Term(
-        b,
-        b(
-            ops.DotGeneral,
-            lhs,
-            rhs,
-            lhs_batching_dimensions=batch,
-            rhs_batching_dimensions=batch,
-            lhs_contracting_dimensions=[lhs_axis],
-            rhs_contracting_dimensions=[rhs_axis],
-        ),
-    )
+    axes = {"lhs_contracting_dimensions": [lhs_axis], "rhs_contracting_dimensions": [rhs_axis]}
+    return Term(b, b(ops.DotGeneral, lhs, rhs, lhs_batching_dimensions=batch, rhs_batching_dimensions=batch, **axes))
 
 
-def _masked(b: Builder, node: Node, scores: Term) -> Term:
-    """Scores [b, heads, s, s] plus a large negative number where the mask, or the order of positions, says so.
+def attended(b: Builder, node: Node, q: Value, k: Value, v: Value, mask: Value | None, added: Value | None) -> Value:
+    """softmax(q @ k.T * scale + mask) @ v for each head, all [b, heads, length, size]; as [b, s, heads * size].
 
-    The mask is 0 for such keys [b, s] or [b, s, s], or the number of keys [b].
+    `mask`: which keys count; `added`: what is added to the products. Later positions do not count if `unidirectional`.
     """
-    low, mask, size = float(node.attr("mask_filter_value", -10000.0)), node.optional(5), scores.value.shape[2]
+    size = q.shape[3]
+    scale = float(node.attr("scale", 0.0) or 0.0) or (size if isinstance(size, int) else 1) ** -0.5
+    scores = dot(b, q, k, [0, 1], 3, 3) * scale
     if mask is not None:
-        if mask.rank == 1:
-            if mask.shape != (scores.value.shape[0],) or not isinstance(size, int):
-                raise UnsupportedError("this form of mask_index", type_=mask.type)
-            check_elements(size, "the positions of the keys")
-            kept = Term(b, unsqueezed(b, mask, [1])) > Term(b, constant(np.arange(size, dtype=mask.dtype.numpy)))
-        else:
-            kept = Term(b, mask).differs(0)
-        axes = [1, 2] if mask.rank < 3 else [1]
-        added = (Term(b, unsqueezed(b, kept.to(DType.FLOAT32).value, axes)) - 1.0) * -low
-        scores = scores + added
-    if not node.attr("unidirectional", 0):
-        return scores
-    if not isinstance(size, int):
-        raise UnsupportedError("unidirectional attention of unknown length", code="E-SHAPE-001")
-    check_elements(size * size, "the mask of later positions")
-    causal = np.where(np.tri(size, dtype=bool), np.float32(0), np.float32(low))
-    return scores + Term(b, constant(causal.astype(np.float32)))
+        scores = scores + _mask(b, node, mask, scores)
+    if added is not None:
+        scores = scores.apply(ops.Add, added)
+    if node.attr("unidirectional", 0):
+        scores = _of_earlier(b, scores)
+    weighted = dot(b, b(ops.Softmax, scores.value, axis=3), v, [0, 1], 3, 2)
+    batch, heads, length, width = weighted.value.shape
+    return reshape(b, transposed(b, weighted.value, (0, 2, 1, 3)), [batch, length, heads * width], q, v)
+
+
+def _mask(b: Builder, node: Node, mask: Value, scores: Term) -> Term:
+    """0 for keys that count, a large negative number for others, as [b, 1, 1 or s, total].
+
+    `mask`: 0 for keys that do not count, [b, total] or [b, s, total]; or the number of keys [b], or the end of each
+    row's keys, then the starts [2 * b].
+    """
+    kept = Term(b, mask).differs(0) if mask.rank in (2, 3) else _between(b, mask, scores)
+    added = (kept.to(scores.dtype) - 1.0) * -float(node.attr("mask_filter_value", -10000.0))
+    return Term(b, unsqueezed(b, added.value, [1] if kept.rank == 3 else [1, 2]))
+
+
+def _between(b: Builder, mask: Value, scores: Term) -> Term:
+    """Where positions are below the ends, and from the starts on, as bools [b, total]."""
+    batch, keys = scores.value.shape[0], scores.value.shape[3]
+    if mask.rank != 1 or mask.shape[0] not in (batch, 2 * batch):
+        raise UnsupportedError("this form of the mask", type_=mask.type)
+    places = Term(b, counted(b, keys, scores.value)).to(mask.dtype)
+    ends = Term(b, unsqueezed(b, mask if mask.shape[0] == batch else _half(b, mask, 0), [1]))
+    if mask.shape[0] == batch:
+        return places < ends
+    return (places < ends) & (places >= Term(b, unsqueezed(b, _half(b, mask, 1), [1])))
+
+
+def _half(b: Builder, vector: Value, index: int) -> Value:
+    return b.many(ops.Split, vector, None, axis=0, count=2)[index]
+
+
+def _of_earlier(b: Builder, scores: Term) -> Term:
+    """The scores, the lowest number for keys after the position of their row; the last row sees all keys."""
+    rows, keys = scores.value.shape[2:]
+    if isinstance(rows, int) and isinstance(keys, int):
+        check_elements(rows * keys, "the mask of later positions")
+    row, key = (counted(b, d, scores.value) for d in (rows, keys))
+    more = dim_value(b, keys - rows, scores.value)
+    last = Term(b, unsqueezed(b, row, [1])).apply(ops.Add, more)
+    allowed = Term(b, key) <= last
+    low = float(np.finfo(scores.dtype.numpy).min)
+    return allowed.choose(scores, low)
+
+
+# --- MultiHeadAttention ----------------------------------------------------------------------------------------------
+
+
+@lift_onnx("MultiHeadAttention", since=(1,), domain=MICROSOFT)
+def _multi_head(b: Builder, node: Node) -> list[Value]:
+    """Query, key and value are separate, packed in one tensor, or keys and values come in heads.
+
+    Results: [b, s, h], keys and values with the past ones before them. Source: ONNX Runtime,
+    contrib_ops/cpu/bert/multihead_attention.cc.
+    """
+    if node.optional(8) is not None or node.optional(9) is not None or len(node.results) > 3:
+        raise UnsupportedError("a buffer that past and present share, or the products, in MultiHeadAttention")
+    heads = int(node.attributes["num_heads"])
+    q, k, v = _separate(b, node, heads)
+    past = [node.optional(i) for i in (6, 7)]
+    k, v = (new if old is None else b(ops.Concatenate, old, new, axis=2) for old, new in zip(past, (k, v), strict=True))
+    return [attended(b, node, q, k, v, node.optional(4), node.optional(5)), k, v][: len(node.results)]
+
+
+def _separate(b: Builder, node: Node, heads: int) -> list[Value]:
+    """Query, key and value as [b, heads, length, size], with the bias."""
+    query, key, value, bias = node.operand(0), node.optional(1), node.optional(2), node.optional(3)
+    parts = [query, key, value]
+    if query.rank == 5:
+        parts = _unpacked(b, query, 3)
+    elif key is not None and value is None and key.rank == 5:
+        parts = [query, *_unpacked(b, key, 2)]
+    if any(part is None for part in parts):
+        raise UnsupportedError("this form of MultiHeadAttention", type_=query.type)
+    given = [part for part in parts if part is not None]
+    biases = _biases(b, bias, given)
+    return [_headed(b, part, bias_, heads) for part, bias_ in zip(given, biases, strict=True)]
+
+
+def _unpacked(b: Builder, packed: Value, count: int) -> list[Value | None]:
+    """The parts of [b, length, heads, count, size] as [b, length, heads * size]."""
+    batch, length, heads, _, size = packed.shape
+    parts = (b(ops.Gather, packed, np.asarray(i), axis=3) for i in range(count))
+    return [reshape(b, part, [batch, length, heads * size], part) for part in parts]
+
+
+def _biases(b: Builder, bias: Value | None, parts: Sequence[Value]) -> Sequence[Value | None]:
+    """The bias of each part; keys and values that come in heads (rank 4) have none."""
+    if bias is None:
+        return [None] * 3
+    sizes = [p.shape[2] if p.rank == 3 else p.shape[1] * p.shape[3] for p in parts]
+    if not all(isinstance(size, int) for size in sizes):
+        raise UnsupportedError("a bias of unknown size", type_=bias.type, code="E-SHAPE-001")
+    found = b.many(ops.Split, bias, [int(size) for size in sizes if isinstance(size, int)], axis=0)
+    return [one if part.rank == 3 else None for one, part in zip(found, parts, strict=True)]
+
+
+def _headed(b: Builder, part: Value, bias: Value | None, heads: int) -> Value:
+    if part.rank == 4:
+        return part
+    return in_heads(b, part if bias is None else b(ops.Add, part, bias), heads)

@@ -1,7 +1,7 @@
 """MatMul, Gemm and their kin: one neutral op, DotGeneral.
 
 =====================  ==========================================================================================
-ONNX                   MatMul 1 9 13, Gemm 1 6 7 9 11 13, com.microsoft FusedMatMul
+ONNX                   MatMul 1 9 13, Gemm 1 6 7 9 11 13
 TFLite                 FULLY_CONNECTED (constant rhs, [n, k]), BATCH_MATMUL
 =====================  =========================================================================================="""
 
@@ -104,24 +104,6 @@ def times(b: Builder, x: Value, factor: float) -> Value:
     if not x.dtype.is_float and factor != int(factor):
         raise UnsupportedError(f"integers cannot be scaled by {factor}")
     return b(ops.Mul, x, b.scalar(factor, x))
-
-
-@lift_onnx("FusedMatMul", since=(1,), domain="com.microsoft")
-def _fused_matmul(b: Builder, node: Node) -> Value:
-    lhs, rhs = node.operand(0), node.operand(1)
-    if node.attr("transBatchA", 0) or node.attr("transBatchB", 0):
-        raise UnsupportedError("transBatchA and transBatchB")
-    if min(lhs.rank, rhs.rank) < 2:  # a vector has nothing to transpose
-        lhs, rhs = (_swapped(b, v) if node.attr(n, 0) else v for v, n in ((lhs, "transA"), (rhs, "transB")))
-        product = matmul(b, lhs, rhs)
-    else:
-        product = batched(b, lhs, rhs, bool(node.attr("transA", 0)), bool(node.attr("transB", 0)))
-    return times(b, product, float(node.attr("alpha", 1.0)))
-
-
-def _swapped(b: Builder, x: Value) -> Value:
-    """`x` with its last two axes swapped; a vector as it is."""
-    return x if x.rank < 2 else transposed(b, x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
 
 
 @lift_tfl("BATCH_MATMUL")

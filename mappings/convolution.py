@@ -1,7 +1,7 @@
 """Convolutions.
 
 ==============  =============================================================================================
-ONNX            Conv 1 11 22, ConvInteger 10, com.microsoft FusedConv
+ONNX            Conv 1 11 22, ConvInteger 10
 TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D
 ==============  =============================================================================================
 
@@ -32,22 +32,6 @@ def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | Non
     window = onnx_window(node, sizes, [fresh() for _ in sizes] if known is None else known[2:])
     attributes = {**first(len(sizes)), **window_attributes(window), "feature_group_count": node.attr("group", 1)}
     return b(ops.Conv, x, kernel, bias, **attributes)
-
-
-@lift_onnx("FusedConv", since=(1,), domain="com.microsoft")
-def _fused_conv(b: Builder, node: Node) -> Value:
-    result = convolved(b, node, node.operand(0), node.operand(1), node.optional(2))
-    extra = node.optional(3)
-    result = result if extra is None else b(ops.Add, result, extra)
-    name, parameters = node.attr("activation", ""), tuple(node.attr("activation_params", ()))
-    simple: dict[str, type[Op]] = {"Relu": ops.Relu, "Tanh": ops.Tanh, "Sigmoid": ops.Sigmoid}
-    if name == "LeakyRelu":
-        return b(ops.LeakyRelu, result, alpha=parameters[0] if parameters else 0.01)
-    if name == "Clip":
-        return b(ops.Clamp, result, b.scalar(parameters[0], result), b.scalar(parameters[1], result))
-    if name and name not in simple:
-        raise UnsupportedError(f"the activation {name} in FusedConv")
-    return b(simple[name], result) if name else result
 
 
 @lift_onnx("ConvInteger", since=(10,))

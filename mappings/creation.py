@@ -66,10 +66,13 @@ def _range(b: Builder, node: Node) -> Value:
     return b(ops.Range, *(reshape(b, node.operand(i), ()) for i in range(3)))
 
 
+@lift_onnx("Range", since=(1,), domain=MICROSOFT)
 @lift_onnx("Range", since=(11, 27))
 def _onnx_range(b: Builder, node: Node) -> Value:
     """No elements where the limit is on the other side of the start; LiteRT's RANGE refuses such limits."""
-    start, limit, step = (reshape(b, node.operand(i), ()) for i in range(3))
+    start, limit = (reshape(b, node.operand(i), ()) for i in (0, 1))
+    given = node.optional(2)
+    step = b.scalar(1, start) if given is None else reshape(b, given, ())
     is_size = limit.known is not None and not limit.is_constant
     if step.is_constant and not is_size and not (start.is_constant and limit.is_constant):
         nearest = ops.Max if step.numpy() > 0 else ops.Min

@@ -161,6 +161,7 @@ def _embedding_lookup(b: Builder, node: Node) -> Value:
 # --- GatherND --------------------------------------------------------------------------------------------------------
 
 
+@lift_onnx("GatherND", since=(1,), domain=MICROSOFT)
 @lift_onnx("GatherND", since=(11, 12, 13))
 def _gather_nd(b: Builder, node: Node) -> Value:
     x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims", 0)

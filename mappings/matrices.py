@@ -41,7 +41,7 @@ def _eye_like(b: Builder, node: Node) -> Value:
     rows, columns = x.shape
     if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= _MOST_WRITTEN_OUT:
         return constant(np.eye(rows, columns, k).astype(dtype.numpy))
-    row, column = (_counted(b, size, x) for size in (rows, columns))
+    row, column = (counted(b, size, x) for size in (rows, columns))
     diagonal = Term(b, unsqueezed(b, row, [1])) + k
     return Term(b, column).equals(diagonal).to(dtype).value
 
@@ -81,6 +81,7 @@ def _det(b: Builder, node: Node) -> Value:
 
 
 row(ops.Trilu, onnx="Trilu", since=(14,), attributes="upper", integers=(1,))
+row(ops.Trilu, onnx="Trilu", since=(1,), domain=MICROSOFT, attributes="upper", integers=(1,), lowers=False)
 
 
 @decompose(ops.Trilu)
@@ -101,17 +102,9 @@ def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k:
         check_elements(rows * columns, "the mask")
         distance = np.arange(columns) - np.arange(rows)[:, None]
         return constant(ops.Compare.compute(distance, np.asarray(known[0]), comparison_direction=direction))
-    row, column = (Term(b, unsqueezed(b, _counted(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
+    row, column = (Term(b, unsqueezed(b, counted(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
     diagonal = 0 if k is None else Term(b, as_int64(b, reshape(b, k, ())))
     return (column - row).compared(direction, diagonal).value
-
-
-def _counted(b: Builder, size: Dim, source: Value) -> Value:
-    """0, 1, ... below `size`."""
-    if isinstance(size, int):
-        check_elements(size, "the range")
-        return constant(np.arange(size))
-    return positions(b, dim_value(b, size, source))
 
 
 @lift_tfl("MATRIX_DIAG")

@@ -136,33 +136,6 @@ def _sum(b: Builder, node: Node, extra: int) -> Term:
     return total if third is None else total.apply(ops.Add, third)
 
 
-@lift_onnx("QEmbedLayerNormalization", since=(1,), domain=MICROSOFT)
-def _quantized_embedding(b: Builder, node: Node) -> list[Value]:
-    """The normalized sum of embeddings of words, positions and segments, and the number of words of each row.
-
-    Tables are quantized with a scale and zero point each. Source: ONNX Runtime, contrib_ops QEmbedLayerNormalization.
-    """
-    ids, segments, mask = node.operand(0), node.optional(1), node.optional(7)
-    tables = [node.optional(i) for i in range(2, 7)]
-    real = [None if t is None else _dequantized(b, node, i) for i, t in enumerate(tables)]
-    words, positions, kinds, gamma, beta = real
-    assert words is not None and positions is not None
-    rows = ids.shape[1]
-    total = Term(b, b(ops.Gather, words, ids, axis=0))
-    total = total + Term(b, sliced(b, positions, {0: slice(0, rows)} if isinstance(rows, int) else {}))
-    if segments is not None and kinds is not None:
-        total = total + Term(b, b(ops.Gather, kinds, segments, axis=0))
-    result, _, _ = ops.standardized(total, [2], float(node.attr("epsilon", 1e-12)))
-    counted = Term(b, mask).to(DType.INT32) if mask is not None else Term(b, ids).to(DType.INT32) * 0
-    count = b(ops.Reduce, counted.value, [1], kind="sum")
-    return [_affine(result, gamma, beta).value, count][: len(node.results)]
-
-
-def _dequantized(b: Builder, node: Node, table: int) -> Value:
-    """Table 0 to 4 of QEmbedLayerNormalization: words, positions, segments, gamma, beta."""
-    return dequantized(b, node, Quantized(2 + table, 8 + table, 13 + table))
-
-
 @lift_onnx("SkipSimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
 def _skip_rms_norm(b: Builder, node: Node) -> list[Value]:
     x = _sum(b, node, 3)

@@ -56,6 +56,7 @@ def _pad_2(b: Builder, node: Node) -> None:
     append_operand(node, constant(np.asarray(node.attributes.pop("value", 0.0)), node.operand(0).dtype))
 
 
+@lift_onnx("Pad", since=(1,), domain=MICROSOFT)
 @lift_onnx("Pad", since=(11, 13, 18, 19, 21, 23, 24, 25))
 def _pad(b: Builder, node: Node) -> Value:
     """Pads come as all befores, then all afters, of all axes or those given."""

@@ -70,6 +70,7 @@ def _theta_column(b: Builder, theta: Value, index: int, rank: int) -> Term:
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
+@lift_onnx("GridSample", since=(1,), domain=MICROSOFT)
 @lift_onnx("GridSample", since=(16, 20, 22))
 def _grid_sample(b: Builder, node: Node) -> Value:
     mode = node.attr("mode", "linear")

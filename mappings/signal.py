@@ -216,3 +216,28 @@ def mel_matrix(bins: int, length: int, rate: int, lower: float, upper: float) ->
         if right > center:
             matrix[falling, i] = (right - falling) / (right - center)
     return matrix
+
+
+# --- com.microsoft, as older PyTorch exporters wrote them ------------------------------------------------------------
+
+
+@lift_onnx("Rfft", since=(1,), domain=MICROSOFT)
+def _rfft(b: Builder, node: Node) -> Value:
+    """Real [..., n] to complex [..., n // 2 + 1, 2] (all n where it is not one-sided)."""
+    _check_along_last_axis(node)
+    x, attributes = unsqueezed(b, node.operand(0), [-1]), {"onesided": int(node.attr("onesided", 1))}
+    return lifted(b, "DFT", 20, [x, None, constant(np.asarray(-2))], attributes)
+
+
+@lift_onnx("Irfft", since=(1,), domain=MICROSOFT)
+def _irfft(b: Builder, node: Node) -> Value:
+    """Complex [..., n // 2 + 1, 2] to real [..., n], divided by n."""
+    _check_along_last_axis(node)
+    attributes = {"inverse": 1, "onesided": int(node.attr("onesided", 1))}
+    real = lifted(b, "DFT", 20, [node.operand(0), None, constant(np.asarray(-2))], attributes)
+    return b(ops.Gather, real, np.asarray(0), axis=real.rank - 1)
+
+
+def _check_along_last_axis(node: Node) -> None:
+    if node.attr("signal_ndim", 1) != 1 or node.attr("normalized", 0):
+        raise UnsupportedError("a transform of several axes, or a normalized one")

@@ -98,6 +98,13 @@ def _unique(b: Builder, node: Node) -> Sequence[Value]:
     return results[: len(node.results)]
 
 
+@lift_onnx("Unique", since=(1,), domain=MICROSOFT)
+def _unique_in_order(b: Builder, node: Node) -> Sequence[Value]:
+    """The distinct elements in order of occurrence, the index of each element among them, and their counts."""
+    values, _, inverse, counts = b.many(ops.Unique, node.operand(0), axis=None, sorted=False)
+    return [values, inverse, counts][: len(node.results)]
+
+
 @lower_tfl(ops.Unique)
 def _to_tfl_unique(node: Node) -> Form | None:
     """UNIQUE returns the values in order of occurrence, and the index of each element among them."""

@@ -43,7 +43,7 @@ def _onnx_rows(known: Rules) -> Iterator[tuple[str, str]]:
             versions.setdefault(("", schema.name), set()).add(int(schema.since_version))
     for key in known.lift_onnx:
         versions.setdefault(key, set()).update(known.lift_onnx[key].keys() - {ANY_VERSION})
-    for (domain, name), found in sorted(versions.items()):
+    for (domain, name), found in sorted((key, found) for key, found in versions.items() if found):
         ways = [f"{version} {_way(known, domain, name, version)}" for version in sorted(found)]
         yield (f"{domain}::{name}" if domain else name), ", ".join(ways)
 

@@ -155,6 +155,7 @@ from onnxtfl.rules.sizes import (
     HUGE,
     INT32_MAX,
     as_int32,
+    counted,
     frozen,
     int32,
     int32_operands,

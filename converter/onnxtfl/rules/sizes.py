@@ -12,11 +12,12 @@ import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import as_int64, merged, reshape
+from onnxtfl.ir.reshape import as_int64, dim_value, merged, reshape
 from onnxtfl.ir.shapes import possible_rank, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import DecomposeRule
@@ -122,6 +123,14 @@ def int32_operands(*indices: int) -> DecomposeRule:
         return with_int32(b, node, *indices)
 
     return in_int32
+
+
+def counted(b: Builder, size: Dim, source: Value) -> Value:
+    """0, 1, ... below `size` as int64, a size of `source`."""
+    if isinstance(size, int):
+        check_elements(size, "the range")
+        return constant(np.arange(size))
+    return positions(b, dim_value(b, size, source))
 
 
 def sliced(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
