@@ -5,10 +5,12 @@ python tools/probe_kernels.py ADD SELECT_V2          these ops; other tables are
 python tools/probe_kernels.py ADD --verbose --dry    print every case that is not correct, write nothing
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
 python tools/probe_kernels.py --only inexact         write the errors of quantized forms only (or: hybrid, empty)
+python tools/probe_kernels.py --micro                TFLite Micro instead, in schemas/tflite_micro.toml
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
 Uses the LiteRT (ai-edge-litert) of this Python, and the tflite-runtime 2.14 of --runtime-python (default: environment
-variable ONNXTFL_TFLITE_RUNTIME_PYTHON). All ops take half an hour, the costs one minute.
+variable ONNXTFL_TFLITE_RUNTIME_PYTHON), for --micro the tflite-micro of this Python. All ops take half an
+hour, those of TFLite Micro ten minutes, the costs one minute.
 """
 
 from __future__ import annotations
@@ -28,14 +30,18 @@ from tools.probe.costs.measure import costs
 from tools.probe.empty import empty_cases_of, empty_rows
 from tools.probe.exactness import inexact
 from tools.probe.registry import cases_of, hybrid_cases_of, probes
-from tools.probe.runtime import Runtime
+from tools.probe.runtime import ONLY, Runtime
 from tools.probe.summary import is_accepted, list_text, summarize
 from tools.probe.tables import rewrite, rows_text
 
+from onnxtfl.targets.table import micro_ops
 from onnxtfl.targets.tflite import TfliteTarget
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "schemas" / "tflite_ops.toml"
+MICRO_TABLE = ROOT / "schemas" / "tflite_micro.toml"
+MICRO_RANK = 6
+"""The most axes of tflite::RuntimeShape (kMaxSmallSize), which release builds do not check."""
 FINDINGS = ROOT / "build" / "probe"
 
 
@@ -44,8 +50,8 @@ def main() -> int:
     options = _options()
     if options.costs:
         return _costs(options)
-    wanted = options.ops or sorted(probes())
-    runtimes = {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
+    wanted = options.ops or sorted(probes() if not options.micro else set(probes()) & set(micro_ops()))
+    runtimes = _runtimes(options)
     measurer = measure.Measurer(runtimes, options.verbose)
     for op in wanted:
         started = time.monotonic()
@@ -54,14 +60,27 @@ def main() -> int:
             print(f"# {op}: {time.monotonic() - started:.1f} s")
             print("".join(f"[{op}.{kind}]\n{text}" for kind, text in tables.items() if text), flush=True)
         for kind, text in tables.items() if not options.dry else ():
-            rewrite(TABLE, {op: text}, kind)
+            rewrite(MICRO_TABLE if options.micro else TABLE, {op: text}, kind)
     for runtime in runtimes.values():
         runtime.close()
     return 0
 
 
+def _runtimes(options: argparse.Namespace) -> dict[str, Runtime]:
+    """The runtimes to measure by name."""
+    if options.micro:
+        return {"micro": Runtime(sys.executable, (ONLY,), "micro_child.py")}
+    return {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
+
+
 def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) -> dict[str, str]:
     """The tables of an op by kind, "" for those that it does not need."""
+    if options.micro:
+        found = _findings(f"{op}.micro", filter(_is_of_micro, cases_of(op)), measurer, options.again)
+        return {
+            "kernels": summarize(found, runtimes=("micro",)),
+            "inexact": inexact(found, (f"micro {ONLY}",)),
+        }
     if options.only == "inexact":
         quantized = (case for case in cases_of(op) if case.quantizations)
         return {"inexact": inexact(_findings(f"{op}.quantized", quantized, measurer, options.again))}
@@ -75,6 +94,12 @@ def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) ->
         found = _findings(op, cases_of(op), measurer, options.again)
         tables |= {"kernels": summarize(found), "inexact": inexact(found)}
     return tables
+
+
+def _is_of_micro(case: Case) -> bool:
+    """Whether shapes are static and have at most as many axes as RuntimeShape holds: more overwrite other memory."""
+    every = (*case.operands, *case.expected)
+    return not case.dynamic and all(array is None or array.ndim <= MICRO_RANK for array in every)
 
 
 def _findings(name: str, cases: Iterable[Case], measurer: measure.Measurer, again: bool) -> list[measure.Finding]:
@@ -99,6 +124,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("ops", nargs="*", metavar="OP")
     parser.add_argument("--runtime-python", default=os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON", "python3.11"))
+    parser.add_argument("--micro", action="store_true", help="measure TFLite Micro")
     parser.add_argument("--costs", action="store_true", help="measure the times of ops")
     parser.add_argument("--only", choices=["inexact", "hybrid", "empty"], help="write these tables only")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -13,7 +14,17 @@ from onnxtfl.arguments import Size, checked, model_kind
 from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.output import Output
-from onnxtfl.proof import COMPARISON, CheckMode, Job, TfliteRuntime, as_file, check_loads, check_result, start_workers
+from onnxtfl.proof import (
+    COMPARISON,
+    CheckMode,
+    Job,
+    TfliteRuntime,
+    arena_size,
+    as_file,
+    check_loads,
+    check_result,
+    start_workers,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -47,6 +58,12 @@ LstmMode = Literal["exact", "fused"]
 """Every run begins from the initial states, as in ONNX; or LSTM and RNN layers that begin from zeros are one kernel,
 which goes on where the run before ended (``Conversion.report.kept_states``).
 """
+TfliteTargetName = Literal["tflite", "micro"]
+"""What runs the .tflite: TFLite runtimes from ``min_runtime`` on, or these and TFLite Micro on a microcontroller.
+
+For TFLite Micro all sizes have to be fixed. Where tflite-micro is installed, the check runs it as well, and the report
+says how large an arena it needs. `Conversion.c_source` is the result in C++.
+"""
 QuantizeMode = Literal["dynamic", "int8", "int16x8", "float16"]
 """How to quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8 weights,
 activations quantized at run time), "int8", "int16x8" (int16 activations), "float16" (weights).
@@ -61,7 +78,7 @@ _OPTIONS = (
     *("input_shapes", "inputs", "outputs", "io_layout", "quantized_io", "float64", "min_runtime"),
     *("max_memory", "time_limit", "metadata", "record", "on_progress"),
 )
-_TO_TFLITE = (*_OPTIONS, "dynamic_quant", "lstm", "elements")
+_TO_TFLITE = (*_OPTIONS, "dynamic_quant", "lstm", "elements", "target")
 _TO_ONNX = (*_OPTIONS, "opset", "quantized", "state", "signature")
 """The parameters that are options of the pipeline."""
 
@@ -82,6 +99,7 @@ def onnx_to_tflite(
     calibration: Calibration | None = None,
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
+    target: TfliteTargetName = "tflite",
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     metadata: Mapping[str, str] | None = None,
@@ -105,18 +123,17 @@ def onnx_to_tflite(
     it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
 
     ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``:
-    see `CheckMode`. ``load``: whether the runtime of the result, where it is installed, loads it before it is written,
-    without running it; `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see `QuantizeMode`.
-    ``input_shapes``: sizes by input name, for dynamic dimensions or to change fixed ones; None makes a size open, a
-    name makes it open and calls it so. ``elements``: the number of elements of each input that is a sequence, None for
-    an optional input without a value; their tensors are called NAME_0, ... ``float64``: "narrow" computes it in
-    float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result,
-    "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``inputs``, ``outputs``: names of the tensors where the converted
-    part of the model begins and ends. ``max_memory``: megabytes that constants computed before run time may hold; where
-    they would be more, an op stays. ``time_limit`` is also that of the conversion. ``metadata``: properties to add.
-    ``record``: whether the metadata say which tensors of the result hold which of the source. ``on_progress``: called
-    with the name of each step. Raises `InvalidModelError`, `UnsupportedError` (a valid model that TFLite cannot
-    express), `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError` without litert-quantizer.
+    see `CheckMode`. ``load``: whether the runtime of the result, where installed, loads it before it is written;
+    `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by
+    input name, open or fixed; None makes a size open, a name makes it open and calls it so. ``elements``: the number of
+    elements of each input that is a sequence, None for an optional input without a value; their tensors are called
+    NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the
+    oldest TFLite runtime that must run the result, "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``target``: see
+    `TfliteTargetName`. ``inputs``, ``outputs``: names of the tensors where the converted part begins and ends.
+    ``max_memory``: megabytes of constants computed before run time; where they would be more, an op stays.
+    ``time_limit`` is also that of the conversion. ``metadata``: properties to add. ``record``: whether the metadata say
+    which tensors of the result hold which of the source. ``on_progress``: called with the name of each step. Raises
+    `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError`.
     """
     given = locals()
     from onnxtfl.options import Options
@@ -249,7 +266,8 @@ def _convert(job: Job) -> Conversion:
             failed = _has_failed(job, compared)
         if compared is None or compared.status == "not checked":
             check_loads(job, output.file, stack, workers)
-        report = _report(job, result, output, seconds)
+        arena = None if failed else arena_size(job, output.file)
+        report = replace(_report(job, result, output, seconds), arena=arena)
         kept = None if failed and not job.keep_failed else output
         conversion = _finish(job, kept, report, compared, result.record)
         if failed:

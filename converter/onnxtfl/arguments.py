@@ -218,6 +218,7 @@ _PARAMETERS: Mapping[str, Check] = {
     "quantize": _one_of(None, "dynamic", "int8", "int16x8", "float16"),
     "opset": _integer(13, 24),
     "min_runtime": _runtime,
+    "target": _one_of("tflite", "micro"),
     "input_shapes": input_shapes,
     "elements": _elements,
     "inputs": _names,

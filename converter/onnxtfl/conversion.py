@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnxtfl.errors import UsageError
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, ranked, shape, some, titled
 
 if TYPE_CHECKING:
+    from onnxtfl.c_source import CSource
     from onnxtfl.checking import CheckReport
     from onnxtfl.ir.record import Record
     from onnxtfl.ir.summary import QuantizationSummary
@@ -65,7 +67,8 @@ class ConversionReport:
     that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the source that is
     too large for the result, as text. ``assumptions``: what has to be true of sizes that only a run knows.
     ``complex_names``: inputs and outputs of complex numbers, which became real ones with a trailing axis of 2.
-    ``source``: the path of the source, "" for a model in memory.
+    ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that TFLite Micro needs,
+    measured on this machine (with pointers of 32 bits it needs less); None where that was not measured.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -86,6 +89,7 @@ class ConversionReport:
     assumptions: tuple[str, ...] = ()
     complex_names: tuple[str, ...] = ()
     source: str = ""
+    arena: int | None = None
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """What the report says, as the rows of a table; ``verbose``: with the passes, and without shortened lists."""
@@ -106,6 +110,8 @@ class ConversionReport:
         rows += [] if self.quantization is None else _quantization_rows(self.quantization, verbose)
         share = f" ({self.size / self.source_size:.2f} of the source)" if self.source_size else ""
         rows.append(Row("size", byte_count(self.size) + share))
+        if self.arena is not None:
+            rows.append(Row("arena", f"{byte_count(self.arena)} for TFLite Micro ({self.arena} bytes)"))
         memory = f", peak memory {byte_count(self.peak_memory)}" if self.peak_memory else ""
         rows.append(Row("time", f"{self.seconds:.2f} s{memory}"))
         passes = [f"{name:18} {1000 * seconds:8.1f} ms {nodes:6} nodes" for name, seconds, nodes in self.passes]
@@ -135,6 +141,20 @@ class Conversion:
     report: ConversionReport
     check: CheckReport | None
     record: Record | None = None
+
+    def c_source(self, name: str | None = None) -> CSource:
+        """The .tflite as C++ source for TFLite Micro, in files called ``name``, by default as its file, else "model".
+
+        Made with ``target="micro"``. Raises `UnsupportedError` for ops that TFLite Micro does not have, and
+        `UsageError` where nothing was written.
+        """
+        from onnxtfl.c_source import c_source
+
+        data = self.path.read_bytes() if self.path is not None else self.data
+        if data is None:
+            raise UsageError("the conversion has no result, which C++ source could be made of")
+        name = name or (self.path.stem if self.path is not None else "model")
+        return c_source(data, name, self.report.arena)
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """The rows of the report and of the check."""

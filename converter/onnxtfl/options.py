@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 Quantized = Literal["qdq", "qoperator", "float"]
 LstmMode = Literal["exact", "fused"]
+TfliteTargetName = Literal["tflite", "micro"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Options:
 
     `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `io_layout`: whether inputs and outputs
     keep the source's axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the
-    oldest runtime that must run the result. `inputs`, `outputs`: names of tensors where the model begins and ends.
+    oldest runtime that must run the result. `target`: "micro" if TFLite Micro must run it too.
+    `inputs`, `outputs`: names of tensors where the model begins and ends.
     `opset`: the ONNX opset to write.
     `elements`: input name -> the number of elements of a sequence; None for an optional without a value.
     `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
@@ -37,6 +39,7 @@ class Options:
     io_layout: Literal["source", "channels-last"] = "source"
     float64: Literal["narrow", "error"] = "narrow"
     min_runtime: str = "2.14"
+    target: TfliteTargetName = "tflite"
     inputs: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
     opset: int = 21

@@ -51,6 +51,7 @@ from onnxtfl.passes.cleanup import remove_dead
 from onnxtfl.passes.complex_numbers import split_complex, split_complex_in_region
 from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
 from onnxtfl.passes.fix_features import fix_features
+from onnxtfl.passes.fixed_sizes import refuse_open_inputs, refuse_open_results
 from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.inline import inline_functions
@@ -92,6 +93,7 @@ from onnxtfl.rewriting.pass_manager import Fact, Group, Pass, PassManager, PassT
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target
 from onnxtfl.targets.empty import assume_elements
+from onnxtfl.targets.micro import MicroTarget
 from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget, lowest_runtime, refuse_unknown_versions
 
@@ -194,7 +196,8 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
 
 
 def _tflite_target(options: Options) -> TfliteTarget:
-    return TfliteTarget(options.min_runtime, hybrid=options.dynamic_quant == "hybrid")
+    target = MicroTarget if options.target == "micro" else TfliteTarget
+    return target(options.min_runtime, hybrid=options.dynamic_quant == "hybrid")
 
 
 def _onnx_target(options: Options) -> OnnxTarget:
@@ -312,7 +315,9 @@ def _tflite_first(options: Options) -> list[Pass | Group]:
 
 def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
     """Passes over tfl ops."""
+    fixed = Pass("fixed sizes", partial(refuse_open_results, title=target.title), Pass.idle, needs=_LOWERED)
     return [
+        *([] if target.has_open_sizes else [fixed]),
         Pass("fuse activations", partial(fuse_activations, target=target), needs=_LOWERED),
         Pass("pass through", pass_through, needs=_LOWERED),
         Pass("state tensors", partial(own_state_tensors, target=target, operands=state_operands), needs=_LOWERED),
@@ -419,6 +424,8 @@ class _Conversion:
         graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
         flatten_inputs(graph, lengths)
         check_names(graph, lengths)
+        if not self.target.has_open_sizes:
+            refuse_open_inputs(graph, self.target.title)
 
     def late(self, graph: Graph) -> Late | None:
         """The record of the conversion as a property of the result."""

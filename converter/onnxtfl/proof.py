@@ -129,8 +129,46 @@ def check_result(
     heavy = _is_heavy(job, converted.stat().st_size)
     settings = _settings(job, result, shapes, heavy, quantized)
     report = check_models(source, converted, settings, sample, workers)
+    if options.target == "micro" and report.status != "failed" and settings.runtime is None:
+        report = _also_in_micro(report, source, converted, settings, sample)
     note = f"builtin kernels not compared: the model has more than {HEAVY >> 20} MB"
     return replace(report, notes=(*report.notes, note)) if heavy and report.ok else report
+
+
+def _also_in_micro(
+    report: CheckReport, source: Path, converted: Path, settings: Settings, sample: Mapping[str, Any] | None
+) -> CheckReport:
+    """`report`, if TFLite Micro agrees too; else what it computes. Where it is not installed, a note says so."""
+    from onnxtfl.checking import check_models
+    from onnxtfl.runtimes import MICRO
+
+    if not MICRO.available():
+        note = f"TFLite Micro did not run it: {MICRO.distribution} is not installed (pip install {MICRO.install})"
+        return replace(report, notes=(*report.notes, note))
+    once = replace(settings, runtime="micro", per_layer=False, profile=False)
+    other = check_models(source, converted, once, sample)
+    if not other.ok or not report.ok:
+        return other
+    return replace(report, runtimes=(*report.runtimes, *other.runtimes[1:]), seconds=report.seconds + other.seconds)
+
+
+def arena_size(job: Job, converted: Path) -> int | None:
+    """The bytes of the arena that the result needs in TFLite Micro; None where that is not asked for or not installed.
+
+    Raises UnsupportedError where it does not load.
+    """
+    from onnxtfl.runtimes import MICRO, RunError, RunOptions
+
+    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
+    if job.options.target != "micro" or not loads or not MICRO.available():
+        return None
+    try:
+        with MICRO.worker() as worker:
+            return worker.arena(converted, RunOptions(time_limit=_load_limit(job, converted)))
+    except RunError as error:
+        hint = "it is a bug: please report it; `load=False` writes it nevertheless"
+        message = f"the result does not load: {error.message}"
+        raise UnsupportedError(message, hint=hint, code=error.code) from error
 
 
 def _settings(

@@ -18,6 +18,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+import onnxtfl
+from onnxtfl.c_source import c_source
 from tests.docs import driver
 from tests.docs.blocks import ROOT, Block
 
@@ -57,13 +59,22 @@ def _grammar(block: Block) -> str:
 
 
 def _cpp(block: Block) -> str:
-    """Compile against the declarations in stubs/, which have the signatures of the real headers."""
+    """Compile against the declarations in stubs/, which have the signatures of the real headers, and digits.h."""
     with tempfile.TemporaryDirectory() as folder:
+        if '"digits.h"' in block.text:
+            _digits(folder)
         path = Path(folder) / "block.cc"
         path.write_text(block.text, encoding="utf-8")
         command = ["g++", "-std=c++17", "-Wall", "-Werror", "-fsyntax-only", "-I", str(STUBS), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.stderr
+
+
+def _digits(folder: str) -> None:
+    """Write the example as C++ source, as the page about microcontrollers does."""
+    shapes = {"image": (1, 1, 8, 8)}
+    made = onnxtfl.onnx_to_tflite(ROOT / "examples" / "digits.onnx", target="micro", input_shapes=shapes, check=False)
+    c_source(made.data or b"", "digits", arena=20_480).write(folder)
 
 
 def _commands(block: Block) -> str:

@@ -36,7 +36,8 @@ _ALLOWED = {
     "checking": {"ir", "formats", "passes", "runtimes", "pipeline", "tables", "targets", "temporary"},
     "quantizing": {"ir", "formats", "pipeline", "runtimes", "checking", "targets"},
     "output": {"temporary"},
-    "conversion": {"ir", "checking", "tables"},
+    "conversion": {"c_source", "ir", "checking", "tables"},
+    "c_source": {"formats", "targets"},
     "proof": {"ir", "formats", "options", "pipeline", "checking", "quantizing", "runtimes", "temporary"},
     "arguments": set(),
     "api": {
@@ -49,7 +50,7 @@ _ALLOWED = {
     "sources": set(),
     "journal": {"sources"},
     "many": {"api", "arguments", "journal", "sources", "temporary"},
-    "cli": {_API, "output", "tables", "temporary"},
+    "cli": {_API, "c_source", "output", "tables", "temporary"},
     "__main__": {"cli"},
     _API: {"api", "checking", "conversion", "ir", "entry_points", "inspection", "many", "reporting"},
     "testing": {_API},

@@ -48,7 +48,7 @@ def test_a_check_with_micro(tmp_path: Path) -> None:
 
 
 @needs_micro
-def test_open_sizes_are_one(tmp_path: Path) -> None:
+def test_open_sizes_of_a_check_are_one(tmp_path: Path) -> None:
     a = saved(onnx_scale(shape=["n", 3]), tmp_path / "a.onnx")
     b = saved(tflite_scale(shape=(1, 3), open_shape=(-1, 3)), tmp_path / "b.tflite")
     report = onnxtfl.check(a, b, runtime="micro")
@@ -56,6 +56,6 @@ def test_open_sizes_are_one(tmp_path: Path) -> None:
 
 
 def test_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxtfl.runtimes.adapters._version", lambda distribution, python: None)
+    monkeypatch.setattr("onnxtfl.runtimes.adapters._is_installed", lambda package: False)
     with pytest.raises(RunError, match=r"tflite-micro is not installed.*'onnxtfl\[micro\]'"):
         MICRO.worker()

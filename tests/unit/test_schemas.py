@@ -57,12 +57,23 @@ def test_versions_rise_and_forms_are_about_what_the_signature_names(name: str) -
     variables = {p.variable for p in (*entry.operands, *entry.results)}
     names = {p.name for p in (*entry.operands, *entry.results)}
     fields = set(schema.table(entry.options).by_name) if entry.options else set()
-    for runtime in table.MEASURED:
-        for form in map(read_form, (*entry.kernels[runtime], *entry.hybrid[runtime])):
-            assert set(form.types) <= variables
-            assert set(form.ranks) <= variables | {"T"}
-            assert set(form.constant) <= names
-            assert set(form.options) <= fields
+    micro = table.micro_entry(name)
+    measured = [*entry.kernels.values(), *entry.hybrid.values(), *([micro.kernels] if micro is not None else [])]
+    for form in (read_form(row) for rows in measured for row in rows):
+        assert set(form.types) <= variables
+        assert set(form.ranks) <= variables | {"T"}
+        assert set(form.constant) <= names
+        assert set(form.options) <= fields
+
+
+def test_the_table_of_tflite_micro_has_the_ops_of_its_resolver() -> None:
+    whole = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    assert set(table.micro_ops()) == {name for name, section in whole.items() if section.get("micro")}
+    conv = table.micro_entry("CONV_2D")
+    assert conv is not None
+    assert (conv.resolver, table.micro_entry("GELU")) == ("AddConv2D", None)
+    assert {"T": "qint8", "W": "qint8", "B": "qint32", "per_axis": "W B", "rank": "4-4"} in conv.kernels
+    assert conv.activations == {"RELU", "RELU6", "RELU_N1_TO_1"}
 
 
 def test_terms_are_about_what_the_op_has() -> None:

@@ -12,8 +12,8 @@ _Key = tuple[tuple[str, str], ...]
 """The quantized element types, and the kernel set."""
 
 
-def inexact(findings: Sequence[Finding]) -> str:
-    """The rows of the quantized element types with errors, "" if all are exact.
+def inexact(findings: Sequence[Finding], kernel_sets: Sequence[str] = KERNEL_SETS) -> str:
+    """The rows of the quantized element types with errors in `kernel_sets`, "" if all are exact.
 
     A row is about kernel sets and types whose errors are in [2^k, 2^(k+1)) steps, and has the largest of these.
     """
@@ -23,7 +23,7 @@ def inexact(findings: Sequence[Finding]) -> str:
     by_size: dict[int, dict[_Key, int]] = {}
     for key, steps in largest.items():
         by_size.setdefault(steps.bit_length(), {})[key] = steps
-    every = _kernel_sets(findings)
+    every = _kernel_sets(findings, kernel_sets)
     rows = [row for _, found in sorted(by_size.items()) for row in _rows(list(found), max(found.values()), every)]
     return list_text("rows", rows) if rows else ""
 
@@ -39,11 +39,11 @@ def _quantized(finding: Finding) -> _Key:
     return tuple((variable, name) for variable, name in finding.types.items() if name.startswith("q"))
 
 
-def _kernel_sets(findings: Sequence[Finding]) -> frozenset[str]:
-    """The kernel sets that have a quantized form."""
+def _kernel_sets(findings: Sequence[Finding], kernel_sets: Sequence[str]) -> frozenset[str]:
+    """Those of `kernel_sets` that have a quantized form."""
     quantized = [f for f in findings if _quantized(f)]
     return frozenset(
-        s for s in KERNEL_SETS if any(is_correct(f, s.split()[0]) and f.verdicts[s] == "correct" for f in quantized)
+        s for s in kernel_sets if any(is_correct(f, s.split()[0]) and f.verdicts[s] == "correct" for f in quantized)
     )
 
 

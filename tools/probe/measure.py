@@ -12,7 +12,7 @@ from typing import Any
 
 from tools.probe.case import Case
 from tools.probe.judge import judge, steps_off
-from tools.probe.runtime import KERNELS, Runtime
+from tools.probe.runtime import Runtime
 
 _SKIP_AFTER = 2
 """Cases of a group that a kernel set fails to run before the rest of the group is skipped."""
@@ -54,7 +54,7 @@ class Measurer:
         model = functools.cache(case.model)
         verdicts, steps = {}, {}
         for name, runtime in self.runtimes.items():
-            for kernels in KERNELS:
+            for kernels in runtime.kernels:
                 kernel_set = f"{name} {kernels}"
                 verdict = history.verdict(case, kernel_set)
                 if verdict is None:

@@ -15,15 +15,19 @@ from tools.probe.child import GREETING, pack, unpack
 Array = np.ndarray[Any, Any]
 Status = Literal["ran", "refused", "abort", "timeout"]
 KERNELS = ("xnnpack", "builtin", "reference")
-_CHILD = Path(__file__).with_name("child.py")
+ONLY = "kernels"
+"""The kernel set of a runtime that has one only."""
 _SECONDS = 20.0
 
 
 class Runtime:
-    """The TFLite runtime of the interpreter `python`, in a child process that is restarted after a crash."""
+    """The TFLite runtime of the interpreter `python`, in a child process that is restarted after a crash.
 
-    def __init__(self, python: str) -> None:
-        self.python = python
+    `kernels`: its kernel sets. `child`: the script that runs models in it.
+    """
+
+    def __init__(self, python: str, kernels: tuple[str, ...] = KERNELS, child: str = "child.py") -> None:
+        self.python, self.kernels, self._child = python, kernels, Path(__file__).with_name(child)
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, kernels: str, model: bytes, inputs: list[Array]) -> tuple[Status, Any]:
@@ -55,7 +59,7 @@ class Runtime:
         if self._process is None:
             quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
             self._process = subprocess.Popen(
-                [self.python, str(_CHILD)],
+                [self.python, str(self._child)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tools.probe.measure import Finding
 from tools.probe.registry import BOUNDS
-from tools.probe.runtime import KERNELS
+from tools.probe.runtime import KERNELS, ONLY
 
 Key = tuple[tuple[str, frozenset[Any]], ...]
 RUNTIMES = ("2.14", "litert")
 KERNEL_SETS = tuple(f"{runtime} {kernels}" for runtime in RUNTIMES for kernels in KERNELS)
+CHECKING_LITTLE = ("micro",)
+"""Runtimes whose kernels read what they do not know as something else."""
 _LISTED = 12
 """Most combinations of types in a note."""
 _NARROWING = ("constant", "required")
@@ -55,19 +57,22 @@ class Form:
         )
 
 
-def summarize(findings: Sequence[Finding], noted: Collection[str] | None = None) -> str:
-    """The text of a kernel table; `noted`: the constraints that its notes distinguish (None: all)."""
+def summarize(
+    findings: Sequence[Finding], noted: Collection[str] | None = None, runtimes: Sequence[str] = RUNTIMES
+) -> str:
+    """The text of a kernel table of `runtimes`; `noted`: the constraints that its notes distinguish (None: all)."""
     domains = _domains(findings)
-    lines = {runtime: _form_lines(findings, runtime, domains) for runtime in RUNTIMES}
-    if lines["2.14"] == lines["litert"]:
-        text = list_text("both", lines["litert"])
+    lines = {runtime: _form_lines(findings, runtime, domains) for runtime in runtimes}
+    first, *others = lines.values()
+    if others == [first]:
+        text = list_text("both", first)
     else:
         text = "".join(list_text(f'"{name}"' if "." in name else name, rows) for name, rows in lines.items())
     if any(finding.mode in BOUNDS for finding in findings):
-        text += f'activations = "{" ".join(_activations(findings))}"\n'
+        text += f'activations = "{" ".join(_activations(findings, runtimes))}"\n'
     for mode in _SPECIAL:
         if special := [finding for finding in findings if finding.mode == mode]:
-            text += f"{mode} = {str(all(is_correct(f, r) for f in special for r in RUNTIMES)).lower()}\n"
+            text += f"{mode} = {str(all(is_correct(f, r) for f in special for r in runtimes)).lower()}\n"
     known = [replace(f, extra={k: v for k, v in f.extra.items() if noted is None or k in noted}) for f in findings]
     for verdict in _BAD:
         if notes := _notes(known, verdict):
@@ -75,10 +80,10 @@ def summarize(findings: Sequence[Finding], noted: Collection[str] | None = None)
     return text
 
 
-def _activations(findings: Sequence[Finding]) -> list[str]:
-    """The fused activations that every runtime computes correctly."""
+def _activations(findings: Sequence[Finding], runtimes: Sequence[str]) -> list[str]:
+    """The fused activations that each of `runtimes` computes correctly."""
     tried = {mode: [f for f in findings if f.mode == mode] for mode in BOUNDS}
-    return [mode for mode, group in tried.items() if all(is_correct(f, r) for f in group for r in RUNTIMES)]
+    return [mode for mode, group in tried.items() if all(is_correct(f, r) for f in group for r in runtimes)]
 
 
 def _domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
@@ -120,20 +125,29 @@ def _key(sets: Mapping[str, Any]) -> Key:
     return tuple((key, frozenset({value})) for key, value in sets.items() if value is not None)
 
 
-def _form(sets: Mapping[str, frozenset[Any]], group: Iterable[Finding], runtime: str) -> Form | None:
+def _form(sets: Mapping[str, frozenset[Any]], group: Sequence[Finding], runtime: str) -> Form | None:
     cells: defaultdict[tuple[str, int], bool] = defaultdict(lambda: True)
     for finding in group:
         cells[finding.mode, finding.rank] &= is_correct(finding, runtime)
     equal = _longest({rank: correct for (mode, rank), correct in cells.items() if mode == "equal"})
     if equal is None or equal == (0, 0):  # a kernel that is correct for scalars only is so by chance
         return None
+    if runtime in CHECKING_LITTLE and _is_by_chance(group, runtime, equal[1]):
+        return None
     return Form(sets, *equal, _highest(cells, "broadcast"), _highest(cells, "scalar"))
+
+
+def _is_by_chance(group: Sequence[Finding], runtime: str, high: int) -> bool:
+    """Whether a kernel computes wrong values for some cases of a form, or nothing beyond one axis."""
+    tried = [f for f in group if f.mode in ("equal", "scalar", "broadcast")]
+    wrong = any(v == "wrong" for f in tried for s, v in f.verdicts.items() if s.split()[0] == runtime)
+    return wrong or high < 2 <= max(f.rank for f in tried)
 
 
 def is_correct(finding: Finding, runtime: str) -> bool:
     """Whether all kernel sets of the runtime are correct; only the reference set may lack the op."""
-    verdicts = [finding.verdicts[f"{runtime} {kernels}"] for kernels in KERNELS]
-    return verdicts in (["correct"] * 3, ["correct", "correct", "absent"])
+    verdicts = [verdict for kernel_set, verdict in finding.verdicts.items() if kernel_set.split()[0] == runtime]
+    return verdicts in (["correct"] * len(verdicts), ["correct", "correct", "absent"])
 
 
 def is_accepted(finding: Finding) -> bool:
@@ -287,7 +301,14 @@ def kernel_sets_text(sets: Sequence[str]) -> str:
     for kernel_set in sets:
         runtime, kernels = kernel_set.split()
         runtimes[runtime].append(kernels)
-    return ", ".join(f"{r} {'all' if len(k) == len(KERNELS) else ' '.join(k)}" for r, k in runtimes.items())
+    return ", ".join(f"{r} {_kernels_text(k)}".rstrip() for r, k in runtimes.items())
+
+
+def _kernels_text(kernels: Sequence[str]) -> str:
+    """The kernel sets of a runtime, "" where it has only one."""
+    if kernels == [ONLY]:
+        return ""
+    return "all" if len(kernels) == len(KERNELS) else " ".join(kernels)
 
 
 def list_text(key: str, rows: Sequence[str]) -> str:

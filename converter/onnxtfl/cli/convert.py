@@ -14,6 +14,8 @@ from onnxtfl.cli.reports import requested, write
 
 EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but the check failed."
 _DYNAMIC, _LSTM = click.Choice(["exact", "hybrid"]), click.Choice(["exact", "fused"])
+_C_HELP = "Write the result also as C++ source for TFLite Micro, with its op resolver and arena size."
+_TARGET = click.Choice(["tflite", "micro"])
 _QUANTIZED, _STATE = click.Choice(["qdq", "qoperator", "float"]), click.Choice(["io", "reset"])
 
 
@@ -23,6 +25,8 @@ _QUANTIZED, _STATE = click.Choice(["qdq", "qoperator", "float"]), click.Choice([
 @converting
 @setting("--dynamic-quant", "exact", "Dynamic quantization as it is, or with hybrid kernels.", _DYNAMIC)
 @setting("--lstm", "exact", "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended.", _LSTM)
+@setting("--target", "tflite", "What runs the result: TFLite runtimes, or TFLite Micro as well.", _TARGET)
+@click.option("--emit-c", metavar="DIR|FILE.cc", type=click.Path(), help=_C_HELP)
 @sequences
 @quantizing
 @click.version_option(package_name="onnxtfl")
@@ -83,8 +87,9 @@ def _run(convert: Any, to: str, options: dict[str, Any]) -> int:
         return _convert(convert, to, models[0], output, quiet, options)
     if options.get("signature") == "all":
         raise UsageError("--signature all is for one model", hint="convert them one by one", code="E-USE-006")
-    if options.pop("report") is not None:
-        raise UsageError("--report is of one model", hint="convert them one by one", code="E-USE-006")
+    for name, flag in (("report", "--report"), ("emit_c", "--emit-c")):
+        if options.pop(name, None) is not None:
+            raise UsageError(f"{flag} is of one model", hint="convert them one by one", code="E-USE-006")
     options.pop("verbose")
     return convert_all(models, output, to, {**scheduling, **_arguments(options)}, quiet)
 
@@ -127,11 +132,14 @@ def _convert_signatures(model: str, output: str | None, quiet: bool, options: di
 
 def _convert(convert: Any, to: str, model: str, output: str | None, quiet: bool, options: dict[str, Any]) -> int:
     """Convert one model, show what was done, and return the exit code."""
+    from onnxtfl.c_source import split_path
     from onnxtfl.cli.progress import progress
     from onnxtfl.cli.streams import STREAM, is_stdout, model_of, tables_to_stderr, write_to_stdout
     from onnxtfl.errors import CheckFailedError
 
-    verbose, page = options.pop("verbose"), requested(options)
+    verbose, page, source = options.pop("verbose"), requested(options), options.pop("emit_c", None)
+    if source is not None:
+        split_path(source, "model")  # a path that is not possible is refused first
     output = output or (STREAM if model == STREAM else _beside(model, f".{to}"))
     output = STREAM if is_stdout(output) else output
     if output != STREAM and Path(output).is_dir():
@@ -153,6 +161,9 @@ def _convert(convert: Any, to: str, model: str, output: str | None, quiet: bool,
     write(page, conversion, model, output)
     if failure is not None:
         raise failure
+    if source is not None:
+        folder, name, suffix = split_path(source, "model" if output == STREAM else Path(output).stem)
+        conversion.c_source(name).write(folder, suffix)
     return 0
 
 

@@ -15,7 +15,7 @@ from onnxtfl.ir.matching import single_use
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.registry import Form
-from onnxtfl.targets.tflite import TfliteTarget, fused_activation_of, fuses_into
+from onnxtfl.targets.tflite import TfliteTarget, fused_activation_of
 
 FIELD = "fused_activation_function"
 
@@ -27,7 +27,7 @@ def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
     """
     for node in graph.nodes:
         name = fused_activation_of(node.op.name.partition(".")[2])
-        if name is not None and _fusable(graph, node, name):
+        if name is not None and _fusable(graph, node, name, target):
             producer = node.operand(0).producer
             assert producer is not None
             if _fused(producer, name, target):
@@ -46,11 +46,11 @@ def _fused(producer: Node, name: str, target: TfliteTarget) -> bool:
     return True
 
 
-def _fusable(graph: Graph, node: Node, name: str) -> bool:
+def _fusable(graph: Graph, node: Node, name: str, target: TfliteTarget) -> bool:
     value = node.operand(0)
     producer = value.producer
     if producer is None or producer.attributes.get(FIELD, "NONE") != "NONE" or not single_use(value, graph):
         return False
-    if not fuses_into(name, producer.op.name.partition(".")[2]):
+    if not target.fuses(name, producer.op.name.partition(".")[2]):
         return False
     return isinstance(value.type, TensorType) and value.type.dtype.is_float and value.type == node.result.type

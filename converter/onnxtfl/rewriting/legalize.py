@@ -29,7 +29,7 @@ MAX_STEPS_PER_NODE = 400
 
 
 def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
-    """Rewrite `graph` until `target` accepts every neutral node; UnsupportedError names a node that it never accepts.
+    """Rewrite `graph` until `target` accepts every neutral node; UnsupportedError names those that it never accepts.
 
     `late`: layouts are assigned, so late decompositions run too, and forms that are more than a renaming are emitted,
     together with the neutral ops that compute their operands and results.
@@ -37,15 +37,22 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
     work = [node for node in graph.nodes if node.op.dialect == "neutral"]
     budget = MAX_STEPS_PER_NODE * (len(work) + 10)
     work.reverse()
+    refused: list[_RefusedError] = []
     while work:
         node = work.pop()
         if node.graph is not graph:
             continue
-        made = _step(graph, node, target, late)
+        try:
+            made = _step(graph, node, target, late)
+        except _RefusedError as error:
+            refused.append(error)
+            continue
         work.extend(reversed(made))
         budget -= 1 if made else 0
         if budget < 0:
             raise UnsupportedError("legalization does not terminate", node=node.name, op=node.op.name, code="E-OP-004")
+    if refused:
+        raise _all_refused(refused, target)
 
 
 def write_formulas(graph: Graph, target: Target) -> bool:
@@ -114,7 +121,7 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
     else:
         values = _repair(builder, node, refusals) or _decompose(builder, node, target)
     if values is None:
-        raise _error(node, target, refusals)
+        raise _refused(node, target, refusals)
     graph.replace(node, values)
     return builder.created
 
@@ -233,13 +240,26 @@ def _widened(dtype: DType, allowed: frozenset[DType]) -> DType | None:
     return None if dtype in allowed else next((wide for wide in _WIDER.get(dtype, ()) if wide in allowed), None)
 
 
-def _error(node: Node, target: Target, refusals: Sequence[Refusal]) -> UnsupportedError:
+class _RefusedError(UnsupportedError):
+    """A node that no rule can make acceptable; `reason`: why, in words."""
+
+    reason = ""
+
+
+def _refused(node: Node, target: Target, refusals: Sequence[Refusal]) -> _RefusedError:
     shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
     reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or "no form of it exists there"
-    return UnsupportedError(
-        f"{target.title} cannot run this: {reason}",
-        node=source_name(node),
-        op=node.op.name,
-        type_=shown,
-        code="E-OP-004",
-    )
+    message = f"{target.title} cannot run this: {reason}"
+    error = _RefusedError(message, node=source_name(node), op=node.op.name, type_=shown, code="E-OP-004")
+    error.reason = reason
+    return error
+
+
+def _all_refused(errors: Sequence[_RefusedError], target: Target) -> UnsupportedError:
+    """One error that names each kind of refused op once, with its first node."""
+    first = errors[0]
+    kinds = {(error.op, error.reason): error for error in reversed(errors)}
+    if len(kinds) == 1:
+        return UnsupportedError(first.message, node=first.node, op=first.op, type_=first.type_, code=first.code)
+    each = "; ".join(f"{e.op} (node {e.node!r}): {e.reason}" for e in reversed(kinds.values()))
+    return UnsupportedError(f"{target.title} cannot run {len(errors)} ops: {each}", code=first.code)

@@ -10,11 +10,15 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 ARENAS = tuple(1 << k for k in range(18, 30))
 """Sizes of the arena in bytes: 256 KB to 512 MB."""
+TOO_SMALL = ("Failed to allocate", "Unable to allocate", "missing:", "Too many buffers", "Requested buffer size")
+"""What the interpreter says where the arena is too small, also for what its planner notes in it."""
+ROUNDED, TRIES = 256, 64
+"""An arena is a multiple of so many bytes, and so many larger ones are tried where preparing takes more for a while."""
 
 
 class MicroError(Exception):
@@ -26,25 +30,35 @@ class MicroError(Exception):
 
 
 class Interpreter:
-    """A model in TFLite Micro; raises `MicroError`."""
+    """A model in TFLite Micro, in the first of the `arenas` that it fits into; raises `MicroError`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, arenas: Sequence[int] = ARENAS) -> None:
         try:
             from tflite_micro.python.tflite_micro import runtime
         except (ImportError, OSError) as error:
             raise MicroError("unavailable", f"tflite-micro cannot be imported: {error}") from error
         with open(path, "rb") as file:
             data = file.read()
-        for arena in (size for size in ARENAS if size >= len(data) // 16):
+        for arena in (size for size in arenas if len(arenas) == 1 or size >= len(data) // 16):
             said: list[str] = []
             try:
                 with stderr_lines(said):
                     self._interpreter = runtime.Interpreter.from_bytes(data, arena_size=arena)
                 return
             except (RuntimeError, ValueError) as error:
-                if not any("Failed to allocate" in line or "missing:" in line for line in said):
+                if not any(text in line for line in said for text in TOO_SMALL):
                     raise failure(error, said, "load") from error
-        raise MicroError("memory", f"the model does not fit into an arena of {ARENAS[-1] >> 20} MB")
+        raise MicroError("memory", f"the model does not fit into an arena of {arenas[-1] >> 20} MB")
+
+    def allocated(self) -> int:
+        """Return the bytes of the arena in use."""
+        said: list[str] = []
+        with stderr_lines(said):
+            self._interpreter.print_allocations()
+        found = re.search(r"Arena allocation total (\d+) bytes", " ".join(said))
+        if found is None:
+            raise MicroError("run", "TFLite Micro does not say what it has allocated")
+        return int(found[1])
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """Return the outputs of one run."""
@@ -67,6 +81,20 @@ class Interpreter:
                 return
             yield self._interpreter.get_output(index)
             index += 1
+
+
+def arena(path: str) -> int:
+    """Return the bytes of an arena that the model fits into: what is in use then, and what preparing takes besides."""
+    least = -(-Interpreter(path).allocated() // ROUNDED)
+    for size in range(least, least + TRIES):
+        try:
+            Interpreter(path, [size * ROUNDED])
+        except MicroError as error:
+            if error.kind != "memory":
+                raise
+        else:
+            return size * ROUNDED
+    raise MicroError("memory", "the model fits into no arena of the size that is in use")
 
 
 def failure(error: Exception, said: list[str], kind: str) -> MicroError:

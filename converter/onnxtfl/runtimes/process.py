@@ -185,6 +185,11 @@ class Worker:
         number = self._send(self._request(model, options) | {"load": True}, options.time_limit)
         self._answer(number, options.time_limit)
 
+    def arena(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> int:
+        """The bytes of the arena that ``model`` needs in TFLite Micro; raises `RunError`."""
+        number = self._send(self._request(model, options) | {"arena": True}, options.time_limit)
+        return int(self._answer(number, options.time_limit)["arena"])
+
     def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:
         return {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
 

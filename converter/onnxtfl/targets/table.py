@@ -1,4 +1,7 @@
-"""The table of tfl ops (``schemas/tflite_ops.toml``), read op by op: parsing all of it takes 25 ms, one op 0.1 ms."""
+"""The table of tfl ops (``schemas/tflite_ops.toml``), read op by op: parsing all of it takes 25 ms, one op 0.1 ms.
+
+What TFLite Micro's kernels accept is in a file of its own, ``schemas/tflite_micro.toml``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Release = tuple[int, ...]
+_OPS, _MICRO = "tflite_ops.toml", "tflite_micro.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,41 @@ class OpEntry:
 
 MEASURED = ("2.14", "litert")
 """The runtimes whose kernels are measured."""
+MICRO = "micro"
+"""The runtime whose kernels are in a file of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class MicroEntry:
+    """The entry of one op of TFLite Micro.
+
+    `resolver`: the method of MicroMutableOpResolver that adds it. `kernels`, `activations`, `inexact`: as in `OpEntry`.
+    """
+
+    resolver: str
+    kernels: tuple[Mapping[str, Any], ...]
+    activations: frozenset[str]
+    inexact: tuple[Mapping[str, Any], ...]
+
+
+@functools.cache
+def micro_ops() -> tuple[str, ...]:
+    """The names of the ops that TFLite Micro has."""
+    return tuple(name for name in _sections(_MICRO) if "." not in name)
+
+
+@functools.cache
+def micro_entry(op: str) -> MicroEntry | None:
+    """The entry of `op`; None where TFLite Micro has no such op."""
+    if op not in micro_ops():
+        return None
+    kernels = _parse(f"{op}.kernels", _MICRO)
+    return MicroEntry(
+        tomllib.loads(_sections(_MICRO)[op])["resolver"],
+        tuple(kernels.get(MICRO, ())),
+        frozenset(kernels.get("activations", "").split()),
+        tuple(_parse(f"{op}.inexact", _MICRO).get("rows", ())),
+    )
 
 
 @functools.cache
@@ -162,15 +201,15 @@ def parse_release(text: str) -> Release:
 
 
 @functools.cache
-def _sections() -> dict[str, str]:
-    text = importlib.resources.files("onnxtfl.schemas").joinpath("tflite_ops.toml").read_text(encoding="utf-8")
+def _sections(file: str = _OPS) -> dict[str, str]:
+    text = importlib.resources.files("onnxtfl.schemas").joinpath(file).read_text(encoding="utf-8")
     parts = re.split(r"^\[([A-Za-z0-9_.]+)\]$", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def _parse(section: str) -> dict[str, Any]:
+def _parse(section: str, file: str = _OPS) -> dict[str, Any]:
     """The contents of a section, empty where there is none."""
-    return tomllib.loads(_sections().get(section, ""))
+    return tomllib.loads(_sections(file).get(section, ""))
 
 
 def _parameter(text: str) -> Parameter:

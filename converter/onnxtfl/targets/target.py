@@ -31,10 +31,11 @@ class Target(engine.Target):
     """A target with tables of its ops and their costs.
 
     `channels_last`: the axis order of its convolution kernels. `shares_inputs`: whether an output may be an input of
-    the same name.
+    the same name. `has_open_sizes`: whether tensors may have sizes that only a run knows.
     """
 
     channels_last: ClassVar[bool]
+    has_open_sizes: ClassVar[bool] = True
     shares_inputs: ClassVar[bool]
 
     def __init__(self) -> None:

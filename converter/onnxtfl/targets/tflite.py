@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -18,7 +19,7 @@ from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance
-from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, op_names
+from onnxtfl.targets.table import MEASURED, MICRO, CostRow, OpEntry, Release, Version, entry, micro_entry, op_names
 from onnxtfl.targets.target import Target, operands_of
 
 LITERT_RELEASES: Mapping[str, Release] = {
@@ -120,6 +121,10 @@ class TfliteTarget(Target):
     def op_version(self, form: Form, results: Sequence[Value]) -> int:
         return _version(OpInstance(entry(form.op), operands_of(form), results, form.attributes))
 
+    def fuses(self, activation: str, op: str) -> bool:
+        """Whether kernels of `op` apply that fused_activation_function."""
+        return op in op_names() and activation in entry(op).activations
+
     def _too_new(self, known: OpEntry, instance: OpInstance) -> Refusal | None:
         if all(version.since[:2] <= self.release for version in known.versions):
             return None
@@ -158,12 +163,19 @@ def _needed(instance: OpInstance) -> list[Version]:
 
 @functools.cache
 def _forms(op: str, runtimes: tuple[str, ...], *, hybrid: bool = False) -> tuple[KernelForm, ...]:
-    kernels = entry(op).hybrid if hybrid else entry(op).kernels
-    first, *others = ([read_form(table) for table in kernels[runtime]] for runtime in runtimes)
+    first, *others = ([read_form(t) for t in _tables(op, runtime, hybrid=hybrid)] for runtime in runtimes)
     for other in others:
         if other != first:
             first = [form for a in first for b in other if (form := intersect(a, b)) is not None]
     return tuple(first)
+
+
+def _tables(op: str, runtime: str, *, hybrid: bool) -> Sequence[Mapping[str, Any]]:
+    """The forms of a runtime's kernels as they are in the tables; TFLite Micro has no hybrid ones."""
+    if runtime != MICRO:
+        return (entry(op).hybrid if hybrid else entry(op).kernels)[runtime]
+    known = micro_entry(op)
+    return () if known is None or hybrid else known.kernels
 
 
 def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) -> Refusal:
@@ -210,7 +222,8 @@ def steps_off(instance: OpInstance, runtimes: Sequence[str] = MEASURED) -> int:
 def _inexact_forms(op: str, runtimes: tuple[str, ...]) -> tuple[tuple[KernelForm, int], ...]:
     """The forms that a kernel set of `runtimes` is not exact for, and their errors in steps."""
     found = []
-    for row in entry(op).inexact:
+    micro = micro_entry(op) if MICRO in runtimes else None
+    for row in (*entry(op).inexact, *(micro.inexact if micro is not None else ())):
         kernels = row.get("kernels", runtimes)
         if any(k.split()[0] in runtimes for k in ([kernels] if isinstance(kernels, str) else kernels)):
             form = read_form({key: value for key, value in row.items() if key not in ("kernels", "steps")})
@@ -221,11 +234,6 @@ def _inexact_forms(op: str, runtimes: tuple[str, ...]) -> tuple[tuple[KernelForm
 def fused_activation_of(op: str) -> str | None:
     """The fused_activation_function for the activation `op`; None for other ops."""
     return entry(op).fuses_as if op in op_names() else None
-
-
-def fuses_into(activation: str, op: str) -> bool:
-    """Whether kernels of `op` apply that fused_activation_function."""
-    return op in op_names() and activation in entry(op).activations
 
 
 def has_quantized_kernel(op: str, storage: str) -> bool:

@@ -1,0 +1,45 @@
+"""For targets without open sizes: inputs, and results of ops, whose sizes only a run knows are refused."""
+
+from __future__ import annotations
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.types import TensorType
+
+_HINT = "fix the sizes of the inputs (`--input-shape {0}|input_shapes`)"
+
+
+def refuse_open_inputs(graph: Graph, title: str) -> None:
+    """UnsupportedError that names every input with a size that is not a number; `title`: of the target."""
+    found = [v for v in graph.inputs if _is_open(v)]
+    if found:
+        names = ", ".join(repr(v.name) for v in found)
+        inputs = "inputs" if len(found) > 1 else "input"
+        hint = _HINT.format(" --input-shape ".join(map(_fixed, found)))
+        message = f"{title} has no open sizes, which the {inputs} {names} of the model {_have(len(found))}"
+        raise UnsupportedError(message, type_=found[0].type, hint=hint, code="E-OP-009")
+
+
+def refuse_open_results(graph: Graph, title: str) -> None:
+    """UnsupportedError for an op with a result of a size that depends on the values of a run."""
+    for node in graph.walk():
+        found = next((v for v in node.results if _is_open(v)), None)
+        if found is not None:
+            message = f"{title} has no open sizes, and this result has one that only a run knows"
+            hint = "cut the model around it (`inputs`, `outputs`), or make constant what decides the size"
+            name = node.name or found.name
+            raise UnsupportedError(message, node=name, op=node.op.name, type_=found.type, hint=hint, code="E-OP-009")
+
+
+def _is_open(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and not value.type.is_static
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _fixed(value: Value) -> str:
+    """An example of sizes, as on the command line: 1 for each that is open."""
+    sizes = value.tensor_type.shape or ()
+    return f"{value.name}:{','.join(str(size) if isinstance(size, int) else '1' for size in sizes)}"

@@ -1,0 +1,152 @@
+"""TFLite Micro as a target: what converts, what is refused, the arena, and the C++ source."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import onnxtfl
+from onnxtfl.errors import UnsupportedError, UsageError
+from onnxtfl.runtimes import MICRO
+from onnxtfl.targets.micro import MicroTarget
+from tests.unit.micro_models import cnn, keyword_spotter, recurrent
+from tests.unit.tiny_models import onnx_model, onnx_scale
+
+needs_micro = pytest.mark.skipif(not MICRO.available(), reason="needs tflite-micro (pip install 'onnxtfl[micro]')")
+F = TensorProto.FLOAT
+MODELS = {
+    "cnn": cnn(),
+    "int8 cnn": cnn(quantized=True),
+    "keyword spotter": keyword_spotter(),
+    "int8 keyword spotter": keyword_spotter(quantized=True),
+    "LSTM": recurrent("LSTM"),
+    "GRU": recurrent("GRU"),
+}
+
+
+def micro(model: onnx.ModelProto, **options: object) -> onnxtfl.Conversion:
+    """Convert for TFLite Micro."""
+    return onnxtfl.onnx_to_tflite(model, target="micro", **options)  # type: ignore[arg-type]
+
+
+@needs_micro
+@pytest.mark.parametrize("name", MODELS)
+def test_networks_of_microcontrollers_run_there(name: str) -> None:
+    conversion = micro(MODELS[name], check="require")
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert conversion.check.runtimes[-1].startswith("micro ")
+    assert conversion.report.arena is not None
+    assert 1000 < conversion.report.arena < 40_000
+    assert "for TFLite Micro" in conversion.report.table()
+
+
+@pytest.mark.parametrize("name", ["int8 cnn", "int8 keyword spotter"])
+def test_quantized_networks_compute_on_integers(name: str) -> None:
+    summary = micro(MODELS[name], check=False, load=False).report.quantization
+    assert summary is not None
+    assert not summary.islands
+
+
+def test_missing_ops_are_decomposed() -> None:
+    nodes = [helper.make_node("Gelu", ["x"], ["g"]), helper.make_node("HardSwish", ["g"], ["y"])]
+    conversion = micro(onnx_model(nodes, [("x", F, (2, 3))], [("y", F, (2, 3))], opset=20))
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert not {"GELU", "TILE", "SIGN"} & conversion.report.ops_after.keys()
+
+
+def test_open_sizes_are_refused() -> None:
+    model = onnx_scale(shape=["n", 3])
+    with pytest.raises(UnsupportedError, match=r"no open sizes, which the input 'x'.*input_shapes.*E-OP-009"):
+        micro(model)
+    assert micro(model, input_shapes={"x": (2, 3)}, check=False, load=False).report.inputs[0].shape == (2, 3)
+
+
+def test_all_missing_ops_are_named() -> None:
+    nodes = [
+        helper.make_node("TopK", ["x", "k"], ["values", "indices"], name="best"),
+        helper.make_node("CumSum", ["i", "axis"], ["sums"], name="sums"),
+    ]
+    i = TensorProto.INT32
+    outputs = [("values", F, (1, 2)), ("indices", TensorProto.INT64, (1, 2)), ("sums", i, (1, 3))]
+    constants = {"k": np.array([2], np.int64), "axis": np.array(1, np.int64)}
+    model = onnx_model(nodes, [("x", F, (1, 3)), ("i", i, (1, 3))], outputs, constants)
+    with pytest.raises(UnsupportedError, match=r"TFLite Micro cannot run \d ops: .*no op TOPK_V2.*CUMSUM"):
+        micro(model)
+
+
+def test_a_result_of_unknown_size_is_refused() -> None:
+    node = helper.make_node("NonZero", ["x"], ["y"], name="where")
+    model = onnx_model([node], [("x", F, (2, 3))], [("y", TensorProto.INT64, (2, "n"))])
+    with pytest.raises(UnsupportedError, match="TFLite Micro"):
+        micro(model)
+
+
+def test_forms_are_correct_in_micro_and_in_the_others() -> None:
+    assert MicroTarget().runtimes == ("2.14", "litert", "micro")
+    assert MicroTarget("litert-2.3").runtimes == ("litert", "micro")
+    assert MicroTarget().fuses("RELU", "CONV_2D")
+    assert not MicroTarget().fuses("RELU", "CONV_3D")
+
+
+def test_the_c_source_has_the_bytes_the_ops_and_the_arena(tmp_path: Path) -> None:
+    conversion = micro(cnn(), path=tmp_path / "person.tflite", check=False)
+    made = conversion.c_source()
+    numbers = re.findall(r"0x([0-9a-f]{2}),", made.source)
+    assert bytes.fromhex("".join(numbers)) == (tmp_path / "person.tflite").read_bytes()
+    adds = re.findall(r"resolver\.(Add\w+)\(\)", made.header)
+    assert adds == sorted(adds)
+    assert {"AddConv2D", "AddDepthwiseConv2D", "AddFullyConnected", "AddSoftmax"} <= set(adds)
+    assert f"kOpCount = {len(conversion.report.ops_after)};" in made.header
+    assert "tflite::MicroMutableOpResolver<kOpCount>" in made.header
+    arena = conversion.report.arena
+    assert (f"kArenaSize = {arena};" in made.header) == (arena is not None)
+    assert [path.name for path in made.write(tmp_path / "out")] == ["person.h", "person.cc"]
+
+
+_PROGRAM = """\
+#include "digits.h"
+#include <cstdint>
+#include <cstdio>
+struct Resolver {
+  int added = 0;
+%s
+};
+int main() {
+  Resolver resolver;
+  bool fits = digits_model::AddOps(resolver) && resolver.added == int(digits_model::kOpCount);
+  bool aligned = reinterpret_cast<std::uintptr_t>(digits_model::kModel) %% 16 == 0;
+  std::fwrite(digits_model::kModel, 1, digits_model::kModelSize, stdout);
+  return fits && aligned ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+def test_the_c_source_compiles_to_the_bytes_of_the_file(tmp_path: Path) -> None:
+    conversion = micro(onnx_scale(), check=False)
+    made = conversion.c_source("digits")
+    _, source = made.write(tmp_path)
+    methods = re.findall(r"resolver\.(Add\w+)\(\)", made.header)
+    main = tmp_path / "main.cc"
+    main.write_text(_PROGRAM % "\n".join(f"  int {name}() {{ ++added; return 0; }}" for name in methods))
+    program = tmp_path / "program"
+    subprocess.run(["c++", "-std=c++17", "-Wall", "-Werror", source, main, "-o", program], check=True, timeout=60)
+    assert subprocess.run([program], capture_output=True, check=True, timeout=10).stdout == conversion.data
+
+
+def test_c_source_of_a_model_that_micro_cannot_run() -> None:
+    node = helper.make_node("Gelu", ["x"], ["y"])
+    conversion = onnxtfl.onnx_to_tflite(onnx_model([node], [("x", F, (2,))], [("y", F, (2,))], opset=20), check=False)
+    with pytest.raises(UnsupportedError, match=r"does not have these ops of the model: GELU.*target='micro'"):
+        conversion.c_source()
+    with pytest.raises(UsageError, match="letters and digits"):
+        micro(onnx_scale(), check=False).c_source("...")

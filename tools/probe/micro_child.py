@@ -1,0 +1,52 @@
+"""The child process of the probe for TFLite Micro: like :mod:`child`, with the tflite-micro of this Python.
+
+The interpreter reports what it lacks on standard error only, from where `onnxtfl.runtimes.micro_script` reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+# The modules in the folder of this script must not hide those that the runtime imports.
+if __name__ == "__main__" and sys.path:
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from tools.probe.child import GREETING, pack, unpack
+
+from onnxtfl.runtimes.micro_script import Interpreter, MicroError
+
+
+def run(model: bytes, inputs: list[Any]) -> tuple[str, Any]:
+    """Run a model once."""
+    with tempfile.NamedTemporaryFile(suffix=".tflite") as file:
+        file.write(model)
+        file.flush()
+        try:
+            interpreter = Interpreter(file.name)
+            return "ran", [pack(array) for array in interpreter.run([unpack(packed) for packed in inputs])]
+        except MicroError as error:
+            return "refused", str(error)
+
+
+def main() -> None:
+    """Answer until standard input ends; output of native code goes to standard error."""
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    channel.write(GREETING)
+    channel.flush()
+    while True:
+        try:
+            _, model, inputs = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        pickle.dump(run(model, inputs), channel, protocol=4)
+        channel.flush()
+
+
+if __name__ == "__main__":
+    main()
