@@ -39,7 +39,9 @@ def runtime_results(model: bytes, arrays: Sequence[Array]) -> list[Array]:
     return [np.asarray(v) for v in session.run(None, {f"x{i}": a for i, a in enumerate(arrays)})]
 
 
-def check_same(op: str, arrays: Sequence[Array], results: int = 1, version: int = 3, **attributes: Any) -> list[Array]:
+def check_same(
+    op: str, arrays: Sequence[Array], results: int = 1, version: int = 3, atol: float = 1e-6, **attributes: Any
+) -> list[Array]:
     """The lifted op computes what ONNX Runtime does: integers and strings exactly. Returns the results."""
     model = ml_model(op, arrays, results, version, **attributes)
     wanted = runtime_results(model, arrays)
@@ -50,7 +52,7 @@ def check_same(op: str, arrays: Sequence[Array], results: int = 1, version: int 
         if a.dtype.kind in "OiUb":
             assert a.tolist() == b.tolist()
         else:
-            np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(b, a, rtol=1e-5, atol=atol)
     return wanted
 
 

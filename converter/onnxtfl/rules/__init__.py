@@ -174,6 +174,8 @@ from onnxtfl.rules.sizes import (
 from onnxtfl.rules.stablehlo import combining_op, index_vectors, int_list
 from onnxtfl.rules.stored import fields_of, stored_dequantized, unpacked, unpacked_rows
 from onnxtfl.rules.tables import by_table, interpolated
+from onnxtfl.rules.tree_scores import Leaves, Trees
+from onnxtfl.rules.trees import LEAF, MODES, Nodes, equal_lengths, forest_of, places_of
 from onnxtfl.rules.uint64 import SMALLEST_INT64, on_signed, words
 from onnxtfl.rules.windows import (
     interleaved,

@@ -23,6 +23,8 @@ ML = "ai.onnx.ml"
 """The domain of the ops for models that are not neural networks."""
 TRANSFORMS = ("none", "softmax", "logistic", "softmax_zero", "probit")
 _NOT_ZERO = 1e-7
+_ERROR = np.float32(0.147)
+"""The constant of the approximation; what follows cancels, so that each rounding of its terms counts."""
 
 
 def rows_of(b: Builder, x: Value) -> Term:
@@ -105,8 +107,8 @@ def probit(scores: Term) -> Term:
     """The quantile of the normal distribution, by ONNX Runtime's approximation of the inverse error function."""
     x = scores * 2.0 - 1.0
     log = ((1.0 - x) * (x + 1.0)).log()
-    half = log * 0.5 + 2 / (3.14159 * 0.147)
-    root = ((half * half - log * (1 / 0.147)).sqrt() - half).sqrt()
+    half = log * 0.5 + float(np.float32(2) / (np.float32(3.14159) * _ERROR))
+    root = ((half * half - log * float(1 / _ERROR)).sqrt() - half).sqrt()
     return (x < 0.0).choose(-root, root) * 1.41421356
 
 

@@ -52,6 +52,8 @@ TENSOR = Kind("TensorProto")
 _SPARSE = Kind("SparseTensorProto", {1: TENSOR, 2: TENSOR})
 _GRAPH = Kind("GraphProto", {5: TENSOR, 15: _SPARSE})
 _ATTRIBUTE = Kind("AttributeProto", {5: TENSOR, 6: _GRAPH, 10: TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE})
+_LISTS = tuple(bytes((0xA0, 0x01, number)) for number in (6, 7, 8))
+"""How an attribute ends whose type, its last field, is a list of numbers or strings: one without tensors."""
 _NODE = Kind("NodeProto", {5: _ATTRIBUTE})
 _FUNCTION = Kind("FunctionProto", {7: _NODE, 11: _ATTRIBUTE})
 _GRAPH.children[1] = _NODE
@@ -110,6 +112,8 @@ class Walker:
             self.source.fail(f"messages are nested too deeply (at byte {start})")
         if kind is TENSOR:
             return self._reduced_tensor(start, stop)
+        if kind is _ATTRIBUTE and self.source.read(stop - 3, 3) in _LISTS:  # may have a million elements
+            return bytearray(self._kept(start, stop))
         result, copied = bytearray(), start
         for item in self.fields(start, stop, kind):
             child = kind.children.get(item.number) if item.wire == BYTES else None
