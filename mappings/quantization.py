@@ -9,6 +9,14 @@ import numpy as np
 
 from onnxtfl.rules import *
 
+# What the kernels of LiteRT 2.3 compute where parameters of quantized tensors are unusual, measured (all kernel sets).
+kernels_read("integers", "NEG", "CAST", "FLOOR_DIV", "FLOOR_MOD", "SCATTER_ND")
+kernels_read("copies", "TOPK_V2", "UNIQUE", "ONE_HOT", "SPARSE_TO_DENSE")
+kernels_read(Products(x=0, weights=1, bias=2, axis=0), "CONV_2D")
+kernels_read(Products(x=0, weights=1, bias=2, axis=3), "DEPTHWISE_CONV_2D")
+kernels_read(Products(x=2, weights=1, bias=3, axis=0), "TRANSPOSE_CONV")
+kernels_read(Products(x=0, weights=1, bias=2, axis=0, offset=True), "FULLY_CONNECTED")
+
 
 @lift_tfl("FAKE_QUANT")
 def _fake_quant(b: Builder, node: Node) -> Value:

@@ -449,3 +449,84 @@ def test_kernels_that_copy_integers_ignore_the_scales(op: str) -> None:
     if op == "SPLIT":
         given.insert(0, np.asarray(1, np.int32))
     assert onnxtfl.tflite_to_onnx(tflite_file(op, given, *types, **options)).data
+
+
+def int8(shape: Sequence[int], scale: float = 0.1, zero: int = 3) -> TensorType:
+    """A quantized type with one scale."""
+    return tensor("float32", *shape).stored_as(Quantization("int8", (scale,), (zero,)))
+
+
+def weights(
+    shape: Sequence[int], storage: str, scales: Sequence[float], zero: int = 0, axis: int | None = None
+) -> Value:
+    """Quantized constants."""
+    found = constant(np.random.default_rng(1).integers(-99, 99, shape).astype(storage))
+    parameters = Quantization(storage, tuple(scales), (zero,) * len(scales), axis)
+    found.type = tensor("float32", *shape).stored_as(parameters)
+    return found
+
+
+_WINDOW = {
+    "padding": "SAME",
+    "stride_w": 1,
+    "stride_h": 1,
+    "dilation_w_factor": 1,
+    "dilation_h_factor": 1,
+    "fused_activation_function": "NONE",
+}
+_ROWS = np.asarray([[1], [1]], np.int32)
+_KERNELS: dict[str, tuple[str, list[Any], list[TensorType], dict[str, Any]]] = {
+    "NEG of the integers": ("NEG", [int8((2, 4))], [int8((2, 4), 0.2, -5)], {}),
+    "CAST of the integers": ("CAST", [int8((2, 4))], [tensor("float32", 2, 4)], {}),
+    "SCATTER_ND adds integers": (
+        "SCATTER_ND",
+        [_ROWS, int8((2, 4)), np.asarray([3, 4], np.int32)],
+        [int8((3, 4), 0.2, -5)],
+        {},
+    ),
+    "TOPK_V2 copies": (
+        "TOPK_V2",
+        [int8((2, 4)), np.asarray(3, np.int32)],
+        [int8((2, 3), 0.2, -5), tensor("int32", 2, 3)],
+        {},
+    ),
+    "CONV_2D with a bias of another scale": (
+        "CONV_2D",
+        [int8((1, 4, 4, 3)), weights((4, 3, 3, 3), "int8", [0.05]), weights((4,), "int32", [0.5])],
+        [int8((1, 4, 4, 4), 0.5)],
+        _WINDOW,
+    ),
+    "CONV_2D with a bias without a scale": (
+        "CONV_2D",
+        [int8((1, 4, 4, 3)), weights((4, 3, 3, 3), "int8", [0.05]), np.arange(4, dtype=np.int32) * 1000],
+        [int8((1, 4, 4, 4), 0.5)],
+        _WINDOW,
+    ),
+    "DEPTHWISE_CONV_2D with zero points of its weights": (
+        "DEPTHWISE_CONV_2D",
+        [int8((1, 4, 4, 2)), weights((1, 3, 3, 2), "int8", [0.05, 0.02], 40, 3), weights((2,), "int32", [0.005])],
+        [int8((1, 4, 4, 2), 0.5)],
+        {**_WINDOW, "depth_multiplier": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _KERNELS)
+def test_kernels_that_read_integers_otherwise_than_declared(name: str) -> None:
+    """The check compares with LiteRT."""
+    op, operands, results, options = _KERNELS[name]
+    assert onnxtfl.tflite_to_onnx(tflite_file(op, operands, *results, **options)).data
+
+
+@pytest.mark.parametrize(("scale", "message"), [(0.0, "is not positive"), (-1.0, "is not positive"), (1e-9, "range")])
+def test_scales_with_which_kernels_overflow_are_refused(scale: float, message: str) -> None:
+    data = tflite_file("ABS", [int8((2, 4))], int8((2, 4), scale))
+    with pytest.raises(onnxtfl.UnsupportedError, match=message):
+        onnxtfl.tflite_to_onnx(data, check=False)
+
+
+def test_a_threshold_of_no_elements() -> None:
+    given = [tensor("float32", 5, 4), tensor("float32", 5), np.asarray(3, np.int32), F(0.5), np.zeros(0, F)]
+    data = tflite_file("NON_MAX_SUPPRESSION_V4", given, tensor("int32", 3), tensor("int32"))
+    with pytest.raises(onnxtfl.InvalidModelError, match="not of one element"):
+        onnxtfl.tflite_to_onnx(data, check=False)

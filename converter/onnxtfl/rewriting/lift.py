@@ -20,6 +20,7 @@ from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import prepare, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules
+from onnxtfl.rewriting.stored_integers import check_factors, check_scales, on_integers, reads_integers, restate_products
 
 Expand = Callable[[Node], Graph | None]
 """Returns the body of an op that its format defines by other ops; None if there is no such definition."""
@@ -109,8 +110,11 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
         return
     _lift_regions(node, expand)
     builder, values = _applied(graph, node, rule)
-    if node.op.dialect == "tfl" and touches_quantized(node) and _reinterpret(graph, node, values, builder.created):
-        builder, values = _applied(graph, node, rule)
+    if _is_integer_kernel(node):
+        if _reinterpret(graph, node, values, builder.created):
+            builder, values = _applied(graph, node, rule)
+        else:
+            check_factors(node, bool(_copied(values[0], builder.created, node)))
     if touches_quantized(node):
         values = _all_as_declared(builder, node, values)
         _remark_parts(node, builder.created)
@@ -124,8 +128,17 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
 
 def _applied(graph: Graph, node: Node, rule: LiftRule) -> tuple[Builder, Sequence[Value]]:
     builder = Builder(graph, node, maker=rule_name(rule))
+    if _is_integer_kernel(node):
+        check_scales(node)
+        restate_products(builder, node)
+        if reads_integers(node):
+            return builder, on_integers(builder, node, rule)
     lifted = rule(builder, node)
     return builder, [lifted] if isinstance(lifted, Value) else lifted
+
+
+def _is_integer_kernel(node: Node) -> bool:
+    return node.op.dialect == "tfl" and touches_quantized(node)
 
 
 def _reinterpret(graph: Graph, node: Node, values: Sequence[Value], created: Sequence[Node]) -> bool:

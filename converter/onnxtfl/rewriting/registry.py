@@ -14,6 +14,7 @@ rule                signature
 lift_onnx           ``(b, node) -> Value | sequence of Values``: an ``onnx.X`` node as neutral ops
 upgrade             ``(b, node) -> None``: rewrite a node of an old since-version to a newer form, in place
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
+kernels_read        how the kernels of tfl ops read quantized tensors, where not as real values
 regions_of          ``(node) -> Inlined | Steps | None``: types and constants of the inputs of an op's regions
 carried_by          ``(node) -> triples``: the body's input and output for each value that a loop carries, declared type
 lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
@@ -109,6 +110,25 @@ class Inlined:
 
 
 @dataclass(frozen=True, slots=True)
+class Products:
+    """The places of the operands of a kernel that adds up products, and the axis of the weights' output features.
+
+    The bias is read in units of the products. `offset`: whether the kernel subtracts a zero point of weights that have
+    one scale; it subtracts no others.
+    """
+
+    x: int
+    weights: int
+    bias: int
+    axis: int
+    offset: bool = False
+
+
+Reading = Literal["integers", "copies"] | Products
+"""How a kernel reads quantized tensors: "integers" computes on what is stored, "copies" returns what is stored."""
+
+
+@dataclass(frozen=True, slots=True)
 class LateRule:
     """A decomposition that runs after layout assignment, and the condition on its nodes."""
 
@@ -125,6 +145,7 @@ class Rules:
     lift_tfl: dict[str, LiftRule] = field(default_factory=dict)
     regions: dict[str, PrepareRule] = field(default_factory=dict)
     carried: dict[str, CarriedRule] = field(default_factory=dict)
+    readings: dict[str, Reading] = field(default_factory=dict)
     lower_tfl: dict[type[Op], list[tuple[int, LowerTfl]]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[tuple[int, LowerOnnx]]] = field(default_factory=dict)
     decompose: dict[type[Op], dict[tuple[Order, Target | None], DecomposeRule]] = field(default_factory=dict)
@@ -260,6 +281,12 @@ def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
     """
 
     return _decorator(lambda rule: _add(_RULES.regions, name, rule, f"the regions of {name}"))
+
+
+def kernels_read(reading: Reading, *names: str) -> None:
+    """Declare how the kernels of the tfl ops `names` read quantized tensors, where not as real values."""
+    for name in names:
+        _add(_RULES.readings, name, reading, f"the reading of {name}")
 
 
 def carried_by(name: str) -> Callable[[CarriedRule], CarriedRule]:

@@ -5,6 +5,7 @@ Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSupp
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,7 @@ class NonMaxSuppression(Op):
         for name, value in (("boxes", boxes), ("scores", scores)):
             if value.tensor_type.rank not in (None, 3):
                 raise ValueError(f"{name} of rank {value.rank}")
-        for number in numbers:
-            if number is not None and number.tensor_type.is_static and math.prod(number.shape) != 1:
-                raise ValueError(f"a limit or threshold of shape {list(number.shape)}, not of one element")
+        _check_numbers(numbers)
         return (fresh(), 3)
 
     @staticmethod
@@ -53,6 +52,13 @@ class NonMaxSuppression(Op):
             for c in range(scores.shape[1]):
                 rows += [(b, c, i) for i in select(corners, scores[b, c], count, most, least)]
         return np.asarray(rows, np.int64).reshape(-1, 3)
+
+
+def _check_numbers(numbers: Sequence[Value | None]) -> None:
+    """Raise ValueError for a limit or threshold that does not have one element."""
+    for number in numbers:
+        if number is not None and number.tensor_type.is_static and math.prod(number.shape) != 1:
+            raise ValueError(f"a limit or threshold of shape {list(number.shape)}, not of one element")
 
 
 def as_corners(boxes: Array, centered: bool) -> Array:
@@ -105,6 +111,7 @@ class SelectBoxes(Op):
 
     @staticmethod
     def shape(boxes: Value, scores: Value, limit: Value, *thresholds: Value | None) -> list[Dims]:
+        _check_numbers([limit, *thresholds])
         known = static_ints(limit)
         size = known[0] if known else fresh()
         return [(size,), (size,), ()]
