@@ -76,6 +76,8 @@ def _pool_of(b: Builder, node: Node) -> tuple[Value, Window, list[int]]:
     x, shape = node.operand(0), node.attr("kernel_shape")
     sizes = x.shape[2:]
     window = onnx_window(node, shape, sizes)
+    if any(p >= k for p, k in zip(node.attr("pads", ()), (*shape, *shape), strict=False)):
+        raise ValueError(f"padding {tuple(node.attr('pads'))} has to be smaller than the window {tuple(shape)}")
     if (node.attr("auto_pad", "NOTSET") or "NOTSET").startswith("SAME"):
         window = _of_same_padding(window, node.attr("auto_pad") == "SAME_LOWER", sizes, node.op.name == "onnx.LpPool")
         x, window = _cropped(b, x, window)

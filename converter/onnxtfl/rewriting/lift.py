@@ -344,10 +344,19 @@ def _tfl_rule(node: Node) -> LiftRule | None:
 def _replace(graph: Graph, node: Node, values: Sequence[Value]) -> None:
     for i, old in enumerate(node.results):
         if i < len(values):
+            _check_dtype(i, old, values[i], node)
             graph.substitute(old, values[i], retyped=True)
         elif old.uses or graph.is_output(old):
             raise UnsupportedError(f"result {i} of this op cannot be converted")
     graph.remove(node)
+
+
+def _check_dtype(i: int, old: Value, new: Value, node: Node) -> None:
+    """Raise ValueError where a TFLite file declares a real result of another type than the kernel writes."""
+    if node.op.dialect != "tfl" or not (isinstance(old.type, TensorType) and isinstance(new.type, TensorType)):
+        return
+    if old.dtype != new.dtype and not (old.is_quantized or new.is_quantized):
+        raise ValueError(f"result {i} is declared as {old.dtype.value}, and computed in {new.dtype.value}")
 
 
 def _located(error: OnnxtflError, node: Node, name: str) -> OnnxtflError:

@@ -70,6 +70,8 @@ class Recurrent(Derived, register=False):
         x, recurrent = operands[0], operands[2]
         if x.rank != 3:
             raise ValueError(f"an input of rank {x.rank}, not [steps, batch, features]")
+        if operands[1].rank != 2 or recurrent.rank != 2:
+            raise ValueError(f"weights {operands[1].type} and {recurrent.type}, which are no matrices")
         steps, batch, features = x.shape
         _check_equal("features", features, operands[1].shape[1])
         place = 6 if "linear_before_reset" in attributes else 5  # a Gru has one bias more

@@ -34,7 +34,7 @@ class Lookup(Derived):
             raise ValueError(
                 f"keys of rank {keys.rank}, values of rank {values.rank}, a default of rank {default.rank}"
             )
-        broadcast_dim(keys.shape[0], values.shape[0])
+        check_agree(keys.shape, values.shape[:1], "the number of keys and that of values")
         return (*query.shape, *values.shape[1:])
 
     @staticmethod

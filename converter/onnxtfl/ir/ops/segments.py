@@ -26,6 +26,8 @@ class SegmentReduce(Op):
         known = known_dims(count)
         if segment_ids.rank > x.rank:
             raise ValueError("more axes of ids than of elements")
+        if known is not None and len(known) != 1:
+            raise ValueError(f"{len(known)} numbers of segments")
         check_agree(segment_ids.shape, x.shape[: segment_ids.rank], "the shape of the ids")
         return (known[0] if known else fresh(), *x.shape[segment_ids.rank :])
 
