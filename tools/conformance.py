@@ -4,6 +4,7 @@ Runtime, and print what fails.
 python tools/conformance.py                                  all cases, both modes, summary by reason and by op
 python tools/conformance.py --filter reduce --mode plain --show-errors
 python tools/conformance.py --case test_add_bcast            one case, with the traceback
+python tools/conformance.py --mode history                  op tests of older releases of onnx, from the corpus
 python tools/conformance.py --mode tflite                    .tflite models of one op to ONNX
 python tools/conformance.py --update [--grow]                rewrite the ratchet lists
 """
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.conformance import ratchet
 from tests.conformance.cases import MODES, Case, load_cases
+from tests.conformance.history_cases import load_history_cases
 from tests.conformance.run_case import TIMEOUT, Result, result_of
 from tests.conformance.tflite_cases import TfliteCase, load_tflite_cases
 from tests.harness.runtimes import DEFAULT
@@ -35,6 +37,8 @@ AnyCase = Case | TfliteCase
 
 
 def _load(mode: str) -> Sequence[AnyCase]:
+    if mode == "history":
+        return load_history_cases()
     return load_tflite_cases() if mode == "tflite" else load_cases(mode, sequences=True)
 
 
@@ -58,7 +62,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--filter", metavar="REGEX", help="only cases whose name matches")
     parser.add_argument("--op", metavar="NAME", help="only cases of this ONNX op (its first node)")
     parser.add_argument("--case", metavar="NAME", help="one case, with its message and traceback")
-    parser.add_argument("--mode", choices=[*MODES, "both", "tflite"], default="both")
+    parser.add_argument("--mode", choices=[*MODES, "both", "history", "tflite"], default="both")
     parser.add_argument("--runtime", default=DEFAULT, help="litert:builtin, litert:reference, tflite-runtime, ...")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show-errors", action="store_true", help="print each failing case with its message")

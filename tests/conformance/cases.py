@@ -140,7 +140,7 @@ def _case(test: Any, model: onnx.ModelProto, values: Sequence[onnx.ValueInfoProt
         data_sets=data_sets,
         rtol=test.rtol,
         atol=test.atol,
-        random=_is_random(model, data_sets),
+        random=is_random(model, data_sets),
         types=frozenset(_tensor_type(value.type).elem_type for value in values),
         elements=elements,
         shapes=shapes,
@@ -187,7 +187,8 @@ def _array(value: Any) -> Array:
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
 
 
-def _is_random(model: onnx.ModelProto, data_sets: Sequence[tuple[Sequence[Array], Sequence[Array]]]) -> bool:
+def is_random(model: onnx.ModelProto, data_sets: Sequence[tuple[Sequence[Array], Sequence[Array]]]) -> bool:
+    """Whether only the dtypes and shapes of the outputs can be compared."""
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     if any(node.op_type in _RANDOM_OPS for node in nodes):
         return True

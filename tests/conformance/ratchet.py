@@ -19,9 +19,15 @@ _HEADER = """\
 _TITLES = {
     "plain": "ONNX's op tests, unchanged, that do not pass yet.",
     "frozen": "ONNX's op tests with every input but the first as an initializer that do not pass yet.",
+    "history": "The corpus' op tests of older releases of ONNX that do not pass yet.",
     "tflite": "The corpus' .tflite models of one op that do not convert to correct ONNX yet.",
 }
-_FILES = {"plain": "onnx_ops.toml", "frozen": "onnx_ops_frozen.toml", "tflite": "tflite_ops.toml"}
+_FILES = {
+    "plain": "onnx_ops.toml",
+    "frozen": "onnx_ops_frozen.toml",
+    "history": "onnx_ops_history.toml",
+    "tflite": "tflite_ops.toml",
+}
 
 
 @dataclass
@@ -44,7 +50,7 @@ class Ratchet:
 
 
 def load(mode: str) -> Ratchet:
-    """The list of a mode ("plain", "frozen" or "tflite"), empty where its file does not exist."""
+    """The list of a mode ("plain", "frozen", "history" or "tflite"), empty where its file does not exist."""
     ratchet = Ratchet(mode)
     if not ratchet.path.exists():
         return ratchet

@@ -82,7 +82,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
         elif body is not None:
             _inline(graph, node, body, node.operands, expand)
         else:
-            raise UnsupportedError("there is no conversion for this op", code="E-OP-002")
+            raise _no_conversion(node)
     except OnnxtflError as error:
         raise _located(error, node, name) from error
     except MemoryError as error:
@@ -96,6 +96,14 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
         raise InvalidModelError(
             message, node=node.name, op=name, version=node.op.version, type_=_types(node), code="E-FILE-009"
         ) from error
+
+
+def _no_conversion(node: Node) -> UnsupportedError:
+    """The error for an op without a rule, with the advice that its family has."""
+    message = "there is no conversion for this op"
+    if node.op.dialect != "onnx" or (advice := rules().refused.get(_onnx_key(node))) is None:
+        return UnsupportedError(message, code="E-OP-002")
+    return UnsupportedError(f"{message}: {advice[0]}", hint=advice[1], code="E-OP-002")
 
 
 def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> None:
@@ -322,8 +330,13 @@ def op_name(node: Node) -> str:
     return f"{node.op.domain}::{name}" if node.op.domain else name
 
 
+def _onnx_key(node: Node) -> tuple[str, str]:
+    """Domain and name of an ONNX op."""
+    return node.op.domain, node.op.name.partition(".")[2]
+
+
 def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
-    key = (node.op.domain, node.op.name.partition(".")[2])
+    key = _onnx_key(node)
     found, upgrades = rules().lift_onnx.get(key, {}), rules().upgrades.get(key, {})
     if not found:
         return None

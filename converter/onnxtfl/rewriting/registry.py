@@ -152,6 +152,7 @@ class Rules:
     late: dict[type[Op], dict[Target, LateRule]] = field(default_factory=dict)
 
     lower_quantized: dict[str, tuple[str, str, QuantizedForm]] = field(default_factory=dict)
+    refused: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
     def tfl_forms(self, node: Node) -> list[Form]:
         """The tfl ops that `node` may be written as, in order of their rank and name."""
@@ -239,6 +240,12 @@ def lift_onnx(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[
     """Register the rule that lifts ``onnx.name`` of the since-versions `since` (ANY_VERSION: every version)."""
 
     return _decorator(lambda rule: _add_versions(_RULES.lift_onnx, _RULES.upgrades, (domain, name), since, rule))
+
+
+def refuse_onnx(*names: str, why: str, hint: str, domain: str = "") -> None:
+    """Say for ``onnx.name``, which has no conversion, `why` that is so and what to do instead."""
+    for name in names:
+        _add(_RULES.refused, (domain, name), (why, hint), f"refusing {name}")
 
 
 def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[UpgradeRule], UpgradeRule]:

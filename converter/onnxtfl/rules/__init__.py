@@ -72,6 +72,7 @@ from onnxtfl.rewriting.registry import (
     lower_onnx,
     lower_quantized,
     lower_tfl,
+    refuse_onnx,
     regions_of,
     upgrade,
 )

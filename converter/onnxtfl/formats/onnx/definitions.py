@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import NodeProto, OperatorSetIdProto, defs
+from onnx import AttributeProto, NodeProto, OperatorSetIdProto, defs
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.attributes import NAMES, attribute_kind
@@ -113,6 +113,23 @@ def _violation(proto: NodeProto, known: Signature) -> str | None:
         return f"the attribute {min(missing)!r} is missing"
     for attribute in proto.attribute:
         kind, defined = attribute_kind(attribute), known.kinds.get(attribute.name)
-        if defined is not None and kind != defined and not attribute.ref_attr_name:
+        if defined not in (None, kind) and not attribute.ref_attr_name and not _is_type_name(proto, attribute):
             return f"the attribute {attribute.name!r} is of type {NAMES.get(kind, kind)}, not {NAMES[defined]}"
     return None
+
+
+def _is_type_name(proto: NodeProto, attribute: AttributeProto) -> bool:
+    """Whether this is the type of a Cast by name: so in version 1, and in early files of version 6."""
+    is_name = attribute_kind(attribute) == AttributeProto.STRING
+    return bool(is_name and proto.op_type == "Cast" and attribute.name == "to")
+
+
+def implied_domain(imports: Mapping[str, int], op: str) -> str:
+    """The domain of an op that its node does not say, where not the default domain but one other imported one has it.
+
+    The op tests of some releases of ONNX are such files.
+    """
+    if (opset := imports.get("")) is not None and schema(op, opset, "") is not None:
+        return ""
+    found = [domain for domain, version in imports.items() if domain and schema(op, version, domain) is not None]
+    return found[0] if len(found) == 1 else ""

@@ -13,6 +13,7 @@ from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, attribute_kind
 from onnxtfl.formats.onnx.definitions import (
     check_signature,
+    implied_domain,
     imported_since,
     normal_domain,
     opset_versions,
@@ -22,6 +23,7 @@ from onnxtfl.formats.onnx.flags import read_values
 from onnxtfl.formats.onnx.names import (
     all_nodes,
     decoded,
+    derived_names,
     display_name,
     free_names,
     graphs_of,
@@ -140,7 +142,9 @@ class GraphReader:
         name, op, domain = display_name(proto), name_of(proto.op_type), normal_domain(proto.domain)
         if not op or not op.isprintable():
             raise InvalidModelError(f"invalid op type {op!r}", node=name, code="E-FILE-009")
-        operands = [scope.value(n, f"node {name!r}") for n in proto.input]
+        if not domain and (domain, op, name_of(proto.overload)) not in self.functions:
+            domain = implied_domain(scope.imports, op)
+        operands = [scope.value(n, f"node {name!r}") for n in (*proto.input, *derived_names(proto))]
         captured = self._captured_by(scope, proto)
         attributes = dict(self._attributes(scope, proto, captured))
         outer = [v for v in captured.values() if v is not None and not v.is_constant]

@@ -67,9 +67,19 @@ def free_names(graph: GraphProto) -> dict[str, None]:
     return {name: None for name in used if name and name not in defined}
 
 
+def derived_names(node: NodeProto) -> list[str]:
+    """The names among the attributes of a Gradient: of the independent values (xs, zs), then of that to derive (y)."""
+    if node.op_type != "Gradient":
+        return []
+    found = {attribute.name: attribute for attribute in node.attribute}
+    lists = [found[name].strings if name in found else () for name in ("xs", "zs")]
+    last = [found["y"].s] if "y" in found else []
+    return [name.decode(errors="replace") for name in (*lists[0], *lists[1], *last)]
+
+
 def needed_names(node: NodeProto) -> dict[str, None]:
     """The names that `node` uses, free names of its subgraphs included."""
-    needed = dict.fromkeys(name for name in node.input if name)
+    needed = dict.fromkeys(name for name in (*node.input, *derived_names(node)) if name)
     for graph in graphs_of(node):
         needed |= free_names(graph)
     return needed

@@ -1,0 +1,57 @@
+"""Ops that were experimental in ONNX's opsets 1 to 9 and were removed; Caffe2 and early PyTorch wrote them.
+
+Crop, DynamicSlice, GivenTensorFill, Scale; refused: ATen, GRUUnit. Those that are like an op of today are in its
+family: Affine, ConstantFill, ImageScaler, ParametricSoftplus, ScaledTanh.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.rules import *
+
+_VERSIONS = tuple(range(1, 10))
+
+
+@lift_onnx("Scale", since=_VERSIONS)
+@on_terms
+def _scale(x: Term, *, scale: float = 1.0) -> Term:
+    return x * scale
+
+
+@lift_onnx("Crop", since=_VERSIONS)
+def _crop(b: Builder, node: Node) -> Value:
+    """An image [n, c, h, w] without `border` (left, top, right, bottom); with `scale`, its first [height, width]."""
+    x, border, scale = node.operand(0), node.attr("border", (0, 0, 0, 0)), node.attr("scale", None)
+    if x.rank != 4 or len(border) != 4 or (scale is not None and len(scale) != 2):
+        raise InvalidModelError("an image [n, c, h, w], four borders and two sizes expected", code="E-FILE-009")
+    left, top, right, bottom = border
+    if scale is None:
+        rows, columns = slice(top, -bottom or None), slice(left, -right or None)
+    else:
+        rows, columns = slice(top, top + scale[0]), slice(left, left + scale[1])
+    return sliced(b, x, {2: rows, 3: columns})
+
+
+@lift_onnx("DynamicSlice", since=_VERSIONS)
+def _dynamic_slice(b: Builder, node: Node) -> Value:
+    """Slice as it became in opset 10, without steps."""
+    return b.foreign("onnx", "Slice", node.operands, [None], 10)[0]
+
+
+@lift_onnx("GivenTensorFill", since=_VERSIONS)
+def _given_tensor_fill(b: Builder, node: Node) -> Value:
+    """The attribute `values` in a shape: that of operand 0, with `input_as_shape` its elements, else `shape`."""
+    values, x = constant(np.asarray(node.attr("values", ()), np.float32)), node.optional(0)
+    if x is None:
+        shape = constant(np.asarray(node.attr("shape", ()), np.int64))
+    else:
+        shape = as_int64(b, x) if node.attr("input_as_shape", 0) else b(ops.Shape, x)
+    extra = list(node.attr("extra_shape", ()))
+    return b(ops.Reshape, values, b(ops.Concatenate, shape, extra, axis=0) if extra else shape)
+
+
+refuse_onnx("ATen", why="it runs an operator of PyTorch", hint="export the model without ATen fallback")
+refuse_onnx(
+    "GRUUnit", why="ONNX never defined what it computes", hint="export the model with GRU, or cut it (`inputs`)"
+)

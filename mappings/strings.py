@@ -1,0 +1,150 @@
+"""Text: TfIdfVectorizer on integers and strings; ops that make new strings are refused, since no kernel does.
+
+TFLite's kernels compare, gather, slice and reshape strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from onnxtfl.rules import *
+
+refuse_onnx(
+    *("StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch"),
+    why="TFLite has no kernel that makes or searches strings",
+    hint="run it before the model, whose input is then its result (`inputs`)",
+)
+
+
+@lift_onnx("TfIdfVectorizer", since=(9,))
+def _tf_idf(b: Builder, node: Node) -> Value:
+    """How often each n-gram of the pool occurs in a row: comparisons of the row, shifted, with all of a length.
+
+        count[g] = sum over lengths n, distances d, places p of and over j < n of x[p + j d] == pool[g, j]
+
+    Result [rows,] columns: n-gram g is counted in column `ngram_indexes`[g]. x: [rows,] C, integers or strings.
+    """
+    x = node.operand(0)
+    if x.rank not in (1, 2):
+        raise InvalidModelError(f"sequences of rank {x.rank}, 1 or 2 expected", code="E-FILE-009")
+    pool = _Pool(node)
+    rows = x if x.rank == 2 else reshape(b, x, (1, *x.shape), x)
+    tokens = _numbered(b, rows, pool)
+    counts = [term for n in range(pool.shortest, pool.longest + 1) for term in _counts(tokens, pool, n)]
+    if not counts:
+        raise UnsupportedError("a pool without an n-gram of the lengths that are counted", code="E-OP-006")
+    result = _columns(b, _weighted(b, counts, pool), pool)
+    return result if x.rank == 2 else reshape(b, result, (pool.columns,))
+
+
+class _Pool:
+    """The attributes of a node. `tokens`: the n-grams of all lengths, one after the other, as int64 or as strings."""
+
+    def __init__(self, node: Node) -> None:
+        strings, integers = node.attr("pool_strings", None), node.attr("pool_int64s", None)
+        if (strings is None) == (integers is None):
+            raise InvalidModelError("one of pool_strings and pool_int64s expected", code="E-FILE-009")
+        if (node.operand(0).dtype is DType.STRING) != (strings is not None):
+            raise InvalidModelError("a pool of another type than the elements", code="E-FILE-009")
+        self.tokens = np.asarray(integers if strings is None else strings, np.int64 if strings is None else object)
+        self.shortest, self.longest = int(node.attr("min_gram_length")), int(node.attr("max_gram_length"))
+        self.skips, self.mode = int(node.attr("max_skip_count")), node.attr("mode")
+        self.indexes = np.asarray(node.attr("ngram_indexes"), np.int64)
+        self.starts = [*node.attr("ngram_counts"), len(self.tokens)]
+        self.weights = np.asarray(node.attr("weights", None) or np.ones(len(self.indexes)), np.float32)
+        self._check()
+        self.columns = int(self.indexes.max()) + 1
+
+    def _check(self) -> None:
+        """Raise InvalidModelError where the attributes disagree."""
+        lengths = enumerate(pairwise(self.starts), 1)
+        whole = all(0 <= a <= z and (z - a) % n == 0 for n, (a, z) in lengths)
+        if self.mode not in ("TF", "IDF", "TFIDF"):
+            raise InvalidModelError(f"mode is {self.mode!r}, not TF, IDF or TFIDF", code="E-FILE-009")
+        if not 0 < self.shortest <= self.longest < len(self.starts) or self.skips < 0:
+            raise InvalidModelError("lengths of n-grams that the pool does not have", code="E-FILE-009")
+        count = sum((z - a) // n for n, (a, z) in enumerate(pairwise(self.starts), 1)) if whole else -1
+        if len(self.indexes) != count or not count or self.indexes.min() < 0 or len(self.weights) != count:
+            raise InvalidModelError("ngram_indexes, weights and ngram_counts do not fit the pool", code="E-FILE-009")
+
+    def grams(self, length: int) -> Array:
+        """The n-grams of one length as rows."""
+        return self.tokens[self.starts[length - 1] : self.starts[length]].reshape(-1, length)
+
+    def counted(self, vector: Array) -> Array:
+        """Those of the elements of `vector`, one for each n-gram, whose n-gram has a length that is counted."""
+        sizes = [(z - a) // n for n, (a, z) in enumerate(pairwise(self.starts), 1)]
+        return vector[sum(sizes[: self.shortest - 1]) : sum(sizes[: self.longest])]
+
+
+def _numbered(b: Builder, rows: Value, pool: _Pool) -> Term:
+    """Rows of tokens [n, c] as int32: their places among the distinct tokens of the pool, counted from 1; else 0."""
+    distinct = np.asarray(sorted(set(pool.tokens.tolist())), pool.tokens.dtype)
+    pool.tokens = np.searchsorted(distinct, pool.tokens) + 1
+    x = Term(b, rows) if rows.dtype is DType.STRING else Term(b, rows).to(DType.INT64)
+    found = Term(b, unsqueezed(b, x.value, [2])).equals(Term(b, constant(distinct))).to(DType.INT32)
+    numbered = found.apply(ops.Mul, np.arange(1, len(distinct) + 1, dtype=np.int32))
+    return numbered.reduce("sum", [2], keepdims=False)
+
+
+def _counts(tokens: Term, pool: _Pool, length: int) -> list[Term]:
+    """Floats [rows, n-grams of one length], a term for each distance of tokens; single tokens have none."""
+    grams = pool.grams(length)
+    if not len(grams):
+        return []
+    found = [_count(tokens, grams, d) for d in range(1, (1 if length == 1 else pool.skips + 1) + 1)]
+    total = found[0]
+    for term in found[1:]:
+        total = total + term
+    return [total]
+
+
+def _count(tokens: Term, grams: Array, distance: int) -> Term:
+    """How often each n-gram [g, n] occurs in rows [r, c] of tokens at one distance: floats [r, g].
+
+    Zeros after the row, which are no token, let all shifted rows have the length of the row.
+    """
+    b, reach = tokens.b, (grams.shape[1] - 1) * distance
+    zeros = np.asarray([[0, 0], [0, reach]])
+    padded = b(ops.Pad, tokens.value, zeros, None, mode="constant") if reach else tokens.value
+    found: Term | None = None
+    for j, column in enumerate(grams.T):
+        end = j * distance - reach
+        shifted = sliced(b, padded, {1: slice(j * distance, end or None)})
+        same = Term(b, unsqueezed(b, shifted, [2])).equals(Term(b, constant(column.astype(np.int32))))
+        found = same if found is None else found & same
+    assert found is not None
+    return found.to(DType.FLOAT32).reduce("sum", [1], keepdims=False)
+
+
+def _weighted(b: Builder, counts: Sequence[Term], pool: _Pool) -> Term:
+    """Floats [rows, n-grams]: counts, or at most 1 (IDF), times the weights."""
+    values = [term.value for term in counts]
+    joined = Term(b, b(ops.Concatenate, *values, axis=1) if len(values) > 1 else values[0])
+    if pool.mode == "TF":
+        return joined
+    places = pool.counted(pool.indexes)
+    if pool.mode == "IDF" and len(set(places.tolist())) < len(places):
+        raise UnsupportedError("several n-grams of one column in mode IDF", code="E-OP-006")
+    found = joined.min(1.0) if pool.mode == "IDF" else joined
+    return found.apply(ops.Mul, pool.counted(pool.weights))
+
+
+def _columns(b: Builder, grams: Term, pool: _Pool) -> Value:
+    """The values of all n-grams, each in its column; the sum of those that share one, 0 where there is none."""
+    places = pool.counted(pool.indexes)
+    if np.array_equal(places, np.arange(pool.columns)):
+        return grams.value
+    if len(set(places.tolist())) < len(places):
+        matrix = np.zeros((len(places), pool.columns), np.float32)
+        matrix[np.arange(len(places)), places] = 1
+        axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (0,)}
+        return grams.apply(ops.DotGeneral, constant(matrix), **axes).value
+    sources = np.full(pool.columns, len(places), np.int64)
+    sources[places] = np.arange(len(places))
+    if len(places) < pool.columns:
+        grams = grams.apply(ops.Pad, np.asarray([[0, 0], [0, 1]]), None, mode="constant")
+    return grams.apply(ops.Gather, sources, axis=1).value

@@ -1,0 +1,99 @@
+"""TfIdfVectorizer as ONNX Runtime computes it, on integers and strings; strings in LiteRT; ops that are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import onnxtfl
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from tests.harness.litert import Array, run_tflite
+from tests.unit.tiny_models import onnx_model
+
+_GRAMS = {"min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 1, "ngram_counts": [0, 3]}
+_POOL = [5, 6, 7, 5, 7, 7, 8]
+
+
+def tf_idf(x: Array, shape: list[Any], **attributes: Any) -> tuple[Array, Array]:
+    """What ONNX Runtime and the converted model in LiteRT compute."""
+    kind = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
+    node = helper.make_node("TfIdfVectorizer", ["x"], ["y"], **{**_GRAMS, **attributes})
+    rank_1 = [None] if len(shape) == 1 else [None, None]
+    model = onnx_model([node], [("x", kind, shape)], [("y", TensorProto.FLOAT, rank_1)], opset=9).SerializeToString()
+    wanted = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    found = run_tflite(bytes(onnxtfl.onnx_to_tflite(model, check=False).data), [x])[0][1]
+    return wanted, found
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, object])
+def test_tf_idf(mode: str, dtype: Any) -> None:
+    """Columns in any order, some empty; a row of any length; n-grams with a token between."""
+    row = np.asarray([5, 7, 5, 5, 6, 7, 8])
+    strings = dtype is object
+    x = np.asarray([f"w{i}" for i in row], object) if strings else row.astype(dtype)
+    pool = {"pool_strings": [f"w{i}" for i in _POOL]} if strings else {"pool_int64s": _POOL}
+    wanted, found = tf_idf(x, [None], mode=mode, ngram_indexes=[6, 0, 2, 1, 4], weights=[1.0, 2, 3, 4, 5], **pool)
+    np.testing.assert_allclose(found, wanted)
+
+
+def test_tf_idf_of_rows_shorter_than_an_n_gram() -> None:
+    x = np.asarray([[5], [7]], np.int64)
+    wanted, found = tf_idf(x, [None, None], mode="TF", ngram_indexes=[0, 1, 2, 3, 4], pool_int64s=_POOL)
+    np.testing.assert_array_equal(found, wanted)
+    assert found.tolist() == [[1, 0, 0, 0, 0], [0, 0, 1, 0, 0]]
+
+
+def test_tf_idf_of_n_grams_that_share_a_column() -> None:
+    x = np.asarray([5, 7, 5, 5, 6, 7, 8], np.int64)
+    for mode in ("TF", "TFIDF"):
+        indexes, weights = [0, 0, 1, 2, 1], [1.0, 2, 3, 4, 5]
+        np.testing.assert_allclose(
+            *tf_idf(x, [7], mode=mode, ngram_indexes=indexes, weights=weights, pool_int64s=_POOL)
+        )
+
+
+def test_tf_idf_with_a_pool_that_does_not_fit() -> None:
+    with pytest.raises((InvalidModelError, onnxruntime.capi.onnxruntime_pybind11_state.Fail)):
+        tf_idf(np.asarray([1], np.int64), [1], mode="TF", ngram_indexes=[0, 1], pool_int64s=_POOL)
+
+
+@pytest.mark.parametrize(("op", "opset", "operands"), [("StringNormalizer", 10, 1), ("StringConcat", 20, 2)])
+def test_ops_that_make_strings_are_refused_with_what_to_do(op: str, opset: int, operands: int) -> None:
+    names = [f"x{i}" for i in range(operands)]
+    node = helper.make_node(op, names, ["y"])
+    inputs = [(n, TensorProto.STRING, [2]) for n in names]
+    model = onnx_model([node], inputs, [("y", TensorProto.STRING, [2])], opset=opset)
+    with pytest.raises(UnsupportedError) as caught:
+        onnxtfl.onnx_to_tflite(model.SerializeToString(), check=False)
+    assert "TFLite has no kernel that makes or searches strings" in str(caught.value)
+    assert "run it before the model, whose input is then its result" in str(caught.value)
+
+
+def test_strings_are_compared_gathered_and_reshaped_in_litert() -> None:
+    """(words == "no") and words[[1, 0]] as a column; the outputs are strings as the runtime returns them."""
+    nodes = [
+        helper.make_node("Equal", ["x", "word"], ["same"]),
+        helper.make_node("Gather", ["x", "order"], ["swapped"]),
+        helper.make_node("Reshape", ["swapped", "shape"], ["column"]),
+    ]
+    constants = [
+        helper.make_tensor("word", TensorProto.STRING, [1], [b"no"]),
+        helper.make_tensor("order", TensorProto.INT64, [2], [1, 0]),
+        helper.make_tensor("shape", TensorProto.INT64, [2], [2, 1]),
+    ]
+    outputs = [("same", TensorProto.BOOL, [2]), ("column", TensorProto.STRING, [2, 1])]
+    model = onnx_model(nodes, [("x", TensorProto.STRING, [2])], outputs, opset=19)
+    model.graph.initializer.extend(constants)
+    data = bytes(onnxtfl.onnx_to_tflite(model.SerializeToString(), check=False).data)
+    found = dict(run_tflite(data, [np.asarray(["yes", "no"], object)]))
+    assert found["same"].tolist() == [False, True]
+    assert [[as_text(v) for v in row] for row in found["column"].tolist()] == [["no"], ["yes"]]
+
+
+def as_text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
