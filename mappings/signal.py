@@ -46,23 +46,6 @@ def _known(value: Value | None, default: int) -> int | None:
     return None if known is None else known[0]
 
 
-def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
-    """The matrix [taken, 2, results, parts] that transforms `taken` complex elements (inverse: times `length`).
-
-    Zeros and ones are exact. `onesided`: the results (inverse: the operands) are half of the spectrum, and the
-    results of the inverse are real.
-    """
-    results = length // 2 + 1 if onesided and not inverse else length
-    check_elements(4 * taken * results, "the matrix of the transform")
-    angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(results)) % length) / length
-    cosine, sine = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
-    matrix = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1).round(15)
-    if not (inverse and onesided):
-        return matrix
-    twice = np.where((np.arange(taken) == 0) | (2 * np.arange(taken) == length), 1.0, 2.0)
-    return matrix[..., :1] * twice[:, None, None, None]
-
-
 @lift_onnx("STFT", since=(17,))
 def _stft(b: Builder, node: Node) -> Value:
     """A convolution along the signal with a kernel of the transform's rows times the window."""

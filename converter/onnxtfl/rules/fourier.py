@@ -10,12 +10,31 @@ import math
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import reshape, transposed
 from onnxtfl.ir.types import DType
 from onnxtfl.rules.sizes import as_int32, positions
+
+
+def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
+    """The matrix [taken, 2, results, parts] that transforms `taken` complex elements (inverse: times `length`).
+
+    Zeros and ones are exact. `onesided`: the results (inverse: the operands) are half of the spectrum, and the
+    results of the inverse are real.
+    """
+    results = length // 2 + 1 if onesided and not inverse else length
+    check_elements(4 * taken * results, "the matrix of the transform")
+    angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(results)) % length) / length
+    cosine, sine = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
+    matrix = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1).round(15)
+    if not (inverse and onesided):
+        return matrix
+    twice = np.where((np.arange(taken) == 0) | (2 * np.arange(taken) == length), 1.0, 2.0)
+    return matrix[..., :1] * twice[:, None, None, None]
 
 
 def open_fourier(
