@@ -97,13 +97,13 @@ def _fast(b: Builder, boxes: Value, scores: Value, options: _Options) -> list[Va
     places = sliced(b, _padded(b, picked, options.most), {0: slice(0, options.most)})
     count = min(options.labels, options.classes)
     top, labels = b.many(ops.TopK, scores, np.asarray([count]), axis=1)
-    found = _kept(b, places, picked, options)
-    chosen = [Term(b, b(ops.Gather, v, places, axis=0)).to(DType.FLOAT32) * found for v in (labels, top)]
+    found = _kept(b, picked, options)
+    chosen = [found.choose(Term(b, b(ops.Gather, v, places, axis=0)).to(DType.FLOAT32), 0.0) for v in (labels, top)]
     wide = [(0, 0), (0, options.labels - count)]
     chosen = [
         v if count == options.labels else v.apply(ops.Pad, np.asarray(wide), None, mode="constant") for v in chosen
     ]
-    corners = Term(b, b(ops.Gather, boxes, places, axis=0)) * found
+    corners = found.choose(Term(b, b(ops.Gather, boxes, places, axis=0)), 0.0)
     each = b(ops.Tile, unsqueezed(b, corners.value, [1]), np.asarray([1, options.labels, 1]))
     if count < options.labels:
         each = b(ops.Mul, each, (np.arange(options.labels) < count).astype(np.float32)[:, None])
@@ -114,12 +114,11 @@ def _fast(b: Builder, boxes: Value, scores: Value, options: _Options) -> list[Va
     return [*flat, _count(b, picked)]
 
 
-def _kept(b: Builder, places: Value, picked: Value, options: _Options) -> Term:
-    """1 for each of the first places that a box was picked for, else 0, as a column."""
-    number = b(ops.Shape, picked)
+def _kept(b: Builder, picked: Value, options: _Options) -> Term:
+    """Whether a box was picked for each of the first places, as a column."""
     index = np.arange(options.most, dtype=np.int64)
-    below = b(ops.Compare, index, number, comparison_direction="LT")
-    return Term(b, unsqueezed(b, b(ops.Convert, below, dtype=DType.FLOAT32), [1]))
+    below = b(ops.Compare, index, b(ops.Shape, picked), comparison_direction="LT")
+    return Term(b, unsqueezed(b, below, [1]))
 
 
 def _count(b: Builder, picked: Value, most: int | None = None) -> Value:
@@ -137,9 +136,11 @@ def _regular(b: Builder, boxes: Value, scores: Value, options: _Options) -> list
     ranked = b(ops.Pad, own, np.asarray([[0, most]]), lowest, mode="constant")
     top, order = b.many(ops.TopK, ranked, np.asarray([most]), axis=0)
     labels, places = (b(ops.Gather, _padded(b, v, most), order, axis=0) for v in (labels, places))
-    found = _kept(b, places, own, options)
-    corners = Term(b, b(ops.Gather, boxes, places, axis=0)) * found
-    flat: list[Any] = [Term(b, v).to(DType.FLOAT32) * Term(b, reshape(b, found.value, (most,))) for v in (labels, top)]
+    found = _kept(b, own, options)
+    corners = found.choose(Term(b, b(ops.Gather, boxes, places, axis=0)), 0.0)
+    flat: list[Any] = [
+        Term(b, reshape(b, found.value, (most,))).choose(Term(b, v).to(DType.FLOAT32), 0.0) for v in (labels, top)
+    ]
     results = [unsqueezed(b, v.value, [0]) for v in (corners, *flat)]
     repeated = most * options.labels
     if options.labels > 1:  # the kernel writes the first of them

@@ -6,6 +6,8 @@ runtime in Python has these kernels. Options are FlexBuffers, or C structs of 32
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from onnxtfl.rules import *
@@ -59,15 +61,17 @@ def _pooled_with_indices(b: Builder, x: Value, window: Window) -> tuple[Value, T
     """The largest elements, and their rows and columns."""
     height, width = _sizes(x)
     attributes = {
-        "dims": (1, 2),
+        "dims": (2, 3),
         "kernel_shape": window.shape,
         "strides": window.strides,
         "padding": window.padding,
         "dilations": window.dilations,
     }
-    largest, flat = b.many(ops.MaxPool, x, **attributes, return_indices=True)
-    place = Term(b, flat).apply(ops.FloorDiv, x.shape[3])
-    return largest, place.apply(ops.FloorDiv, width) % height, place % width
+    image = transposed(b, x, (0, 3, 1, 2))  # indices count along the axes as they are
+    pair = b.many(ops.MaxPool, image, **attributes, return_indices=True)
+    largest, flat = (transposed(b, v, (0, 2, 3, 1)) for v in pair)
+    place = Term(b, flat)
+    return largest, place.apply(ops.Div, width).apply(ops.Rem, height), place.apply(ops.Rem, width)
 
 
 @lift_tfl("custom:MaxPoolWithArgmax")
@@ -131,8 +135,8 @@ def _max_unpooling(b: Builder, node: Node) -> Value:
         raise UnsupportedError("unpooling of windows that overlap")
     place, sizes = indices.to(DType.INT64), [height * shape[0], width * shape[1]]
     rows, columns = (np.arange(n) * s for n, s in zip((height, width), strides, strict=True))
-    row = place.apply(ops.FloorDiv, shape[1]) + Term(b, constant(rows[:, None, None]))
-    column = place % shape[1] + Term(b, constant(columns[:, None]))
+    row = place.apply(ops.Div, shape[1]) + Term(b, constant(rows[:, None, None]))
+    column = place.apply(ops.Rem, shape[1]) + Term(b, constant(columns[:, None]))
     flat = (row * sizes[1] + column) * channels + Term(b, constant(np.arange(channels)))
     return _put_back(b, x, flat, (*sizes, channels))
 
@@ -182,13 +186,10 @@ def _transform_tensor(b: Builder, node: Node) -> Value:
     x, options = node.operand(0), custom_options(node)
     first_version = node.op.version < 2
     wanted = options.get("output_size") if first_version else [options.get(f"output_{a}") for a in ("height", "width")]
-    if (
-        not wanted
-        or not all(isinstance(n, int) and n > 0 for n in wanted[:2])
-        or options.get("mode", "bilinear") != "bilinear"
-    ):
+    sizes = [n for n in wanted or () if isinstance(n, int) and n > 0]
+    if len(sizes) != 2 or options.get("mode", "bilinear") != "bilinear":
         raise ValueError(f"options {options}")
-    (height, width), (out_h, out_w), half = _sizes(x), wanted[:2], 0.0 if first_version else 0.5
+    (height, width), (out_h, out_w), half = _sizes(x), sizes, 0.0 if first_version else 0.5
     columns, rows = np.meshgrid(np.arange(out_w) + half, np.arange(out_h) + half)
     places = constant(np.stack([columns, rows, np.ones_like(rows)], -1).astype(np.float32))
     last_axis = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}
@@ -233,7 +234,8 @@ def _matrix_2(b: Builder, x: Term, options: dict[str, object]) -> Value:
     height, width = (_number(options, f"output_{a}") for a in ("height", "width"))
     ends = _places(x, [_index(options, f"{side}_rotation_idx") for side in ("left", "right")])
     step = ends.at(1, 0) - ends.at(0, 0)
-    angle = -(step.at(1, 0).apply(ops.Atan2, step.at(0, 0))) + float(options.get("target_rotation_radians") or 0.0)  # type: ignore[arg-type]
+    target: Any = options.get("target_rotation_radians") or 0.0
+    angle = -(step.at(1, 0).apply(ops.Atan2, step.at(0, 0))) + float(target)
     cosine, sine = _turn(angle)
     crop_w, crop_h, mid_x, mid_y = _bounds(_places(x, options["subset_idxs"]), cosine, sine)
     scale_x = crop_w * (_number(options, "scale_x") / width)

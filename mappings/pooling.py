@@ -262,6 +262,8 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
     window = ops.pool_window(attributes)
     if x.tensor_type.rank != window.rank + 2:
         return None
+    if attributes.get("return_indices") and tuple(attributes["dims"]) != (*range(2, x.rank),):
+        return None  # the layout pass does not move the axes that indices count along
     average = node.op is ops.AveragePool
     options = {**onnx_attributes(window), "ceil_mode": int(window.ceil)}
     if average and opset < 19 and window.span != window.shape:

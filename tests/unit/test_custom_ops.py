@@ -1,4 +1,4 @@
-"""Custom ops of TFLite files as ONNX: LiteRT's by LiteRT itself, MediaPipe's, which Python has no kernels of, by NumPy."""
+"""Custom ops of TFLite files as ONNX, against LiteRT; MediaPipe's, which Python has no kernels of, against NumPy."""
 
 from __future__ import annotations
 
@@ -187,9 +187,7 @@ def test_the_first_version_of_the_matrix_has_relative_places() -> None:
         "subset": [0, 1, 2],
     }
     marks = LANDMARKS.reshape(1, 1, 1, 9)
-    model = custom_model(
-        "Landmarks2TransformMatrix", [marks], 1, [tensor("float32", 1, 4, 4)], flexible(options)
-    )
+    model = custom_model("Landmarks2TransformMatrix", [marks], 1, [tensor("float32", 1, 4, 4)], flexible(options))
     shrunk = 40 / 41
     wanted = [[shrunk, 0, 0, 10 * shrunk], [0, shrunk, 0, 10 * shrunk], [0, 0, 1, 0], [0, 0, 0, 1]]
     np.testing.assert_allclose(in_onnx(model, marks)[0][0], wanted, atol=1e-5)
