@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         explain,
         onnx_to_tflite,
         tflite_to_onnx,
+        unsupported,
     )
     from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
     from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from onnxtfl.ir.summary import FloatOp, QuantizationSummary
     from onnxtfl.many import Outcome, convert_many
     from onnxtfl.reporting.write import write_report
+    from onnxtfl.rewriting.unsupported import UnsupportedOp
 
     __version__: str
 
@@ -60,6 +62,7 @@ __all__ = [
     "StateReport",
     "TensorReport",
     "UnsupportedError",
+    "UnsupportedOp",
     "UsageError",
     "check",
     "convert_many",
@@ -70,6 +73,7 @@ __all__ = [
     "signatures",
     "signatures_to_onnx",
     "tflite_to_onnx",
+    "unsupported",
     "write_report",
 ]
 
@@ -77,9 +81,10 @@ _MODULES = {
     **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
     **dict.fromkeys(("Conversion", "ConversionReport", "StateReport", "TensorReport"), "onnxtfl.conversion"),
     **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
-    **dict.fromkeys(("check", "coverage", "explain", "onnx_to_tflite", "tflite_to_onnx"), "onnxtfl.api"),
+    **dict.fromkeys(("check", "coverage", "explain", "onnx_to_tflite", "tflite_to_onnx", "unsupported"), "onnxtfl.api"),
     **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.entry_points"),
     **dict.fromkeys(("Outcome", "convert_many"), "onnxtfl.many"),
+    "UnsupportedOp": "onnxtfl.rewriting.unsupported",
     "write_report": "onnxtfl.reporting.write",
     **dict.fromkeys(("Inspection", "inspect"), "onnxtfl.inspection"),
 }

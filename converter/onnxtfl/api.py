@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from onnxtfl.options import Options
     from onnxtfl.pipeline import Report
     from onnxtfl.quantizing import Calibration, Quantizing
+    from onnxtfl.rewriting.unsupported import UnsupportedOp
 
 PathLike = str | os.PathLike[str]
 IoLayout = Literal["source", "channels-last"]
@@ -394,6 +395,27 @@ def _check_suffix(path: str, wanted: FormatName) -> None:
         titles = {"onnx": "an ONNX model", "tflite": "a TFLite model"}
         message = f"{path} is not a name for {titles[wanted]}, which the result is"
         raise UsageError(message, hint=f"name it {stem}.{wanted}", code="E-USE-006")
+
+
+def unsupported(
+    model: PathLike | bytes | onnx.ModelProto,
+    *,
+    input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    elements: Mapping[str, int | None] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> list[UnsupportedOp]:
+    """Return all ops of a model (.onnx or .tflite) that cannot be converted to the other format, and why.
+
+    Grouped by op and reason, with the names of the nodes; an empty list for a model that converts. The parameters are
+    those of `onnx_to_tflite`. Raises `InvalidModelError` and `UsageError`.
+    """
+    from onnxtfl import pipeline
+    from onnxtfl.options import Options
+
+    model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
+    how = checked(input_shapes=input_shapes, elements=elements, inputs=inputs, outputs=outputs)
+    return pipeline.unsupported(model, Options(**how))
 
 
 def explain(code: str | None = None) -> str:

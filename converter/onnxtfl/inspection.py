@@ -14,6 +14,7 @@ from onnxtfl.arguments import Size, checked, model_kind
 from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.archive import file_names
+from onnxtfl.formats.bodies import body
 from onnxtfl.formats.source import Content
 from onnxtfl.formats.tflite.tflite_metadata import normalizations
 from onnxtfl.ir.data import TensorData
@@ -22,8 +23,8 @@ from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import element_text, graph_lines
 from onnxtfl.ir.types import Type
 from onnxtfl.options import Options
-from onnxtfl.pipeline import body, lifted_where_possible
 from onnxtfl.pipeline import inspect as graph_after
+from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.rewriting.lift import lift_node, op_name
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, printable, ranked, some, titled
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,9 +19,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError, suggestion
 from onnxtfl.formats import files
+from onnxtfl.formats.bodies import body, is_defined
 from onnxtfl.formats.metadata import carried
-from onnxtfl.formats.onnx import functions, state_metadata
 from onnxtfl.formats.onnx import reader as onnx_reader
+from onnxtfl.formats.onnx import state_metadata
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.formats.tflite import reader as tflite_reader
@@ -35,7 +35,7 @@ from onnxtfl.ir.assumptions import assumption_scope
 from onnxtfl.ir.budget import Budget, budget_scope
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
 from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import FormatName, Model
@@ -87,10 +87,11 @@ from onnxtfl.passes.state_tensors import own_state_tensors
 from onnxtfl.passes.states import ExposedState, expose_states
 from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.rewriting.legalize import legalize, write_formulas
-from onnxtfl.rewriting.lift import lift, lift_where_possible, op_name
+from onnxtfl.rewriting.lift import count_ops, lift, lift_where_possible
 from onnxtfl.rewriting.lower import lower
 from onnxtfl.rewriting.pass_manager import Fact, Group, Pass, PassManager, PassTiming
 from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.rewriting.unsupported import UnsupportedOp, naming_all, unsupported_ops
 from onnxtfl.targets import Target
 from onnxtfl.targets.empty import assume_elements
 from onnxtfl.targets.micro import MicroTarget
@@ -212,12 +213,22 @@ def lifted_where_possible(model: Model) -> Graph:
     return model.main
 
 
-def body(node: Node) -> Graph | None:
-    """The function body of an op by its format (ONNX) or file (TFLite composites); None where it has none."""
-    if node.op.dialect == "onnx":
-        return functions.body(node)
-    decomposition = node.attributes.get("decomposition_subgraph_index")
-    return decomposition if isinstance(decomposition, Graph) else None
+def unsupported(model: str | os.PathLike[str] | bytes | onnx.ModelProto, options: Options) -> list[UnsupportedOp]:
+    """What of a model (either format) has no conversion to the other one; where all of it can be lifted, what a whole
+    conversion says.
+    """
+    to_onnx = isinstance(model, str | os.PathLike | bytes) and files.sniff(model) == "tflite"
+    target: Target = _onnx_target(options) if to_onnx else _tflite_target(options)
+    with _Conversion.of(options, target) as conversion:
+        found = unsupported_ops(conversion.part(files.read(model)), body)
+    if found:
+        return found
+    try:
+        with _Conversion.of(options, target) as conversion:
+            conversion.run(files.read(model))
+    except UnsupportedError as error:
+        return [UnsupportedOp(error.op or "", error.version, (error.node or "",), error.message, error.code)]
+    return []
 
 
 def explicit_states(model: Model) -> None:
@@ -386,6 +397,23 @@ class _Conversion:
 
     def run(self, source: Model, until: str | None = None) -> Graph:
         """The main graph of `source` after all passes, or after the one called `until`."""
+        graph = self.part(source)
+        if self.target.name == "onnx":
+            self.states = expose_states(graph, self.options.state)
+        passes = passes_for(self.target, self.options)
+        manager = PassManager(passes, observe=self.observe, check=self.options.debug)
+        with naming_all(graph, is_defined):
+            manager.run(graph, until)
+        self.report.passes = manager.timings
+        if until is None:
+            if self.options.debug:
+                self.target.verify(graph)
+            keep_names(graph)
+            self.observe("write")
+        return graph
+
+    def part(self, source: Model) -> Graph:
+        """The main graph of `source`, or the part of it that is asked for, with ops of the file."""
         inline_functions(source)
         self._source_names = tensor_names(source.main)
         explicit_states(source)
@@ -393,17 +421,6 @@ class _Conversion:
         self.report.ops_before = count_ops(graph)
         self.weights = weights_of(graph)
         self._select_part(graph)
-        if self.target.name == "onnx":
-            self.states = expose_states(graph, self.options.state)
-        passes = passes_for(self.target, self.options)
-        manager = PassManager(passes, observe=self.observe, check=self.options.debug)
-        manager.run(graph, until)
-        self.report.passes = manager.timings
-        if until is None:
-            if self.options.debug:
-                self.target.verify(graph)
-            keep_names(graph)
-            self.observe("write")
         return graph
 
     def model(self, source: Model, graph: Graph) -> Model:
@@ -420,7 +437,8 @@ class _Conversion:
         lengths = self.options.elements or {}
         flatten_inputs(graph, lengths, strict=False)
         shapes = self.options.input_shapes or {}
-        set_input_shapes(graph, {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))})
+        by_tensor = {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))}
+        set_input_shapes(graph, by_tensor, self.options.inputs)
         graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
         flatten_inputs(graph, lengths)
         check_names(graph, lengths)
@@ -478,8 +496,3 @@ def _describe(value: Value) -> Description:
     if isinstance(type_, TensorType):
         return name, type_.storage.value, tuple(d if isinstance(d, int) else str(d) for d in type_.shape or ())
     return name, str(type_), ()
-
-
-def count_ops(graph: Graph) -> dict[str, int]:
-    """The number of nodes by op in the graph and its regions, in descending order."""
-    return dict(Counter(op_name(node) for node in graph.walk()).most_common())

@@ -26,7 +26,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
-from onnxtfl.pipeline import Description, Report, count_ops, lifted_where_possible
+from onnxtfl.pipeline import Description, Report, lifted_where_possible
+from onnxtfl.rewriting.lift import count_ops
 from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
 from onnxtfl.targets.tflite import has_quantized_kernel, lowest_runtime
 

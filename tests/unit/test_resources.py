@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onnxtfl.formats.bodies import body
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -15,7 +16,7 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.types import tensor
-from onnxtfl.pipeline import body, explicit_states
+from onnxtfl.pipeline import explicit_states
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rewriting.lift import lift
 from onnxtfl.targets.onnx import OnnxTarget

@@ -72,13 +72,14 @@ def write_part(
     if signature is not None:
         model.enter(signature)
     inline_functions(model)
-    if set_input_shapes(model.main, shapes):
+    if set_input_shapes(model.main, shapes, inputs):
         _forget_shapes(model.main)
     results = [value for node in model.main.nodes for value in node.results]
     unknown = [v for v in results if v.name in (inputs or ()) and not isinstance(v.type, TensorType)]
     unknown += [v for v in results if v.name in (outputs or ()) and v.type is None]
     if unknown:
-        types = types_of(source, shapes)
+        known = {v.name for v in model.main.inputs}
+        types = types_of(source, {name: shape for name, shape in shapes.items() if name in known})
         for value in unknown:
             value.type = types.get(value.name or "")
     names = cut(model.main, inputs, outputs)

@@ -51,10 +51,8 @@ class Side:
     @classmethod
     def read(cls, path: PathLike, worker: Worker | None) -> Side:
         """Read the graph; weights stay in the file. Raises `InvalidModelError` and `UnsupportedError`."""
-        from onnxtfl.pipeline import (  # imported while the workers import their runtimes
-            count_ops,
-            lifted_where_possible,
-        )
+        from onnxtfl.pipeline import lifted_where_possible  # imported while the workers import their runtimes
+        from onnxtfl.rewriting.lift import count_ops
 
         model = files.read(path)
         info = describe(Path(path), model)  # before the graph is changed

@@ -80,6 +80,8 @@ def _run(convert: Any, to: str, options: dict[str, Any]) -> int:
     from onnxtfl.errors import UsageError
 
     models, output, quiet = options.pop("models"), options.pop("output"), options.pop("quiet")
+    if _lists(options):
+        return _list_unsupported(models, options)
     scheduling = {name: options.pop(name) for name in SCHEDULING}
     if not is_several(models):
         if options.get("signature") == "all":
@@ -92,6 +94,40 @@ def _run(convert: Any, to: str, options: dict[str, Any]) -> int:
             raise UsageError(f"{flag} is of one model", hint="convert them one by one", code="E-USE-006")
     options.pop("verbose")
     return convert_all(models, output, to, {**scheduling, **_arguments(options)}, quiet)
+
+
+def _lists(options: dict[str, Any]) -> bool:
+    """Whether ops are to be listed; removes the options for that."""
+    from onnxtfl.errors import UsageError
+
+    options["as_json"] = options["as_json"] if options["list_unsupported"] or not options["as_json"] else None
+    if options["as_json"] is None:
+        raise UsageError("--json is for --list-unsupported", hint="leave it out", code="E-USE-006")
+    if not options.pop("list_unsupported"):
+        options.pop("as_json")
+        return False
+    return True
+
+
+def _list_unsupported(models: tuple[str, ...], options: dict[str, Any]) -> int:
+    """Print the ops of one model that have no conversion; the exit code is 1 if there are any."""
+    import json
+    from dataclasses import asdict
+
+    from onnxtfl import unsupported
+    from onnxtfl.cli.streams import model_of
+    from onnxtfl.errors import UsageError
+
+    if len(models) > 1:
+        raise UsageError("--list-unsupported is for one model", hint="list them one by one", code="E-USE-006")
+    part = {name: names(options[name]) for name in ("inputs", "outputs")}
+    shapes, elements = dict(options["input_shapes"]), dict(options.get("elements") or {})
+    found = unsupported(model_of(models[0]), input_shapes=shapes, elements=elements, **part)
+    if options["as_json"]:
+        click.echo(json.dumps([asdict(row) for row in found], indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(map(str, found)) or "all ops have a conversion")
+    return 1 if found else 0
 
 
 def _convert_signatures(model: str, output: str | None, quiet: bool, options: dict[str, Any]) -> int:

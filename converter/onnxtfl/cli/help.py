@@ -15,7 +15,7 @@ GROUPS = {
     "Quantized models": ("quantize", "calibration", "quantized", "quantized_io", "dynamic_quant"),
     "Check": ("check_", "load", "keep_failed", "rtol", "atol", "max_steps", "runtime", "time_limit", "per_layer"),
     "Inputs of the check": ("random", "input_ranges", "seed", "steps"),
-    "Reports": ("report", "json_", "junit"),
+    "Reports": ("list_unsupported", "as_json", "report", "json_", "junit"),
     "Several models": ("jobs", "force", "executor", "address"),
 }
 """The title of each group, and the parameters in it; others are under "Options"."""

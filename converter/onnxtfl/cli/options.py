@@ -148,6 +148,8 @@ _CONVERTING = (
     click.option("--check/--no-check", "check_", default=None, help=_CHECK_HELP),
     click.option("--load/--no-load", default=True, help=_LOAD_HELP),
     click.option("--record/--no-record", default=True, help=_RECORD_HELP),
+    click.option("--list-unsupported", is_flag=True, help="List all ops that have no conversion; convert nothing."),
+    click.option("--json", "as_json", is_flag=True, help="With --list-unsupported: print JSON."),
     click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
 )
 _PARTS = (

@@ -11,22 +11,31 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, fresh, symbol
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.origin import Origin
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.cleanup import remove_unreached
-from onnxtfl.rewriting.lift import Expand, lift_node
+from onnxtfl.rewriting.lift import Expand, lift_where_possible
 
 
-def set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str]]) -> bool:
+def set_input_shapes(
+    graph: Graph, shapes: Mapping[str, Sequence[int | str]], cut_at: Sequence[str] | None = None
+) -> bool:
     """Set the shapes of inputs (-1: a size that is open, a name: one that is open and called so).
 
-    Returns whether a fixed size changed, so that the types in the file are no longer valid. UsageError for an unknown
-    input or another rank.
+    Also of the tensors `cut_at`, which become inputs; one of unknown type is float32. Returns whether a fixed size
+    changed, so that the types in the file are no longer valid. UsageError for an unknown input or another rank.
     """
     inputs, changed = {str(v.name): v for v in graph.inputs}, False
+    cut_inside = [name for name in cut_at or () if name in shapes and name not in inputs]
+    for name, inner in _named(graph, cut_inside).items():
+        inputs[name] = inner
+        if inner.type is None:
+            assume(f"the tensor {name!r} is float32: the model does not say its type")
+            inner.type = TensorType(DType.FLOAT32, None)
     for name, shape in shapes.items():
         value = inputs.get(name)
         if value is None or not isinstance(value.type, TensorType):
@@ -116,11 +125,19 @@ def _cut_inputs(graph: Graph, names: Sequence[str]) -> None:
 
 
 def _infer_up_to(graph: Graph, names: Sequence[str], expand: Expand) -> None:
-    """Lift nodes until all named values have types."""
-    for node in graph.nodes:
-        if all(v.type is not None for v in _named(graph, names).values()):
-            return
-        lift_node(graph, node, expand)
+    """Lift what can be lifted until all named values have types; UsageError for a type that is still unknown."""
+
+    def is_done() -> bool:
+        return all(v.type is not None for v in _named(graph, names).values())
+
+    lift_where_possible(graph, expand, is_done)
+    unknown = [name for name, value in _named(graph, names).items() if value.type is None]
+    if unknown:
+        raise UsageError(
+            f"the type of the tensor {unknown[0]!r} is not known",
+            hint="say its sizes (`input_shapes`)",
+            code="E-USE-004",
+        )
 
 
 def _named(graph: Graph, names: Sequence[str]) -> dict[str, Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -36,29 +37,35 @@ def lift(graph: Graph, expand: Expand) -> None:
             lift_node(graph, node, expand)
 
 
-def lift_where_possible(graph: Graph, expand: Expand) -> None:
-    """Lift the nodes that can be lifted, also in regions; all others keep the dialect of the file.
+def lift_where_possible(
+    graph: Graph,
+    expand: Expand,
+    is_done: Callable[[], bool] = lambda: False,
+    failed: Callable[[Node, Exception], None] = lambda node, error: None,
+) -> None:
+    """Lift the nodes that can be lifted, also in regions, until `is_done`; all others keep the dialect of the file.
 
-    For analysis, not for conversion.
+    `failed` is called with a node that cannot be lifted and the reason. For analysis, not for conversion.
     """
     node = graph.first
-    while node is not None:
+    while node is not None and not is_done():
         before, following = node.previous, node.next
-        if node.op.dialect != "neutral" and not _is_lifted(graph, node, expand):
+        if node.op.dialect != "neutral" and not _is_lifted(graph, node, expand, failed):
             if node.graph is graph:
                 for region in node.regions:
-                    lift_where_possible(region, expand)
+                    lift_where_possible(region, expand, failed=failed)
             else:  # replaced by its body, of which some nodes could not be lifted
                 following = before.next if before is not None else graph.first
         node = following
 
 
-def _is_lifted(graph: Graph, node: Node, expand: Expand) -> bool:
+def _is_lifted(graph: Graph, node: Node, expand: Expand, failed: Callable[[Node, Exception], None]) -> bool:
     """Lift `node` and return True; if that fails, remove the nodes made so far and return False."""
     before = node.previous
     try:
         lift_node(graph, node, expand)
-    except Exception:  # an error in this node does not affect the others
+    except Exception as error:  # an error in this node does not affect the others
+        failed(node, error)
         while node.graph is graph and (made := node.previous) is not before and made is not None:
             if any(result.uses for result in made.results):
                 break
@@ -333,6 +340,23 @@ def op_name(node: Node) -> str:
 def _onnx_key(node: Node) -> tuple[str, str]:
     """Domain and name of an ONNX op."""
     return node.op.domain, node.op.name.partition(".")[2]
+
+
+def count_ops(graph: Graph) -> dict[str, int]:
+    """The number of nodes by op in the graph and its regions, in descending order."""
+    return dict(Counter(op_name(node) for node in graph.walk()).most_common())
+
+
+def has_conversion(node: Node, is_defined: Callable[[Node], bool]) -> bool:
+    """Whether there is a rule for a node of a file's dialect, or (`is_defined`) a definition by other ops."""
+    name = node.op.name.partition(".")[2]
+    if node.op.dialect == "tfl":
+        return name in rules().lift_tfl or is_defined(node)
+    key = (node.op.domain, name)
+    found = rules().lift_onnx.get(key, {})
+    if not found:
+        return is_defined(node)
+    return not {node.op.version, ANY_VERSION}.isdisjoint({*found, *rules().upgrades.get(key, {})})
 
 
 def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:

@@ -1,0 +1,21 @@
+"""The ops that a format, or a file, defines by other ops."""
+
+from __future__ import annotations
+
+from onnxtfl.formats.onnx import functions
+from onnxtfl.ir.graph import Graph, Node
+
+
+def body(node: Node) -> Graph | None:
+    """The function body of an op by its format (ONNX) or file (TFLite composites); None where it has none."""
+    if node.op.dialect == "onnx":
+        return functions.body(node)
+    decomposition = node.attributes.get("decomposition_subgraph_index")
+    return decomposition if isinstance(decomposition, Graph) else None
+
+
+def is_defined(node: Node) -> bool:
+    """Whether `body` has a graph for nodes like this one."""
+    if node.op.dialect == "onnx":
+        return functions.defined(node.op.name.partition(".")[2], node.op.version, node.op.domain)
+    return isinstance(node.attributes.get("decomposition_subgraph_index"), Graph)

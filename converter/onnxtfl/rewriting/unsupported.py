@@ -1,0 +1,91 @@
+"""What of a model has no conversion: all of it, not only what is met first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from onnxtfl.errors import OnnxtflError, UnsupportedError
+from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.rewriting.lift import Expand, has_conversion, lift_where_possible, op_name
+
+NO_CONVERSION = ("E-OP-002", "E-OP-003")
+"""The codes of errors about an op as such, whatever its operands are."""
+MANY = 4
+"""Names of nodes that a message lists for each op."""
+
+
+@dataclass(frozen=True)
+class UnsupportedOp:
+    """An op that cannot be converted: its name with the domain and version, its nodes by name, and why.
+
+    ``version``: the since-version (ONNX) or op version (TFLite), None where the reason concerns no op of the file.
+    """
+
+    op: str
+    version: int | None
+    nodes: tuple[str, ...]
+    reason: str
+    code: str
+
+    def __str__(self) -> str:
+        version = "" if self.version is None else f"-{self.version}"
+        return f"{self.op}{version} ({named(self.nodes)}): {self.reason}"
+
+
+def named(nodes: Iterable[str]) -> str:
+    """The number of nodes and the names of the first ones."""
+    names = list(nodes)
+    shown = ", ".join(map(repr, names[:MANY])) + (", ..." if len(names) > MANY else "")
+    return shown if len(names) == 1 else f"{len(names)} nodes: {shown}"
+
+
+def name_of(node: Node) -> str:
+    """The name of a node, or of its first named result."""
+    return node.name or next((r.name for r in node.results if r.name), "")
+
+
+@contextmanager
+def naming_all(graph: Graph, is_defined: Callable[[Node], bool]) -> Iterator[None]:
+    """Let the error about an op without a conversion name all such ops that are left in `graph`."""
+    try:
+        yield
+    except UnsupportedError as error:
+        if error.code in NO_CONVERSION:
+            _name_all(error, graph, is_defined)
+        raise
+
+
+def _name_all(error: UnsupportedError, graph: Graph, is_defined: Callable[[Node], bool]) -> None:
+    found: dict[str, list[str]] = {}
+    for node in graph.walk():
+        if node.op.dialect != "neutral" and not has_conversion(node, is_defined):
+            found.setdefault(f"{op_name(node)}-{node.op.version}", []).append(name_of(node))
+    if sum(map(len, found.values())) > 1:
+        listed = "; ".join(f"{op} ({named(names)})" for op, names in found.items())
+        error.message = f"there is no conversion for {listed}"
+        error.node = error.op = error.version = error.type_ = None
+        error.args = (error.message,)
+
+
+def unsupported_ops(graph: Graph, expand: Expand) -> list[UnsupportedOp]:
+    """Lift `graph` as far as possible; returns what cannot be lifted, by op and reason, the most frequent first.
+
+    Nodes whose operands have no types because of another one are left out.
+    """
+    found: dict[tuple[str, int | None, str, str], list[str]] = {}
+
+    def failed(node: Node, error: Exception) -> None:
+        if not isinstance(error, OnnxtflError):
+            error = UnsupportedError(str(error), node=name_of(node), op=op_name(node))
+        if error.code not in NO_CONVERSION and any(v is not None and v.type is None for v in node.operands):
+            return
+        names = found.setdefault((error.op or op_name(node), error.version, error.message, error.code), [])
+        name = error.node or name_of(node)
+        if name not in names:
+            names.append(name)
+
+    lift_where_possible(graph, expand, failed=failed)
+    rows = [UnsupportedOp(op, version, tuple(names), why, code) for (op, version, why, code), names in found.items()]
+    return sorted(rows, key=lambda row: -len(row.nodes))
