@@ -36,6 +36,8 @@ def difference(
         if name not in actual:
             return name, "is missing"
         found, wanted = actual[name], narrow(wide_or_not)
+        if wanted.dtype.kind == "c" and found.dtype.kind == "f":  # ONNX has pairs instead
+            wanted = np.stack([wanted.real, wanted.imag], axis=-1)
         if found.dtype != wanted.dtype or found.shape != wanted.shape:
             return name, f"is {found.dtype}{list(found.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
         error = largest_error(found, wanted)

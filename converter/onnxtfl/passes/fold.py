@@ -44,7 +44,7 @@ def fold(graph: Graph) -> None:
     budget, held = current(), dict[Value, int]()
     for node in graph.nodes:
         budget.step(node.name, node.op.name)
-        values = fold_node(node) or _of_open_sizes(graph, node)
+        values = fold_node(node)
         if values is None:
             continue
         held.update((v, v.data.nbytes) for v in values if isinstance(v.data, ArrayData))
@@ -91,6 +91,17 @@ def _is_empty(result: Value) -> bool:
     if not isinstance(result.type, TensorType) or not result.type.is_static or 0 not in result.shape:
         return False
     return math.prod(int(d) for d in result.shape if d != 0) <= LARGEST_EMPTY
+
+
+def empty_results(graph: Graph) -> None:
+    """Replace results that have no elements, though some of their sizes are open, by zeros in that shape.
+
+    Kernels refuse some of them, or end the process.
+    """
+    for node in graph.nodes:
+        values = _of_open_sizes(graph, node)
+        if values is not None:
+            graph.replace(node, values)
 
 
 def _of_open_sizes(graph: Graph, node: Node) -> list[Value] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxtfl.passes.booleans import BOOLEANS
 from onnxtfl.passes.canonicalize import CANONICAL
 from onnxtfl.passes.cleanup import merge_equal, remove_dead
-from onnxtfl.passes.fold import fold
+from onnxtfl.passes.fold import empty_results, fold
 from onnxtfl.passes.fuse import FUSE
 from onnxtfl.passes.if_simplification import IF_SIMPLIFICATION
 from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
@@ -22,6 +22,7 @@ SIMPLIFY = Group(
     "simplify",
     (
         *CLEANUP,
+        Pass("empty results", empty_results),
         Pass(
             "canonicalize",
             Patterns.of(CANONICAL, BOOLEANS, IF_SIMPLIFICATION, LOOP_SIMPLIFICATION, INFINITE, SHAPE_ARITHMETIC).apply,
