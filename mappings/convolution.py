@@ -169,7 +169,7 @@ def _conv_for_tfl(b: Builder, node: Node) -> Value | None:
         return _integers(b, node, window)
     if window.rank == 1:
         return as_2d(b, node)
-    if tfl_padding(window, sizes) is None and window.auto_pad == "NOTSET":
+    if tfl_padding(window, sizes) is None:
         return _pad_apart(b, node, window)
     if max(window.strides) > LONGEST_STRIDE:
         return _without_gaps(b, node, window, sizes)
@@ -197,8 +197,12 @@ def _integers(b: Builder, node: Node, window: Window) -> Value | None:
 
 
 def _pad_apart(b: Builder, node: Node, window: Window) -> Value:
-    x = padded(b, node.operand(0), node.attr("input_spatial_dimensions"), window.padding)
-    attributes = {**attributes_of(node), "padding": (0,) * len(window.padding)}
+    x, dims = node.operand(0), node.attr("input_spatial_dimensions")
+    if window.auto_pad == "NOTSET":
+        x = padded(b, x, dims, window.padding)
+    else:
+        x = grown(b, x, dims, padding_at_run_time(b, x, dims, window))
+    attributes = {**attributes_of(node), "padding": (0,) * len(window.padding), "auto_pad": "NOTSET"}
     return b(ops.Conv, x, node.operand(1), node.optional(2), **attributes)
 
 

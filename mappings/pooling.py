@@ -71,17 +71,37 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
     return b(op, x, **pool_attributes(window, dims), **attributes)
 
 
-def _pool_of(b: Builder, node: Node) -> tuple[Value, Window, list[int]]:
-    """The operand, the window and the spatial axes of an ONNX pool."""
+def _pool_of(b: Builder, node: Node, value: float = 0.0) -> tuple[Value, Window, list[int]]:
+    """The operand, the window and the spatial axes of an ONNX pool.
+
+    Padding of SAME that only a run can tell is in the operand already: zeros or `value`.
+    """
     x, shape = node.operand(0), node.attr("kernel_shape")
-    sizes = x.shape[2:]
+    sizes, dims = x.shape[2:], list(range(2, x.rank))
     window = onnx_window(node, shape, sizes)
     if any(p >= k for p, k in zip(node.attr("pads", ()), (*shape, *shape), strict=False)):
         raise ValueError(f"padding {tuple(node.attr('pads'))} has to be smaller than the window {tuple(shape)}")
+    amounts = _same_at_run_time(b, node, window)
+    if amounts is not None:
+        return grown(b, cropped(b, x, dims, amounts), dims, amounts, value), bare(window), dims
     if (node.attr("auto_pad", "NOTSET") or "NOTSET").startswith("SAME"):
-        window = _of_same_padding(window, node.attr("auto_pad") == "SAME_LOWER", sizes, node.op.name == "onnx.LpPool")
+        window = _of_same_padding(window, node.attr("auto_pad") == "SAME_LOWER", sizes)
         x, window = _cropped(b, x, window)
-    return x, window, list(range(2, x.rank))
+    counts_all = node.op.version < 19 and bool(node.attr("count_include_pad", 0)) and not window.ceil
+    return x, fitted(window, sizes, counts_all), dims  # as in ONNX Runtime
+
+
+def _same_at_run_time(b: Builder, node: Node, window: Window) -> Amounts | None:
+    """The padding of a SAME pool over open sizes where it may be negative or is that of a window without dilation."""
+    x, auto_pad = node.operand(0), node.attr("auto_pad", "NOTSET") or "NOTSET"
+    sizes, dilated = x.shape[2:], window.span != window.shape
+    if static(sizes) or not auto_pad.startswith("SAME"):
+        return None
+    skips = any(s > k for s, k in zip(window.strides, window.shape, strict=True))
+    moves = any(s > 1 and not isinstance(n, int) for s, n in zip(window.strides, sizes, strict=True))
+    if (skips and (dilated or node.op.name == "onnx.LpPool")) or (dilated and moves):
+        return same_padding_of_open_pool(b, x, range(2, x.rank), window, auto_pad == "SAME_LOWER")
+    return None
 
 
 def _cropped(b: Builder, x: Value, window: Window) -> tuple[Value, Window]:
@@ -94,19 +114,10 @@ def _cropped(b: Builder, x: Value, window: Window) -> tuple[Value, Window]:
     return x, replace(window, padding=tuple(max(p, 0) for p in window.padding))
 
 
-def _of_same_padding(window: Window, lower: bool, sizes: Sequence[Dim], crops: bool) -> Window:
-    """The window with explicit padding: that of the window without dilation, which may be negative.
-
-    ``crops``: whether ONNX Runtime computes it with negative padding, which TFLite's SAME does not have.
-    """
-    if not static(sizes):
-        crops |= set(window.dilations) != {1}  # so does a dilated MaxPool
-        if crops and any(s - k > 1 for s, k in zip(window.strides, window.shape, strict=True)):
-            raise UnsupportedError("SAME padding of a pool that skips elements, over unknown sizes", code="E-SHAPE-001")
-        if window.span == window.shape:
-            return window
-        if any(s > 1 and not isinstance(n, int) for s, n in zip(window.strides, sizes, strict=True)):
-            raise UnsupportedError("SAME padding of a dilated pool over sizes that are not known", code="E-SHAPE-001")
+def _of_same_padding(window: Window, lower: bool, sizes: Sequence[Dim]) -> Window:
+    """The window with explicit padding: that of the window without dilation, which may be negative."""
+    if not static(sizes) and window.span == window.shape:
+        return window
     known = [n if isinstance(n, int) else k for n, k in zip(sizes, window.shape, strict=True)]
     axes = zip(known, window.shape, window.strides, strict=True)
     pairs = [same_padding_of_pool(n, k, s, lower) for n, k, s in axes]
@@ -116,32 +127,26 @@ def _of_same_padding(window: Window, lower: bool, sizes: Sequence[Dim], crops: b
 
 @lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))
 def _max_pool(b: Builder, node: Node) -> list[Value]:
-    x, window, dims = _pool_of(b, node)
+    x, window, dims = _pool_of(b, node, _padding_number(node.operand(0)))
     if len(node.results) == 1:
         return [pooled(b, ops.MaxPool, x, window, dims)]
     if x is not node.operand(0):
         raise UnsupportedError("indices of a MaxPool with negative padding", code="E-OP-004")
     best, indices = b.many(ops.MaxPool, x, **pool_attributes(window, dims), return_indices=True)
-    return [best, _in_fortran_order(b, indices, x.shape[2:]) if node.attr("storage_order", 0) else indices]
-
-
-def _in_fortran_order(b: Builder, indices: Value, sizes: Sequence[Dim]) -> Value:
-    """Positions in a flattened tensor whose spatial axes, the last ones, have the first as the fastest."""
-    spatial = [d for d in sizes if isinstance(d, int)]
-    if len(spatial) < len(sizes):
-        raise UnsupportedError("indices of a MaxPool over sizes that are not known", code="E-SHAPE-001")
-    result = place = Term(b, indices)
-    for i, size in enumerate(spatial):
-        weight, other = math.prod(spatial[i + 1 :]), math.prod(spatial[:i])
-        result = result + place.apply(ops.FloorDiv, weight) % size * (other - weight)
-    return result.value
+    return [best, in_fortran_order(b, indices, x) if node.attr("storage_order", 0) else indices]
 
 
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
 def _average_pool(b: Builder, node: Node) -> Value:
     include = bool(node.attr("count_include_pad", 0))
     x, window, dims = _pool_of(b, node)
-    return pooled(b, ops.AveragePool, x, window, dims, count_include_pad=include)
+    mean = pooled(b, ops.AveragePool, x, window, dims, count_include_pad=include)
+    given = onnx_window(node, node.attr("kernel_shape"), node.operand(0).shape[2:])
+    amounts = None if include else _same_at_run_time(b, node, given)
+    if amounts is None:
+        return mean
+    ones = grown(b, cropped(b, spatial_ones(b, node.operand(0), dims), dims, amounts), dims, amounts)
+    return b(ops.Div, mean, pooled(b, ops.AveragePool, ones, window, dims))
 
 
 @lift_onnx("GlobalAveragePool", since=(1, 22))
@@ -168,7 +173,9 @@ def _global_lp_pool(b: Builder, node: Node) -> Value:
 def _lp_pool(b: Builder, node: Node) -> Value:
     """(sum over the window of |x|^p)^(1/p), as an average times the window's volume; padding is zero."""
     p, (x, window, dims) = int(node.attr("p", 2)), _pool_of(b, node)
-    if window.ceil:
+    if window.ceil and ends_at_run_time(window, x.shape[2:]):
+        x, window = grown(b, x, dims, padding_at_run_time(b, x, dims, window)), bare(window)
+    elif window.ceil:
         window = _without_ceil(window, x.shape[2:])
     attributes = pool_attributes(window, dims)
     mean = _powered(Term(b, x), p).apply(ops.AveragePool, **attributes, count_include_pad=True)
@@ -281,14 +288,14 @@ def _max_pool_for_tfl(b: Builder, node: Node) -> Value | Sequence[Value] | None:
     x, attributes = node.operand(0), attributes_of(node)
     window, sizes = ops.pool_window(attributes), tuple(x.shape[d] for d in node.attr("dims"))
     if node.attr("return_indices"):
-        return _pool_with_indices(b, node)
+        return pool_with_indices(b, node, _padding_number(x))
     if x.dtype.is_integer and x.dtype.bits <= 16:
         wide = b(ops.MaxPool, b(ops.Convert, x, dtype=DType.FLOAT32), **attributes)
         return b(ops.Convert, wide, dtype=x.dtype)
     if window.rank == 1 and x.rank == 3 and window.span == window.shape:
         return _as_2d(b, node)
     separate = static(sizes) and tfl_padding(window, sizes) is None
-    if window.auto_pad == "NOTSET" and (separate or any(window.padding) or window.ceil):
+    if separate or any(window.padding) or window.ceil or window.auto_pad != "NOTSET":
         return _pad_apart(b, node, window, _padding_number(x))
     return _pairwise(b, node, window) or _by_slices(b, node, window, "max")
 
@@ -314,14 +321,15 @@ def _as_2d(b: Builder, node: Node) -> Value:
 def _pad_apart(b: Builder, node: Node, window: Window, value: float | None = None) -> Value:
     """The padding that the windows see as a Pad of its own."""
     x, dims = node.operand(0), node.attr("dims")
-    after = padding_after(window, [x.shape[d] for d in dims])
-    return _bare(b, node, padded(b, x, dims, (*window.before, *after), value), window)
+    sizes = [x.shape[d] for d in dims]
+    if window.auto_pad != "NOTSET" or ends_at_run_time(window, sizes):
+        return _bare(b, node, grown(b, x, dims, padding_at_run_time(b, x, dims, window), value), window)
+    return _bare(b, node, padded(b, x, dims, (*window.before, *padding_after(window, sizes)), value), window)
 
 
 def _bare(b: Builder, node: Node, x: Value, window: Window) -> Value:
     """The pool over an operand that has the padding already."""
-    bare = replace(window, padding=(0,) * (2 * window.rank), ceil=False)
-    return b(node.op, x, **{**attributes_of(node), **pool_attributes(bare, node.attr("dims"))})
+    return b(node.op, x, **{**attributes_of(node), **pool_attributes(bare(window), node.attr("dims"))})
 
 
 def _by_slices(b: Builder, node: Node, window: Window, kind: str) -> Value | None:
@@ -335,43 +343,6 @@ def _by_slices(b: Builder, node: Node, window: Window, kind: str) -> Value | Non
     return b(ops.ReduceWindow, x, None, kind=kind, **sizes)
 
 
-def _pool_with_indices(b: Builder, node: Node) -> list[Value]:
-    """The taps side by side: their largest, and the position of the first such tap in the flattened operand.
-
-    That number is a sum: of the tap's offset, of the window's place, and of the other axes' part.
-    """
-    x, window, dims = node.operand(0), ops.pool_window(attributes_of(node)), node.attr("dims")
-    sizes = [d for d in x.shape if isinstance(d, int)]
-    if len(sizes) != x.rank:
-        raise UnsupportedError("indices of a MaxPool over sizes that are not known", code="E-SHAPE-001")
-    spatial = [sizes[d] for d in dims]
-    overhang = [max(0, n) for n in window.overhang(spatial)]
-    bare = replace(window, padding=(0,) * (2 * window.rank), ceil=False)
-    counts = window.static_counts(spatial)
-    pad = padded(b, x, dims, (*window.before, *overhang), _padding_number(x))
-    others = math.prod(size for a, size in enumerate(sizes) if a not in dims)
-    check_elements(others * math.prod(counts), "the indices of the windows")
-    seen = (dict(zip(dims, bare.seen(tap, counts)[1:], strict=True)) for tap in bare.taps())
-    taps = [sliced(b, pad, parts) for parts in seen]
-    stack = b(ops.Concatenate, *(with_unit_axis(b, t, x.rank) for t in taps), axis=x.rank)
-    best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
-    which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)
-    offsets, places = _flat_parts(sizes, dims, window, counts)
-    return [best, b(ops.Add, b(ops.Gather, offsets, which, axis=0), places)]
-
-
-def _flat_parts(
-    sizes: Sequence[int], dims: Sequence[int], window: Window, counts: Sequence[int]
-) -> tuple[Array, Array]:
-    """The offset of each tap, and the number of the first tap's element at each place, in the flattened operand."""
-    weights, steps = strides_of(sizes), [np.arange(size) for size in sizes]
-    for i, axis in enumerate(dims):
-        steps[axis] = np.arange(counts[i]) * window.strides[i] - window.before[i]
-    offsets = np.asarray(list(window.taps())) * window.dilations @ weights[list(dims)]
-    places = sum(step * weight for step, weight in zip(np.ix_(*steps), weights, strict=True))
-    return offsets.astype(np.int64), np.asarray(places, np.int64)
-
-
 @decompose(ops.AveragePool, "tfl")
 def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
     """A unit axis for one spatial axis; zeros for the padding, the mean set right where these do not count."""
@@ -380,11 +351,9 @@ def _average_pool_for_tfl(b: Builder, node: Node) -> Value | None:
     sizes = [x.shape[d] for d in dims]
     if window.rank == 1 and x.rank == 3 and window.span == window.shape:
         return _as_2d(b, node)
-    if window.auto_pad != "NOTSET":
-        return None
-    if node.operand(0).is_quantized:
-        return _weighted_sum(b, node, window)
-    if any(window.padding) or window.ceil:
+    if x.is_quantized:
+        return None if window.auto_pad != "NOTSET" else _weighted_sum(b, node, window)
+    if any(window.padding) or window.ceil or window.auto_pad != "NOTSET":
         return _sum_over_count(b, node, window, sizes)
     pairwise = _pairwise(b, node, window)
     if pairwise is not None:
@@ -436,7 +405,7 @@ def _over(b: Builder, node: Node, x: Value, window: Window, axes: Sequence[int])
     sizes = list(x.shape)
     for i, axis in enumerate(axes):
         sizes[axis] = pooled.shape[2 + i]
-    return reshape(b, pooled, sizes)
+    return reshape(b, pooled, sizes, pooled, x)
 
 
 def _sum_over_count(b: Builder, node: Node, window: Window, sizes: Sequence[Any]) -> Value:
@@ -460,10 +429,17 @@ def _sum_over_count(b: Builder, node: Node, window: Window, sizes: Sequence[Any]
 def _shares(b: Builder, node: Node, window: Window, sizes: Sequence[Any]) -> Value:
     """The share of each window's elements that count, over sizes that are not known: the average of ones."""
     x, dims = node.operand(0), node.attr("dims")
-    ones = broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in dims else 1 for a in range(x.rank)], x)
-    ones = padded(b, ones, dims, window.padding, 1.0 if node.attr("count_include_pad") else 0.0)
-    more = [max(0, n - a) for n, a in zip(padding_after(window, sizes), window.after, strict=True)]
-    return _bare(b, node, padded(b, ones, dims, (*[0] * window.rank, *more)), window)
+    ones = spatial_ones(b, x, dims)
+    if window.auto_pad != "NOTSET":
+        return _bare(b, node, grown(b, ones, dims, padding_at_run_time(b, x, dims, window)), window)
+    counted = padded(b, ones, dims, window.padding, 1.0 if node.attr("count_include_pad") else 0.0)
+    if ends_at_run_time(window, sizes):
+        amounts = padding_at_run_time(b, x, dims, window)
+        given = (Term(b, constant(np.asarray(side, np.int64))) for side in (window.before, window.after))
+        more = Amounts(*(side - own for side, own in zip((amounts.before, amounts.after), given, strict=True)))
+        return _bare(b, node, grown(b, counted, dims, more), window)
+    more_after = [max(0, n - a) for n, a in zip(padding_after(window, sizes), window.after, strict=True)]
+    return _bare(b, node, padded(b, counted, dims, (*[0] * window.rank, *more_after)), window)
 
 
 # --- on quantized operands --------------------------------------------------------------------------------------------

@@ -100,6 +100,17 @@ from onnxtfl.rules.loops import (
     next_round,
     unrolled,
 )
+from onnxtfl.rules.open_windows import (
+    Amounts,
+    bare,
+    cropped,
+    ends_at_run_time,
+    fitted,
+    grown,
+    padding_at_run_time,
+    same_padding_of_open_pool,
+    spatial_ones,
+)
 from onnxtfl.rules.operands import (
     align_by_axis,
     formula,
@@ -111,6 +122,7 @@ from onnxtfl.rules.operands import (
     to_operand,
     uniform,
 )
+from onnxtfl.rules.pool_indices import in_fortran_order, pool_with_indices
 from onnxtfl.rules.qlinear import (
     MICROSOFT,
     QLinearRow,

@@ -1,0 +1,78 @@
+"""Windows over sizes known only at run time, and windows larger than the input: both runtimes compute the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from onnxtfl import onnx_to_tflite
+from tests.harness.litert import run_onnx, run_tflite
+from tests.unit.lifting import floats
+from tests.unit.tiny_models import Array, onnx_model
+
+for module in ("onnxruntime", "ai_edge_litert"):
+    pytest.importorskip(module, reason=f"{module} is not installed")
+
+
+def check(op: str, sizes: list[tuple[int, ...]], open_: bool, kernel: Array | None = None, **attributes: Any) -> None:
+    """One node over [1, 2, *sizes], converted once and run at each of the sizes."""
+    names = [f"s{i}" for i in range(len(sizes[0]))] if open_ else sizes[0]
+    results = ["y", "i"] if attributes.pop("indices", False) else ["y"]
+    outputs = [(n, t, [None] * (len(names) + 2)) for n, t in zip(results, (1, 7), strict=False)]
+    constants = {} if kernel is None else {"w": kernel}
+    opset = attributes.pop("opset", 22)
+    node = helper.make_node(op, ["x", *constants], results, **attributes)
+    model = onnx_model([node], [("x", 1, [1, 2, *names])], outputs, constants, opset)
+    data = onnx_to_tflite(model, check=False).data or b""
+    for size in sizes:
+        feeds = {"x": floats(1, 2, *size)}
+        wanted = run_onnx(model.SerializeToString(), feeds)
+        found = dict(run_tflite(data, feeds, kernels="builtin"))
+        for name, array in wanted.items():
+            np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, strict=True)
+
+
+_SIZES = [(7, 7), (6, 9)]
+_CEIL = {"strides": [2, 2], "ceil_mode": 1, "kernel_shape": [3, 3]}
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("attributes", [{}, {"pads": [1, 0, 0, 1]}], ids=str)
+def test_ceil_mode_over_open_sizes(op: str, attributes: Any) -> None:
+    check(op, _SIZES, True, **_CEIL, **attributes)
+    if op == "AveragePool":
+        check(op, _SIZES, True, **_CEIL, **attributes, count_include_pad=1)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("lower", [False, True])
+def test_same_padding_over_open_sizes(op: str, lower: bool) -> None:
+    same = {"auto_pad": "SAME_LOWER" if lower else "SAME_UPPER", "strides": [2, 2]}
+    check(op, _SIZES, True, kernel_shape=[3, 2], **same)
+    check(op, _SIZES, True, kernel_shape=[3, 2], dilations=[2, 2], **same)
+    check("LpPool", _SIZES, True, kernel_shape=[2, 1], auto_pad=same["auto_pad"], strides=[3, 3])
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_convolutions_with_same_padding_before(rank: int) -> None:
+    sizes, strides = [(7, 6, 5)[:rank], (6, 6, 8)[:rank]], [2] * rank
+    check("Conv", sizes, True, floats(4, 2, *(3, 2, 4)[:rank]), auto_pad="SAME_LOWER", strides=strides)
+
+
+def test_indices_of_the_largest_over_open_sizes() -> None:
+    check("MaxPool", _SIZES, True, **_CEIL, pads=[1, 0, 1, 1], indices=True, storage_order=1)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+def test_a_window_larger_than_the_input(op: str) -> None:
+    """ONNX Runtime computes it as a global pool, also without ceil_mode and with a dilation."""
+    check(op, _SIZES, True, kernel_shape=[1280, 1280], strides=[1280, 1280], ceil_mode=1)
+    for window in ({"kernel_shape": [9, 10], "strides": [5, 5]}, {"kernel_shape": [4, 4], "dilations": [3, 3]}):
+        check(op, [(7, 7)], False, **{"strides": [9, 9], "pads": [0, 1, 0, 0], **window})
+    if op == "AveragePool":
+        larger = {"kernel_shape": [9, 10], "strides": [5, 5], "count_include_pad": 1}
+        check(op, [(7, 7)], False, **larger)
+        check(op, [(7, 7)], False, **larger, opset=11)
