@@ -42,9 +42,10 @@ def _converted(b: Builder, node: Node, dtype: DType) -> Value:
     x = node.operand(0)
     if dtype is x.dtype:
         return x
-    if dtype is DType.FLOAT8E8M0 and node.attributes.get("round_mode", "up") != "nearest":
-        raise UnsupportedError("rounding of float8e8m0 other than to the nearest")
-    return b(ops.Convert, x, dtype=dtype, saturate=bool(node.attributes.get("saturate", 1)))
+    rounding = node.attributes.get("round_mode", "up") if dtype is DType.FLOAT8E8M0 else "nearest"
+    if rounding not in ops.Convert.choices["rounding"]:
+        raise InvalidModelError(f"there is no round_mode {rounding!r}", code="E-FILE-009")
+    return b(ops.Convert, x, dtype=dtype, saturate=bool(node.attributes.get("saturate", 1)), rounding=rounding)
 
 
 @lift_onnx("BitCast", since=(26,))
@@ -102,8 +103,10 @@ def _convert_onnx(node: Node, opset: int) -> Form | None:
     dtype = node.attr("dtype")
     if node.operand(0).is_quantized or node.result.is_quantized:
         return _quantized_onnx(node, opset)
-    saturate = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}
-    return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **saturate})
+    more: dict[str, object] = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}
+    if dtype is DType.FLOAT8E8M0:
+        more["round_mode"] = node.attr("rounding")
+    return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **more})
 
 
 def _quantized_onnx(node: Node, opset: int) -> Form | None:

@@ -117,14 +117,17 @@ def _repeated(b: Builder, parameter: Value, x: Value, axis: int, block: int) -> 
 
 @decompose(ops.QuantizeLinear, "tfl")
 def _quantize_formula(b: Builder, node: Node) -> Value | None:
-    """round(x / scale) + zero point in float, clamped and converted."""
+    """round(x / scale) + zero point in float, clamped and converted; not rounded if the result is float32."""
     dtype: DType = node.attr("dtype")
-    if not dtype.is_integer or dtype.bits > 16:
+    if dtype is not DType.FLOAT32 and (not dtype.is_integer or dtype.bits > 16):
         return None
     x, spread = _grouped(b, node)
     scale = spread(node.operand(1))
     zero = None if _has_no_zero(node) else spread(node.operand(2))
-    rounded = (x.to(scale.dtype) / scale).apply(ops.RoundNearestEven)
+    steps = x.to(scale.dtype) / scale
+    if dtype is DType.FLOAT32:
+        return _ungrouped(b, steps if zero is None else steps + zero, node)
+    rounded = steps.apply(ops.RoundNearestEven)
     if zero is not None:
         rounded = rounded + zero.to(scale.dtype)
     low, high = limits(dtype)

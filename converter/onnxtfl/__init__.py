@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         unsupported,
     )
     from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
-    from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport
+    from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport
     from onnxtfl.entry_points import signatures, signatures_to_onnx
     from onnxtfl.errors import (
         CheckFailedError,
@@ -53,6 +53,7 @@ __all__ = [
     "Inspection",
     "InternalError",
     "InvalidModelError",
+    "IoType",
     "OnnxtflError",
     "Outcome",
     "OutputCheck",
@@ -79,7 +80,7 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
-    **dict.fromkeys(("Conversion", "ConversionReport", "StateReport", "TensorReport"), "onnxtfl.conversion"),
+    **dict.fromkeys(("Conversion", "ConversionReport", "IoType", "StateReport", "TensorReport"), "onnxtfl.conversion"),
     **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
     **dict.fromkeys(("check", "coverage", "explain", "onnx_to_tflite", "tflite_to_onnx", "unsupported"), "onnxtfl.api"),
     **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.entry_points"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from onnxtfl.arguments import Size, checked, model_kind
-from onnxtfl.conversion import Conversion, ConversionReport, StateReport, TensorReport, peak_memory
+from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.output import Output
 from onnxtfl.proof import (
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 IoLayout = Literal["source", "channels-last"]
+IoDtype = Literal["source", "float32", "bits"]
+"""The types of inputs and outputs of types that runtimes cannot be given: "source" has the values (of bfloat16, float8
+and float4 as float32, of integers of 4 and 2 bits in 8 bits), "bits" the bits of each element, as uint16 or uint8.
+"float32" is as "source", and float16 becomes float32 too. `ConversionReport.io_types` lists what changed.
+"""
 """Axis order of inputs and outputs: that of the source, or transposed to channels-last."""
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
 """Type of inputs that are quantized first and outputs that are dequantized last; "source" keeps theirs."""
@@ -79,7 +84,7 @@ _OPTIONS = (
     *("input_shapes", "inputs", "outputs", "io_layout", "quantized_io", "float64", "min_runtime"),
     *("max_memory", "time_limit", "metadata", "record", "on_progress"),
 )
-_TO_TFLITE = (*_OPTIONS, "dynamic_quant", "lstm", "elements", "target")
+_TO_TFLITE = (*_OPTIONS, "io_dtype", "dynamic_quant", "lstm", "elements", "target")
 _TO_ONNX = (*_OPTIONS, "opset", "quantized", "state", "signature")
 """The parameters that are options of the pipeline."""
 
@@ -93,6 +98,7 @@ def onnx_to_tflite(
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
     elements: Mapping[str, int | None] | None = None,
     io_layout: IoLayout = "source",
+    io_dtype: IoDtype = "source",
     quantized_io: QuantizedIo = "source",
     dynamic_quant: DynamicQuant = "exact",
     lstm: LstmMode = "exact",
@@ -124,23 +130,22 @@ def onnx_to_tflite(
     it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
 
     ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``:
-    see `CheckMode`. ``load``: whether the runtime of the result, where installed, loads it before it is written;
-    `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see `QuantizeMode`. ``input_shapes``: sizes by
-    input name, open or fixed; None makes a size open, a name makes it open and calls it so. ``elements``: the number of
-    elements of each input that is a sequence, None for an optional input without a value; their tensors are called
-    NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``: the
-    oldest TFLite runtime that must run the result, "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``target``: see
-    `TfliteTargetName`. ``inputs``, ``outputs``: names of the tensors where the converted part begins and ends.
-    ``max_memory``: megabytes of constants computed before run time; where they would be more, an op stays.
-    ``time_limit`` is also that of the conversion. ``metadata``: properties to add. ``record``: whether the metadata say
+    see `CheckMode` (``time_limit``: also of the conversion). ``load``: whether the runtime of the result, where
+    installed, loads it before it is written; `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see
+    `QuantizeMode`. ``io_dtype``: see `IoDtype`. ``input_shapes``: sizes by input name, open or fixed; None makes a size
+    open, a name makes it open and calls it so. ``elements``: the number of elements of each input that is a sequence,
+    None for an optional input without a value; their tensors are called NAME_0, ... ``float64``: "narrow" computes it
+    in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result,
+    "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``target``: see `TfliteTargetName`. ``inputs``, ``outputs``: names
+    of the tensors where the converted part begins and ends. ``max_memory``: megabytes of constants computed before run
+    time; where they would be more, an op stays. ``metadata``: properties to add. ``record``: whether the metadata say
     which tensors of the result hold which of the source. ``on_progress``: called with the name of each step. Raises
     `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError`.
     """
     given = locals()
     from onnxtfl.options import Options
 
-    how = checked(**{name: given[name] for name in _TO_TFLITE})
-    comparison = checked(**{name: given[name] for name in COMPARISON})
+    how, comparison = (checked(**{name: given[name] for name in names}) for names in (_TO_TFLITE, COMPARISON))
     checked(path=path, check=check, load=load, keep_failed=keep_failed, quantize=quantize)
     quantizing = _quantizing(quantize, calibration, quantized_io)
     return _convert(Job("onnx", model, path, Options(**how), check, comparison, keep_failed, quantizing, load))
@@ -362,6 +367,7 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         tuple(result.assumptions),
         tuple(result.complex_names),
         os.fspath(job.model) if isinstance(job.model, str | os.PathLike) else "",
+        io_types=tuple(IoType(*entry) for entry in result.io_types),
     )
 
 

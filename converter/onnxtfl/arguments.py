@@ -209,6 +209,7 @@ _PARAMETERS: Mapping[str, Check] = {
     "path": _path,
     "check": _one_of(True, False, "auto", "require"),
     "io_layout": _one_of("source", "channels-last"),
+    "io_dtype": _one_of("source", "float32", "bits"),
     "quantized_io": _one_of("source", "float", "int8", "uint8"),
     "quantized": _one_of("qdq", "qoperator", "float"),
     "dynamic_quant": _one_of("exact", "hybrid"),

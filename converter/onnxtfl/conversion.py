@@ -31,6 +31,37 @@ class TensorReport:
 
 
 @dataclass(frozen=True)
+class IoType:
+    """An input or output whose type differs from the source's, which the runtime's API cannot be given.
+
+    ``name``; ``source``: the type there (``bfloat16``, ``float8e4m3fn``, ``int4``, ...); ``dtype``: the type in the
+    result; ``bits``: whether that holds the bits of each element, in place of its value (``io_dtype="bits"``).
+    """
+
+    name: str
+    source: str
+    dtype: str
+    bits: bool = False
+
+    def to_result(self, array: Any) -> Any:
+        """An array of the source's type (of the package ml_dtypes) as the result has it."""
+        from onnxtfl.ir.small_types import as_held
+        from onnxtfl.ir.types import DType
+
+        return as_held(array, DType(self.source), self.bits)
+
+    def to_source(self, array: Any) -> Any:
+        """An array of the result in the source's type."""
+        from onnxtfl.ir.small_types import from_held
+        from onnxtfl.ir.types import DType
+
+        return from_held(array, DType(self.source), self.bits)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'bits' if self.bits else 'values'} of {self.source} as {self.dtype}"
+
+
+@dataclass(frozen=True)
 class StateReport:
     """A state that is an input and an output of the result, by name; None where the entry point does not read, or
     write, it. ``initial``: the value to feed in the first run, one element where all are equal; None if the file has
@@ -68,7 +99,8 @@ class ConversionReport:
     too large for the result, as text. ``assumptions``: what has to be true of sizes that only a run knows.
     ``complex_names``: inputs and outputs of complex numbers, which became real ones with a trailing axis of 2.
     ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that TFLite Micro needs,
-    measured on this machine (with pointers of 32 bits it needs less); None where that was not measured.
+    measured on this machine (with pointers of 32 bits it needs less); None where that was not measured. ``io_types``:
+    inputs and outputs of another type than in the source.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -90,10 +122,12 @@ class ConversionReport:
     complex_names: tuple[str, ...] = ()
     source: str = ""
     arena: int | None = None
+    io_types: tuple[IoType, ...] = ()
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """What the report says, as the rows of a table; ``verbose``: with the passes, and without shortened lists."""
         rows = titled("inputs", map(str, self.inputs)) + titled("outputs", map(str, self.outputs))
+        rows += titled("types", map(str, self.io_types))
         rows += titled("sequences", [_elements(*entry) for entry in self.elements.items()])
         rows += titled(
             "complex", [f"{name} has real and imaginary parts as its last axis" for name in self.complex_names]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from onnxtfl.passes.quantize import QuantizedIo
+    from onnxtfl.passes.small_types import IoDtype
     from onnxtfl.passes.states import StateMode
 
 Progress = Callable[[str], None]
@@ -22,7 +23,9 @@ class Options:
     """How to convert.
 
     `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `io_layout`: whether inputs and outputs
-    keep the source's axis order. `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the
+    keep the source's axis order. `io_dtype`: inputs and outputs of types that no runtime can be given (bfloat16,
+    float8, ...) are their values, or ("bits") their bits as integers; "float32": those of float16 are float32 too.
+    `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the
     oldest runtime that must run the result. `target`: "micro" if TFLite Micro must run it too.
     `inputs`, `outputs`: names of tensors where the model begins and ends.
     `opset`: the ONNX opset to write.
@@ -37,6 +40,7 @@ class Options:
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
     io_layout: Literal["source", "channels-last"] = "source"
+    io_dtype: IoDtype = "source"
     float64: Literal["narrow", "error"] = "narrow"
     min_runtime: str = "2.14"
     target: TfliteTargetName = "tflite"

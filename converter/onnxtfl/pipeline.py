@@ -50,10 +50,11 @@ from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import remove_dead
 from onnxtfl.passes.complex_numbers import split_complex, split_complex_in_region
 from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
+from onnxtfl.passes.element_types import replaced_types
 from onnxtfl.passes.fix_features import fix_features
 from onnxtfl.passes.fixed_sizes import refuse_open_inputs, refuse_open_results
-from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
 from onnxtfl.passes.fuse_activations import fuse_activations
+from onnxtfl.passes.held_types import HeldType, as_property, held_types
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.keep_states import keep_states
 from onnxtfl.passes.layout import assign_layouts
@@ -118,7 +119,7 @@ class Report:
     `complex_names`: inputs and outputs of complex numbers, as pairs of real ones. `source_size`:
     bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
     metadata was too large, as text. `source_files`: paths of the files with external data of the source.
-    `assumptions`: what has to be true of sizes that only a run knows, as text.
+    `assumptions`: what has to be true of sizes that only a run knows, as text. `io_types`: see `HeldType`.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -136,6 +137,7 @@ class Report:
     source_size: int | None = None
     dropped_metadata: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
+    io_types: list[HeldType] = field(default_factory=list)
     source_files: tuple[Path, ...] = ()
 
 
@@ -193,7 +195,8 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
         first = [*_LIFT, *([dequantize] if options.quantized == "float" else [])]
         split = Pass("complex numbers", split_complex, split_complex_in_region, needs=_NEUTRAL)
         return [*first, split, RECOGNIZE, RECOGNIZE_LAYERS, *_common(target, options)]
-    return [*_LIFT, *_tflite_first(options), *_common(target, options), *_tflite_last(target)]
+    first = [*_LIFT, *replaced_types(options.float64, options.io_dtype)]
+    return [*first, *_common(target, options), *_tflite_last(target)]
 
 
 def _tflite_target(options: Options) -> TfliteTarget:
@@ -316,14 +319,6 @@ def _saturating(target: Target) -> list[Pass | Group]:
     return [Pass("saturate", partial(saturate_quantized, target=target), needs=_LEGAL)]
 
 
-def _tflite_first(options: Options) -> list[Pass | Group]:
-    """Passes that replace element types without TFLite kernels."""
-    return [
-        Pass("narrow", partial(narrow_float64, mode=options.float64), needs=_NEUTRAL),
-        Pass("floats", compute_in_float32, compute_region_in_float32, needs=_NEUTRAL),
-    ]
-
-
 def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
     """Passes over tfl ops."""
     fixed = Pass("fixed sizes", partial(refuse_open_results, title=target.title), Pass.idle, needs=_LOWERED)
@@ -429,6 +424,7 @@ class _Conversion:
         metadata, self.report.dropped_metadata = carried(source, graph, self.options.metadata, to_onnx=to_onnx)
         if not to_onnx:
             metadata.properties |= of_the_file(lowest_runtime(graph))
+            metadata.properties |= as_property(graph)
         return Model(graph, metadata=metadata, constant_names=constant_names(graph, self.weights, self.target))
 
     def _select_part(self, graph: Graph) -> None:
@@ -458,6 +454,7 @@ class _Conversion:
         self.report.outputs = [_describe(v) for v in graph.outputs]
         self.report.elements = dict(graph.elements)
         self.report.complex_names = list(graph.complex_names)
+        self.report.io_types = held_types(graph)
         self.report.record = record_of(graph, names)
         if self.options.lstm == "fused":
             self.report.kept_states = [names[s.input] for s in graph.states if s.input.producer is None]

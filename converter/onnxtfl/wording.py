@@ -29,7 +29,7 @@ PARAMETERS = frozenset(
     re.findall(
         r"\w+",
         "a address atol b calibration check code directory dynamic_quant elements executor float64 force "
-        "input_ranges input_shapes inputs io_layout jobs keep_failed load lstm max_memory max_steps metadata "
+        "input_ranges input_shapes inputs io_dtype io_layout jobs keep_failed load lstm max_memory max_steps metadata "
         "min_runtime model models on_conversion on_outcome on_progress opset outputs path per_layer profile quantize "
         "quantized quantized_io random record rtol runtime seed signature stage state steps target time_limit to",
     )

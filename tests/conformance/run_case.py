@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.conformance.cases import Case
 from tests.harness.child import stage
 from tests.harness.compare import difference
+from tests.harness.io_types import IoTypes
 from tests.harness.litert import Array, narrow
 from tests.harness.runtimes import DEFAULT, run_tflite_on
 from tests.harness.workers import ROOT, Outcome, Worker
@@ -58,13 +59,13 @@ def attempt(case: Case, runtime: str = DEFAULT) -> Result:
     """Convert and run a case, in the worker process."""
     stage("convert")
     try:
-        model = _convert(case)
+        model, types = _convert(case)
     except Exception as error:
         return conversion_failure(error)
     stage("run")
     for inputs, outputs in case.data_sets:
         try:
-            actual = [array for _, array in run_tflite_on(runtime, model, inputs)]
+            actual = types.read([array for _, array in run_tflite_on(runtime, model, types.given(inputs))])
         except (RuntimeError, ValueError, TypeError) as error:
             return _run_failure(error)
         message = _compare(case, actual, outputs)
@@ -73,13 +74,13 @@ def attempt(case: Case, runtime: str = DEFAULT) -> Result:
     return Result()
 
 
-def _convert(case: Case) -> bytes:
+def _convert(case: Case) -> tuple[bytes, IoTypes]:
     import onnxtfl
 
-    data = onnxtfl.onnx_to_tflite(case.model, check=False, elements=case.elements, input_shapes=case.shapes).data
-    if not isinstance(data, bytes):
-        raise TypeError(f"Conversion.data is {type(data).__name__}, not bytes")
-    return data
+    done = onnxtfl.onnx_to_tflite(case.model, check=False, elements=case.elements, input_shapes=case.shapes)
+    if not isinstance(done.data, bytes):
+        raise TypeError(f"Conversion.data is {type(done.data).__name__}, not bytes")
+    return done.data, IoTypes(done.report)
 
 
 def conversion_failure(error: Exception) -> Result:

@@ -58,6 +58,7 @@ CASES: list[Case] = [
     (ops.DotGeneralBias, [X, floats(4, 5), floats(5)],
      {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}),
     (ops.BitcastConvert, [X], {"dtype": DType.INT32}),
+    (ops.ReducePrecision, [X], {"dtype": DType.FLOAT8E5M2}),
     (ops.BitcastConvert, [X], {"dtype": DType.UINT8}),
     (ops.QuantizeLinear, [X, np.float32(0.1), np.int8(3)], {"dtype": DType.INT8}),
     (ops.QuantizeLinear, [X, floats(3) + 1, np.asarray([1, 2, 3], np.uint8)], {"dtype": DType.UINT8, "axis": -3}),

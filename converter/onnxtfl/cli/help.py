@@ -8,8 +8,8 @@ import click
 
 GROUPS = {
     "Result": (
-        *("output", "io_layout", "float64", "opset", "min_runtime", "target", "emit_c", "metadata", "record"),
-        *("signature", "state", "lstm", "max_memory"),
+        *("output", "io_layout", "io_dtype", "float64", "opset", "min_runtime", "target", "emit_c", "metadata"),
+        *("record", "signature", "state", "lstm", "max_memory"),
     ),
     "Shapes and parts": ("input_shapes", "elements", "inputs", "outputs"),
     "Quantized models": ("quantize", "calibration", "quantized", "quantized_io", "dynamic_quant"),

@@ -338,6 +338,7 @@ class Graph:
     """The names of the outputs if they differ from those of the values (one value may be several outputs)."""
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what each sequence or optional became
     complex_names: list[str] = field(default_factory=list)  # of inputs and outputs that became pairs of real numbers
+    held: dict[str, tuple[DType, DType, bool]] = field(default_factory=dict)  # by name: see passes/small_types.py
     number: int | None = None
     first: Node | None = None
     last: Node | None = None
@@ -486,8 +487,7 @@ def constant(
 ) -> Value:
     """A constant: numbers and arrays as `dtype`, or stored elements of the quantized type `type_`."""
     if not isinstance(value, TensorData):
-        array = np.asarray(value, None if dtype is None else dtype.numpy)
-        value = ArrayData(array, dtype)
+        value = ArrayData(np.asarray(value, None if dtype is None else dtype.numpy), dtype)
     result = Value(type_ or TensorType(value.dtype, value.shape), name)
     result.data = value
     if value.dtype.is_integer and value.size <= KNOWN_LIMIT and value.dtype.bits >= 8 and not result.is_quantized:

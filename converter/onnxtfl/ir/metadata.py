@@ -12,6 +12,8 @@ from onnxtfl.ir.graph import Value
 
 RECORD = "onnxtfl.record"
 """The property that holds the record of the conversion, compressed."""
+IO_TYPES = "onnxtfl.io_types"
+"""The property that has, as JSON, the inputs and outputs of another type than in the source."""
 STATES = "onnxtfl.states"
 """The property that lists the states which are inputs and outputs."""
 

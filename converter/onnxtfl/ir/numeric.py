@@ -135,10 +135,12 @@ def shifted(x: Array, amount: Array, kind: str) -> Array:
     return np.asarray(np.right_shift(x, np.where(outside, bits - 1, safe).astype(x.dtype)))
 
 
-def cast(x: Array, dtype: DType, saturate: bool) -> Array:
-    """The elements in another element type, as Convert means it; `saturate` as there."""
+def cast(x: Array, dtype: DType, saturate: bool, rounding: str = "nearest") -> Array:
+    """The elements in another element type, as Convert means it; `saturate` and `rounding` as there."""
     if dtype is DType.BOOL:
         return np.asarray(widened(x) != 0)
+    if dtype is DType.FLOAT8E8M0:
+        return _powers_of_two(x, saturate, rounding)
     if dtype in _FLOAT8 and saturate:
         import ml_dtypes
 
@@ -151,6 +153,15 @@ def cast(x: Array, dtype: DType, saturate: bool) -> Array:
         whole = np.trunc(widened(x))
         return whole.astype(np.uint64 if dtype is DType.UINT64 else np.int64).astype(dtype.numpy)
     return x.astype(dtype.numpy)
+
+
+def _powers_of_two(x: Array, saturate: bool, rounding: str) -> Array:
+    """float8e8m0: exponents, without a sign; what is not finite is NaN, as in onnx.reference."""
+    bits = np.abs(x.astype(np.float32)).view(np.int32)
+    half = np.where(bits == 0x400000, 0x3FFFFF, 0x400000)
+    added = half if rounding == "nearest" else 0x7FFFFF if rounding == "up" else 0
+    exponents = np.minimum(np.minimum(bits, 0x7F800000).astype(np.int64) + added >> 23, 254 if saturate else 255)
+    return np.where(bits >= 0x7F800000, 255, exponents).astype(np.uint8).view(DType.FLOAT8E8M0.numpy)
 
 
 def _small_integers(x: Array, dtype: DType) -> Array:

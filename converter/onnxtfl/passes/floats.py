@@ -16,11 +16,11 @@ from typing import Literal
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.types import DType, TensorType
 
 _NARROW = {DType.FLOAT64: DType.FLOAT32, DType.COMPLEX128: DType.COMPLEX64}
-_HALF = {DType.FLOAT16: DType.FLOAT32, DType.BFLOAT16: DType.FLOAT32}
+_HALF = {DType.FLOAT16: DType.FLOAT32}
 _SMALL = 256
 """The most elements of a half-precision constant that is stored as float32."""
 
@@ -30,13 +30,26 @@ def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
     _Retyping(graph, _NARROW, refused=mode == "error").run()
 
 
-def compute_in_float32(graph: Graph) -> None:
-    """Compute float16 and bfloat16 in float32; inputs, outputs and weights keep their type and are converted."""
-    _Retyping(graph, _HALF, keeps_boundary=True).run()
+def compute_in_float32(graph: Graph, keeps_boundary: bool = True) -> None:
+    """Compute float16 in float32; weights keep their type and are converted.
+
+    `keeps_boundary`: so are inputs and outputs; else they become float32.
+    """
+    if not keeps_boundary:
+        _note_boundary(graph)
+    _Retyping(graph, _HALF, keeps_boundary=keeps_boundary).run()
+
+
+def _note_boundary(graph: Graph) -> None:
+    """Note the inputs and outputs whose type changes in `graph.held`."""
+    names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
+    for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
+        if isinstance(value.type, TensorType) and value.type.dtype in _HALF and not value.is_quantized:
+            graph.held[name] = (value.type.dtype, _HALF[value.type.dtype], False)
 
 
 def compute_region_in_float32(graph: Graph) -> None:
-    """Compute float16 and bfloat16 in float32 in a region, whose inputs and outputs become float32."""
+    """Compute float16 in float32 in a region, whose inputs and outputs become float32."""
     _Retyping(graph, _HALF).run()
 
 
@@ -52,9 +65,11 @@ class _Retyping:
         self.graph, self.table, self.refused = graph, table, refused
         kept = [v for v in (*graph.inputs, *graph.outputs) if keeps_boundary and self.has(v) and not v.is_quantized]
         self.inputs = set(kept).intersection(graph.inputs)
-        self.exact = set() if keeps_boundary or refused else self.bit_patterns()
+        self.is_half = DType.FLOAT16 in table
+        self.exact = set() if self.is_half or refused else self.bit_patterns()
         self.outputs = [v.dtype if v in kept else None for v in graph.outputs]
         self.converted: dict[object, Value] = {}
+        self.before: dict[Value, DType] = {}
 
     def bit_patterns(self) -> set[Value]:
         """The inputs and constants whose bits are read, and the floats that are read from bits."""
@@ -63,12 +78,13 @@ class _Retyping:
         return {v for v in found if v.producer is None or v.producer.op is ops.BitcastConvert}
 
     def run(self) -> None:
-        self.refuse_bits()
         for value in self.graph.inputs:
             if value not in self.inputs and value not in self.exact:
                 self.retype(value)
         for node in list(self.graph.nodes):
             if node.op is ops.BitcastConvert and self.exact.intersection((node.operand(0), node.result)):
+                continue
+            if node.op is ops.BitcastConvert and self.bits_rewritten(node):
                 continue
             for i, operand in enumerate(node.operands):
                 if operand is not None and self.is_converted(operand):
@@ -88,18 +104,23 @@ class _Retyping:
         """Whether the type of `value` is one of the table's."""
         return isinstance(value.type, TensorType) and value.type.dtype in self.table
 
-    def refuse_bits(self) -> None:
-        """UnsupportedError for ops that read the bits of a float whose type changes."""
-        for node in self.graph.nodes:
-            if node.op is not ops.BitcastConvert:
-                continue
-            if any(self.has(v) and v not in self.exact for v in (node.operand(0), node.result)):
-                raise UnsupportedError(
-                    "it reads the bits of a float type that is computed in another type",
-                    node=node.name,
-                    op=node.op.name,
-                    code="E-TYPE-002",
-                )
+    def bits_rewritten(self, node: Node) -> bool:
+        """Let an op that reads the bits of float16, or writes them, have float16; UnsupportedError for float64.
+
+        Returns whether `node` was replaced.
+        """
+        x, dtype = node.operand(0), node.attr("dtype")
+        before = self.before.get(x, x.dtype)
+        if not {before, dtype} & self.table.keys():
+            return False
+        if not self.is_half:
+            message = "it reads the bits of a float type that is computed in another type"
+            raise UnsupportedError(message, node=node.name, op=node.op.name, code="E-TYPE-002")
+        b = Builder(self.graph, node, maker="floats")
+        bits = b(ops.BitcastConvert, x if x.dtype is before else b(ops.Convert, x, dtype=before), dtype=dtype)
+        self.retype(node.result)
+        self.graph.replace(node, [b(ops.Convert, bits, dtype=self.table[dtype]) if dtype in self.table else bits])
+        return True
 
     def retype(self, value: Value) -> None:
         if not self.has(value):
@@ -111,6 +132,7 @@ class _Retyping:
                 type_=value.type,
                 code="E-TYPE-001",
             )
+        self.before[value] = value.dtype
         value.type = value.tensor_type.with_dtype(self.table[value.dtype])
 
     def output(self, value: Value, dtype: DType | None) -> Value:

@@ -19,7 +19,7 @@ logic (NumPy broadcasting)
 comparison (NumPy broadcasting)
     Compare(lhs, rhs; comparison_direction)   Select(pred, on_true, on_false)
 casts
-    Convert(x; dtype, saturate)   BitcastConvert(x; dtype)
+    Convert(x; dtype, saturate, rounding)   BitcastConvert(x; dtype)
 complex_numbers
     Real Imag
 quantization
@@ -102,6 +102,7 @@ from onnxtfl.ir.ops.matrices import *
 from onnxtfl.ir.ops.normalization import *
 from onnxtfl.ir.ops.padding import *
 from onnxtfl.ir.ops.pooling import *
+from onnxtfl.ir.ops.precision import *
 from onnxtfl.ir.ops.quantization import *
 from onnxtfl.ir.ops.randomness import *
 from onnxtfl.ir.ops.recurrence import *

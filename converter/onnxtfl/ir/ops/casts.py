@@ -10,23 +10,25 @@ from onnxtfl.ir.define import *
 class Convert(Elementwise):
     """The elements converted to `dtype` by a C cast: fractions are truncated, integers wrap, bool: != 0.
 
-    `saturate`: floats beyond a float8 type's range become its largest rather than NaN or infinity. Source: neutral-ops
-    3.30, ONNX Cast. Strings can be converted by `evaluate` only: no TFLite kernel does it.
+    `saturate`: floats beyond a float8 type's range become its largest rather than NaN or infinity. `rounding`, to
+    float8e8m0: "nearest", "up" or "down". Source: neutral-ops 3.30, ONNX Cast. Strings can be converted by `evaluate`
+    only: no TFLite kernel does it.
     """
 
     operands = (Operand("input"),)
     results = (Operand("output", like="dtype"),)
-    defaults = {"dtype": REQUIRED, "saturate": True}
+    defaults = {"dtype": REQUIRED, "saturate": True, "rounding": "nearest"}
+    choices = {"rounding": ("nearest", "up", "down")}
     core = True
     propagates = True
 
     @staticmethod
-    def compute(x: Array, *, dtype: DType, saturate: bool) -> Array:
+    def compute(x: Array, *, dtype: DType, saturate: bool, rounding: str) -> Array:
         if x.dtype == object:
             return _from_objects(x, dtype)
         if dtype is DType.STRING:
             return np.asarray([_text(v) for v in numeric.widened(x).reshape(-1).tolist()], object).reshape(x.shape)
-        return numeric.cast(x, dtype, saturate)
+        return numeric.cast(x, dtype, saturate, rounding)
 
 
 def _from_objects(x: Array, dtype: DType) -> Array:

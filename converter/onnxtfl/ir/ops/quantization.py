@@ -70,7 +70,7 @@ def _parameters(x: Array, scale: Array, zero: Array | None, axis: int, block_siz
 
 
 class QuantizeLinear(Linear):
-    """saturate(round_half_even(input / scale) + zero_point) in the element type `dtype`.
+    """saturate(round_half_even(input / scale) + zero_point) in the element type `dtype`; not rounded for float32.
 
     Source: ONNX QuantizeLinear (added); `saturate` as for Convert.
     """

@@ -1,0 +1,135 @@
+"""Element types of few bits: the type that holds their values, and the arithmetic that rounds to them.
+
+bfloat16, float8 and float4 are held as float32, which has all of their values; integers of 4 and 2 bits as int8 or
+uint8. Formulas over float32 and int32 round to a type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxtfl.ir.dtypes import Array, DType
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.numeric import cast
+
+_INTEGERS = {DType.INT4: DType.INT8, DType.INT2: DType.INT8, DType.UINT4: DType.UINT8, DType.UINT2: DType.UINT8}
+SMALL_FLOATS = frozenset(d for d in DType if d is DType.BFLOAT16 or d.value.startswith(("float8", "float4")))
+HELD = _INTEGERS | dict.fromkeys(SMALL_FLOATS, DType.FLOAT32)
+"""The type that holds the values of a small type."""
+
+
+def bits_type(dtype: DType) -> DType:
+    """The type that holds the bits of a small type, one element in each."""
+    return DType.UINT16 if dtype is DType.BFLOAT16 else DType.UINT8
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """A float format: bits of the fraction, exponent of the smallest normal value, largest value, what else it has."""
+
+    fraction: int
+    least: int
+    largest: float
+    nan: int | None = None
+    infinity: int | None = None
+    negative_zero: bool = True
+
+    @property
+    def step(self) -> float:
+        """The distance of subnormal values."""
+        return 2.0 ** (self.least - self.fraction)
+
+    @property
+    def beyond(self) -> float:
+        """A power of two that is larger than every finite value."""
+        return float(2.0 ** np.ceil(np.log2(self.largest)))
+
+
+FORMATS = {
+    DType.FLOAT8E4M3FN: FloatFormat(3, -6, 448.0, nan=0x7F),
+    DType.FLOAT8E4M3FNUZ: FloatFormat(3, -7, 240.0, nan=0x80, negative_zero=False),
+    DType.FLOAT8E5M2: FloatFormat(2, -14, 57344.0, nan=0x7E, infinity=0x7C),
+    DType.FLOAT8E5M2FNUZ: FloatFormat(2, -15, 57344.0, nan=0x80, negative_zero=False),
+    DType.FLOAT4E2M1: FloatFormat(1, 0, 6.0),
+}
+"""All but bfloat16 and float8e8m0."""
+
+
+def rounded(x: Term, dtype: DType, saturate: bool, rounding: str) -> Term:
+    """The float32 `x` rounded to the values of `dtype`, as `onnxtfl.ir.numeric.cast` does it."""
+    if dtype is DType.BFLOAT16:
+        return _rounded_bfloat16(x)
+    if dtype is DType.FLOAT8E8M0:
+        return _rounded_power(x, saturate, rounding)
+    form = FORMATS[dtype]
+    limit = form.largest if saturate or form.nan is None else form.beyond
+    near = x.clamp(-limit, limit)
+    step = _power_of_two(near).max(2.0**form.least) * 2.0**-form.fraction
+    y = (near / step).apply("RoundNearestEven") * step
+    if limit > form.largest:
+        too_large = y * np.inf if form.infinity else (y < 0.0).choose(y.constant(-np.nan), y.constant(np.nan))
+        y = (y.abs() > form.largest).choose(too_large, y)
+    if not form.negative_zero:
+        y = y.equals(0.0).choose(y.constant(0.0), y)
+    return is_nan(x).choose(y.constant(0.0) if form.nan is None else x, y)
+
+
+def is_nan(x: Term) -> Term:
+    """Whether elements are NaN."""
+    return x.differs(x)
+
+
+def shift_right(x: Term, places: int) -> Term:
+    """int32 shifted right, the sign enters."""
+    return x.apply("ShiftRightArithmetic", places, in_range=True)
+
+
+def _power_of_two(x: Term) -> Term:
+    """The largest power of two of at most |x|; 0 for subnormal float32."""
+    return (shift_right(x.abs().bits(DType.INT32), 23) * (1 << 23)).bits(DType.FLOAT32)
+
+
+def _rounded_bfloat16(x: Term) -> Term:
+    bits = x.bits(DType.INT32)
+    whole = shift_right(bits + 0x7FFF + shift_right(bits, 16) % 2, 16) * (1 << 16)
+    return is_nan(x).choose(x, whole.bits(DType.FLOAT32))
+
+
+def _rounded_power(x: Term, saturate: bool, rounding: str) -> Term:
+    """The powers of two of float8e8m0: the sign is ignored, infinity is NaN, as onnx.reference computes it."""
+    bits = x.abs().bits(DType.INT32)
+    if rounding == "nearest":
+        half = bits.equals(0x400000).choose(bits.constant(0x3FFFFF), 0x400000)
+        exponent = shift_right(bits + half, 23)
+    else:
+        exponent = shift_right(bits + (0x7FFFFF if rounding == "up" else 0), 23)
+    exponent = exponent.min(254 if saturate else 255)
+    power = (exponent * (1 << 23)).max(0x400000)
+    not_finite = bits.max(power) >= 0x7F800000
+    return not_finite.choose(power.constant(0x7FC00000), power).bits(DType.FLOAT32)
+
+
+def wrapped(x: Term, dtype: DType) -> Term:
+    """The low bits of `x`, integers or floats that are truncated, as integers of `dtype`, held in 8 bits."""
+    whole, offset = x.to(DType.INT32), 1 << dtype.bits - 1 if dtype.is_signed else 0
+    return ((whole + offset) % (1 << dtype.bits) - offset).to(HELD[dtype])
+
+
+def as_held(array: Array, dtype: DType, bits: bool) -> Array:
+    """The elements of `dtype` (an array of ml_dtypes) in the type that holds their values, or their bits."""
+    if not bits:
+        return array.astype(HELD.get(dtype, DType.FLOAT32).numpy)
+    stored = array.view(bits_type(dtype).numpy)
+    return stored & np.uint8((1 << dtype.bits) - 1) if dtype.bits < 8 else stored
+
+
+def from_held(array: Array, dtype: DType, bits: bool) -> Array:
+    """The opposite of `as_held`; other values are rounded."""
+    if not bits:
+        with np.errstate(invalid="ignore"):
+            return cast(array, dtype, False)
+    if dtype.is_integer:
+        return cast(array.astype(np.int32), dtype, True)
+    return np.ascontiguousarray(array).view(dtype.numpy).reshape(array.shape)

@@ -1,0 +1,21 @@
+"""The passes that replace element types without TFLite kernels, in order."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
+from onnxtfl.passes.small_types import IoDtype, hold_in_region, hold_small_types
+from onnxtfl.rewriting.pass_manager import Fact, Pass
+
+
+def replaced_types(float64: Literal["narrow", "error"], io_dtype: IoDtype) -> list[Pass]:
+    """The passes for these options (see :mod:`onnxtfl.options`)."""
+    needs: frozenset[Fact] = frozenset({"neutral"})
+    floats = partial(compute_in_float32, keeps_boundary=io_dtype != "float32")
+    return [
+        Pass("narrow", partial(narrow_float64, mode=float64), needs=needs),
+        Pass("small types", partial(hold_small_types, io_dtype=io_dtype), hold_in_region, needs=needs),
+        Pass("floats", floats, compute_region_in_float32, needs=needs),
+    ]

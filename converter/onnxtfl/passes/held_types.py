@@ -1,0 +1,21 @@
+"""What is told of inputs and outputs whose type is not that of the source."""
+
+from __future__ import annotations
+
+import json
+
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.metadata import IO_TYPES
+
+HeldType = tuple[str, str, str, bool]
+"""Name of an input or output, its type in the source and in the result, whether that holds bits."""
+
+
+def held_types(graph: Graph) -> list[HeldType]:
+    """The inputs and outputs of another type, in order."""
+    return [(name, source.value, dtype.value, bits) for name, (source, dtype, bits) in graph.held.items()]
+
+
+def as_property(graph: Graph) -> dict[str, str]:
+    """The property of the result that has the same as JSON; none without any."""
+    return {IO_TYPES: json.dumps({name: rest for name, *rest in held_types(graph)})} if graph.held else {}

@@ -1,0 +1,11 @@
+"""Rounding to the values of a smaller type."""
+
+from __future__ import annotations
+
+from onnxtfl.rules import *
+
+
+@formula(ops.ReducePrecision, "onnx")
+def _by_casts(x: Term, *, dtype: DType, saturate: bool, rounding: str) -> Term:
+    there = x.apply(ops.Convert, dtype=dtype, saturate=saturate, rounding=rounding)
+    return there.to(DType.FLOAT32)
