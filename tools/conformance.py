@@ -149,6 +149,8 @@ def _compare(mode: str, cases: list[AnyCase], results: Results, options: argpars
         _print_list("would be added to the list: fix them, or use --grow", new)
         return 1
     ratchet.save(ratchet.Ratchet(mode, known=failing), len(cases))
+    if mode == "plain":
+        ratchet.save_names(case.name for case in cases)
     print(f"\n{known.path.name}: {len(known.known)} -> {len(failing)}")
     return 0
 

@@ -22,6 +22,7 @@ _TITLES = {
     "history": "The corpus' op tests of older releases of ONNX that do not pass yet.",
     "tflite": "The corpus' .tflite models of one op that do not convert to correct ONNX yet.",
 }
+_NAMES = _FOLDER / "onnx_ops_names.txt"
 _FILES = {
     "plain": "onnx_ops.toml",
     "frozen": "onnx_ops_frozen.toml",
@@ -47,6 +48,16 @@ class Ratchet:
     def is_current(self) -> bool:
         """Whether the list was made with the installed version of onnx."""
         return self.onnx_version == str(onnx.__version__)
+
+
+def case_names() -> frozenset[str]:
+    """The names of all cases of ONNX's op tests in the onnx of the lists."""
+    return frozenset(_NAMES.read_text(encoding="utf-8").split())
+
+
+def save_names(names: Iterable[str]) -> None:
+    """Write the names of all cases of ONNX's op tests."""
+    _NAMES.write_text("\n".join(sorted(names)) + "\n", encoding="utf-8")
 
 
 def load(mode: str) -> Ratchet:
