@@ -271,6 +271,8 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
         return None
     if attributes.get("return_indices") and tuple(attributes["dims"]) != (*range(2, x.rank),):
         return None  # the layout pass does not move the axes that indices count along
+    if window.auto_pad != "NOTSET" and any(s - k > 1 for s, k in zip(window.strides, window.shape, strict=True)):
+        return None  # SAME would be negative padding there
     average = node.op is ops.AveragePool
     options = {**onnx_attributes(window), "ceil_mode": int(window.ceil)}
     if average and opset < 19 and window.span != window.shape:
@@ -280,6 +282,20 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
             del options["dilations"]
         return Form("AveragePool", (x,), {**options, "count_include_pad": int(attributes["count_include_pad"])})
     return Form("MaxPool", (x,), {**options, "storage_order": 0})
+
+
+@decompose(ops.MaxPool, "onnx")
+@decompose(ops.AveragePool, "onnx")
+def _pool_of_every_nth(b: Builder, node: Node) -> Value | None:
+    """SAME over open sizes where a window of one element skips some: every n-th element, by a Slice."""
+    x, window, dims = node.operand(0), ops.pool_window(attributes_of(node)), node.attr("dims")
+    skips = [k == 1 and s > 1 for k, s in zip(window.shape, window.strides, strict=True)]
+    if window.auto_pad == "NOTSET" or not any(skips) or node.attr("return_indices", False):
+        return None
+    steps = {a: slice(0, None, s) for a, s, skip in zip(dims, window.strides, skips, strict=True) if skip}
+    strides = tuple(1 if skip else s for s, skip in zip(window.strides, skips, strict=True))
+    attributes = {**attributes_of(node), "strides": strides}
+    return as_declared(b, b(node.op, sliced(b, x, steps), **attributes), node.result.type)
 
 
 @decompose(ops.MaxPool, "tfl")

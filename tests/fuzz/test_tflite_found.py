@@ -142,3 +142,16 @@ def test_a_diagonal_of_open_matrices() -> None:
         return g.op("MATRIX_SET_DIAG", [g.given(X, open_axes=(1,)), g.given(X[:, :, 0], open_axes=(1,))])
 
     check(build, [(2, 6, 4), (2, 4)], [(2, 2, 4), (2, 2)])
+
+
+@pytest.mark.parametrize("op", ["L2_POOL_2D", "MAX_POOL_2D", "AVERAGE_POOL_2D"])
+def test_same_windows_of_one_element_skip_others_over_open_sizes(op: str) -> None:
+    def build(g: Graph) -> Any:
+        x = g.given(np.resize(X, (1, 7, 6, 2)), open_axes=(1, 2))
+        return g.op(op, [x], filter_height=3, filter_width=1, stride_h=3, stride_w=3, padding="SAME")
+
+    check(build, *([(1, n, n + 1, 2)] for n in range(1, 5)))
+
+
+def test_an_axis_that_shrinks_at_a_masked_begin_is_at_its_first_place() -> None:
+    check(_sliced({"begin_mask": 1, "shrink_axis_mask": 1}, [1, 0, 0], [2, 2, 2], [3, 1, 1]))
