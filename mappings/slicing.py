@@ -257,9 +257,8 @@ def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value
             entries.append((0, HUGE, 1)[which])
             continue
         forward = strides is None or strides[entry] > 0
-        if (
-            kind == "shrink" and (node.attr("begin_mask", 0) or 0) >> entry & 1
-        ):  # LiteRT reads beyond the axis for a negative stride
+        begins_anywhere = (node.attr("begin_mask", 0) or 0) >> entry & 1
+        if kind == "shrink" and begins_anywhere:  # LiteRT reads beyond the axis for a negative stride
             entries.append((0, 1, 1)[which])
         elif kind == "shrink" and which:
             entries.append(1 if which == 2 else _one_behind(b, node.operand(1), entry))
