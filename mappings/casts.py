@@ -130,7 +130,10 @@ def _quantized_onnx(node: Node, opset: int) -> Form | None:
 
 @formula(ops.BitcastConvert, "onnx")
 def _bitcast_of_integers(x: Term, *, dtype: DType) -> Term | None:
-    """Before ONNX had BitCast: a cast to an integer of the same width wraps; words are split off by 2**32."""
+    """Before ONNX had BitCast: a cast to an integer of the same width wraps; words are split off by 2**32; a float32 is
+    put together from its sign, exponent and fraction."""
+    if x.dtype in (DType.INT32, DType.UINT32) and dtype is DType.FLOAT32:
+        return _float_of_bits(x)
     if not (x.dtype.is_integer and dtype.is_integer):
         return None
     if x.dtype.bits == dtype.bits:
@@ -144,6 +147,26 @@ def _bitcast_of_integers(x: Term, *, dtype: DType) -> Term | None:
         low, high = (x.at(i, x.rank - 1) for i in (0, 1))
         return (high.to(DType.INT64) * (1 << 32) + low.to(DType.UINT32).to(DType.INT64)).to(dtype)
     return None
+
+
+def _float_of_bits(x: Term) -> Term:
+    """The float32 with the bits of `x`: a fraction of 23 bits times a power of 2 from a table.
+
+    Exact, also below 2**-126; all NaN are the same.
+    """
+    whole = x.to(DType.INT64)
+    word = whole % (1 << 31)
+    exponent, fraction = word.apply(ops.Div, 1 << 23), word % (1 << 23)
+    with np.errstate(over="ignore"):
+        powers = np.ldexp(1.0, np.maximum(np.arange(256), 1) - 150).astype(np.float32)
+    powers[255] = np.inf
+    power = Term(x.b, x.b(ops.Gather, constant(powers), exponent.value, axis=0))
+    leading = (exponent > 0).to(DType.INT64) * (1 << 23)
+    size = (fraction + leading).to(DType.FLOAT32) * power
+    is_nan = (exponent.equals(255)).apply(ops.And, fraction > 0)
+    negative = (whole % (1 << 32)) >= (1 << 31)
+    sign = negative.to(DType.FLOAT32) * -2.0 + 1.0  # a product, since ONNX Runtime's Where drops the sign of 0
+    return is_nan.choose(size.constant(np.nan), size) * sign
 
 
 @formula(ops.BitcastConvert, "tfl")

@@ -131,8 +131,14 @@ lower_onnx(ops.RngNormal)(partial(_random_onnx, name="RandomNormal"))
 @decompose(ops.RngNormal, "onnx")
 def _for_onnx(b: Builder, node: Node) -> Value | None:
     """ONNX's parameters are attributes: computed ones by arithmetic."""
-    x = node.operand(0)
-    return _by_standard(b, node, x.dtype) if None in (scalar(x), scalar(node.operand(1))) else None
+    x, shape = node.operand(0), node.operand(2)
+    if None in (scalar(x), scalar(node.operand(1))):
+        return _by_standard(b, node, x.dtype)
+    if shape.is_constant or (shape.producer is not None and shape.producer.op is ops.Shape):
+        return None
+    drawn = b(node.op, x, node.operand(1), b(ops.Shape, b(ops.BroadcastTo, x, as_int64(b, shape))), **node.attributes)
+    drawn.type = node.result.type
+    return drawn
 
 
 @lower_onnx(ops.Multinomial)

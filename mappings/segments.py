@@ -51,3 +51,48 @@ def _segment_sum(b: Builder, node: Node) -> Value:
         last = b(ops.Reduce, ids, [0], kind="max", keepdims=False)
         count = b(ops.Add, last, b.scalar(1, last))
     return b(ops.SegmentReduce, x, ids, count, kind="sum")
+
+
+@lift_tfl("EMBEDDING_LOOKUP_SPARSE")
+def _embedding_lookup_sparse(b: Builder, node: Node) -> Value:
+    """Rows of a table, weighted and combined by the places that they have in a sparse tensor, but for its last axis.
+
+    Source: LiteRT kernels/embedding_lookup_sparse.cc, for places in ascending order, as a SparseTensor has them.
+    """
+    ids, places, shape, weights, table = (node.operand(i) for i in range(5))
+    outer = places.shape[1] - 1 if isinstance(places.shape[1], int) else 0
+    sizes = static_ints(shape)
+    if sizes is None or len(sizes) != outer + 1:
+        raise UnsupportedError("a sparse lookup of unknown shape", code="E-SHAPE-001")
+    sizes = sizes[:outer]
+    bucket = (
+        Term(
+            b,
+            b(
+                ops.Reduce,
+                b(ops.Mul, sliced(b, places, {1: slice(0, outer)}), _strides(sizes)),
+                [1],
+                kind="sum",
+                keepdims=False,
+            ),
+        )
+        if outer
+        else Term(b, ids) * 0
+    )
+    count = constant(np.asarray(product(sizes), np.int32))
+    factor = Term(b, reshape(b, weights, (*weights.shape, *[1] * (table.rank - 1))))
+    rows = Term(b, b(ops.Gather, table, ids, axis=0)) * factor
+
+    def summed(x: Term) -> Term:
+        return x.apply(ops.SegmentReduce, bucket, count, kind="sum")
+
+    total, combiner = summed(rows), node.attr("combiner", "SUM")
+    if combiner != "SUM":
+        weight = summed(factor) if combiner == "MEAN" else summed(factor * factor).sqrt()
+        total = (summed(factor * 0.0 + 1.0) > 0.0).choose(total / weight, total)
+    return reshape(b, total.value, (*sizes, *table.shape[1:]))
+
+
+def _strides(sizes: list[int]) -> Array:
+    """How far apart the elements of a flattened tensor are along each axis."""
+    return np.cumprod([1, *sizes[:0:-1]])[::-1].astype(np.int32)
