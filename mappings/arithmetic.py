@@ -240,9 +240,37 @@ def _pow_formula(base: Term, exponent: Term) -> Term | None:
     if base.dtype.is_integer and exponent.dtype.is_integer:
         return _integer_power(base, exponent)
     if base.dtype is exponent.dtype:
-        return None
+        return constant_power(base, exponent)
     real = base.dtype if base.dtype.is_float else exponent.dtype
     return base.to(real).apply(ops.Pow, exponent.to(real)).to(base.dtype)
+
+
+_MOST_FACTORS = 64
+
+
+def constant_power(base: Term, exponent: Term) -> Term | None:
+    """Where no kernel computes powers: constant exponents; None for others.
+
+    One integer: a product of squares. Fractions: e**(exponent log(base)), which is NaN where `base` is negative.
+    """
+    if not exponent.value.is_constant:
+        return None
+    powers = np.unique(exponent.value.numpy())
+    whole = np.equal(powers, np.round(powers))
+    if powers.size == 1 and whole[0] and 0 < abs(powers[0]) <= _MOST_FACTORS:
+        product = _product(base, abs(int(powers[0])))
+        return product if powers[0] > 0 else 1.0 / product
+    if powers.size == 1 and powers[0] == 0.5:
+        return base.sqrt()
+    return None if np.any(whole) or not np.all(np.isfinite(powers)) else (base.log() * exponent).exp()
+
+
+def _product(base: Term, count: int) -> Term:
+    """`count` factors `base`, at least one."""
+    if count == 1:
+        return base
+    square = _product(base * base, count // 2)
+    return square * base if count % 2 else square
 
 
 _STEPS = 6

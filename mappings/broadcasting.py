@@ -13,6 +13,32 @@ decompose(ops.Tile, "tfl", "operands")(int32_operands(1))
 decompose(ops.BroadcastTo, "tfl", "operands")(int32_operands(1))
 
 
+@decompose(ops.Tile, "tfl")
+def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
+    """Where no kernel tiles: each tiled axis broadcasts along a new one before it.
+
+    ::
+
+        Tile(%x: [2,3], [1,4])    ->    Reshape(BroadcastTo(Reshape(%x, [2,1,3]), [2,4,3]), [2,12])
+    """
+    x, times = node.operand(0), static_ints(node.operand(1))
+    if times is None or not x.tensor_type.is_static or not node.result.tensor_type.is_static:
+        return None
+    narrow: list[int] = []
+    wide: list[int] = []
+    for size, count in zip(x.shape, times, strict=True):
+        assert isinstance(size, int)
+        if count == 1 and narrow and narrow[-1] == wide[-1]:
+            narrow[-1] = wide[-1] = narrow[-1] * size
+            continue
+        if count != 1:
+            narrow.append(1)
+            wide.append(count)
+        narrow.append(size)
+        wide.append(size)
+    return reshape(b, b(ops.BroadcastTo, reshape(b, x, narrow), wide), node.result.shape)
+
+
 @upgrade("Tile", since=(1,))
 def _tile_1(b: Builder, node: Node) -> None:
     """Tile-1 repeats `tiles` times along one `axis`."""

@@ -189,6 +189,8 @@ def _by_real_values(b: Builder, node: Node) -> Value | None:
         made = b(ops.Convert, real, dtype=x.dtype)
         made.type = result.type
         return made
+    if x.data is not None and x.dtype is DType.FLOAT16 and not result.is_quantized:
+        return constant(x.numpy().astype(result.dtype.numpy), result.dtype)
     if not x.is_quantized or x.data is None:
         return None
     if x.tensor_type.storage in (DType.INT4, DType.UINT4):

@@ -26,6 +26,16 @@ def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
     return reshape(b, joined, node.result.shape, *parts)
 
 
+@decompose(ops.Concatenate, "tfl")
+def _concatenate_halves(b: Builder, node: Node) -> Value | None:
+    """Where a kernel takes fewer operands: half of them, twice."""
+    half = len(node.operands) // 2
+    if half < 2:
+        return None
+    parts = (b(ops.Concatenate, *found, **node.attributes) for found in (node.operands[:half], node.operands[half:]))
+    return b(ops.Concatenate, *parts, **node.attributes)
+
+
 @lift_tfl("PACK")
 def _pack(b: Builder, node: Node) -> Value:
     parts = [v for v in node.operands if v is not None]

@@ -56,7 +56,13 @@ formula(ops.Tan, "tfl")(lambda x: x.apply(ops.Sin) / x.apply(ops.Cos))
 formula(ops.Atan, "tfl")(lambda x: x.apply(ops.Atan2, 1.0))
 formula(ops.Asin, "tfl")(lambda x: x.apply(ops.Atan2, ((1.0 - x) * (x + 1.0)).sqrt()))
 formula(ops.Acos, "tfl")(lambda x: ((1.0 - x) * (x + 1.0)).sqrt().apply(ops.Atan2, x))
-formula(ops.Sign, "tfl")(lambda x: (x > 0).to(x.dtype) - (x < 0).to(x.dtype) if x.dtype.is_integer else None)
+
+
+@formula(ops.Sign, "tfl")
+def _sign(x: Term) -> Term:
+    """From comparisons; NaN stays."""
+    found = (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+    return found if x.dtype.is_integer else x.differs(x).choose(x, found)
 
 
 _TABLES = {

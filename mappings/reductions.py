@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -165,9 +166,21 @@ def _sum_of_nothing(b: Builder, node: Node) -> Value:
 decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
 
 
+def _arg_of_numbers(b: Builder, node: Node, x: Value, attributes: Mapping[str, Any]) -> Value | None:
+    """An int64 result from an int32 one; integers by the places of their extreme, as floats."""
+    if node.attr("dtype") is DType.INT64:
+        return b(ops.Convert, b(node.op, x, **{**attributes, "dtype": DType.INT32}), dtype=DType.INT64)
+    if x.dtype is DType.FLOAT32:
+        return None
+    kind = "max" if node.op is ops.ArgMax else "min"
+    extreme = Term(b, b(ops.Reduce, x, [attributes["axis"]], kind=kind, keepdims=True))
+    found = Term(b, x).equals(extreme).to(DType.FLOAT32)
+    return found.apply(ops.ArgMax, axis=attributes["axis"], dtype=DType.INT32).value
+
+
 @decompose(ops.ArgMax, "tfl")
 @decompose(ops.ArgMin, "tfl")
-def _arg_formula(b: Builder, node: Node) -> Value:
+def _arg_formula(b: Builder, node: Node) -> Value | None:
     """The last index by counting from the end; kept axes by a reshape; other element types by their extreme."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
     attributes = {**node.attributes, "axis": axis}
@@ -178,6 +191,8 @@ def _arg_formula(b: Builder, node: Node) -> Value:
         first = b(node.op, b(ops.Reverse, x, dimensions=(axis,)), **{**attributes, "select_last_index": False})
         last = reshape(b, dim_value(b, x.shape[axis], x), [])
         return (Term(b, last).to(first.dtype) - 1 - Term(b, first)).value
+    if x.dtype in (DType.INT32, DType.FLOAT32):  # their kernels have other results
+        return _arg_of_numbers(b, node, x, attributes)
     kind = "max" if node.op is ops.ArgMax else "min"
     extreme = Term(b, b(ops.Reduce, x, [axis], kind=kind, keepdims=True))
     return Term(b, x).equals(extreme).to(DType.INT32).apply(ops.ArgMax, axis=axis, dtype=node.attr("dtype")).value

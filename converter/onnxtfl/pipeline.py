@@ -301,7 +301,7 @@ def _quantized(target: Target, options: Options) -> list[Pass | Group]:
     """Passes that put ops on quantized types; TFLite's integer kernels want int8, ONNX Runtime's optimizer uint8."""
     fuse = Pass("fuse quantized", fuse_quantized, needs=_NEUTRAL)
     edges = Pass("quantized io", partial(set_quantized_io, kind=options.quantized_io), Pass.idle, needs=_NEUTRAL)
-    int8 = Pass("int8 storage", store_as_int8, needs=_NEUTRAL)
+    int8 = Pass("int8 storage", partial(store_as_int8, always=not target.has_uint8_kernels), needs=_NEUTRAL)
     uint8 = Pass("uint8 storage", store_as_uint8, needs=_NEUTRAL)
     hybrid = [Pass("hybrid", use_hybrid_weights, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []
     if target.name == "onnx":

@@ -56,11 +56,49 @@ def test_quantized_networks_compute_on_integers(name: str) -> None:
 
 
 def test_missing_ops_are_decomposed() -> None:
-    nodes = [helper.make_node("Gelu", ["x"], ["g"]), helper.make_node("HardSwish", ["g"], ["y"])]
-    conversion = micro(onnx_model(nodes, [("x", F, (2, 3))], [("y", F, (2, 3))], opset=20))
+    nodes = [
+        helper.make_node("Gelu", ["x"], ["g"]),
+        helper.make_node("Sign", ["x"], ["s"]),
+        helper.make_node("Exp", ["x"], ["e"]),
+        helper.make_node("Pow", ["e", "fraction"], ["p"]),
+        helper.make_node("Pow", ["x", "three"], ["q"]),
+        helper.make_node("Sum", ["g", "s", "p", "q"], ["sum"]),
+        helper.make_node("Tile", ["sum", "times"], ["y"]),
+    ]
+    constants = {"fraction": np.float32(1.7), "three": np.float32(3), "times": np.array([2, 1, 3])}
+    conversion = micro(onnx_model(nodes, [("x", F, (2, 3, 2))], [("y", F, (4, 3, 6))], constants, opset=20))
     assert conversion.check is not None
     assert conversion.check.ok
-    assert not {"GELU", "TILE", "SIGN"} & conversion.report.ops_after.keys()
+    assert not {"GELU", "SIGN", "POW", "TILE"} & conversion.report.ops_after.keys()
+
+
+def test_concatenations_have_at_most_ten_operands() -> None:
+    node = helper.make_node("Concat", ["x"] * 23, ["y"], axis=1)
+    conversion = micro(onnx_model([node], [("x", F, (2, 3))], [("y", F, (2, 69))]))
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert conversion.report.ops_after["CONCATENATION"] > 1
+
+
+def test_float16_weights_are_widened() -> None:
+    w = np.arange(12, dtype=np.float16).reshape(3, 4)
+    nodes = [helper.make_node("Cast", ["w"], ["wide"], to=F), helper.make_node("MatMul", ["x", "wide"], ["y"])]
+    conversion = micro(onnx_model(nodes, [("x", F, (2, 3))], [("y", F, (2, 4))], {"w": w}))
+    assert conversion.check is not None
+    assert conversion.check.ok
+
+
+def test_uint8_becomes_int8() -> None:
+    q = {"s": np.float32(0.05), "z": np.uint8(100)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["a"])]
+    nodes += [helper.make_node("DequantizeLinear", ["a", "s", "z"], ["b"]), helper.make_node("Relu", ["b"], ["c"])]
+    nodes += [helper.make_node("QuantizeLinear", ["c", "s", "z"], ["d"])]
+    nodes += [helper.make_node("DequantizeLinear", ["d", "s", "z"], ["y"])]
+    conversion = micro(onnx_model(nodes, [("x", F, (2, 3))], [("y", F, (2, 3))], q))
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert conversion.report.quantization is not None
+    assert not conversion.report.quantization.islands
 
 
 def test_open_sizes_are_refused() -> None:

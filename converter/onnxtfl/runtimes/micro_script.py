@@ -17,8 +17,6 @@ ARENAS = tuple(1 << k for k in range(18, 30))
 """Sizes of the arena in bytes: 256 KB to 512 MB."""
 TOO_SMALL = ("Failed to allocate", "Unable to allocate", "missing:", "Too many buffers", "Requested buffer size")
 """What the interpreter says where the arena is too small, also for what its planner notes in it."""
-ROUNDED, TRIES = 256, 64
-"""An arena is a multiple of so many bytes, and so many larger ones are tried where preparing takes more for a while."""
 
 
 class MicroError(Exception):
@@ -83,18 +81,9 @@ class Interpreter:
             index += 1
 
 
-def arena(path: str) -> int:
-    """Return the bytes of an arena that the model fits into: what is in use then, and what preparing takes besides."""
-    least = -(-Interpreter(path).allocated() // ROUNDED)
-    for size in range(least, least + TRIES):
-        try:
-            Interpreter(path, [size * ROUNDED])
-        except MicroError as error:
-            if error.kind != "memory":
-                raise
-        else:
-            return size * ROUNDED
-    raise MicroError("memory", "the model fits into no arena of the size that is in use")
+def arena(path: str, size: int = 0) -> int:
+    """Return the bytes of the arena in use; ``size``: of the arena, 0: large enough."""
+    return Interpreter(path, [size] if size else ARENAS).allocated()
 
 
 def failure(error: Exception, said: list[str], kind: str) -> MicroError:

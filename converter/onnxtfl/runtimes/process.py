@@ -35,6 +35,8 @@ POLL = 1.0
 """Seconds between two looks whether the process lives."""
 IDLE_BLAS = {"OPENBLAS_NUM_THREADS": "1"}
 """NumPy would start a thread for each core, which costs as much as all other imports; the runtimes have their own."""
+ROUNDED, ARENAS = 256, 8
+"""An arena of TFLite Micro is a multiple of so many bytes; so many larger ones are tried than what is in use."""
 SHORT = 4096
 """Requests of at most so many characters fit into the pipe to a process that does not read it."""
 
@@ -186,8 +188,23 @@ class Worker:
         self._answer(number, options.time_limit)
 
     def arena(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> int:
-        """The bytes of the arena that ``model`` needs in TFLite Micro; raises `RunError`."""
-        number = self._send(self._request(model, options) | {"arena": True}, options.time_limit)
+        """The bytes of an arena that ``model`` fits into in TFLite Micro; raises `RunError`.
+
+        That is more than is in use at the end, and the interpreter may crash in less: larger ones are tried.
+        """
+        used = self._arena(model, 0, options)
+        least = -(-used // ROUNDED) * ROUNDED
+        sizes = (least, *(least + (ROUNDED << k) for k in range(ARENAS)), 2 * least)
+        for size in sizes[:-1]:
+            try:
+                return max(size, self._arena(model, size, options))
+            except RunError as error:
+                if error.kind not in ("memory", "crash"):
+                    raise
+        return sizes[-1]
+
+    def _arena(self, model: str | os.PathLike[str], size: int, options: RunOptions) -> int:
+        number = self._send(self._request(model, options) | {"arena": size}, options.time_limit)
         return int(self._answer(number, options.time_limit)["arena"])
 
     def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:

@@ -10,9 +10,9 @@ Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback
 "kernels", "spare", "keep", "time_limit"}``: the inputs of each run of one session or interpreter, which keeps its state
 from run to run; an input that is fed back gets the value of that output of the run before. The runs after the first are
 left out where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the model is only loaded,
-for a later request; with ``"keep": true`` it stays loaded. With ``"arena": true`` the
-answer's "arena" is the number of bytes that the arena of TFLite Micro needs. The process ends where a request takes
-`LATE` seconds longer than its limit: its parent would have killed it before.
+for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0:
+large enough) the answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. The process
+ends where a request takes `LATE` seconds longer than its limit: its parent would have killed it before.
 Answer: ``{"id", "outputs": [[item]], "seconds"}`` or ``{"id", "error", "kind"}``. Item: see `encode`.
 """
 
@@ -101,8 +101,8 @@ def run(request: Item) -> Item:
     if request.get("load"):
         load(request)
         return {}
-    if request.get("arena"):
-        return {"arena": script("micro_script").arena(request["model"])}
+    if "arena" in request:
+        return {"arena": script("micro_script").arena(request["model"], request["arena"])}
     store = np.load(request["arrays"], allow_pickle=False) if any(request["runs"]) else {}
     runs = [[decode(item, store) for item in inputs] for inputs in request["runs"]]
     runner = RUNNERS.get(request["runtime"], run_tflite)

@@ -19,6 +19,7 @@ class MicroTarget(TfliteTarget):
 
     title = "TFLite Micro"
     has_open_sizes = False
+    has_uint8_kernels = False
 
     @property
     def runtimes(self) -> tuple[str, ...]:
@@ -26,8 +27,12 @@ class MicroTarget(TfliteTarget):
         return (*super().runtimes, MICRO)
 
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
-        if form.op in op_names() and micro_entry(form.op) is None:
+        known = micro_entry(form.op)
+        if form.op in op_names() and known is None:
             return Refusal("op", f"TFLite Micro has no op {form.op}")
+        if known is not None and known.most_values is not None and len(form.operands) > known.most_values:
+            found = f"{known.most_values} operands, not {len(form.operands)}"
+            return Refusal("other", f"{form.op} accepts at most {found}")
         return super().refusal(form, results)
 
     def fuses(self, activation: str, op: str) -> bool:

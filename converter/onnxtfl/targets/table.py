@@ -106,10 +106,12 @@ MICRO = "micro"
 class MicroEntry:
     """The entry of one op of TFLite Micro.
 
-    `resolver`: the method of MicroMutableOpResolver that adds it. `kernels`, `activations`, `inexact`: as in `OpEntry`.
+    `resolver`: the method of MicroMutableOpResolver that adds it. `most_values`: how many operands it may have (None:
+    any number). `kernels`, `activations`, `inexact`: as in `OpEntry`.
     """
 
     resolver: str
+    most_values: int | None
     kernels: tuple[Mapping[str, Any], ...]
     activations: frozenset[str]
     inexact: tuple[Mapping[str, Any], ...]
@@ -126,9 +128,10 @@ def micro_entry(op: str) -> MicroEntry | None:
     """The entry of `op`; None where TFLite Micro has no such op."""
     if op not in micro_ops():
         return None
-    kernels = _parse(f"{op}.kernels", _MICRO)
+    table, kernels = _parse(op, _MICRO), _parse(f"{op}.kernels", _MICRO)
     return MicroEntry(
-        tomllib.loads(_sections(_MICRO)[op])["resolver"],
+        table["resolver"],
+        table.get("most_values"),
         tuple(kernels.get(MICRO, ())),
         frozenset(kernels.get("activations", "").split()),
         tuple(_parse(f"{op}.inexact", _MICRO).get("rows", ())),

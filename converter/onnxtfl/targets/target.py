@@ -32,10 +32,12 @@ class Target(engine.Target):
 
     `channels_last`: the axis order of its convolution kernels. `shares_inputs`: whether an output may be an input of
     the same name. `has_open_sizes`: whether tensors may have sizes that only a run knows.
+    `has_uint8_kernels`: whether convolutions compute on uint8.
     """
 
     channels_last: ClassVar[bool]
     has_open_sizes: ClassVar[bool] = True
+    has_uint8_kernels: ClassVar[bool] = True
     shares_inputs: ClassVar[bool]
 
     def __init__(self) -> None:

@@ -23,9 +23,12 @@ from onnxtfl.passes.quantize.weights import centered, weights_of
 _MAKER = "int8 storage"
 
 
-def store_as_int8(graph: Graph) -> None:
-    """Store quantized uint8 tensors as int8; inputs and outputs are converted."""
-    if not _center_weights(graph):
+def store_as_int8(graph: Graph, *, always: bool = False) -> None:
+    """Store quantized uint8 tensors as int8; inputs and outputs are converted.
+
+    `always`: also where convolutions of asymmetric weights then compute in float.
+    """
+    if not _center_weights(graph, always) and not always:
         return
     for value in graph.inputs:
         if _shifted(value.type) is not None:
@@ -45,12 +48,12 @@ def store_as_int8(graph: Graph) -> None:
                 output_instead(graph, result, converted(b, result, before))
 
 
-def _center_weights(graph: Graph) -> bool:
+def _center_weights(graph: Graph, always: bool) -> bool:
     """Store weights with zero point 0 where that is exact; whether the weights of all convolutions can be int8 then."""
     found = {node: value for node in graph.nodes if (value := weights_of(node)) is not None}
     moved = {node: centered(value) for node, value in found.items()}
     unsigned = {node for node, value in found.items() if _shifted(value.type) is not None}
-    as_int8 = not any(_needs_uint8(node, found[node]) for node in unsigned if moved[node] is None)
+    as_int8 = always or not any(_needs_uint8(node, found[node]) for node in unsigned if moved[node] is None)
     for node, value in moved.items():
         if value is not None and (as_int8 or node not in unsigned):
             node.set_operand(1, value)

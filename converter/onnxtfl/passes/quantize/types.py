@@ -21,7 +21,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.packed import is_packed
-from onnxtfl.ir.quantization import Quantization, dequantize
+from onnxtfl.ir.quantization import Quantization, dequantize, shifted_to_int8
 from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.fold import fold_node
@@ -96,9 +96,12 @@ class _Kinds:
         self.known: dict[TensorType, bool] = {}
 
     def converts(self, type_: TensorType) -> bool:
-        """Whether there are kernels that quantize to `type_` and that dequantize it."""
+        """Whether there are kernels that quantize to `type_` and that dequantize it, as it will be stored."""
         if type_ not in self.known:
-            self.known[type_] = all(self._accepts(pair) for pair in ((type_.stored_as(None), type_), (type_, None)))
+            stored, quantization = type_, type_.quantization
+            if quantization is not None and quantization.storage == "uint8" and not self.target.has_uint8_kernels:
+                stored = type_.stored_as(shifted_to_int8(quantization))
+            self.known[type_] = all(self._accepts(pair) for pair in ((type_.stored_as(None), stored), (stored, None)))
         return self.known[type_]
 
     def _accepts(self, pair: tuple[TensorType, TensorType | None]) -> bool:
