@@ -12,6 +12,7 @@ from onnxtfl.ir.quantization import Quantization
 
 __all__ = [
     "DType",
+    "MapsType",
     "OptionalType",
     "ResourceType",
     "SequenceType",
@@ -104,6 +105,13 @@ class SequenceType:
 
     def __str__(self) -> str:
         return f"sequence<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapsType(SequenceType):
+    """A sequence of maps (ONNX seq(map(...))), which is read as one of vectors: the values, sorted by key."""
+
+    key: DType = DType.INT64
 
 
 @dataclass(frozen=True, slots=True)

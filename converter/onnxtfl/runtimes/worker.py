@@ -65,6 +65,8 @@ def encode(value: Any, store: dict[str, Any]) -> Item:
     """
     if value is None:
         return {"kind": "none"}
+    if isinstance(value, dict):  # a map: its values, sorted by key
+        value = np.asarray([value[key] for key in sorted(value)])
     if isinstance(value, list):
         return {"kind": "list", "items": [encode(item, store) for item in value]}
     array = np.asarray(value)

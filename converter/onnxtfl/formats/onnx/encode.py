@@ -16,7 +16,7 @@ from onnxtfl.formats.onnx.tensors import DTYPES
 from onnxtfl.ir.data import ArrayData, TensorData
 from onnxtfl.ir.dims import Dim, dim_text
 from onnxtfl.ir.graph import Graph
-from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
+from onnxtfl.ir.types import DType, MapsType, OptionalType, SequenceType, TensorType, Type
 
 NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 LONGEST_DIM = 80
@@ -47,6 +47,14 @@ class ValueWriter:
                 proto.tensor_type.shape.SetInParent()
             for dim in type_.shape or ():
                 self._fill_dim(proto.tensor_type.shape.dim.add(), dim)
+        elif isinstance(type_, MapsType):
+            maps = proto.sequence_type.elem_type.map_type
+            maps.key_type = type_number(type_.key, where)
+            self.fill(
+                maps.value_type,
+                type_.element.with_shape(()) if isinstance(type_.element, TensorType) else type_.element,
+                where,
+            )
         elif isinstance(type_, SequenceType):
             self.fill(proto.sequence_type.elem_type, type_.element, where)
         elif isinstance(type_, OptionalType):

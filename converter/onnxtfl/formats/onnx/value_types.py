@@ -12,7 +12,7 @@ from onnxtfl.formats.onnx.names import name_of
 from onnxtfl.formats.onnx.tensors import element_type, static_shape
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.dims import Dim, Shape, SymDim, fresh, symbol
-from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
+from onnxtfl.ir.types import DType, MapsType, OptionalType, SequenceType, TensorType, Type
 
 _NOT_A_NAME = re.compile(r"[\W\d_]*|None|unk(nown)?")
 
@@ -37,6 +37,8 @@ class ValueTypes:
         if kind in ("tensor_type", "sparse_tensor_type"):
             dtype = element_type(content.elem_type, where)
             return TensorType(dtype, self._shape(content.shape, dtype, where) if content.HasField("shape") else None)
+        if kind == "sequence_type" and content.elem_type.HasField("map_type") and " output " in f" {where} ":
+            return self._of_maps(content.elem_type.map_type, where)
         if kind in ("sequence_type", "optional_type"):
             element = self.read(content.elem_type, where)
             if element is None:
@@ -45,6 +47,10 @@ class ValueTypes:
         raise UnsupportedError(
             f"{where} has the type {kind.removesuffix('_type')}, which cannot be converted", code="E-TYPE-002"
         )
+
+    def _of_maps(self, proto: TypeProto.Map, where: str) -> MapsType:
+        values = TensorType(element_type(proto.value_type.tensor_type.elem_type, where), (fresh(),))
+        return MapsType(values, element_type(proto.key_type, where))
 
     def _shape(self, proto: TensorShapeProto, dtype: DType, where: str) -> Shape:
         dims = tuple(self._dim(d) for d in proto.dim)

@@ -1,0 +1,26 @@
+"""Maps, which TFLite does not have: the tensor of their values.
+
+========  =========
+ONNX      ZipMap 1
+========  ========="""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.rules import *
+
+
+@lift_onnx("ZipMap", since=(1,), domain=ML)
+def _zip_map(b: Builder, node: Node) -> Value:
+    """The scores [n, classes] that the maps hold; the columns sorted by key, as ONNX Runtime's maps are."""
+    rows, labels = rows_of(b, node.operand(0)), class_labels(node, "classlabels_int64s")
+    feature_count(rows, len(labels))
+    order = sorted(range(len(labels)), key=lambda i: labels[i])
+    if len(set(labels.tolist())) < len(labels):
+        raise InvalidModelError("labels that occur twice", code="E-FILE-009")
+    shown = ", ".join(str(labels[i]) for i in order[:8]) + (", ..." if len(order) > 8 else "")
+    assume(f"{node.results[0].name!r} is read as a tensor, not as maps: its columns are the classes {shown}")
+    if order == list(range(len(order))):
+        return rows.value
+    return b(ops.Gather, rows.value, np.asarray(order), axis=1)
