@@ -62,6 +62,16 @@ def _copy_by_reshape(node: Node) -> Form | None:
     return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})
 
 
+@lower_tfl(ops.Copy, rank=1)
+def _copy_by_own_shape(node: Node) -> Form | None:
+    """A reshape to the shape at run time: of uint64, which SLICE does not have."""
+    x = node.operand(0)
+    if x.dtype is not DType.UINT64:
+        return None
+    shape = Computed(tensor("int32", node.result.rank), lambda b: b(ops.Shape, x, dtype=DType.INT32))
+    return Form("RESHAPE", (x, shape))
+
+
 @lower_tfl(ops.Copy)
 def _copy_by_slice(node: Node) -> Form | None:
     """A slice of everything, where several sizes are known only at run time."""

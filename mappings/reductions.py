@@ -150,6 +150,25 @@ def _reduce_nothing(b: Builder, node: Node) -> Value | None:
     return broadcast(b, constant(_neutral(node)), node.result.shape, node.operand(0))
 
 
+@decompose(ops.Reduce, "tfl")
+def _over_adjacent_axes(b: Builder, node: Node) -> Value | None:
+    """Of many axes: each run of adjacent axes as the second of three, the last run first."""
+    x, axes, kind = node.operand(0), ops.reduced_axes(node), node.attr("kind")
+    if not axes or x.rank <= 4 or x.is_quantized or _nothing_to_reduce(node, axes):
+        return None
+    end = start = max(axes)
+    while start - 1 in axes:
+        start -= 1
+    rest = [a for a in axes if a < start]
+    if kind == "mean" and rest and not x.dtype.is_float:
+        return None  # each run would be rounded
+    lead, trailing = x.shape[:start], x.shape[end + 1 :]
+    three = reshape(b, x, (product(lead), product(x.shape[start : end + 1]), product(trailing)))
+    part = reshape(b, b(ops.Reduce, three, [1], kind=kind, keepdims=False), (*lead, *trailing), x)
+    part = b(ops.Reduce, part, rest, kind=kind, keepdims=False) if rest else part
+    return reshape(b, part, node.result.shape, x)
+
+
 def _neutral(node: Node) -> Array:
     dtype, kind = node.result.dtype.numpy, node.attr("kind")
     start = {"sum": 0, "prod": 1, "any": 0, "all": 1, "mean": math.nan}

@@ -19,7 +19,8 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 def converted(op, shape, result, constants=None, dtype=FLOAT, before=(), **attributes):
     """One node over `x` and `constants`, converted and compared in both runtimes."""
     node = helper.make_node(op, ["x", *before, *(constants or {})], ["y"], **attributes)
-    model = onnx_model([node], [("x", FLOAT, shape)], [("y", dtype, result)], constants)
+    given = dtype if op == "Identity" and dtype == TensorProto.UINT64 else FLOAT
+    model = onnx_model([node], [("x", given, shape)], [("y", dtype, result)], constants)
     return onnxtfl.onnx_to_tflite(model, check="require")
 
 
@@ -168,3 +169,18 @@ def test_an_onnx_model_without_outputs_is_refused() -> None:
     model = onnx_model([helper.make_node("Relu", ["x"], ["y"])], [("x", FLOAT, [2])], [])
     with pytest.raises(InvalidModelError, match="no graph with outputs"):
         onnxtfl.onnx_to_tflite(model)
+
+
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMean"])
+@pytest.mark.parametrize("open_", [False, True])
+def test_a_reduction_of_more_axes_than_kernels_have(op: str, open_: bool) -> None:
+    """LiteRT's kernels reduce up to 6 axes: runs of adjacent ones are reduced one after the other."""
+    shape = ["n", 1, 3, 2, "m", 2, 2, 2] if open_ else [2, 1, 3, 2, 1, 2, 2, 2]
+    converted(op, shape, [None] * 4, axes=[1, 3, 4, 6], keepdims=0)
+
+
+def test_uint64_of_several_open_sizes_is_copied() -> None:
+    assert set(converted("Identity", ["a", "b"], ["a", "b"], dtype=TensorProto.UINT64).report.ops_after) == {
+        "RESHAPE",
+        "SHAPE",
+    }
