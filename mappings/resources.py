@@ -44,9 +44,33 @@ def _lookup(b: Builder, node: Node) -> Sequence[Value]:
     return b(ops.Gather, rows, places, axis=0), b(ops.Convert, found, dtype=node.results[1].dtype)
 
 
+@lift_onnx("LabelEncoder", since=(1,), domain=_ML)
+def _from_label_encoder_1(b: Builder, node: Node) -> Value:
+    """Strings to their places among the classes, or places to strings."""
+    classes = np.asarray(texts(node, "classes_strings"), object)
+    return _between(b, node, classes, np.arange(len(classes)))
+
+
+@lift_onnx("CategoryMapper", since=(1,), domain=_ML)
+def _from_category_mapper(b: Builder, node: Node) -> Value:
+    """Strings to integers, or integers to strings."""
+    return _between(b, node, np.asarray(texts(node, "cats_strings"), object), ints(node, "cats_int64s"))
+
+
+def _between(b: Builder, node: Node, strings: Array, numbers: Array) -> Value:
+    """The number of each string, or the string of each number; of equal ones the last counts."""
+    query = node.operand(0)
+    if not len(strings) or len(strings) != len(numbers):
+        raise InvalidModelError(f"{len(strings)} strings for {len(numbers)} integers", code="E-FILE-009")
+    if query.dtype is DType.STRING:
+        return b(ops.Lookup, query, strings[::-1], numbers[::-1], np.asarray(int(node.attr("default_int64", -1))))
+    default = constant(np.asarray(texts_of(node.attr("default_string", "_Unused")), object), DType.STRING)
+    return b(ops.Lookup, query, numbers[::-1], strings[::-1], default)
+
+
 @lift_onnx("LabelEncoder", since=(2, 4), domain=_ML)
 def _from_label_encoder(b: Builder, node: Node) -> Value:
-    """Of equal keys the last one counts. Keys and values are lists, or tensors of rank 1."""
+    """Of equal keys the first one counts. Keys and values are lists, or tensors of rank 1."""
     query, keys, values = node.operand(0), _listed(node, "keys"), _listed(node, "values")
     if query.dtype not in (DType.INT64, DType.STRING):
         raise UnsupportedError("a table whose keys are no integers or strings", type_=query.type, code="E-OP-007")
@@ -54,7 +78,7 @@ def _from_label_encoder(b: Builder, node: Node) -> Value:
     if not isinstance(default, TensorData):
         default = node.attr(f"default_{_SINGLE[values.dtype]}", _DEFAULTS[values.dtype])
         default = ArrayData(_array(default, values.dtype), values.dtype)
-    contents = (constant(v.numpy().reshape(-1)[::-1], v.dtype) for v in (keys, values))
+    contents = (constant(v.numpy().reshape(-1), v.dtype) for v in (keys, values))
     return b(ops.Lookup, query, *contents, constant(default.numpy().reshape(()), default.dtype))
 
 

@@ -22,6 +22,7 @@ from onnxtfl.rewriting.lift import lift
 from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.unit import tfl_states
+from tests.unit.ml_models import check_same
 
 KEYS, QUERY = np.asarray([7, 5, 7]), np.asarray([[5, 7], [9, 5]])
 
@@ -71,7 +72,7 @@ def test_a_label_encoder_is_read() -> None:
     types = [tensor("int64", 2, 2)]
     graph.outputs = Builder(graph).foreign("onnx", "LabelEncoder", [x], types, 4, "ai.onnx.ml", **table)
     lift(graph, body)
-    assert run(graph, [QUERY])[0].tolist() == [[2, 3], [-1, 2]]
+    assert run(graph, [QUERY])[0].tolist() == [[2, 1], [-1, 2]]
 
 
 def test_hashtable_find_takes_the_default_for_missing_keys() -> None:
@@ -79,3 +80,16 @@ def test_hashtable_find_takes_the_default_for_missing_keys() -> None:
     explicit_states(model)
     lift(model.main, body)
     assert run(model.main, [np.asarray([7, 1, 5])])[0].tolist() == ["seven", "?", "five"]
+
+
+TEXTS = np.asarray([["a", "b"], ["?", "ü"]], object)
+
+
+@pytest.mark.parametrize("x", [TEXTS, np.asarray([[2, 0], [9, 1]])], ids=["strings", "integers"])
+def test_tables_between_strings_and_integers(x: Array) -> None:
+    check_same("LabelEncoder", [x], version=1, classes_strings=["b", "ü", "a"], default_int64=-7, default_string="none")
+    check_same("CategoryMapper", [x], version=1, cats_strings=["b", "ü", "a"], cats_int64s=[9, 1, 2])
+
+
+def test_of_equal_keys_the_first_one_counts_as_in_onnx_runtime() -> None:
+    check_same("LabelEncoder", [QUERY], version=2, keys_int64s=[7, 5, 7], values_int64s=[1, 2, 3])
