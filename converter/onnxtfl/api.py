@@ -82,7 +82,7 @@ Progress = Callable[[str], None]
 
 _OPTIONS = (
     *("input_shapes", "inputs", "outputs", "io_layout", "quantized_io", "float64", "min_runtime"),
-    *("max_memory", "time_limit", "metadata", "record", "on_progress"),
+    *("max_memory", "time_limit", "metadata", "record", "on_progress", "allow_custom", "plugins"),
 )
 _TO_TFLITE = (*_OPTIONS, "io_dtype", "dynamic_quant", "lstm", "elements", "target")
 _TO_ONNX = (*_OPTIONS, "opset", "quantized", "state", "signature")
@@ -122,6 +122,8 @@ def onnx_to_tflite(
     per_layer: bool = False,
     profile: bool = False,
     record: bool = True,
+    allow_custom: bool = False,
+    plugins: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> Conversion:
     """Convert an ONNX model to TFLite.
@@ -138,9 +140,7 @@ def onnx_to_tflite(
     in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result,
     "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``target``: see `TfliteTargetName`. ``inputs``, ``outputs``: names
     of the tensors where the converted part begins and ends. ``max_memory``: megabytes of constants computed before run
-    time; where they would be more, an op stays. ``metadata``: properties to add. ``record``: whether the metadata say
-    which tensors of the result hold which of the source. ``on_progress``: called with the name of each step. Raises
-    `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`, `RuntimeUnavailableError`.
+    time. ``metadata``: properties to add. ``allow_custom``, ``plugins``: ops of your own.
     """
     given = locals()
     from onnxtfl.options import Options
@@ -181,6 +181,8 @@ def tflite_to_onnx(
     per_layer: bool = False,
     profile: bool = False,
     record: bool = True,
+    allow_custom: bool = False,
+    plugins: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> Conversion:
     """Convert a TFLite model (a path or its bytes) to ONNX of ``opset`` 13 to 24.
@@ -271,7 +273,7 @@ def _convert(job: Job) -> Conversion:
                 compared = check_result(job, result, output.file, stack, workers, job.quantizing, sample)
             failed = _has_failed(job, compared)
         if compared is None or compared.status == "not checked":
-            check_loads(job, output.file, stack, workers)
+            check_loads(job, output.file, stack, workers, result.custom_ops)
         arena = None if failed else arena_size(job, output.file)
         report = replace(_report(job, result, output, seconds), arena=arena)
         kept = None if failed and not job.keep_failed else output

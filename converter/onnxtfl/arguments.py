@@ -237,6 +237,8 @@ _PARAMETERS: Mapping[str, Check] = {
     "per_layer": _flag,
     "profile": _flag,
     "record": _flag,
+    "allow_custom": _flag,
+    "plugins": lambda name, value: _names(name, value) or [],
     "data": _data,
     "random": _integer(1, 100_000),
     "max_steps": _number(least=0),

@@ -35,7 +35,8 @@ class Options:
     layers begin every run from their initial state, or ("fused") from where the last run ended. `metadata`: properties
     to write in addition to those of the source. `record`: whether the record of the conversion is written into the
     result. `max_memory`: megabytes that the constants computed before run time may hold. `time_limit`: seconds that the
-    conversion may take (:mod:`onnxtfl.ir.budget`). `debug`: the verifier runs after each pass.
+    conversion may take (:mod:`onnxtfl.ir.budget`). `allow_custom`: ops without a conversion become custom ops.
+    `plugins`: modules that register rules. `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
@@ -59,4 +60,6 @@ class Options:
     record: bool = True
     max_memory: float = 1024.0
     time_limit: float = 300.0
+    allow_custom: bool = False
+    plugins: Sequence[str] = ()
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))

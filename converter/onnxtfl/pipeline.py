@@ -41,9 +41,9 @@ from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
+from onnxtfl.ir.signatures import Description, described
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.symbols import symbol_scope
-from onnxtfl.ir.types import TensorType
 from onnxtfl.options import Options
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, separate_region_outputs, set_input_shapes
 from onnxtfl.passes.canonicalize import MOVES
@@ -87,11 +87,13 @@ from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.state_tensors import own_state_tensors
 from onnxtfl.passes.states import ExposedState, expose_states
 from onnxtfl.passes.unit_axes import sink_reshapes
+from onnxtfl.rewriting.custom import allowing_custom, custom_ops
 from onnxtfl.rewriting.legalize import legalize, write_formulas
 from onnxtfl.rewriting.lift import count_ops, lift, lift_where_possible
 from onnxtfl.rewriting.lower import lower
 from onnxtfl.rewriting.pass_manager import Fact, Group, Pass, PassManager, PassTiming
 from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.rewriting.plugins import load
 from onnxtfl.rewriting.unsupported import UnsupportedOp, naming_all, unsupported_ops
 from onnxtfl.targets import Target
 from onnxtfl.targets.empty import assume_elements
@@ -101,9 +103,6 @@ from onnxtfl.targets.tflite import TfliteTarget, lowest_runtime, refuse_unknown_
 
 if TYPE_CHECKING:
     import onnx
-
-Description = tuple[str, str, tuple[int | str, ...]]
-"""Name, dtype and shape of an input or output."""
 
 
 @dataclass
@@ -120,6 +119,7 @@ class Report:
     bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
     metadata was too large, as text. `source_files`: paths of the files with external data of the source.
     `assumptions`: what has to be true of sizes that only a run knows, as text. `io_types`: see `HeldType`.
+    `custom_ops`: those of users.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -139,6 +139,7 @@ class Report:
     assumptions: list[str] = field(default_factory=list)
     io_types: list[HeldType] = field(default_factory=list)
     source_files: tuple[Path, ...] = ()
+    custom_ops: list[str] = field(default_factory=list)
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -192,10 +193,10 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
     """The passes from the graph of a file to the graph of the target, in order."""
     if not isinstance(target, TfliteTarget):
         dequantize = Pass("dequantize", dequantize_all, needs=_NEUTRAL)
-        first = [*_LIFT, *([dequantize] if options.quantized == "float" else [])]
+        first = [*_lifting(options), *([dequantize] if options.quantized == "float" else [])]
         split = Pass("complex numbers", split_complex, split_complex_in_region, needs=_NEUTRAL)
         return [*first, split, RECOGNIZE, RECOGNIZE_LAYERS, *_common(target, options)]
-    first = [*_LIFT, *replaced_types(options.float64, options.io_dtype)]
+    first = [*_lifting(options), *replaced_types(options.float64, options.io_dtype)]
     return [*first, *_common(target, options), *_tflite_last(target)]
 
 
@@ -255,12 +256,17 @@ _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
 _LEGAL: frozenset[Fact] = frozenset({"legal"})
 _LAID_OUT: frozenset[Fact] = frozenset({"laid out"})
 _LOWERED: frozenset[Fact] = frozenset({"lowered"})
-_LIFT = (
-    Pass("lift", partial(lift, expand=body), Pass.idle, establishes=_NEUTRAL),
-    Pass("sequences", flatten_outputs, Pass.idle),
-    Pass("remove dead", remove_dead),
-    Pass("fix features", fix_features, Pass.idle, needs=_NEUTRAL),
-)
+
+
+def _lifting(options: Options) -> tuple[Pass, ...]:
+    """The passes from the ops of a file to neutral ones."""
+    expand = allowing_custom(body) if options.allow_custom else body
+    return (
+        Pass("lift", partial(lift, expand=expand), Pass.idle, establishes=_NEUTRAL),
+        Pass("sequences", flatten_outputs, Pass.idle),
+        Pass("remove dead", remove_dead),
+        Pass("fix features", fix_features, Pass.idle, needs=_NEUTRAL),
+    )
 
 
 def _common(target: Target, options: Options) -> list[Pass | Group]:
@@ -353,6 +359,7 @@ class _Conversion:
         """
         import numpy as np
 
+        load(options.plugins)
         conversion = cls(options, target)
         collecting = gc.isenabled()
         gc.disable()
@@ -450,8 +457,9 @@ class _Conversion:
     def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
         """The report; `names`: the written name of each value."""
         self.report.ops_after = count_ops(graph)
-        self.report.inputs = [_describe(v) for v in graph.inputs]
-        self.report.outputs = [_describe(v) for v in graph.outputs]
+        self.report.custom_ops = custom_ops(graph)
+        self.report.inputs = [described(v) for v in graph.inputs]
+        self.report.outputs = [described(v) for v in graph.outputs]
         self.report.elements = dict(graph.elements)
         self.report.complex_names = list(graph.complex_names)
         self.report.io_types = held_types(graph)
@@ -486,10 +494,3 @@ def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options)
     with _Conversion.of(options, target) as conversion:
         source = files.read(model)
         return source.main if stage == "file" else conversion.run(source, "remove dead" if stage == "lifted" else stage)
-
-
-def _describe(value: Value) -> Description:
-    type_, name = value.type, value.name or ""
-    if isinstance(type_, TensorType):
-        return name, type_.storage.value, tuple(d if isinstance(d, int) else str(d) for d in type_.shape or ())
-    return name, str(type_), ()

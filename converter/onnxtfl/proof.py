@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -199,12 +199,14 @@ def _is_heavy(job: Job, size: int) -> bool:
     return job.format == "onnx" and job.check != "require" and size > HEAVY
 
 
-def check_loads(job: Job, converted: Path, stack: ExitStack, workers: Workers | None) -> None:
+def check_loads(
+    job: Job, converted: Path, stack: ExitStack, workers: Workers | None, custom_ops: Sequence[str] = ()
+) -> None:
     """Load the result in its runtime, without running it, where that is installed; UnsupportedError where it refuses.
 
     A .tflite whose sizes are known gets its memory too. `workers`: the processes of a check that did not come so far.
     """
-    if not job.load or os.environ.get(NO_LOAD):
+    if not job.load or custom_ops or os.environ.get(NO_LOAD):
         return
     from onnxtfl.runtimes import RunError, RunOptions, runtime_for
 

@@ -25,8 +25,9 @@ from onnxtfl.formats.tflite.reader import overwrite_entries
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.quantized import is_real
+from onnxtfl.ir.signatures import Description
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
-from onnxtfl.pipeline import Description, Report, lifted_where_possible
+from onnxtfl.pipeline import Report, lifted_where_possible
 from onnxtfl.rewriting.lift import count_ops
 from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
 from onnxtfl.targets.tflite import has_quantized_kernel, lowest_runtime

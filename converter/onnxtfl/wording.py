@@ -23,14 +23,21 @@ COMMANDS = {
 }
 _FLAGS = {
     **{"a": "A", "b": "B", "code": "CODE", "model": "MODEL", "models": "MODEL", "path": "-o", "directory": "-o DIR"},
-    **{"input_shapes": "--input-shape", "input_ranges": "--input-range", "address": "--scheduler"},
+    **{
+        "input_shapes": "--input-shape",
+        "input_ranges": "--input-range",
+        "address": "--scheduler",
+        "plugins": "--plugin",
+    },
 }
 PARAMETERS = frozenset(
     re.findall(
         r"\w+",
-        "a address atol b calibration check code directory dynamic_quant elements executor float64 force "
+        "a address allow_custom atol b calibration check code directory dynamic_quant elements executor float64 "
+        "force "
         "input_ranges input_shapes inputs io_dtype io_layout jobs keep_failed load lstm max_memory max_steps metadata "
-        "min_runtime model models on_conversion on_outcome on_progress opset outputs path per_layer profile quantize "
+        "min_runtime model models on_conversion on_outcome on_progress opset outputs path per_layer plugins "
+        "profile quantize "
         "quantized quantized_io random record rtol runtime seed signature stage state steps target time_limit to",
     )
 )

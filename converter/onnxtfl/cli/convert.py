@@ -209,6 +209,7 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments of the public function for the options of a command."""
     found = dict(options)
     found["check"] = {None: "auto", True: "require", False: False}[found.pop("check_")]
+    found["plugins"] = list(found["plugins"])
     found |= {name: dict(found[name]) for name in ("input_shapes", "input_ranges", "metadata")}
     return found | {name: names(found[name]) for name in ("inputs", "outputs")}
 

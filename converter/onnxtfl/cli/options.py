@@ -150,6 +150,8 @@ _CONVERTING = (
     click.option("--record/--no-record", default=True, help=_RECORD_HELP),
     click.option("--list-unsupported", is_flag=True, help="List all ops that have no conversion; convert nothing."),
     click.option("--json", "as_json", is_flag=True, help="With --list-unsupported: print JSON."),
+    click.option("--allow-custom", is_flag=True, help="Keep ops without a conversion, for kernels of your own."),
+    click.option("--plugin", "plugins", multiple=True, metavar="MODULE", help="Load rules of your own (repeatable)."),
     click.option("--keep-failed", is_flag=True, help="Write the result also where the check fails."),
 )
 _PARTS = (

@@ -84,7 +84,7 @@ class Form:
     `attributes`: ONNX attributes, or the fields of the TFLite options table (snake_case as in the schema; enums by
     name: ``padding="SAME"``). `results`: which of the node's results the target's op has, in the target's order
     (None: all). `domain`: ONNX domain. `types`: the types of the op's results if they differ from the node's; `finish`
-    then computes the node's results from them.
+    then computes the node's results from them. `own_version`: the version of an op that only a user's kernel computes.
     """
 
     op: str
@@ -94,6 +94,7 @@ class Form:
     domain: str = ""
     types: tuple[TensorType, ...] | None = None
     finish: Callable[[Builder, Sequence[Value]], Sequence[Value]] | None = None
+    own_version: int | None = None
 
     @property
     def renames(self) -> bool:

@@ -11,6 +11,7 @@ from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.cloning import clone
+from onnxtfl.ir.custom_attributes import to_options
 from onnxtfl.ir.data import Array, ArrayData, RowsData, TensorData
 from onnxtfl.ir.dims import Dim, broadcast_dim, ceildiv, fresh, is_open, may_be_one, product, static, symbols
 from onnxtfl.ir.formula import Term
@@ -52,6 +53,7 @@ from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window, same_padding_of_pool
 from onnxtfl.ir.symbols import next_number
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
+from onnxtfl.rewriting.custom import CUSTOM_DOMAIN
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.regions import bind_captures, condition_value, copied, size_of
 from onnxtfl.rewriting.registry import (

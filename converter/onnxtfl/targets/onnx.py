@@ -75,6 +75,8 @@ class OnnxTarget(Target):
         return () if form.domain else _costs(form.op)
 
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+        if form.own_version is not None:
+            return None
         op, operands, attributes = form.op, operands_of(form), dict(form.attributes)
         captures = attributes.pop("captures", 0)  # values that ONNX's regions refer to by name, not as operands
         operands = operands[: len(operands) - captures]
@@ -102,6 +104,8 @@ class OnnxTarget(Target):
         return _wrong_type(schema, _bound(schema, operands, results, attributes), gaps, unknown_types)
 
     def op_version(self, form: Form, results: Sequence[Value]) -> int:
+        if form.own_version is not None:
+            return form.own_version
         schema = _schema(form.op, self.opset, form.domain)
         return 1 if schema is None else int(schema.since_version)
 

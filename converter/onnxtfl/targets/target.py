@@ -137,14 +137,16 @@ class Target(engine.Target):
 
 def as_form(node: Node) -> Form:
     """The form that an op of a target's format is."""
-    return Form(node.op.name.partition(".")[2], tuple(node.operands), node.attributes, domain=node.op.domain)
+    own = node.op.version if node.lowered_from is ops.Custom else None
+    name = node.op.name.partition(".")[2]
+    return Form(name, tuple(node.operands), node.attributes, domain=node.op.domain, own_version=own)
 
 
 def _key(node: Node, form: Form) -> Hashable:
     """All that a target's tables depend on: op, attributes, types, and which operands are constant."""
     operands = tuple(_operand_key(v) for v in form.operands)
     results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
-    return form.op, form.domain, operands, results, form.results, repr(form.attributes)
+    return form.op, form.domain, operands, results, form.results, form.own_version, repr(form.attributes)
 
 
 def _operand_key(operand: Operand | Computed) -> Hashable:

@@ -97,6 +97,8 @@ class TfliteTarget(Target):
         return entry(form.op).costs if form.op in op_names() else ()
 
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+        if form.own_version is not None:
+            return None
         op, instance = form.op, self.bound(form, results)
         if instance is None:
             return Refusal("op", f"TFLite has no op {op}")
@@ -119,6 +121,8 @@ class TfliteTarget(Target):
         return 0 if instance is None else steps_off(instance, self.runtimes)
 
     def op_version(self, form: Form, results: Sequence[Value]) -> int:
+        if form.own_version is not None:
+            return form.own_version
         return _version(OpInstance(entry(form.op), operands_of(form), results, form.attributes))
 
     def fuses(self, activation: str, op: str) -> bool:

@@ -18,6 +18,7 @@ from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
+from onnxtfl.ir.ops.custom import Custom
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 _PREFIX = "onnx."
@@ -63,9 +64,10 @@ class GraphWriter:
         outputs = set(graph.outputs)
         for node in graph.nodes:
             message.field(GraphProto.NODE_FIELD_NUMBER, self._node(node))
+            is_told = self._value_info or node.lowered_from is Custom  # no one can infer the types of a user's op
             for value in node.results:
                 name = self.names.get(value, "")
-                if value.type is not None and value not in outputs and (self._value_info or name in described):
+                if value.type is not None and value not in outputs and (is_told or name in described):
                     message.field(GraphProto.VALUE_INFO_FIELD_NUMBER, self._info(self._name(value), value))
         return message
 

@@ -18,6 +18,8 @@ logic (NumPy broadcasting)
     And Or Xor Not (bool; bitwise on integers)   ShiftLeft ShiftRightLogical ShiftRightArithmetic(lhs, rhs; in_range)
 comparison (NumPy broadcasting)
     Compare(lhs, rhs; comparison_direction)   Select(pred, on_true, on_false)
+custom
+    Custom(operands...; called, domain, version, types, attributes)   (a kernel of the user)
 casts
     Convert(x; dtype, saturate, rounding)   BitcastConvert(x; dtype)
 complex_numbers
@@ -90,6 +92,7 @@ from onnxtfl.ir.ops.control import *
 from onnxtfl.ir.ops.convolution import *
 from onnxtfl.ir.ops.creation import *
 from onnxtfl.ir.ops.cumulative import *
+from onnxtfl.ir.ops.custom import *
 from onnxtfl.ir.ops.detection import *
 from onnxtfl.ir.ops.einsum import *
 from onnxtfl.ir.ops.elementwise import *

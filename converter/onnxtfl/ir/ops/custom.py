@@ -1,0 +1,25 @@
+"""Custom: an op that only a kernel of the user computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnxtfl.ir.define import *
+from onnxtfl.ir.op import Effect
+
+
+class Custom(Op):
+    """The op `called` of `domain`, whose results have `types`. Never evaluated, folded, merged or removed.
+
+    `attributes`: as ONNX has them. Source: custom ops of both formats (added).
+    """
+
+    core = True
+    effect = Effect.WRITES
+    operands = (Operand("operands", variadic=True),)
+    results = (Operand("results", variadic=True),)
+    defaults = {"called": REQUIRED, "domain": "", "version": 1, "types": REQUIRED, "attributes": REQUIRED}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        return list(node.attr("types"))

@@ -1,0 +1,17 @@
+"""The inputs and outputs of a model as texts and sizes."""
+
+from __future__ import annotations
+
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.types import TensorType
+
+Description = tuple[str, str, tuple[int | str, ...]]
+"""Name, dtype and shape of an input or output."""
+
+
+def described(value: Value) -> Description:
+    """Name, dtype and shape of `value`; sizes that are open as texts."""
+    type_, name = value.type, value.name or ""
+    if isinstance(type_, TensorType):
+        return name, type_.storage.value, tuple(d if isinstance(d, int) else str(d) for d in type_.shape or ())
+    return name, str(type_), ()

@@ -1,0 +1,58 @@
+"""Modules of other packages that register mapping rules."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from onnxtfl.errors import UsageError
+from onnxtfl.rewriting.registry import RuleError, rules
+
+GROUP = "onnxtfl.mappings"
+"""The entry point group of installed packages with rules."""
+
+
+def load(names: Sequence[str]) -> None:
+    """Import the modules `names` (or .py files), and those of the entry points. UsageError where one is not possible.
+
+    Rules of the package come first: a second rule for the same op is an error.
+    """
+    rules()
+    for entry in _entry_points():
+        _imported(entry)
+    for name in names:
+        _imported(name)
+
+
+@functools.cache
+def _entry_points() -> tuple[str, ...]:
+    return tuple(sorted(entry.value for entry in importlib.metadata.entry_points(group=GROUP)))
+
+
+@functools.cache
+def _imported(name: str) -> ModuleType:
+    try:
+        return _from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+    except RuleError as error:
+        raise UsageError(f"the plugin {name} cannot be used: {error}", hint="load it once") from error
+    except Exception as error:  # whatever a module of a user raises
+        reason = f"{type(error).__name__}: {error}"
+        hint = "name a module that can be imported, or the path of a .py file (`plugins`)"
+        raise UsageError(f"the plugin {name} cannot be imported: {reason}", hint=hint) from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    name = f"onnxtfl_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
