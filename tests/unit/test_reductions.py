@@ -11,7 +11,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, tensor
-from tests.unit.lifting import check_legalized, floats, lifted_onnx, lifted_tfl, onnx_target
+from tests.unit.lifting import check_legalized, lifted_onnx, lifted_tfl, onnx_target
 from tests.unit.permuting import check_permuted
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
@@ -118,10 +118,3 @@ def test_places_have_the_type_of_the_result() -> None:
         found = lifted_tfl("ARG_MAX", X, np.asarray(-1, np.int32), constants=1, result=dtype)
         assert found.dtype == dtype.numpy
         np.testing.assert_array_equal(found, X.argmax(-1))
-
-
-def test_many_axes_are_merged() -> None:
-    """LiteRT's kernels reduce up to 6 axes; adjacent ones become one."""
-    x = floats(3, 2, 2, 1, 2, 3, 2)
-    check_legalized(ops.Reduce, [x, constant([1])], attributes={"kind": "max", "keepdims": True})
-    check_legalized(ops.Reduce, [x, constant([0, 1, 4])], rtol=1e-5, attributes={"kind": "sum", "keepdims": False})
