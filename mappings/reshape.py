@@ -180,6 +180,9 @@ def _from_tfl_reshape(b: Builder, node: Node) -> Value:
     dims = static_ints(shape)
     if dims is None:
         return b(ops.Reshape, x, shape)
+    wanted = [int(d) for d in node.attr("new_shape", ()) or ()]
+    if not dims and shape.rank == 1 and wanted and not x.is_single:
+        return resized(b, x, wanted)  # an empty shape beside the options, which have it
     if shape.rank > 1:  # a shape of [1, 0] means a scalar in old files
         dims = []
     return resized(b, x, dims, shape)

@@ -199,12 +199,20 @@ def _from_tfl_slice(b: Builder, node: Node) -> Value:
 # --- TFLite STRIDED_SLICE --------------------------------------------------------------------------------------------
 
 
+def _count_from_zero(node: Node) -> None:
+    """Replace limits that are counted from the starts (`offset`) by those of the axes."""
+    starts, counts = (static_ints(node.operand(i)) for i in (1, 2))
+    if starts is None or counts is None or min(starts, default=0) < 0 or node.attr("begin_mask"):
+        raise UnsupportedError("limits counted from the starts are not known", code="E-SHAPE-002")
+    node.set_operand(2, constant(np.asarray([a + n for a, n in zip(starts, counts, strict=True)], np.int32)))
+
+
 @lift_tfl("STRIDED_SLICE")
 def _from_tfl_strided_slice(b: Builder, node: Node) -> Value:
     """Slice for the axes that stay or shrink, then a Reshape that drops the ones that shrink and adds new ones."""
     x = node.operand(0)
     if node.attr("offset"):
-        raise UnsupportedError("limits counted from the starts are not known", code="E-SHAPE-002")
+        _count_from_zero(node)
     items = _items(node, x.rank, _length(*(node.operand(i) for i in (1, 2, 3))))
     kept = [item for item in items if item[1] is not None]
     vectors = [_bounds(b, node, kept, which) for which in range(3)]

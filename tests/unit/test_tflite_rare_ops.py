@@ -81,3 +81,16 @@ def test_random_values_of_a_shape_that_a_run_computes(op: str) -> None:
     found = run_onnx(converted(model), feed)["out0"]
     assert found.shape == (3, 400)
     assert abs(float(found.mean()) - 0.5 * (op == "RANDOM_UNIFORM")) < 0.2 < float(found.std()) < 1.2
+
+
+def test_a_reshape_with_an_empty_shape_beside_its_options() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    model, feed = one_op("RESHAPE", [x], [np.zeros(0, np.int32)], [tensor("float32", 6, 4)], new_shape=[6, 4])
+    np.testing.assert_array_equal(run_onnx(converted(model), feed)["out0"], x.reshape(6, 4))
+
+
+def test_a_strided_slice_with_limits_counted_from_the_starts() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    vectors = [np.int32(v) for v in ([0, 1, 2], [1, 2, 1], [1, 1, 1])]
+    model, feed = one_op("STRIDED_SLICE", [x], vectors, [tensor("float32", 1, 2, 1)], offset=True)
+    assert onnxtfl.check(model, converted(model), inputs=feed).ok
