@@ -151,3 +151,13 @@ def test_bits_of_float16_are_read() -> None:
     model = onnx_model(nodes, [("x", TensorProto.INT16, [4])], [("y", TensorProto.INT16, [4])], opset=26)
     x = np.asarray([1.5, -2.0, 6e4, 1e-5], np.float16)
     np.testing.assert_array_equal(computed(model, x.view(np.int16))[0], (-x).view(np.int16))
+
+
+@pytest.mark.parametrize("io_dtype", ["source", "bits"])
+def test_the_check_compares_inputs_and_outputs_in_the_types_of_the_source(io_dtype: Any) -> None:
+    weight = (RNG.standard_normal((32, 16)) / 6).astype(ml_dtypes.bfloat16)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    model = model_of(nodes, [("x", "BFLOAT16", [4, 32])], [("y", "BFLOAT16", [4, 16])], w=weight)
+    check = onnxtfl.onnx_to_tflite(model, io_dtype=io_dtype).check
+    assert check is not None
+    assert check.status == "passed", check.reason

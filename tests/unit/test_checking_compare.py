@@ -91,7 +91,9 @@ def test_int64_beyond_float64() -> None:
 def test_shape_and_dtype_mismatch() -> None:
     assert judged(A, A.reshape(4)).message == "shape [2,2] became [4]"
     assert judged(A.astype(np.int64), A.astype(np.int32)).message == "dtype int64 became int32"
-    assert judged(A.astype(np.float16), A).message == "dtype float16 became float32"
+    assert judged(A, A.astype(np.float16)).message == "dtype float32 became float16"
+    held = judged(A.astype(np.float16), A)  # --io-dtype float32
+    assert held.ok and held.note == "float16 became float32"
     assert judged(A, A[:, :0]).message == "shape [2,2] became [2,0]"
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from onnxtfl.checking.facts import Selection
 from onnxtfl.checking.noise import Noise
 from onnxtfl.checking.report import QUANTIZED_SHARE, OutputCheck
+from onnxtfl.ir.dtypes import dtype_of
 from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize
+from onnxtfl.ir.small_types import from_held, holds_bits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -63,6 +65,18 @@ def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
     return OutputCheck(name, not message, dtype, shape, message=message, note="" if message else note)
 
 
+def _unheld(a: Array, b: Array) -> tuple[Array, Array] | None:
+    """Both in the type of `a`, if that is held in the type of `b`; integers of few bits in 8; None for other types."""
+    if "O" in (a.dtype.kind, b.dtype.kind):
+        return None
+    before, after = dtype_of(a.dtype), dtype_of(b.dtype)
+    bits = holds_bits(before.value, after.value)
+    if bits is None:
+        return None
+    found = from_held(b, before, bits)
+    return (a.astype(np.int8), found.astype(np.int8)) if before.is_integer else (a, found)
+
+
 def dtype_name(array: Array) -> str:
     """Return the dtype as the reports name it."""
     return "string" if array.dtype.kind == "O" else array.dtype.name
@@ -84,6 +98,8 @@ def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, s
     q, r = expect.quantization_a, expect.quantization_b
     if q is not None and r is not None and q != r and a.dtype == b.dtype:
         return dequantize(a, q), dequantize(b, r), "real values: the scales differ"
+    if (held := _unheld(a, b)) is not None:
+        return *held, f"{dtype_name(a)} became {dtype_name(b)}"
     if {dtype_name(a), dtype_name(b)} == {"float32", "float64"}:
         return a.astype(np.float64), b.astype(np.float64), f"{dtype_name(a)} became {dtype_name(b)}"
     if a.dtype.kind == "f" and b.dtype.kind in "iu" and expect.quantization_b:

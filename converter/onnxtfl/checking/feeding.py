@@ -9,7 +9,9 @@ from typing import Any
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.inputs import numpy_type
 from onnxtfl.checking.match import Pair
+from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.quantization import UINT8_OFFSET, dequantize, quantize
+from onnxtfl.ir.small_types import as_held, holds_bits
 
 
 def joined_infos(a: Sequence[TensorInfo], b: Sequence[TensorInfo], pairs: Sequence[Pair]) -> list[TensorInfo]:
@@ -47,6 +49,9 @@ def as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
     """Return an input of the first model in the element type of the second."""
     if a.dtype == b.dtype or "string" in (a.dtype, b.dtype):
         return value
+    bits = holds_bits(a.dtype, b.dtype)
+    if bits is not None:
+        return as_held(value, DType(a.dtype), bits)
     if b.quantization is not None and a.dtype.startswith("float"):
         return quantize(value, b.quantization)
     if {a.dtype, b.dtype} == {"int8", "uint8"}:  # the same real values
@@ -62,4 +67,5 @@ def dtype_kept(a: TensorInfo, b: TensorInfo) -> bool:
     floats = {a.dtype, b.dtype} == {"float32", "float64"}
     quantized = (a.quantization is None) != (b.quantization is None) and "float32" in (a.dtype, b.dtype)
     shifted = {a.dtype, b.dtype} == {"int8", "uint8"} and (a.quantization or b.quantization) is not None
-    return a.dtype == b.dtype or floats or quantized or shifted
+    held = holds_bits(a.dtype, b.dtype) is not None
+    return a.dtype == b.dtype or floats or quantized or shifted or held

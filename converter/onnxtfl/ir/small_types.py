@@ -117,6 +117,20 @@ def wrapped(x: Term, dtype: DType) -> Term:
     return ((whole + offset) % (1 << dtype.bits) - offset).to(HELD[dtype])
 
 
+def holds_bits(source: str, held: str) -> bool | None:
+    """Whether elements of the type `source` are held as bits (True) or values (False) in `held`; None: as neither.
+
+    float16 may be held as float32.
+    """
+    try:
+        before, after = DType(source), DType(held)
+    except ValueError:
+        return None
+    if after is HELD.get(before, DType.FLOAT32 if before is DType.FLOAT16 else None):
+        return False
+    return True if before in HELD and after is bits_type(before) else None
+
+
 def as_held(array: Array, dtype: DType, bits: bool) -> Array:
     """The elements of `dtype` (an array of ml_dtypes) in the type that holds their values, or their bits."""
     if not bits:
