@@ -130,7 +130,6 @@ def onnx_to_tflite(
 
     ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without
     it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
-
     ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``:
     see `CheckMode` (``time_limit``: also of the conversion). ``load``: whether the runtime of the result, where
     installed, loads it before it is written; `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see
