@@ -16,16 +16,22 @@ for _direction, _onnx, _since, _tfl in _COMPARISONS:
 for _old in ("Equal", "Greater", "Less"):
     upgrade(_old, since=(1,))(align_by_axis)
 row(ops.Compare, tfl="NOT_EQUAL", fixed={"comparison_direction": "NE"})
-row(ops.Select, onnx="Where", since=(9, 16), tfl="SELECT_V2")
+row(ops.Select, onnx="Where", since=(9, 16))
+row(ops.Select, tfl="SELECT_V2", lifts=False)
 
 
-@lift_tfl("SELECT")
+@lift_tfl("SELECT", "SELECT_V2")
 def _select(b: Builder, node: Node) -> Value:
-    """A condition of rank 1 chooses along the first axis."""
-    condition, on_true, on_false = (node.operand(i) for i in range(3))
-    if condition.tensor_type.rank == 1 and (on_true.tensor_type.rank or 0) > 1:
+    """A condition of rank 1 chooses along the first axis in SELECT.
+
+    Where nothing has more than one element, the result has the rank that the file declares (LiteRT kernels/select.cc).
+    """
+    condition, on_true, on_false = operands = [node.operand(i) for i in range(3)]
+    if node.op.name == "tfl.SELECT" and condition.tensor_type.rank == 1 and (on_true.tensor_type.rank or 0) > 1:
         condition = unsqueezed(b, condition, range(1, on_true.rank))
-    return b(ops.Select, condition, on_true, on_false)
+    chosen = b(ops.Select, condition, on_true, on_false)
+    single = all(v.tensor_type.is_static and product(v.shape) == 1 for v in (*operands, node.result))
+    return reshape(b, chosen, node.result.shape) if single else chosen
 
 
 @formula(ops.Compare, "onnx")

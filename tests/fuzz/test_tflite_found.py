@@ -155,3 +155,11 @@ def test_same_windows_of_one_element_skip_others_over_open_sizes(op: str) -> Non
 
 def test_an_axis_that_shrinks_at_a_masked_begin_is_at_its_first_place() -> None:
     check(_sliced({"begin_mask": 1, "shrink_axis_mask": 1}, [1, 0, 0], [2, 2, 2], [3, 1, 1]))
+
+
+@pytest.mark.parametrize("op", ["SELECT", "SELECT_V2"])
+def test_a_choice_of_single_elements_has_the_declared_rank(op: str) -> None:
+    def build(g: Graph) -> Any:
+        return g.op(op, [g.given(True, "bool"), g.constant([3], "int32"), g.constant([4], "int32")])
+
+    check(build)
