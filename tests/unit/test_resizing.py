@@ -68,6 +68,17 @@ def test_a_part_is_cropped_and_resized() -> None:
             check_legalized(ops.Resize, operands, attributes={**attributes, "mode": mode}, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_an_axis_that_keeps_its_size_is_not_cropped(mode: str) -> None:
+    """As in ONNX Runtime."""
+    roi, x = np.asarray([0.4, 0.2, 0.6, 0.9], np.float32), floats(1, 2, 6, 8)
+    attributes = {"dims": (2, 3), "coordinate_transformation_mode": "tf_crop_and_resize", "mode": mode}
+    sizes = constant(np.asarray((6, 8), np.int64))
+    for part in (roi, constant(roi)):
+        check_legalized(ops.Resize, [x, sizes, None, part], attributes=attributes, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(ops.Resize.evaluate(attributes, x, sizes.numpy(), None, roi), x)
+
+
 def test_resize_permuted() -> None:
     operands = [floats(2, 3, 4, 5), np.asarray((7, 6), np.int64)]
     for permutation in ((0, 2, 3, 1), (3, 2, 1, 0)):

@@ -52,7 +52,10 @@ class Sampling:
     def places(
         self, x: Any, size: Any, resized: Any, scale: Any, roi: Sequence[Any], choose: Callable[..., Any]
     ) -> Any:
-        """The coordinates for the indices `x`. All are float32 arrays, or terms; `choose`: np.where, or Select."""
+        """The coordinates for the indices `x`. All are float32 arrays, or terms; `choose`: np.where, or Select.
+
+        A scale of 1 leaves an axis as it is, whatever the roi (as in ONNX Runtime; ONNX's reference crops it).
+        """
         match self.coordinate_transformation_mode:
             case "asymmetric":
                 return x / scale
@@ -69,7 +72,8 @@ class Sampling:
                 return offset + (x + 0.5) / scale - 0.5
         start, end = roi
         spread = start * (size - 1) + x * (end - start) * (size - 1) / choose(resized > 1, resized - 1, resized)
-        return choose(resized > 1, spread, (start + end) * 0.5 * (size - 1))
+        cropped = choose(resized > 1, spread, (start + end) * 0.5 * (size - 1))
+        return choose((scale < 1.0) | (scale > 1.0), cropped, x)
 
     def rounded(self, x: Any, floor: Callable[[Any], Any], ceil: Callable[[Any], Any]) -> Any:
         """The coordinates `x` rounded to the nearest integers."""

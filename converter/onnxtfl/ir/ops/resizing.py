@@ -76,7 +76,7 @@ class Resize(Op):
             size, resized = x.shape[axis], int(sizes[i])
             scale = float(scales[i]) if scales is not None else resized / size
             part = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[len(dims) + i]))
-            if resized == size and scale == 1.0 and part == (0.0, 1.0):
+            if resized == size and scale == 1.0:
                 continue
             where = sampling.coordinates(size, resized, scale, part)
             result = _along(sampling, result, axis, where, scale)
