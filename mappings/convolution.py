@@ -27,7 +27,7 @@ def _conv(b: Builder, node: Node) -> Value:
 def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
     """A Conv with the window that the ONNX node's attributes say."""
     sizes = kernel_sizes(node, kernel)
-    fix_kernel(kernel, sizes)
+    kernel = fixed_kernel(b, kernel, sizes)
     known = x.tensor_type.shape
     window = onnx_window(node, sizes, [fresh() for _ in sizes] if known is None else known[2:])
     attributes = {**first(len(sizes)), **window_attributes(window), "feature_group_count": node.attr("group", 1)}

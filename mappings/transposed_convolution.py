@@ -21,7 +21,7 @@ from onnxtfl.rules import *
 def _conv_transpose(b: Builder, node: Node) -> Value:
     x, kernel = node.operand(0), node.operand(1)
     sizes = kernel_sizes(node, kernel)
-    fix_kernel(kernel, sizes)
+    kernel = fixed_kernel(b, kernel, sizes)
     rank = len(sizes)
     strides = tuple(node.attr("strides", ())) or (1,) * rank
     dilations = tuple(node.attr("dilations", ())) or (1,) * rank

@@ -23,9 +23,13 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.ranges import magnitude
 from onnxtfl.ir.signs import MOST_VISITS, never_negative
 from onnxtfl.ir.types import DType, TensorType, tensor
+from onnxtfl.passes.templates import constants_equal
+from onnxtfl.passes.unit_axes import sink_reshapes
 
 
-def onnx_file(nodes: Sequence[NodeProto], shape: Sequence[int], constants: dict[str, Any], opset: int = 21) -> bytes:
+def onnx_file(
+    nodes: Sequence[NodeProto], shape: Sequence[int | str] | None, constants: dict[str, Any], opset: int = 21
+) -> bytes:
     """A model of an input x and the last node's output."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
     stored = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
@@ -137,6 +141,22 @@ _REFUSED_ONNX = {
         [3, 0, 1],
         {"w": np.ones((1, 4, 1), F), "r": np.ones((1, 4, 1), F), "h": np.ones((1, 1, 1), F)},
     ),
+    "cells of other sequences": (
+        helper.make_node("LSTM", ["x", "w", "r", "", "", "", "c"], ["", "y"], name="n", hidden_size=1),
+        [3, 1, 1],
+        {"w": np.ones((1, 4, 1), F), "r": np.ones((1, 4, 1), F), "c": np.ones((1, 5, 1), F)},
+    ),
+    "weights of fewer gates": (
+        helper.make_node("LSTM", ["x", "w", "r"], ["", "y"], name="n", hidden_size=1),
+        [3, 2, 1],
+        {"w": np.ones((1, 1, 1), F), "r": np.ones((1, 4, 1), F)},
+    ),
+    "recurrent weights of no gates": (
+        helper.make_node("GRU", ["x", "w", "r"], ["", "y"], name="n", hidden_size=7),
+        [3, 2, 1],
+        {"w": np.ones((1, 0, 1), F), "r": np.ones((1, 0, 7), F)},
+    ),
+    "a grid of one axis, of a map of unknown rank": (node("GridSample", "x g"), None, {"g": np.ones(17, F)}),
 }
 
 
@@ -530,3 +550,29 @@ def test_a_threshold_of_no_elements() -> None:
     data = tflite_file("NON_MAX_SUPPRESSION_V4", given, tensor("int32", 3), tensor("int32"))
     with pytest.raises(onnxtfl.InvalidModelError, match="not of one element"):
         onnxtfl.tflite_to_onnx(data, check=False)
+
+
+_STEPS = [("Quantize", "x", "q"), ("Dequantize", "q", "w")]
+
+
+def test_a_computed_kernel_whose_sizes_only_its_convolution_knows() -> None:
+    quantized, real = (helper.make_node(f"{op}Linear", [x, "s", "z"], [y], axis=0) for op, x, y in _STEPS)
+    nodes = [quantized, real, node("Conv", "c w", kernel_shape=[3, 3])]
+    scales = {"s": F([0.1, 0.2, 0.3, 0.4]), "z": np.zeros(4, np.int8)}
+    data = onnx_file(nodes, [4, 2, 3, "n"], {"c": np.ones((1, 2, 5, 5), F), **scales})
+    assert onnxtfl.onnx_to_tflite(data, check=False).data
+
+
+def test_reshapes_do_not_sink_through_results_with_scales_along_an_axis() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    y = b(ops.Abs, b(ops.Reshape, graph.add_input(tensor("float32", 2, 4), "x"), [2, 1, 4]))
+    y.type = y.tensor_type.stored_as(Quantization("int8", (0.1, 0.2), (0, 0), axis=0))
+    graph.outputs = [y]
+    sink_reshapes(graph)
+    assert [n.op for n in graph.nodes] == [ops.Reshape, ops.Abs]
+
+
+def test_constants_of_other_shapes_do_not_match_a_template() -> None:
+    assert not constants_equal(np.ones((4, 1, 64), F), np.ones((4, 64, 1), F), 1e-5)
+    assert constants_equal(np.ones((64, 1), F), np.ones((4, 64, 1), F), 1e-5)

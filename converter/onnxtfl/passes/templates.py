@@ -313,9 +313,7 @@ class _Match:
             numbers = self._computed(wanted)
             if numbers is None or given.data is None or given.data.size > SMALL:
                 return False
-            if not np.allclose(
-                np.broadcast_to(given.numpy(), np.shape(numbers) or given.data.shape), numbers, self.template.tolerance
-            ):
+            if not constants_equal(given.numpy(), numbers, self.template.tolerance):
                 return False
         factors = ((self._factor(numbers), product) for numbers, product in self.products)
         return all(f is not None and is_close(product, f, self.template.tolerance) for f, product in factors)
@@ -368,3 +366,11 @@ def _swaps(node: Node) -> bool:
     if node.op is ops.Compare:
         return node.attr("comparison_direction") in ("EQ", "NE")
     return node.op in COMMUTATIVE
+
+
+def constants_equal(given: Array, numbers: Array, tolerance: float) -> bool:
+    """Whether `given`, broadcast to the shape of `numbers`, is equal to them."""
+    shape = np.shape(numbers) or given.shape
+    if given.ndim > len(shape) or any(d not in (1, n) for d, n in zip(given.shape[::-1], shape[::-1], strict=False)):
+        return False
+    return bool(np.allclose(np.broadcast_to(given, shape), numbers, tolerance))

@@ -104,7 +104,7 @@ def _through(b: Builder, node: Node, operands: Sequence[Value | None]) -> UnitRe
     """The common reshape of the given operands of `node`, if it may sink through `node`; else None."""
     moves = [UnitReshape.of(v) for v in operands]
     first = moves[0] if moves else None
-    if first is None or any(m is None or not m.like(first) for m in moves):
+    if _has_scales_along_an_axis(node) or first is None or any(m is None or not m.like(first) for m in moves):
         return None
     for move in moves:
         users = move.node.result.users() if move is not None else []
@@ -112,6 +112,12 @@ def _through(b: Builder, node: Node, operands: Sequence[Value | None]) -> UnitRe
         if shared or len(users) > MOST_USERS or not all(u is node or _may_sink_through(u, first) for u in users):
             return None
     return first
+
+
+def _has_scales_along_an_axis(node: Node) -> bool:
+    """Whether a result of `node` has scales along an axis, which may be the one that a reshape inserts."""
+    types = [r.type for r in node.results if isinstance(r.type, TensorType)]
+    return any(t.quantization is not None and not t.quantization.per_tensor for t in types)
 
 
 def _may_sink_through(user: Node, move: UnitReshape) -> bool:
@@ -157,7 +163,7 @@ def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
     inner = made_by(node.operand(0), quantized=True)
     if inner is None or not issubclass(inner.op, Elementwise) or not single_use(node.operand(0), b.graph):
         return None
-    if inner.op is ops.Copy or len(inner.results) != 1:
+    if inner.op is ops.Copy or len(inner.results) != 1 or _has_scales_along_an_axis(inner):
         return None
     varying = [v for v in inner.operands if v is not None and not (v.data is not None and v.data.size == 1)]
     first = made_by(varying[0], ops.Reshape, quantized=True) if len(varying) == 1 else None
@@ -221,7 +227,7 @@ def _concatenate(b: Builder, node: Node) -> Value | None:
     axis, moves = node.attr("axis"), [UnitReshape.of(v) for v in node.operands]
     first = moves[0]
     found = [m for m in moves if m is not None and first is not None and m.place == first.place]
-    if first is None or len(found) < len(moves) or axis not in first.place:
+    if _has_scales_along_an_axis(node) or first is None or len(found) < len(moves) or axis not in first.place:
         return None
     if any(len(m.node.result.uses) != 1 or len(m.before) != len(first.before) for m in found):
         return None

@@ -80,7 +80,7 @@ from onnxtfl.rewriting.registry import (
 )
 from onnxtfl.rules.accumulators import in_int32, remark_narrow_bias, with_one_scale, zero_bias
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
-from onnxtfl.rules.convolutions import as_2d, first, fix_kernel, kernel_sizes, last, sized_window, window_attributes
+from onnxtfl.rules.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.custom_options import custom_integers, custom_options
 from onnxtfl.rules.directions import form_onnx
 from onnxtfl.rules.dtypes import dtype_from, number_of

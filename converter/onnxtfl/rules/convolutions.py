@@ -61,11 +61,16 @@ def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
     return known
 
 
-def fix_kernel(kernel: Value, sizes: Sequence[int]) -> None:
-    """Set the spatial `sizes` in the type of `kernel` where they are unknown there."""
+def fixed_kernel(b: Builder, kernel: Value, sizes: Sequence[int]) -> Value:
+    """`kernel` with the spatial `sizes` where they are unknown in its type."""
     shape = kernel.tensor_type.shape
-    if shape is not None and not all(isinstance(d, int) for d in shape[2:]):
-        kernel.type = kernel.tensor_type.with_shape((*shape[:2], *sizes))
+    if shape is None or all(isinstance(d, int) for d in shape[2:]):
+        return kernel
+    fixed = (*shape[:2], *sizes)
+    if kernel.producer is None:
+        kernel.type = kernel.tensor_type.with_shape(fixed)
+        return kernel
+    return reshape(b, kernel, fixed, kernel)
 
 
 def sized_window(node: Node) -> tuple[Window, tuple[Any, ...]]:

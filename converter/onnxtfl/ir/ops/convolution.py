@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.define import *
 
 DEFAULTS: Attributes = {
@@ -92,10 +93,11 @@ def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tu
 
 
 def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
-    """The window of a convolution; ValueError where the kernel's size is not known."""
+    """The window of a convolution; UnsupportedError where the kernel's size is not known."""
     shape = spatial_sizes(attributes, "kernel", kernel_shape)
     if not all(isinstance(k, int) for k in shape):
-        raise ValueError("the size of the kernel is not known")
+        hint = "freeze the kernel, or fix the sizes of the inputs (`input_shapes`)"
+        raise UnsupportedError("the size of the kernel is unknown", hint=hint, code="E-SHAPE-001")
     strides, dilations, padding = (attributes[n] for n in ("window_strides", "rhs_dilation", "padding"))
     return Window(shape, tuple(strides), tuple(dilations), tuple(padding), attributes.get("auto_pad", "NOTSET"))
 

@@ -64,22 +64,34 @@ class Recurrent(Derived, register=False):
 
     results: ClassVar[tuple[Operand, ...]] = (Operand("output"), Operand("last_hidden"))
     shared = {"reverse": False, "alphas": (), "betas": (), "clip": 0.0, "rows": ""}
+    gates: ClassVar[int] = 1
 
-    @staticmethod
-    def shape(*operands: Any, **attributes: Any) -> list[Dims | None]:
-        x, recurrent = operands[0], operands[2]
+    @classmethod
+    def shape(cls, *operands: Any, **attributes: Any) -> list[Dims | None]:
+        x, weights, recurrent = operands[:3]
+        given = {o.name: v for o, v in zip(cls.operands, operands, strict=False) if v is not None}
         if x.rank != 3:
             raise ValueError(f"an input of rank {x.rank}, not [steps, batch, features]")
-        if operands[1].rank != 2 or recurrent.rank != 2:
-            raise ValueError(f"weights {operands[1].type} and {recurrent.type}, which are no matrices")
+        cls._check_weights(given)
         steps, batch, features = x.shape
-        _check_equal("features", features, operands[1].shape[1])
-        place = 6 if "linear_before_reset" in attributes else 5  # a Gru has one bias more
-        hidden = operands[place] if len(operands) > place else None
-        if hidden is not None and hidden.rank == 2 and isinstance(hidden.shape[0], int):
-            _check_equal("sequences", batch, hidden.shape[0])
-            batch = hidden.shape[0]  # also where that of the input is open
+        _check_equal("features", features, weights.shape[1])
+        for name, width in zip(("hidden", "cell"), cls.widths(given), strict=False):
+            state = given.get(name)
+            if state is not None and state.rank == 2:
+                _check_equal("sequences", batch, state.shape[0])
+                _check_equal("elements of a state", width, state.shape[1])
+                batch = state.shape[0] if isinstance(state.shape[0], int) else batch  # also where the input's is open
         return [(steps, batch, recurrent.shape[1]), (batch, recurrent.shape[1])]
+
+    @classmethod
+    def _check_weights(cls, given: Mapping[str, Value]) -> None:
+        """ValueError where the weights of the input and of the hidden state do not fit."""
+        weights, recurrent = given["weights"], given["recurrent"]
+        if weights.rank != 2 or recurrent.rank != 2:
+            raise ValueError(f"weights {weights.type} and {recurrent.type}, which are no matrices")
+        _check_equal("rows of weights", weights.shape[0], recurrent.shape[0])
+        if "projection" not in given:
+            _check_equal("rows of weights", recurrent.shape[0], recurrent.shape[1] * cls.gates)
 
     @classmethod
     def sequence(cls, operands: Mapping[str, Value | None]) -> tuple[Value | None, list[Value | None]]:
@@ -296,6 +308,7 @@ class Gru(Recurrent):
     """
 
     operands = (*_LAYER, *_optional("bias", "recurrent_bias"), _LENGTHS, *_optional("hidden"))
+    gates = 3
     defaults = {**Recurrent.shared, "activations": ("sigmoid", "tanh"), "linear_before_reset": False}
 
     @classmethod
@@ -351,6 +364,7 @@ class Lstm(Recurrent):
         *_optional("hidden", "cell", "peepholes", "projection", "projection_bias", "norm"),
     )
     results = (*Recurrent.results, Operand("last_cell"))
+    gates = 4
     defaults = {
         **Recurrent.shared,
         "activations": ("sigmoid", "tanh", "tanh"),
@@ -360,9 +374,9 @@ class Lstm(Recurrent):
         "grids": (None, None, None),
     }
 
-    @staticmethod
-    def shape(*operands: Any, **attributes: Any) -> list[Dims | None]:
-        shapes = Recurrent.shape(*operands, **attributes)
+    @classmethod
+    def shape(cls, *operands: Any, **attributes: Any) -> list[Dims | None]:
+        shapes = super().shape(*operands, **attributes)
         return [*shapes, (shapes[1][0] if shapes[1] else operands[0].shape[1], operands[1].shape[0] // 4)]
 
     @classmethod

@@ -120,6 +120,8 @@ class GridSample(Formula):
 
     @staticmethod
     def shape(x: Value, grid: Value) -> Dims:
+        if grid.rank < 3:
+            raise ValueError(f"a grid of rank {grid.rank}")
         fits = grid.shape[-1] == x.rank - 2 or not isinstance(grid.shape[-1], int)
         if grid.rank != x.rank or x.rank < 3 or not fits:
             raise ValueError(f"a grid of rank {grid.rank} of places of {grid.shape[-1]} for a map of rank {x.rank}")
