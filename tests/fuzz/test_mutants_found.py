@@ -576,3 +576,13 @@ def test_reshapes_do_not_sink_through_results_with_scales_along_an_axis() -> Non
 def test_constants_of_other_shapes_do_not_match_a_template() -> None:
     assert not constants_equal(np.ones((4, 1, 64), F), np.ones((4, 64, 1), F), 1e-5)
     assert constants_equal(np.ones((64, 1), F), np.ones((4, 64, 1), F), 1e-5)
+
+
+def test_subnormal_scales_are_refused_in_both_directions() -> None:
+    steps = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", "q s z")]
+    data = onnx_file(steps, [2], {"s": F(4.6e-41), "z": np.int8(0)})
+    with pytest.raises(onnxtfl.UnsupportedError, match="out of the kernel's range"):
+        onnxtfl.onnx_to_tflite(data, check=False)
+    given, declared = int8((2, 4)), int8((2, 4), 4.6e-41)
+    with pytest.raises(onnxtfl.UnsupportedError, match="out of the kernel's range"):
+        onnxtfl.tflite_to_onnx(tflite_file("ABS", [given], declared), check=False)

@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
@@ -17,6 +17,7 @@ from onnxtfl.ir.types import MOST_AXES, DType, ResourceType, TensorType, Type
 
 _SPECIAL = {"FLOAT8_E4M3FN": DType.FLOAT8E4M3FN, "FLOAT8_E5M2": DType.FLOAT8E5M2}
 _NAMES = {dtype: name for name, dtype in _SPECIAL.items()}
+_LEAST_NORMAL = 2.0**-126
 _KINDS = {"RESOURCE": "variable", "VARIANT": "variant"}
 _DTYPES = {d.value.upper(): d for d in DType} | _SPECIAL
 
@@ -37,6 +38,7 @@ def quantization_table(quantization: Quantization) -> dict[str, Any]:
     """The values of a QuantizationParameters table; InvalidModelError for blockwise quantization."""
     if quantization.block is not None:
         raise InvalidModelError("TFLite has no blockwise quantization", type_=quantization, code="E-QUANT-001")
+    _check_normal(quantization.scales, quantization.dtype, "")
     return {
         "scale": quantization.scales,
         "zero_point": quantization.zero_points,
@@ -68,6 +70,7 @@ def _read_quantization(
         )
     scales, zero_points, axis = table["scale"], table["zero_point"] or (0,), table["quantized_dimension"]
     _check_parameters(scales, zero_points, dtype, name)
+    _check_normal(scales, dtype, name)
     if len(zero_points) == 1:
         zero_points = zero_points * len(scales)
     if len(scales) == 1:
@@ -90,6 +93,15 @@ def _check_parameters(scales: Iterable[float], zero_points: Iterable[int], dtype
     wrong += [f"the zero point {zero} of {dtype.value}" for zero in zero_points if not lowest <= zero <= highest]
     if wrong:
         raise InvalidModelError(f"{wrong[0]} is out of range", node=name, code="E-QUANT-001")
+
+
+def _check_normal(scales: Sequence[float], dtype: DType, name: str) -> None:
+    """Raise UnsupportedError for one scale of a tensor that is a subnormal float: LiteRT crashes on its inverse.
+
+    Scales of single channels and of biases are products, whose inverses are not computed.
+    """
+    if len(scales) == 1 and dtype is not DType.INT32 and 0 < abs(scales[0]) < _LEAST_NORMAL:
+        raise UnsupportedError(f"the scale {scales[0]:g} is out of the kernel's range", node=name, code="E-QUANT-001")
 
 
 def read_shape(tensor: Mapping[str, Any], name: str, fresh: Callable[[str], str]) -> Shape:
