@@ -21,7 +21,7 @@ from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import prepare, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules
-from onnxtfl.rewriting.stored_integers import check_factors, check_scales, on_integers, reads_integers, restate_products
+from onnxtfl.rewriting.stored_integers import check_scales, on_integers, reads_integers, restate_products
 
 Expand = Callable[[Node], Graph | None]
 """Returns the body of an op that its format defines by other ops; None if there is no such definition."""
@@ -125,11 +125,8 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
         return
     _lift_regions(node, expand)
     builder, values = _applied(graph, node, rule)
-    if _is_integer_kernel(node):
-        if _reinterpret(graph, node, values, builder.created):
-            builder, values = _applied(graph, node, rule)
-        else:
-            check_factors(node, bool(_copied(values[0], builder.created, node)))
+    if _is_integer_kernel(node) and _reinterpret(graph, node, values, builder.created):
+        builder, values = _applied(graph, node, rule)
     if touches_quantized(node):
         values = _all_as_declared(builder, node, values)
         _remark_parts(node, builder.created)
@@ -208,12 +205,19 @@ def _copied(value: Value, created: Sequence[Node], node: Node) -> set[Value]:
         if value in node.operands:
             found.add(value)
         elif value.producer is not None or not value.is_constant:
-            sources = _sources(value.producer) if value.producer in created else ()
+            made = value.producer if value.producer in created else None
+            sources = _clamped(made, node) or _sources(made)
             if not sources:
                 return set()
             work += [source for source in sources if source not in seen]
             seen.update(sources)
     return found
+
+
+def _clamped(made: Node | None, node: Node) -> list[Value]:
+    """The operand of the activation that is fused into `node`, which clamps integers; none for other nodes."""
+    fused = f"tfl.{node.attr('fused_activation_function', 'NONE')}"
+    return [made.operand(0)] if made is not None and made.op.name == fused else []
 
 
 def _sources(made: Node | None) -> list[Value]:

@@ -22,18 +22,10 @@ from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.rewriting.registry import LiftRule, Products, rules
 
 _REAL = DType.FLOAT32
-_LEAST, _GREATEST = 2.0**-60, 2.0**60
-"""The scales between which kernels compute something sensible; real models have 1e-9 to 1e3."""
-_BITS = 30
-"""Bits of an integer times the factor from one scale to another; from 32 bits on, kernels wrap."""
 
 
 def check_scales(node: Node) -> None:
-    """Raise UnsupportedError for a node whose kernel computes what depends on how its integers overflow.
-
-    That is a scale that is not positive, or a result whose scale is so much smaller than an operand's that all real
-    values but 0 are far beyond its range. LiteRT's kernel sets differ in both, or refuse them.
-    """
+    """Raise UnsupportedError for a scale that is not positive: LiteRT's kernel sets differ, or refuse it."""
     reading = rules().readings.get(node.op.name.partition(".")[2])
     values = [v for v in (*node.operands, *node.results) if v is not None]
     found = [(q, v) for v in values if (q := _activation(v)) is not None]
@@ -41,20 +33,6 @@ def check_scales(node: Node) -> None:
         scale = quantization.scales[0]
         if scale <= 0 and reading not in ("integers", "copies"):
             raise UnsupportedError(f"the scale {scale:g} is not positive", type_=value.type, code="E-QUANT-001")
-
-
-def check_factors(node: Node, copies: bool) -> None:
-    """Raise UnsupportedError where a kernel multiplies integers by a factor that overflows."""
-    if copies or rules().readings.get(node.op.name.partition(".")[2]) in ("integers", "copies"):
-        return
-    operands, results = ([q for v in vs if (q := _activation(v)) is not None] for vs in (node.operands, node.results))
-    for x in operands:
-        for y in results:
-            factor, bits = x.scales[0] / y.scales[0], max(x.dtype.bits, y.dtype.bits)
-            fits = _LEAST < x.scales[0] < _GREATEST and _LEAST < y.scales[0] < _GREATEST
-            if bits <= 16 and not (fits and 2.0**-_BITS < factor < 2.0 ** (_BITS - bits)):
-                scales = f"the scales {x.scales[0]:g} and {y.scales[0]:g} of operand and result"
-                raise UnsupportedError(f"{scales} are out of the kernel's range", code="E-QUANT-001")
 
 
 def _activation(value: Value | None) -> Quantization | None:
@@ -153,7 +131,8 @@ def restate_products(b: Builder, node: Node) -> None:
 def _read_weights(value: Value, given: Quantization, reading: Products) -> Quantization:
     axis, shape = given.axis, value.tensor_type.shape
     if axis is None:
-        return given if reading.offset else replace(given, zero_points=(0,))
+        # weights of uint8 have their zero point in every kernel
+        return given if reading.offset or given.dtype is DType.UINT8 else replace(given, zero_points=(0,))
     if shape is not None and axis != reading.axis and shape[reading.axis] == len(given.scales):
         axis = reading.axis
     return replace(given, axis=axis, zero_points=(0,) * len(given.scales))
