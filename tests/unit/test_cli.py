@@ -290,7 +290,7 @@ def test_completion_by_the_shell() -> None:
     }
     code = "from onnxtfl.cli import onnx2tfl; onnx2tfl()"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "plain,--io-layout\n"
+    assert done.stdout == "plain,--io-layout\nplain,--io-dtype\n"
 
 
 def test_help_is_light() -> None:

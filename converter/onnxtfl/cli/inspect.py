@@ -14,23 +14,16 @@ from onnxtfl.cli.options import CONTEXT, MODEL, names, shaping, verbose
 
 STAGES = {
     ".onnx": (
-        *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "floats"),
-        *("quantized types", "simplify"),
+        *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "small types"),
+        *("floats", "quantized types", "simplify"),
         *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "formulas"),
         *("separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late", "loop invariants"),
         *("cleanup", "lower", "fuse activations", "pass through", "state tensors", "memory", "prepared outputs"),
     ),
     ".tflite": (
-        *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "recognize", "recognize layers"),
-        *(
-            "quantized types",
-            "simplify",
-            "fuse quantized",
-            "uint8 storage",
-            "quantized io",
-            "int32 outputs",
-            "formulas",
-        ),
+        *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "complex numbers"),
+        *("recognize", "recognize layers", "quantized types", "simplify", "fuse quantized", "uint8 storage"),
+        *("quantized io", "int32 outputs", "formulas"),
         *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),
         *("surround moves", "lower"),
     ),

@@ -10,6 +10,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.ir.budget import MOST_NODES_OF_RULE, current
 from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.declaration import ANY
 from onnxtfl.ir.declaration import Operand as Declared
 from onnxtfl.ir.dims import SymDim, is_nonnegative, product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
@@ -17,7 +18,7 @@ from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
 from onnxtfl.ir.shapes import normalize_axes, possible_rank
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.types import DType, TensorType, TupleType, Type
 
 Operand = Value | Array | TensorData | Sequence[int] | None
 
@@ -170,6 +171,8 @@ def _check_operands(node: Node) -> None:
                 raise ValueError(f"operand {operand.name} is absent")
         elif isinstance(value.type, TensorType) and value.type.dtype not in operand.dtypes:
             raise TypeError(f"operand {operand.name} cannot be {value.type.dtype.value}")
+        elif isinstance(value.type, TupleType) and operand.dtypes != ANY:
+            raise TypeError(f"operand {operand.name} is a sequence: {value.name!r}")
         elif operand.like:
             _check_alike(node, operand, value)
 
