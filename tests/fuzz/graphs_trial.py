@@ -32,6 +32,8 @@ ELSEWHERE = {
     "quantized, in tests/fuzz/quantized_graphs.py": "QLinearConv QLinearMatMul",
     "opsets below 13 or above 24": "Affine BitCast ConstantFill CumProd ImageScaler ParametricSoftplus ScaledTanh "
     "Scatter SimplifiedLayerNormalization Upsample",
+    "experimental ops of old opsets, in tests/unit/test_experimental.py": "Crop DynamicSlice GivenTensorFill Scale",
+    "strings too, in tests/unit/test_strings.py": "TfIdfVectorizer",
     "one form each, in tests/conformance": "DeformConv MaxRoiPool MelWeightMatrix TensorScatter",
 }
 """Why and where the other ops that convert are tested."""

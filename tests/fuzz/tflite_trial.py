@@ -23,6 +23,13 @@ ELSEWHERE = {
     "random results": "MULTINOMIAL RANDOM_STANDARD_NORMAL RANDOM_UNIFORM",
     "resources, strings": "ASSIGN_VARIABLE HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE READ_VARIABLE "
     "VAR_HANDLE",
+    "operands of special values, in tests/unit/test_tflite_rare_ops.py": "EMBEDDING_LOOKUP_SPARSE "
+    "STABLEHLO_RNG_BIT_GENERATOR",
+    "custom ops, in tests/unit/test_custom_ops.py": "custom:AudioSpectrogram custom:Convolution2DTransposeBias "
+    "custom:DISPATCH_OP custom:Landmarks2TransformMatrix custom:MaxPoolWithArgmax custom:MaxPoolingWithArgmax2D "
+    "custom:MaxUnpooling2D custom:Mfcc custom:NeutronGraph custom:TFLite_Detection_PostProcess "
+    "custom:TransformLandmarks custom:TransformTensor custom:TransformTensorBilinear custom:edgetpu-custom-op "
+    "custom:ethos-u custom:vsi-npu",
     "sparse constants, regions: one form each, in tests/conformance": "DENSIFY STABLEHLO_REDUCE_WINDOW "
     "STABLEHLO_SCATTER",
 }

@@ -205,15 +205,15 @@ def test_landmarks_by_a_matrix(version: int) -> None:
     np.testing.assert_allclose(in_onnx(model, marks, matrix)[0].reshape(3, 3), wanted, rtol=1e-6)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_image_by_a_matrix(version: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "version"), [("TransformTensorBilinear", 1), ("TransformTensorBilinear", 2), ("TransformTensor", 1)]
+)
+def test_an_image_by_a_matrix(name: str, version: int) -> None:
     """Half an element to the right, twice as dense downward; outside there is 0. Version 2 has centers at 0.5."""
     x = floats(1, 3, 3, 2)
     matrix = np.asarray([[1, 0, 0, 0.5], [0, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], np.float32)[None]
     options = {"output_size": [2, 3], "mode": "bilinear"} if version == 1 else {"output_height": 2, "output_width": 3}
-    model = custom_model(
-        "TransformTensorBilinear", [x, matrix], 2, [tensor("float32", 1, 2, 3, 2)], flexible(options), version
-    )
+    model = custom_model(name, [x, matrix], 2, [tensor("float32", 1, 2, 3, 2)], flexible(options), version)
     half = 0.0 if version == 1 else 0.5
     wanted = np.zeros((2, 3, 2))
     for i in range(2):
@@ -233,7 +233,16 @@ def test_options_that_cannot_be_are_one_line(data: bytes) -> None:
         onnxtfl.tflite_to_onnx(model, check=False)
 
 
-@pytest.mark.parametrize(("name", "vendor"), [("edgetpu-custom-op", "Edge TPU"), ("ethos-u", "Arm Ethos-U")])
+@pytest.mark.parametrize(
+    ("name", "vendor"),
+    [
+        ("edgetpu-custom-op", "Edge TPU"),
+        ("ethos-u", "Arm Ethos-U"),
+        ("DISPATCH_OP", "LiteRT's compiler plugins"),
+        ("NeutronGraph", "NXP eIQ Neutron"),
+        ("vsi-npu", "VeriSilicon"),
+    ],
+)
 def test_an_op_of_a_vendor_names_the_vendor(name: str, vendor: str) -> None:
     model = custom_model(name, [floats(2)], 1, [tensor("float32", 2)], b"")
     with pytest.raises(UnsupportedError, match=vendor):
