@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
 import pytest
 
+from onnxtfl.checking.half import HALVES
+from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.options import Options
 from onnxtfl.passes.floats import narrow_float64
 from onnxtfl.pipeline import inspect
 from onnxtfl.rewriting.registry import rules
 from tests.conformance.cases import Case, load_cases
-from tests.harness.compare import difference
-from tests.harness.litert import narrow
+from tests.harness.compare import difference, wide
+from tests.harness.litert import Array, narrow
 
 SKIPPED = {
     "resize_downsample_scales_linear_align_corners": "ONNX Runtime's coordinates, which differ from the reference's",
@@ -40,6 +44,18 @@ def cases() -> list[Case]:
     return [case for case in found if _E8M0 not in case.name]
 
 
+def rounding_of_steps(graph: Graph, want: Array) -> float:
+    """One unit of float16 or bfloat16 at the largest element, where several ops of `graph` round to it; else 0.
+
+    ONNX's reference rounds after other steps than the neutral ops do. One op (a cast) rounds once, and is not excused.
+    """
+    rounding = [node for node in graph.nodes if any(r.dtype in HALVES for r in node.results)]
+    if want.dtype.name not in ("float16", "bfloat16") or len(rounding) < 2:
+        return 0.0
+    largest = np.abs(wide(want)).max(initial=0.0)
+    return float(ml_dtypes.finfo(want.dtype).eps * 2.0 ** np.floor(np.log2(largest))) if largest > 0.0 else 0.0
+
+
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_lifted_cases_mean_what_onnx_says(case: Case) -> None:
     if (reason := reason_to_skip(case.name.removeprefix("test_"))) is not None:
@@ -48,5 +64,6 @@ def test_lifted_cases_mean_what_onnx_says(case: Case) -> None:
     narrow_float64(graph, "narrow")
     for inputs, outputs in case.data_sets:
         for have, want in zip(run(graph, [narrow(x) for x in inputs]), outputs, strict=True):
-            message = difference(narrow(have), narrow(want), max(case.rtol, 1e-5), max(case.atol, 1e-7))
+            atol = max(case.atol, 1e-7, rounding_of_steps(graph, want))
+            message = difference(narrow(have), narrow(want), max(case.rtol, 1e-5), atol)
             assert not message, f"{case.name}: {message}"

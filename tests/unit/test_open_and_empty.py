@@ -159,12 +159,6 @@ def test_long_strides_that_move_a_window_read_only_what_it_covers() -> None:
         converted("ConvTranspose", [1, 2, 2], [1, 2, 40003], {"w": kernel}, strides=[40000])
 
 
-def test_complex_tensors_which_onnx_runtime_does_not_load_are_refused() -> None:
-    data = one_op("RESHAPE", [np.zeros((2, 3), np.complex64), np.array([6], np.int32)], 1, {})
-    with pytest.raises(UnsupportedError, match=r"not tensor\(complex64\)"):
-        onnxtfl.tflite_to_onnx(data)
-
-
 def test_an_onnx_model_without_outputs_is_refused() -> None:
     model = onnx_model([helper.make_node("Relu", ["x"], ["y"])], [("x", FLOAT, [2])], [])
     with pytest.raises(InvalidModelError, match="no graph with outputs"):
