@@ -103,7 +103,7 @@ class _Splitting:
         """Compute the parts of the results, or the results if they are real."""
         b = Builder(self.graph, node, maker="complex numbers")
         rule = _RULES.get(node.op)
-        if rule is not None:
+        if rule is not None and not any(v.is_quantized for v in node.results):
             made = rule(b, node, [v if not _is_complex(v.type) else self.of(b, v) for v in _given(node)])
         elif node.op.moves is not None and all(_is_complex(v.type) for v in node.results):
             for result, parts in zip(node.results, self._moved(b, node), strict=True):
