@@ -66,10 +66,11 @@ def build(source: Path, site: Path) -> int:
 
 
 def copy_pages(to: Path) -> None:
-    """Copy docs/ to `to`, and write there the pages that are not in docs/."""
+    """Copy docs/ to `to`, write there the pages that are not in docs/, and copy the examples that pages include."""
     if to.exists():
         shutil.rmtree(to)
     shutil.copytree(DOCS, to, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "examples" / "plugin", to.parent / "examples" / "plugin", dirs_exist_ok=True)
     for name, page in ROOT_PAGES.items():
         path = ROOT / name
         text = path.read_text(encoding="utf-8") if path.exists() else f"# {name.removesuffix('.md').title()}\n"
