@@ -27,22 +27,6 @@ def _constant_of_shape(b: Builder, node: Node) -> Value:
     return b(ops.BroadcastTo, constant(fill), node.operand(0))
 
 
-@lift_onnx("ConstantFill", since=tuple(range(1, 10)))
-def _constant_fill(b: Builder, node: Node) -> Value:
-    """The shape of operand 0, with `input_as_shape` its elements, without an operand `shape`; then `extra_shape`.
-
-    Experimental until opset 9. Source: Caffe2's ConstantFill, which PyTorch's first exporter wrote.
-    """
-    fill = constant(np.asarray(node.attr("value", 0.0)).astype(dtype_from(node.attr("dtype", 1)).numpy))
-    x = node.optional(0)
-    if x is None:
-        shape = constant(np.asarray(node.attr("shape", ()), np.int64))
-    else:
-        shape = as_int64(b, x) if node.attr("input_as_shape", 0) else b(ops.Shape, x)
-    extra = list(node.attr("extra_shape", ()))
-    return b(ops.BroadcastTo, fill, b(ops.Concatenate, shape, extra, axis=0) if extra else shape)
-
-
 @lift_tfl("ZEROS_LIKE")
 def _zeros_like(b: Builder, node: Node) -> Value:
     x = node.operand(0)

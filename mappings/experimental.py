@@ -39,16 +39,28 @@ def _dynamic_slice(b: Builder, node: Node) -> Value:
     return b.foreign("onnx", "Slice", node.operands, [None], 10)[0]
 
 
+@lift_onnx("ConstantFill", since=_VERSIONS)
+def _constant_fill(b: Builder, node: Node) -> Value:
+    """The attribute `value` everywhere. Source: Caffe2's ConstantFill, which PyTorch's first exporter wrote."""
+    fill = constant(np.asarray(node.attr("value", 0.0)).astype(dtype_from(node.attr("dtype", 1)).numpy))
+    return b(ops.BroadcastTo, fill, _filled_shape(b, node))
+
+
 @lift_onnx("GivenTensorFill", since=_VERSIONS)
 def _given_tensor_fill(b: Builder, node: Node) -> Value:
-    """The attribute `values` in a shape: that of operand 0, with `input_as_shape` its elements, else `shape`."""
-    values, x = constant(np.asarray(node.attr("values", ()), np.float32)), node.optional(0)
+    """The attribute `values` in a shape."""
+    return b(ops.Reshape, constant(np.asarray(node.attr("values", ()), np.float32)), _filled_shape(b, node))
+
+
+def _filled_shape(b: Builder, node: Node) -> Value:
+    """The shape of operand 0, with `input_as_shape` its elements, without an operand `shape`; then `extra_shape`."""
+    x = node.optional(0)
     if x is None:
         shape = constant(np.asarray(node.attr("shape", ()), np.int64))
     else:
         shape = as_int64(b, x) if node.attr("input_as_shape", 0) else b(ops.Shape, x)
     extra = list(node.attr("extra_shape", ()))
-    return b(ops.Reshape, values, b(ops.Concatenate, shape, extra, axis=0) if extra else shape)
+    return b(ops.Concatenate, shape, extra, axis=0) if extra else shape
 
 
 refuse_onnx("ATen", why="it runs an operator of PyTorch", hint="export the model without ATen fallback")

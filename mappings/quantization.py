@@ -12,6 +12,7 @@ from onnxtfl.rules import *
 # What the kernels of LiteRT 2.3 compute where parameters of quantized tensors are unusual, measured (all kernel sets).
 kernels_read("integers", "NEG", "CAST", "FLOOR_DIV", "FLOOR_MOD", "SCATTER_ND")
 kernels_read("copies", "TOPK_V2", "UNIQUE", "ONE_HOT", "SPARSE_TO_DENSE")
+kernels_read("clamps", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
 kernels_read(Products(x=0, weights=1, bias=2, axis=0), "CONV_2D")
 kernels_read(Products(x=0, weights=1, bias=2, axis=3), "DEPTHWISE_CONV_2D")
 kernels_read(Products(x=2, weights=1, bias=3, axis=0), "TRANSPOSE_CONV")

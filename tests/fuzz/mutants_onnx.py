@@ -13,7 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from tests.fuzz import mutants_bytes, mutants_onnx_values
-from tests.fuzz.mutations import mutated
+from tests.fuzz.mutations import graphs_of, mutated
 
 Random = random.Random
 Other = mutants_bytes.Other
@@ -219,17 +219,9 @@ def _varint(value: int) -> bytes:
     return bytes([*found, value])
 
 
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)
-
-
 def rewire(model: onnx.ModelProto, other: Other, chance: Random) -> None:
     """Let an operand or an output be any value of the graph, from before or after."""
-    graph = chance.choice(list(_graphs(model.graph)))
+    graph = chance.choice(list(graphs_of(model.graph)))
     names = [v.name for v in graph.input] + [t.name for t in graph.initializer]
     names += [name for node in graph.node for name in node.output]
     nodes = [node for node in graph.node if node.input]
@@ -242,7 +234,7 @@ def rewire(model: onnx.ModelProto, other: Other, chance: Random) -> None:
 
 def swap_nodes(model: onnx.ModelProto, other: Other, chance: Random) -> None:
     """Swap two nodes, or only their ops, or only their attributes."""
-    nodes = [node for graph in _graphs(model.graph) for node in graph.node]
+    nodes = [node for graph in graphs_of(model.graph) for node in graph.node]
     a, b = chance.choice(nodes), chance.choice(nodes)
     before = _copy(a)
     kind = chance.randrange(3)
@@ -252,7 +244,7 @@ def swap_nodes(model: onnx.ModelProto, other: Other, chance: Random) -> None:
         for node, source in ((a, _copy(b)), (b, before)):
             del node.attribute[:]
             node.attribute.extend(source.attribute)
-    elif a is not b and a not in [n for g in _graphs(model.graph) for n in g.node if n is b]:
+    elif a is not b and a not in [n for g in graphs_of(model.graph) for n in g.node if n is b]:
         held = _copy(b)
         b.CopyFrom(before)
         a.CopyFrom(held)
@@ -260,7 +252,7 @@ def swap_nodes(model: onnx.ModelProto, other: Other, chance: Random) -> None:
 
 def repeat_node(model: onnx.ModelProto, other: Other, chance: Random) -> None:
     """Apply a node once more to its own results, several times."""
-    graph = chance.choice(list(_graphs(model.graph)))
+    graph = chance.choice(list(graphs_of(model.graph)))
     nodes = [node for node in graph.node if node.input and node.output]
     if not nodes:
         return
@@ -280,7 +272,7 @@ def repeat_node(model: onnx.ModelProto, other: Other, chance: Random) -> None:
 
 def drop_node(model: onnx.ModelProto, other: Other, chance: Random) -> None:
     """Remove a node; its readers read its operand."""
-    graph = chance.choice([graph for graph in _graphs(model.graph) if graph.node])
+    graph = chance.choice([graph for graph in graphs_of(model.graph) if graph.node])
     node = _copy(graph.node[(at := chance.randrange(len(graph.node)))])
     del graph.node[at]
     if node.input and node.output and chance.random() < 0.7:
@@ -303,7 +295,7 @@ def _append_model(model: onnx.ModelProto, other: onnx.ModelProto, chance: Random
     names += [value.name for value in model.graph.input]
     fed = chance.choice(other.graph.input).name if other.graph.input else ""
     source = chance.choice(names) if names else ""
-    for graph_ in _graphs(other.graph):
+    for graph_ in graphs_of(other.graph):
         for node in graph_.node:
             for values in (node.input, node.output):
                 values[:] = [source if name == fed else name and f"b_{name}" for name in values]
@@ -327,7 +319,7 @@ def _append(graph: onnx.GraphProto, other: onnx.GraphProto, fed: str) -> None:
 
 def move_axis(model: onnx.ModelProto, other: Other, chance: Random) -> None:
     """Change an integer attribute to an axis or a size near the valid range."""
-    found = [a for g in _graphs(model.graph) for n in g.node for a in n.attribute if a.HasField("i") or a.ints]
+    found = [a for g in graphs_of(model.graph) for n in g.node for a in n.attribute if a.HasField("i") or a.ints]
     if found:
         attribute = chance.choice(found)
         value = chance.randint(-7, 7)
@@ -347,7 +339,7 @@ def change_version(model: onnx.ModelProto, other: Other, chance: Random) -> None
 
 def change_op(model: onnx.ModelProto, other: Other, chance: Random) -> None:
     """Replace the op of a node by any other."""
-    nodes = [node for graph in _graphs(model.graph) for node in graph.node]
+    nodes = [node for graph in graphs_of(model.graph) for node in graph.node]
     node = chance.choice(nodes)
     node.domain, node.op_type = chance.choice(_ops())
 

@@ -5,13 +5,14 @@ otherwise.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from tests.fuzz.mutants_bytes import Other
+from tests.fuzz.mutations import graphs_of
 
 Random = random.Random
 _SIZES = (0, 1, 2, 3, 7, 255, 256, 65536, 1 << 20, 2**31 - 1, 2**31, 2**40, 2**62)
@@ -22,7 +23,7 @@ _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
 def exchange_operands(model: onnx.ModelProto, other: Other, chance: Random) -> None:
     """Exchange an operand of a node and one of another."""
-    nodes = [node for graph in _graphs(model.graph) for node in graph.node if node.input]
+    nodes = [node for graph in graphs_of(model.graph) for node in graph.node if node.input]
     if nodes:
         (a, i), (b, j) = ((n, chance.randrange(len(n.input))) for n in (chance.choice(nodes), chance.choice(nodes)))
         a.input[i], b.input[j] = b.input[j], a.input[i]
@@ -94,7 +95,7 @@ def quantize(model: onnx.ModelProto, other: Other, chance: Random) -> None:
 
 def change_links(model: onnx.ModelProto, other: Other, chance: Random) -> None:
     """Change the inputs and outputs of a body, or exchange two bodies."""
-    found = [a for g in _graphs(model.graph) for n in g.node for a in n.attribute if a.type == AttributeProto.GRAPH]
+    found = [a for g in graphs_of(model.graph) for n in g.node for a in n.attribute if a.type == AttributeProto.GRAPH]
     if not found:
         exchange_operands(model, other, chance)
         return
@@ -117,7 +118,7 @@ def change_links(model: onnx.ModelProto, other: Other, chance: Random) -> None:
 
 def extreme_constant(model: onnx.ModelProto, other: Other, chance: Random) -> None:
     """Set an element of an integer constant, a size or an axis, to an extreme value, or let it have more elements."""
-    found = [t for g in _graphs(model.graph) for t in g.initializer if t.data_type in _INTEGERS]
+    found = [t for g in graphs_of(model.graph) for t in g.initializer if t.data_type in _INTEGERS]
     if not found:
         exchange_operands(model, other, chance)
         return
@@ -152,14 +153,6 @@ def _taken(graph: onnx.GraphProto, chance: Random) -> TensorProto | None:
     copy.CopyFrom(graph.initializer[at])
     del graph.initializer[at]
     return copy
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                yield from _graphs(attribute.g)
 
 
 CHANGES: tuple[Callable[[onnx.ModelProto, Other, Random], None], ...] = (

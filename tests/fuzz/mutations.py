@@ -35,17 +35,17 @@ def _choose(random: Random, options: Sequence[Any]) -> Any:
     return options[int(random.integers(len(options)))]
 
 
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+def graphs_of(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """The graph and its subgraphs."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type == AttributeProto.GRAPH:
-                yield from _graphs(attribute.g)
+                yield from graphs_of(attribute.g)
 
 
 def _node(model: onnx.ModelProto, random: Random) -> onnx.NodeProto | None:
-    nodes = [node for graph in _graphs(model.graph) for node in graph.node]
+    nodes = [node for graph in graphs_of(model.graph) for node in graph.node]
     return _choose(random, nodes) if nodes else None
 
 
@@ -206,7 +206,7 @@ def _ops() -> list[str]:
 def change_results(model: onnx.ModelProto, random: Random) -> None:
     """Change the results of a node: one more, one less; or remove or duplicate an output of a subgraph."""
     node = _node(model, random)
-    graph = _choose(random, list(_graphs(model.graph)))
+    graph = _choose(random, list(graphs_of(model.graph)))
     kind = int(random.integers(4))
     if kind == 0 and node is not None:
         node.output.append("more")

@@ -43,12 +43,11 @@ class Found:
 
     ``kind``: "agree", "disagree", "refused" (by us), "runtime" (a runtime refuses or ends on the result), "internal"
     (an InternalError, or any exception that is no OnnxtflError), "crash", "hang", "memory", "empty" (the result agrees,
-    but a runtime refuses or ends where an open dim is 0), "doubtful" (a difference at
-    sizes that ONNX's own evaluator refuses, or reads otherwise than ONNX Runtime), "source" (the result agrees with
-    ONNX Runtime without its optimizations, or on empty arrays with ONNX's evaluator, and not with ONNX Runtime), or
-    "skipped" where the source does
-    not run in its own runtime. ``group``: what failures of one mechanism have in common. ``text``: the
-    model. ``files``: name and contents of the files that are kept of a failure.
+    but a runtime refuses or ends where an open dim is 0), "doubtful" (a difference at sizes that ONNX's own evaluator
+    refuses, or reads otherwise than ONNX Runtime), "source" (the result agrees with ONNX Runtime without its
+    optimizations, or on empty arrays with ONNX's evaluator, and not with ONNX Runtime), or "skipped" where the source
+    does not run in its own runtime. ``group``: what failures of one mechanism have in common. ``text``: the model.
+    ``files``: name and contents of the files that are kept of a failure.
     """
 
     kind: str

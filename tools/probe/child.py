@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from collections.abc import Callable
 from typing import Any
 
 # The modules in the folder of this script must not hide those that the runtime imports.
@@ -73,20 +74,30 @@ def unpack(packed: Any) -> Any:
     return array.reshape(shape)
 
 
-def main() -> None:
-    """Answer until standard input ends; output of native code goes to standard error."""
+def serve(start: Callable[[], Callable[[str, bytes, list[Any]], Any]]) -> None:
+    """Answer until standard input ends, by what `start` returns; output of native code goes to standard error."""
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    opener, resolvers = load()
+    answer = start()
     channel.write(GREETING)
     channel.flush()
     while True:
         try:
-            kernels, model, inputs = pickle.load(sys.stdin.buffer)
+            request = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        pickle.dump(run(opener, resolvers[kernels], model, inputs), channel, protocol=4)
+        pickle.dump(answer(*request), channel, protocol=4)
         channel.flush()
+
+
+def main() -> None:
+    """Answer with the runtime of this Python."""
+
+    def start() -> Callable[[str, bytes, list[Any]], Any]:
+        opener, resolvers = load()
+        return lambda kernels, model, inputs: run(opener, resolvers[kernels], model, inputs)
+
+    serve(start)
 
 
 if __name__ == "__main__":

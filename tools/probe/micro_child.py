@@ -5,8 +5,6 @@ The interpreter reports what it lacks on standard error only, from where `onnxtf
 
 from __future__ import annotations
 
-import os
-import pickle
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 if __name__ == "__main__" and sys.path:
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tools.probe.child import GREETING, pack, unpack
+from tools.probe.child import pack, serve, unpack
 
 from onnxtfl.runtimes.micro_script import Interpreter, MicroError
 
@@ -34,18 +32,8 @@ def run(model: bytes, inputs: list[Any]) -> tuple[str, Any]:
 
 
 def main() -> None:
-    """Answer until standard input ends; output of native code goes to standard error."""
-    channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    channel.write(GREETING)
-    channel.flush()
-    while True:
-        try:
-            _, model, inputs = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        pickle.dump(run(model, inputs), channel, protocol=4)
-        channel.flush()
+    """Answer with tflite-micro, which has one set of kernels."""
+    serve(lambda: lambda _, model, inputs: run(model, inputs))
 
 
 if __name__ == "__main__":

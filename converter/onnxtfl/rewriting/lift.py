@@ -21,7 +21,7 @@ from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import prepare, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules
-from onnxtfl.rewriting.stored_integers import check_scales, on_integers, reads_integers, restate_products
+from onnxtfl.rewriting.stored_integers import check_scales, clamps, on_integers, reads_integers, restate_products
 
 Expand = Callable[[Node], Graph | None]
 """Returns the body of an op that its format defines by other ops; None if there is no such definition."""
@@ -206,7 +206,7 @@ def _copied(value: Value, created: Sequence[Node], node: Node) -> set[Value]:
             found.add(value)
         elif value.producer is not None or not value.is_constant:
             made = value.producer if value.producer in created else None
-            sources = _clamped(made, node) or _sources(made)
+            sources = _sources(made)
             if not sources:
                 return set()
             work += [source for source in sources if source not in seen]
@@ -214,16 +214,12 @@ def _copied(value: Value, created: Sequence[Node], node: Node) -> set[Value]:
     return found
 
 
-def _clamped(made: Node | None, node: Node) -> list[Value]:
-    """The operand of the activation that is fused into `node`, which clamps integers; none for other nodes."""
-    fused = f"tfl.{node.attr('fused_activation_function', 'NONE')}"
-    return [made.operand(0)] if made is not None and made.op.name == fused else []
-
-
 def _sources(made: Node | None) -> list[Value]:
     """The operands whose elements, or means of them, the results of a node have; none if it computes others."""
     if made is None or made.op is ops.Concatenate or (made.op is ops.Reduce and made.attr("kind") == "mean"):
         return []
+    if clamps(made):
+        return [made.operand(0)]
     chosen = made.op.moves or made.op.selects
     if chosen is None:
         chosen = slice(0, 0 if made.op.picks(attributes_of(made)) is None else 1)

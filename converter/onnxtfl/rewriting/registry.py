@@ -125,7 +125,7 @@ class Products:
     offset: bool = False
 
 
-Reading = Literal["integers", "copies"] | Products
+Reading = Literal["integers", "copies", "clamps"] | Products
 """How a kernel reads quantized tensors: "integers" computes on what is stored, "copies" returns what is stored."""
 
 

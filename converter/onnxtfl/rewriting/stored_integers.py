@@ -24,6 +24,11 @@ from onnxtfl.rewriting.registry import LiftRule, Products, rules
 _REAL = DType.FLOAT32
 
 
+def clamps(made: Node) -> bool:
+    """Whether `made`, fused into another op, only clamps the integers of that op's result."""
+    return rules().readings.get(made.op.name.partition(".")[2]) == "clamps"
+
+
 def check_scales(node: Node) -> None:
     """Raise UnsupportedError for a scale that is not positive: LiteRT's kernel sets differ, or refuse it."""
     reading = rules().readings.get(node.op.name.partition(".")[2])
