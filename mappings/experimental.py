@@ -1,7 +1,7 @@
 """Ops that were experimental in ONNX's opsets 1 to 9 and were removed; Caffe2 and early PyTorch wrote them.
 
-Crop, DynamicSlice, GivenTensorFill, Scale; refused: ATen, GRUUnit. Those that are like an op of today are in its
-family: Affine, ConstantFill, ImageScaler, ParametricSoftplus, ScaledTanh.
+ConstantFill, Crop, DynamicSlice, GivenTensorFill, Scale; refused: ATen, GRUUnit. Those that are like an op of today
+are in its family: Affine, ImageScaler, ParametricSoftplus, ScaledTanh.
 """
 
 from __future__ import annotations

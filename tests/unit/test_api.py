@@ -334,7 +334,7 @@ def every_parameter():
                 yield pytest.param(name, others, parameter.name, id=f"{name} {parameter.name}")
 
 
-@pytest.mark.parametrize(("function", "others", "parameter"), every_parameter())
+@pytest.mark.parametrize(("function", "others", "parameter"), list(every_parameter()))
 def test_an_argument_of_a_wrong_type_is_one_line(function: str, others: dict[str, object], parameter: str) -> None:
     for wrong in (object(), 3.5j):
         with pytest.raises(UsageError) as error:

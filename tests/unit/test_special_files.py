@@ -159,6 +159,9 @@ def test_errors_of_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         def readinto(self, view: memoryview) -> int:
             raise OSError(5, "Input/output error")
 
+        def close(self) -> None:
+            pass
+
     def broken(self: SourceFile, path: Path) -> None:
         opened(self, path)
         if Path(path).name == "w.bin":
