@@ -38,13 +38,15 @@ if TYPE_CHECKING:
     from onnxtfl.rewriting.unsupported import UnsupportedOp
 
 PathLike = str | os.PathLike[str]
-IoLayout = Literal["source", "channels-last"]
+IoLayout = Literal["source", "channels-first", "channels-last"]
+"""Axis order of inputs and outputs: that of the source, or images (of rank 3 to 5) transposed. ``io_layout`` may also
+be a dictionary from names of inputs and outputs to their layouts; the name "*" is all others, which else stay.
+"""
 IoDtype = Literal["source", "float32", "bits"]
 """The types of inputs and outputs of types that runtimes cannot be given: "source" has the values (of bfloat16, float8
 and float4 as float32, of integers of 4 and 2 bits in 8 bits), "bits" the bits of each element, as uint16 or uint8.
 "float32" is as "source", and float16 becomes float32 too. `ConversionReport.io_types` lists what changed.
 """
-"""Axis order of inputs and outputs: that of the source, or transposed to channels-last."""
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
 """Type of inputs that are quantized first and outputs that are dequantized last; "source" keeps theirs."""
 Quantized = Literal["qdq", "qoperator", "float"]
@@ -97,7 +99,7 @@ def onnx_to_tflite(
     load: bool = True,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
     elements: Mapping[str, int | None] | None = None,
-    io_layout: IoLayout = "source",
+    io_layout: IoLayout | Mapping[str, IoLayout] = "source",
     io_dtype: IoDtype = "source",
     quantized_io: QuantizedIo = "source",
     dynamic_quant: DynamicQuant = "exact",
@@ -133,7 +135,8 @@ def onnx_to_tflite(
     ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``:
     see `CheckMode` (``time_limit``: also of the conversion). ``load``: whether the runtime of the result, where
     installed, loads it before it is written; `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see
-    `QuantizeMode`. ``io_dtype``: see `IoDtype`. ``input_shapes``: sizes by input name, open or fixed; None makes a size
+    `QuantizeMode`. ``io_dtype``, ``io_layout``: see `IoDtype`, `IoLayout`.
+    ``input_shapes``: sizes by input name, open or fixed; None makes a size
     open, a name makes it open and calls it so. ``elements``: the number of elements of each input that is a sequence,
     None for an optional input without a value; their tensors are called NAME_0, ... ``float64``: "narrow" computes it
     in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result,
@@ -158,7 +161,7 @@ def tflite_to_onnx(
     check: CheckMode = "auto",
     load: bool = True,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
-    io_layout: IoLayout = "source",
+    io_layout: IoLayout | Mapping[str, IoLayout] = "source",
     quantized_io: QuantizedIo = "source",
     quantized: Quantized = "qdq",
     state: StateMode = "io",
@@ -316,7 +319,7 @@ def _quantize(job: Job, quantizing: Quantizing, result: Report, file: Path) -> M
     if job.options.on_progress is not None:
         job.options.on_progress("quantize")
     sample = quantizing.run(file, result, job.comparison["seed"])
-    return sample if job.options.io_layout == "source" else None
+    return sample if job.options.moves_to == "source" else None
 
 
 def _run_pipeline(job: Job, output: Output) -> Report:

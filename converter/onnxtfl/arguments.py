@@ -75,6 +75,15 @@ def _text(name: str, value: Any) -> str | None:
     return value
 
 
+def _layouts(name: str, value: Any) -> str | dict[str, str]:
+    """A layout, or a dictionary from names to layouts."""
+    known = _one_of("source", "channels-first", "channels-last")
+    if not isinstance(value, Mapping):
+        return str(known(name, value))
+    layouts = _mapping(name, value, "a layout, or a dictionary of input or output name and layout")
+    return {tensor: str(known(name, layout)) for tensor, layout in layouts.items()}
+
+
 def _names(name: str, value: Any) -> list[str] | None:
     """A list of names; a string would be one of letters."""
     if value is None:
@@ -208,7 +217,7 @@ def model_kind(model: Any, name: str, kinds: Sequence[str]) -> None:
 _PARAMETERS: Mapping[str, Check] = {
     "path": _path,
     "check": _one_of(True, False, "auto", "require"),
-    "io_layout": _one_of("source", "channels-last"),
+    "io_layout": _layouts,
     "io_dtype": _one_of("source", "float32", "bits"),
     "quantized_io": _one_of("source", "float", "int8", "uint8"),
     "quantized": _one_of("qdq", "qoperator", "float"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
     from onnxtfl.passes.small_types import IoDtype
     from onnxtfl.passes.states import StateMode
@@ -22,8 +23,8 @@ TfliteTargetName = Literal["tflite", "micro"]
 class Options:
     """How to convert.
 
-    `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `io_layout`: whether inputs and outputs
-    keep the source's axis order. `io_dtype`: inputs and outputs of types that no runtime can be given (bfloat16,
+    `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `io_layout`: the axis order of inputs
+    and outputs, of all or by name. `io_dtype`: inputs and outputs of types that no runtime can be given (bfloat16,
     float8, ...) are their values, or ("bits") their bits as integers; "float32": those of float16 are float32 too.
     `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the
     oldest runtime that must run the result. `target`: "micro" if TFLite Micro must run it too.
@@ -40,7 +41,7 @@ class Options:
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
-    io_layout: Literal["source", "channels-last"] = "source"
+    io_layout: IoLayouts = "source"
     io_dtype: IoDtype = "source"
     float64: Literal["narrow", "error"] = "narrow"
     min_runtime: str = "2.14"
@@ -63,3 +64,10 @@ class Options:
     allow_custom: bool = False
     plugins: Sequence[str] = ()
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
+
+    @property
+    def moves_to(self) -> IoLayout:
+        """The layout that inputs and outputs are moved to; the first one where they have several."""
+        layouts = self.io_layout
+        every = [layouts] if isinstance(layouts, str) else list(layouts.values())
+        return next((layout for layout in every if layout != "source"), "source")

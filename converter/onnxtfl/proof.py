@@ -178,7 +178,7 @@ def _settings(
     from onnxtfl.checking import Layout, Settings
     from onnxtfl.checking.settings import PATIENCE
 
-    layout: Layout = "source" if job.options.io_layout == "source" else "channels-last"
+    layout: Layout = job.options.moves_to
     given = {v: shape for k, shape in shapes.items() for v in result.elements.get(k, (k,))}
     comparison = dict(job.comparison)
     if job.options.state == "reset" or result.kept_states:

@@ -1,10 +1,13 @@
 """Layout: transposes are where a hand would write them, and nowhere else."""
 
+from typing import cast
+
 import pytest
 
+from onnxtfl.errors import UsageError
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.passes.layout import IoLayout, IoLayouts, assign_layouts
 from onnxtfl.targets import Target
 from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
@@ -159,21 +162,62 @@ def convolved(*, transposed: bool, rank: int = 4) -> str:
     return f"graph main(%x: tensor<{shape}xfloat32>) -> (%y) {{\n  %r = Abs(%x)\n  " + "\n  ".join(lines) + "\n}"
 
 
-@pytest.mark.parametrize("target", [TfliteTarget(), OnnxTarget(21)], ids=["tflite", "onnx"])
+TARGETS = pytest.mark.parametrize("target", [TfliteTarget(), OnnxTarget(21)], ids=["tflite", "onnx"])
+
+
+@TARGETS
 @pytest.mark.parametrize("rank", [3, 4, 5])
 @pytest.mark.parametrize("transposed", [False, True], ids=["channels-first", "channels-last"])
-def test_inputs_and_outputs_are_channels_last_whatever_they_were(target: Target, rank: int, transposed: bool) -> None:
+@pytest.mark.parametrize("layout", ["channels-first", "channels-last"])
+def test_inputs_and_outputs_have_a_layout_whatever_they_had(
+    target: Target, rank: int, transposed: bool, layout: IoLayout
+) -> None:
     graph = parse_graph(convolved(transposed=transposed, rank=rank))
-    assign_layouts(graph, target, io_layout="channels-last")
-    sizes = [1, 3, 8, 4, 5][:rank]
-    assert list(graph.inputs[0].shape) == [1, *sizes[2:], 3]
-    assert list(graph.outputs[0].shape) == [1, *sizes[2:], 2]
+    assign_layouts(graph, target, io_layout=layout)
+    batch, channels, *spatial = [1, 3, 8, 4, 5][:rank]
+    first = layout == "channels-first"
+    assert list(graph.inputs[0].shape) == ([batch, channels, *spatial] if first else [batch, *spatial, channels])
+    assert list(graph.outputs[0].shape) == ([batch, 2, *spatial] if first else [batch, *spatial, 2])
+    kernels_want_it = target.channels_last != first
+    assert "Transpose" not in op_counts(graph) or not kernels_want_it
 
 
-@pytest.mark.parametrize(("target", "moved"), [(TfliteTarget(), LAST), (OnnxTarget(21), FIRST)], ids=["tflite", "onnx"])
-def test_where_no_op_says_which_axis_holds_channels(target: Target, moved: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("target", "layout", "moved"),
+    [
+        (TfliteTarget(), "channels-last", LAST),
+        (TfliteTarget(), "channels-first", FIRST),
+        (OnnxTarget(21), "channels-last", FIRST),
+        (OnnxTarget(21), "channels-first", (1, 4, 3, 8)),
+    ],
+)
+def test_where_no_op_says_which_axis_holds_channels(target: Target, layout: IoLayout, moved: tuple[int, ...]) -> None:
+    """An image of ONNX is channels-first, one of TFLite is channels-last; a sequence of tokens stays."""
     text = "graph main(%x: tensor<1x3x8x4xfloat32>, %s: tensor<1x16x8xfloat32>) -> (%y, %z) {\n  %y = Abs(%x)\n"
     graph = parse_graph(text + "  %z = Abs(%s)\n}")
-    assign_layouts(graph, target, io_layout="channels-last")
+    assign_layouts(graph, target, io_layout=layout)
     assert graph.inputs[0].shape == graph.outputs[0].shape == moved
-    assert graph.inputs[1].shape == graph.outputs[1].shape == (1, 16, 8)  # a sequence: tokens, features
+    assert graph.inputs[1].shape == graph.outputs[1].shape == (1, 16, 8)
+
+
+def test_only_the_named_inputs_and_outputs_are_moved() -> None:
+    text = """graph main(%x: tensor<1x8x4x3xfloat32>, %m: tensor<1x16x8xfloat32>) -> (%y, %z) {
+      %y = Abs(%x)
+      %z = Neg(%m)
+    }"""
+    moved = {}
+    for names in ({"x": "channels-first"}, {"m": "channels-first"}, {"*": "channels-first", "m": "source"}):
+        graph = parse_graph(text)
+        assign_layouts(graph, OnnxTarget(21), io_layout=cast(IoLayouts, names))
+        moved[(*names,)] = [v.shape for v in (*graph.inputs, *graph.outputs)]
+    image, first = (1, 8, 4, 3), (1, 3, 8, 4)
+    assert moved["x",] == [first, (1, 16, 8), image, (1, 16, 8)]
+    assert moved["m",] == [image, (1, 8, 16), image, (1, 16, 8)]
+    assert moved["*", "m"] == [first, (1, 16, 8), first, (1, 16, 8)]
+
+
+@pytest.mark.parametrize(("name", "message"), [("X", "no input or output 'X'"), ("v", "no axis order")])
+def test_a_name_that_cannot_be_moved_is_an_error(name: str, message: str) -> None:
+    graph = parse_graph("graph main(%v: tensor<2x3xfloat32>) -> (%y) {\n  %y = Abs(%v)\n}")
+    with pytest.raises(UsageError, match=message):
+        assign_layouts(graph, OnnxTarget(21), io_layout={name: "channels-first"})

@@ -260,6 +260,7 @@ def test_the_wrong_format(fake: FakePipeline, tmp_path: Path) -> None:
     [
         {"check": "maybe"},
         {"io_layout": "NHWC"},
+        {"io_layout": {"x": "NHWC"}},
         {"quantized_io": "int16"},
         {"dynamic_quant": "float"},
         {"float64": "keep"},

@@ -98,7 +98,7 @@ class Check:
             return self._result("not checked", self.workers.problem)
         try:
             self.pairs = self._match_inputs()
-            self.out_pairs = match(self.a.info.outputs, self.b.info.outputs, "output", self.settings.layout)
+            self.out_pairs = self._match(self.a.info.outputs, self.b.info.outputs, "output")
         except MismatchError as error:
             return self._result("failed", str(error))
         self.keep = len(cases) > 1
@@ -170,10 +170,13 @@ class Check:
         report = self._compare([outputs], [got], [values], used)
         return self._look_at([(values, outputs)], chosen).judge(report, self.options.kernels)
 
+    def _match(self, a: Sequence[TensorInfo], b: Sequence[TensorInfo], what: str) -> list[Pair]:
+        return match(a, b, what, self.settings.layout, self.settings.tensors)
+
     def _match_inputs(self) -> list[Pair]:
         """Pair the inputs; where the shapes prove that one was permuted, permuted ones come first for all others."""
         a, b = self.a.info.inputs, self.b.info.inputs
-        pairs = match(a, b, "input", self.settings.layout)
+        pairs = self._match(a, b, "input")
         if self.settings.layout == "auto" and any(pair.moved for pair in pairs):
             pairs = match(a, b, "input", "channels-last")
         return pairs

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from onnxtfl.checking.describe import Dim, TensorInfo
+from onnxtfl.ir.record import TensorEntry
 
-Layout = Literal["auto", "source", "channels-last"]
+Layout = Literal["auto", "source", "channels-last", "channels-first"]
 Permutation = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Pair:
     """Tensor ``a`` of the first model is ``b`` of the second (positions). ``b = a.transpose(permutation)`` for the
-    first of ``permutations`` that makes the models agree; the likeliest come first."""
+    first of ``permutations`` that makes the models agree; the likeliest come first. ``recorded``: the only one is what
+    the conversion did."""
 
     a: int
     b: int
     permutations: tuple[Permutation, ...]
+    recorded: bool = False
 
     @property
     def moved(self) -> bool:
@@ -32,10 +35,17 @@ class MismatchError(Exception):
     """The two models have different inputs or outputs; the message says in one line what differs."""
 
 
-def match(a: Sequence[TensorInfo], b: Sequence[TensorInfo], what: str, layout: Layout) -> list[Pair]:
+def match(
+    a: Sequence[TensorInfo],
+    b: Sequence[TensorInfo],
+    what: str,
+    layout: Layout,
+    record: Sequence[TensorEntry] = (),
+) -> list[Pair]:
     """Pair the tensors of two models by name, then by position and shape; in the order of ``a``.
 
     ``what``: "input" or "output", for messages. ``layout``: "source" allows no other layout than the first model's.
+    ``record``: what the conversion of the first model did, which leaves no choice among layouts.
     Raises `MismatchError` where one side has tensors that the other lacks.
     """
     if len(a) != len(b):
@@ -50,7 +60,18 @@ def match(a: Sequence[TensorInfo], b: Sequence[TensorInfo], what: str, layout: L
         best = next((j for j in fitting if a[i].dtype == b[j].dtype), fitting[0] if fitting else rest_b[0])
         rest_b.remove(best)
         found[i] = best
-    return [Pair(i, found[i], _ways(a[i], b[found[i]], what, layout)) for i in range(len(a))]
+    pairs = [Pair(i, found[i], _ways(a[i], b[found[i]], what, layout)) for i in range(len(a))]
+    if layout not in ("channels-last", "channels-first"):
+        return pairs
+    return [_recorded(pair, a[pair.a].name, b[pair.b].name, record) for pair in pairs]
+
+
+def _recorded(pair: Pair, a: str, b: str, record: Sequence[TensorEntry]) -> Pair:
+    """``pair`` with the layout that the record says, if that is one of those that are possible."""
+    same = tuple(range(len(pair.permutations[0])))
+    ways = {e.permutation or same for e in record if (e.source, e.target) == (a, b) and e.shape is None}
+    allowed = ways.intersection(pair.permutations)
+    return replace(pair, permutations=tuple(allowed), recorded=True) if len(ways) == len(allowed) == 1 else pair
 
 
 def _match_names(
@@ -84,7 +105,7 @@ def permutations(a: tuple[Dim, ...] | None, b: tuple[Dim, ...] | None, layout: L
     """Return the layouts in which a tensor of shape ``a`` can be one of shape ``b``.
 
     The same, channels-last for channels-first, and the reverse; the one that more known sizes speak for comes first,
-    and among equals the same layout, under "channels-last" the moved ones.
+    and among equals the same layout, under "channels-last" and "channels-first" the moved ones.
     """
     if a is None or b is None:
         return [tuple(range(len(a or b or ())))]
@@ -93,7 +114,9 @@ def permutations(a: tuple[Dim, ...] | None, b: tuple[Dim, ...] | None, layout: L
     rank = len(a)
     same: Permutation = tuple(range(rank))
     moved: list[Permutation] = [(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))] if rank >= 3 else []
-    order = [same] if layout == "source" else [*moved, same] if layout == "channels-last" else [same, *moved]
+    if layout == "channels-first":
+        moved.reverse()
+    order = [same] if layout == "source" else [same, *moved] if layout == "auto" else [*moved, same]
     fitting = [p for p in order if all(_fits(a[axis], b[k]) for k, axis in enumerate(p))]
     known = {p: sum(isinstance(b[k], int) and a[axis] == b[k] for k, axis in enumerate(p)) for p in fitting}
     if moved and known.get(moved[0], -1) == known.get(moved[1], -2):  # channels-last is what converters make

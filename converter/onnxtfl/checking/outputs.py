@@ -45,6 +45,8 @@ class Outputs:
         ways = permutations(tuple(expected.shape), tuple(got.shape), layout) or [tuple(range(expected.ndim))]
         if not moved and layout == "auto":
             ways = ways[:1]
+        if pair.recorded and pair.permutations[0] in ways:
+            ways = list(pair.permutations)
         tried = list[OutputCheck]()
         for way in ways:
             tried.append(_compare_moved(a.name, expected, got, expect, way))

@@ -210,8 +210,15 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     found = dict(options)
     found["check"] = {None: "auto", True: "require", False: False}[found.pop("check_")]
     found["plugins"] = list(found["plugins"])
+    found["io_layout"] = _layouts(found["io_layout"])
     found |= {name: dict(found[name]) for name in ("input_shapes", "input_ranges", "metadata")}
     return found | {name: names(found[name]) for name in ("inputs", "outputs")}
+
+
+def _layouts(given: tuple[tuple[str, str], ...]) -> str | dict[str, str]:
+    """One layout where no input or output is named."""
+    layouts = dict(given)
+    return layouts if layouts.keys() - {"*"} else layouts.get("*", "source")
 
 
 def _beside(model: str, suffix: str) -> str:

@@ -67,6 +67,20 @@ class Elements(click.ParamType[tuple[str, "int | None"]]):
         return name, None if count == "none" else int(count)
 
 
+class Layout(click.ParamType[tuple[str, str]]):
+    """``LAYOUT`` of all inputs and outputs, or ``NAME:LAYOUT`` of one; the name may contain colons."""
+
+    name = "[NAME:]LAYOUT"
+    known = ("source", "channels-first", "channels-last")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Return (name, layout); the name "*" is all inputs and outputs that are not named."""
+        name, colon, layout = str(value).rpartition(":")
+        if layout not in self.known or (colon and not name):
+            self.fail(f"{value!r} is not one of {', '.join(self.known)}, nor NAME: and one of these", param, ctx)
+        return name or "*", layout
+
+
 class Entry(click.ParamType[tuple[str, str]]):
     """``KEY=VALUE``; the value may contain equals signs."""
 
@@ -130,7 +144,11 @@ _CHECKING = (
     click.option("--report", metavar="OUT.html", type=click.Path(dir_okay=False), help=_REPORT_HELP),
     click.option("--input-shape", "input_shapes", **_SHAPES),
 )
-_LAYOUTS, _FLOAT64 = click.Choice(["source", "channels-last"]), click.Choice(["narrow", "error"])
+_FLOAT64 = click.Choice(["narrow", "error"])
+_LAYOUT_HELP = (
+    "Axis order of the image inputs and outputs, or of one of them: source, channels-first or channels-last "
+    "(repeatable).  [default: source]"
+)
 _TYPES = click.Choice(["source", "float", "int8", "uint8"])
 _CHECK_HELP = "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"
 _LOAD_HELP = "Load the result in its runtime before it is written, also without a check.  [default: load]"
@@ -139,7 +157,7 @@ _OUTPUT_HELP = "File to write, or folder for several models; '-': standard outpu
 _CONVERTING = (
     click.argument("models", type=MODEL, metavar="MODEL...", nargs=-1, required=True),
     click.option("-o", "--output", type=click.Path(), metavar="OUT", help=_OUTPUT_HELP),
-    setting("--io-layout", "source", "Axis order of the inputs and outputs.", _LAYOUTS),
+    click.option("--io-layout", type=Layout(), multiple=True, help=_LAYOUT_HELP),
     setting("--quantized-io", "source", "Type of the inputs and outputs that are quantized.", _TYPES),
     setting("--float64", "narrow", "Compute float64 in float32, or fail.", _FLOAT64),
     setting("--min-runtime", "2.14", "Oldest TFLite runtime that must run the result."),

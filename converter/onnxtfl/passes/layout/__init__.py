@@ -14,5 +14,6 @@ among them by the costs of transposes and kernels, :mod:`apply` rewrites the gra
 """
 
 from onnxtfl.passes.layout.apply import assign_layouts
+from onnxtfl.passes.layout.boundary_orders import IoLayout, IoLayouts
 
-__all__ = ["assign_layouts"]
+__all__ = ["IoLayout", "IoLayouts", "assign_layouts"]

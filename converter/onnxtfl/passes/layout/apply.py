@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Permutation, Permuted
 from onnxtfl.ir.permutations import inverse, is_unit_move
 from onnxtfl.ir.reshape import has_constant_target, reshape, transposed_constant
-from onnxtfl.passes.layout.boundary_orders import boundary_orders
+from onnxtfl.passes.layout.boundary_orders import IoLayouts, boundary_orders, is_moving
 from onnxtfl.passes.layout.orders import Configuration, Order, find_orders, natural, transposition
 from onnxtfl.passes.layout.program import Choice, choose
 from onnxtfl.targets import Target
 
-IoLayout = Literal["source", "channels-last"]
 
-
-def assign_layouts(graph: Graph, target: Target, io_layout: IoLayout = "source") -> None:
+def assign_layouts(graph: Graph, target: Target, io_layout: IoLayouts = "source") -> None:
     """Give every value the axis order in which transposes and the kernels of `target` together cost least.
 
-    With `io_layout` "channels-last" inputs and outputs that are channels-first are permuted too; a region keeps its
-    boundary.
+    With an `io_layout` other than "source" inputs and outputs that have another one are permuted too; a region keeps
+    its boundary.
     """
-    boundary = boundary_orders(graph, target) if io_layout == "channels-last" else {}
+    boundary = boundary_orders(graph, target, io_layout) if is_moving(io_layout) else {}
     found = find_orders(graph, target, boundary)
     if found.configurations or boundary:
         _Rewriter(graph, target, choose(graph, found, target, boundary)).run()

@@ -1,4 +1,4 @@
-"""The axis orders that inputs and outputs may have where they are asked to be channels-last.
+"""The axis orders that inputs and outputs may have where they are asked to be channels-last or channels-first.
 
 Which axis holds the channels is what ops with dimension numbers say (convolutions, pools, resizes), through ops that
 only renumber their axes::
@@ -6,54 +6,102 @@ only renumber their axes::
     %x: 1x32x32x3                                      %x: 1x3x32x32
     %t = Transpose(%x) [0,3,1,2]   -> %x stays         %c = Conv(%x) NCHW   -> %x becomes 1x32x32x3
     %c = Conv(%t) NCHW
+
+Asked for channels-first, the right %x stays, and the left one becomes 1x3x32x32.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
+from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.quantized import may_match
+from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.layout.orders import Configuration, Order, can_be_permuted, expand_constants, natural
 from onnxtfl.targets import Target
 from onnxtfl.targets.layouts import preferred
 
+IoLayout = Literal["source", "channels-first", "channels-last"]
+ALL = "*"
+"""All inputs and outputs that are not named."""
+IoLayouts = IoLayout | Mapping[str, IoLayout]
+"""One layout, or that of each input and output by name; others have that of `ALL`, else keep the source's."""
 
-def boundary_orders(graph: Graph, target: Target) -> dict[Value, tuple[Order, ...]]:
+
+def boundary_orders(graph: Graph, target: Target, io_layout: IoLayouts) -> dict[Value, tuple[Order, ...]]:
     """The orders that the inputs and outputs of rank over 2 may have.
 
-    One that is channels-first becomes channels-last; one that is channels-last already, or has its channels in neither
-    place, stays. Where no op says which it is, ONNX images count as channels-first (axis 1 may become the last one,
-    also of rank 3 where this saves a transpose), and a TFLite tensor stays.
+    One that an op shows to have the other layout is moved; one that has the layout already, or its channels in neither
+    place, stays. Where no op says which it is, ONNX images count as channels-first, and TFLite's as channels-last (of
+    rank 3 they may be moved where this saves a transpose). A tensor that is named is moved unless an op shows that it
+    has the layout. UsageError for a name of no input or output, or of one without image axes.
     """
-    values = [v for v in (*graph.inputs, *graph.outputs) if len(natural(v)) > 2 and can_be_permuted(v.tensor_type)]
-    known = _said_by_ops(graph) if values else {}
-    found = {value: _orders(value, known.get(value), target) for value in values}
+    layouts = _layouts(graph, io_layout)
+    said = {kind: _said_by_ops(graph, kind) for kind in {layout for layout, _ in layouts.values()}}
+    found = {v: _orders(v, said[layout].get(v), target, layout, named) for v, (layout, named) in layouts.items()}
     return {value: orders for value, orders in found.items() if orders != (natural(value),)}
 
 
-def channels_last_order(rank: int) -> Order:
-    """Axis 1 after all others."""
-    return (0, *range(2, rank), 1)
+def is_moving(io_layout: IoLayouts) -> bool:
+    """Whether a layout other than the source's is asked for."""
+    return any(layout != "source" for layout in _by_name(io_layout).values())
 
 
-def _orders(value: Value, said: Order | None, target: Target) -> tuple[Order, ...]:
+def moved_order(rank: int, layout: IoLayout) -> Order:
+    """Axis 1 after all others, or the last axis as axis 1."""
+    return (0, *range(2, rank), 1) if layout == "channels-last" else (0, rank - 1, *range(1, rank - 1))
+
+
+def _by_name(io_layout: IoLayouts) -> Mapping[str, IoLayout]:
+    return {ALL: io_layout} if isinstance(io_layout, str) else io_layout
+
+
+def _layouts(graph: Graph, io_layout: IoLayouts) -> dict[Value, tuple[IoLayout, bool]]:
+    """The layout that is asked for of each input and output, and whether by name; without those that stay."""
+    by_name = _by_name(io_layout)
+    names = list(zip(graph.inputs, [v.name or "" for v in graph.inputs], strict=True))
+    names += zip(graph.outputs, graph.output_names or [v.name or "" for v in graph.outputs], strict=False)
+    for name in by_name.keys() - {ALL, *(name for _, name in names)}:
+        hint = suggestion(name, [known for _, known in names], "its inputs and outputs")
+        raise UsageError(f"the model has no input or output {name!r}", hint=hint, code="E-USE-003")
+    found: dict[Value, tuple[IoLayout, bool]] = {}
+    for value, name in names:
+        layout = by_name.get(name, by_name.get(ALL, "source"))
+        is_image = _is_image(value)
+        if layout != "source" and name in by_name and not is_image:
+            hint = "leave it out, or use `source`"
+            raise UsageError(f"{name!r} has no axis order to move: {value.type}", hint=hint, code="E-USE-004")
+        if layout != "source" and is_image:
+            found[value] = (layout, name in by_name)
+    return found
+
+
+def _is_image(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and len(natural(value)) > 2 and can_be_permuted(value.type)
+
+
+def _orders(value: Value, said: Order | None, target: Target, layout: IoLayout, named: bool) -> tuple[Order, ...]:
+    """The orders that `value` may have; `said`: the one in which it has `layout`, by the ops that use it."""
     same = natural(value)
-    last = channels_last_order(len(same))
-    if said is not None:
-        return (last,) if said == last else (same,)
-    if not target.channels_last:
+    moved = moved_order(len(same), layout)
+    if said == same:
         return (same,)
-    return (last, same) if len(same) > 3 else (same, last)
+    if said == moved or named:
+        return (moved,)
+    if said is not None or target.channels_last != (layout == "channels-last"):
+        return (same,)
+    return (moved, same) if len(same) > 3 else (same, moved)
 
 
-def _said_by_ops(graph: Graph) -> dict[Value, Order]:
-    """The order in which each value is channels-last; values that depend on no op with dimension numbers have none."""
+def _said_by_ops(graph: Graph, layout: IoLayout) -> dict[Value, Order]:
+    """The order in which each value has `layout`; values that depend on no op with dimension numbers have none."""
     search = _Search()
     for node in graph.nodes:
-        change = preferred(node, channels_last=True)
+        change = preferred(node, channels_last=layout == "channels-last")
         if change is not None:
             search.fixed.add(node)
             search.note(Configuration.of(node, change), node)
