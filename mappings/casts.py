@@ -11,10 +11,23 @@ from onnxtfl.rules import *
 
 
 def _same_width(node: Node) -> bool:
-    return bool(node.operand(0).dtype.bits == node.attr("dtype").bits)
+    """Whether ONNX Runtime has a BitCast for it: not for bools, nor between types of different widths."""
+    types = (node.operand(0).dtype, node.attr("dtype"))
+    return types[0].bits == types[1].bits and DType.BOOL not in types
 
 
-row(ops.BitcastConvert, tfl="BITCAST", tfl_options={"dtype": ResultType("")})
+@requires_opset(ops.BitcastConvert)
+def _opset_of_bits(node: Node) -> int:
+    """Bits of integers are arithmetic, and a float32 can be put together; other floats need BitCast, of opset 26."""
+    x, dtype = node.operand(0).dtype, node.attr("dtype")
+    return 26 if x.is_float or (dtype.is_float and not _is_composed(x, dtype)) else 0
+
+
+def _is_composed(x: DType, dtype: DType) -> bool:
+    return x in (DType.INT32, DType.UINT32) and dtype is DType.FLOAT32
+
+
+row(ops.BitcastConvert, tfl="BITCAST", tfl_options={"dtype": ResultType("")}, lifts=False)
 row(ops.BitcastConvert, onnx="BitCast", attributes={"dtype": Number("to")}, when=_same_width, lifts=False)
 _NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
 
@@ -53,6 +66,17 @@ def _bit_cast(b: Builder, node: Node) -> Value:
     x, dtype = node.operand(0), dtype_from(node.attributes["to"])
     if x.dtype.bits != dtype.bits:
         raise InvalidModelError(f"{x.dtype.value} and {dtype.value} differ in width", code="E-FILE-009")
+    return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
+
+
+@lift_tfl("BITCAST")
+def _bitcast_tfl(b: Builder, node: Node) -> Value:
+    """To the type of the result; of a wider one, the last axis has its parts."""
+    x, dtype = node.operand(0), node.result.dtype
+    count = dtype.bits // x.dtype.bits
+    if count > 1 and x.rank and not isinstance(x.shape[-1], int):
+        assume(f"the last axis of an operand of {node.name!r} has {count} elements")
+        x = b(ops.Gather, x, np.arange(count), axis=x.rank - 1)
     return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
 
 
@@ -129,24 +153,47 @@ def _quantized_onnx(node: Node, opset: int) -> Form | None:
 
 
 @formula(ops.BitcastConvert, "onnx")
-def _bitcast_of_integers(x: Term, *, dtype: DType) -> Term | None:
-    """Before ONNX had BitCast: a cast to an integer of the same width wraps; words are split off by 2**32; a float32 is
-    put together from its sign, exponent and fraction."""
-    if x.dtype in (DType.INT32, DType.UINT32) and dtype is DType.FLOAT32:
+def _bitcast_for_onnx(x: Term, *, dtype: DType) -> Term | None:
+    """BitCast keeps the width. Integers are split, joined and, before ONNX had it, reinterpreted by arithmetic, and a
+    float32 is put together from its sign, exponent and fraction."""
+    if DType.BOOL in (x.dtype, dtype):
+        return x.to(DType.UINT8).bits(dtype) if x.dtype is DType.BOOL else _as_bool(x)
+    if _is_composed(x.dtype, dtype):
         return _float_of_bits(x)
+    if not {x.dtype.bits, dtype.bits} <= set(_UNSIGNED):
+        return None
+    if x.dtype.bits != dtype.bits and (x.dtype.is_float or dtype.is_float):
+        return x.bits(_UNSIGNED[x.dtype.bits]).bits(_UNSIGNED[dtype.bits]).bits(dtype)
     if not (x.dtype.is_integer and dtype.is_integer):
         return None
     if x.dtype.bits == dtype.bits:
         return x.to(dtype)
-    if (x.dtype.bits, dtype.bits) == (64, 32):
-        whole = x.to(DType.INT64)
-        parts = (whole.to(dtype), whole.apply(ops.ShiftRightArithmetic, 32, in_range=True).to(dtype))
-        low, high = (Term(x.b, unsqueezed(x.b, part.value, [x.rank])) for part in parts)
-        return low.apply(ops.Concatenate, high, axis=x.rank)
-    if (x.dtype.bits, dtype.bits) == (32, 64):
-        low, high = (x.at(i, x.rank - 1) for i in (0, 1))
-        return (high.to(DType.INT64) * (1 << 32) + low.to(DType.UINT32).to(DType.INT64)).to(dtype)
-    return None
+    return _split_bits(x, dtype) if x.dtype.bits > dtype.bits else _joined_bits(x, dtype)
+
+
+_UNSIGNED = {8: DType.UINT8, 16: DType.UINT16, 32: DType.UINT32, 64: DType.UINT64}
+
+
+def _as_bool(x: Term) -> Term:
+    return x.bits(DType.UINT8).differs(0)
+
+
+def _split_bits(x: Term, dtype: DType) -> Term:
+    """[...] -> [..., count]: the bits of each element, low ones first, as elements of a narrower type."""
+    whole, count = x.to(DType.INT64), x.dtype.bits // dtype.bits
+    shifted = [whole.apply(ops.ShiftRightArithmetic, i * dtype.bits, in_range=True) for i in range(1, count)]
+    low, *others = (Term(x.b, unsqueezed(x.b, part.to(dtype).value, [x.rank])) for part in (whole, *shifted))
+    return low.apply(ops.Concatenate, *others, axis=x.rank)
+
+
+def _joined_bits(x: Term, dtype: DType) -> Term:
+    """[..., count] -> [...]: the reverse of `_split_bits`; sums wrap around, so that the last part may be signed."""
+    count, unsigned = dtype.bits // x.dtype.bits, _UNSIGNED[x.dtype.bits]
+    parts = [x.at(i, x.rank - 1).to(unsigned).to(DType.INT64) for i in range(count)]
+    total = parts[0]
+    for i, part in enumerate(parts[1:], 1):
+        total = total + part * (1 << i * x.dtype.bits)
+    return total.to(dtype)
 
 
 def _float_of_bits(x: Term) -> Term:

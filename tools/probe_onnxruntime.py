@@ -1,6 +1,6 @@
 """Measure which element types ONNX Runtime's CPU kernels lack, and write them to schemas/onnxruntime.toml.
 
-python tools/probe_onnxruntime.py              all ops of the default domain, all versions in opsets 13 to 24
+python tools/probe_onnxruntime.py              all ops of the default domain, all versions in opsets 13 to 26
 python tools/probe_onnxruntime.py Add Conv     print these, write nothing
 python tools/probe_onnxruntime.py --costs      measure the times of ops that are alternative forms instead
 """
@@ -25,7 +25,7 @@ from tools.probe.tables import rows_text
 from onnxtfl.targets.onnx import OnnxTarget
 
 TABLE = Path(__file__).resolve().parents[1] / "schemas" / "onnxruntime.toml"
-OPSETS = range(13, 25)
+OPSETS = range(13, 27)
 HEAD = """\
 # Element types that an op's ONNX schema allows and for which ONNX Runtime {version} has no CPU kernel; costs of ops.
 # Written by tools/probe_onnxruntime.py; do not edit.

@@ -157,7 +157,7 @@ def tflite_to_onnx(
     model: PathLike | bytes,
     path: PathLike | None = None,
     *,
-    opset: int = 21,
+    opset: int | None = None,
     check: CheckMode = "auto",
     load: bool = True,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
@@ -187,7 +187,8 @@ def tflite_to_onnx(
     plugins: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> Conversion:
-    """Convert a TFLite model (a path or its bytes) to ONNX of ``opset`` 13 to 24.
+    """Convert a TFLite model (a path or its bytes) to ONNX of ``opset`` 13 to 24; by default 21, or the lowest
+    newer one with all ops that are needed.
 
     ``signature``: the key of the entry point to convert, by default the first subgraph (see `signatures`). The other
     parameters, the result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in this
@@ -372,6 +373,7 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         tuple(result.complex_names),
         os.fspath(job.model) if isinstance(job.model, str | os.PathLike) else "",
         io_types=tuple(IoType(*entry) for entry in result.io_types),
+        opset=result.opset,
     )
 
 

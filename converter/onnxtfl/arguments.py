@@ -52,6 +52,11 @@ def _number(above: float | None = None, least: float | None = None) -> Check:
     return check
 
 
+def _integer_or_none(least: int, most: int) -> Check:
+    check = _integer(least, most)
+    return lambda name, value: None if value is None else check(name, value)
+
+
 def _integer(least: int, most: int | None = None) -> Check:
     use = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
 
@@ -226,7 +231,7 @@ _PARAMETERS: Mapping[str, Check] = {
     "state": _one_of("io", "reset"),
     "float64": _one_of("narrow", "error"),
     "quantize": _one_of(None, "dynamic", "int8", "int16x8", "float16"),
-    "opset": _integer(13, 24),
+    "opset": _integer_or_none(13, 24),
     "min_runtime": _runtime,
     "target": _one_of("tflite", "micro"),
     "input_shapes": input_shapes,

@@ -100,7 +100,8 @@ class ConversionReport:
     ``complex_names``: inputs and outputs of complex numbers, which became real ones with a trailing axis of 2.
     ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that TFLite Micro needs,
     measured on this machine (with pointers of 32 bits it needs less); None where that was not measured. ``io_types``:
-    inputs and outputs of another type than in the source.
+    inputs and outputs of another type than in the source. ``opset``: the ONNX opset and why it is newer than the
+    default, "" where it is not.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -123,6 +124,7 @@ class ConversionReport:
     source: str = ""
     arena: int | None = None
     io_types: tuple[IoType, ...] = ()
+    opset: str = ""
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """What the report says, as the rows of a table; ``verbose``: with the passes, and without shortened lists."""
@@ -138,6 +140,7 @@ class ConversionReport:
             rows.append(
                 Row("signatures", f"not converted: {others} (`signature=KEY`, or `--signature all|signatures_to_onnx`)")
             )
+        rows += titled("opset", [self.opset] if self.opset else [])
         rows += titled("assumed", self.assumptions)
         rows += titled("left out", [f"{what}: too large" for what in self.dropped_metadata])
         rows += [Row("ops before", _ops(self.ops_before, verbose)), Row("ops after", _ops(self.ops_after, verbose))]

@@ -29,7 +29,7 @@ class Options:
     `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the
     oldest runtime that must run the result. `target`: "micro" if TFLite Micro must run it too.
     `inputs`, `outputs`: names of tensors where the model begins and ends.
-    `opset`: the ONNX opset to write.
+    `opset`: the ONNX opset to write; None: 21, or the lowest newer one that has all ops that are needed.
     `elements`: input name -> the number of elements of a sequence; None for an optional without a value.
     `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
     `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent
@@ -48,7 +48,7 @@ class Options:
     target: TfliteTargetName = "tflite"
     inputs: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
-    opset: int = 21
+    opset: int | None = None
     on_progress: Progress | None = field(default=None, compare=False)
     quantized_io: QuantizedIo = "source"
     quantized: Quantized = "qdq"

@@ -119,7 +119,7 @@ class Report:
     bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
     metadata was too large, as text. `source_files`: paths of the files with external data of the source.
     `assumptions`: what has to be true of sizes that only a run knows, as text. `io_types`: see `HeldType`.
-    `custom_ops`: those of users.
+    `custom_ops`: those of users. `opset`: that of ONNX and the reason, where it is not the default.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -140,6 +140,7 @@ class Report:
     io_types: list[HeldType] = field(default_factory=list)
     source_files: tuple[Path, ...] = ()
     custom_ops: list[str] = field(default_factory=list)
+    opset: str = ""
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -160,7 +161,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
     """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for `onnx_to_tflite`."""
     name = getattr(out, "name", None)  # the weights of a model of more than 2 GB go to a second file
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
-    with _Conversion.of(options, _onnx_target(options)) as conversion:
+    with _Conversion.of(options, target := _onnx_target(options)) as conversion:
         source = tflite_reader.read(model)
         conversion.measure(model, source)
         conversion.enter(source)
@@ -170,7 +171,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
         if conversion.states:
             conversion.report.states = [_entry(state, graph) for state in conversion.states]
             written.metadata.properties[state_metadata.KEY] = state_metadata.encode(conversion.report.states)
-        names = onnx_writer.write(written, out, opset=options.opset, external=external, late=conversion.late(graph))
+        names = onnx_writer.write(written, out, opset=target.opset, external=external, late=conversion.late(graph))
         return conversion.finish(graph, names)
 
 
@@ -288,6 +289,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         SIMPLIFY,
         *(_quantized(target, options)),
         *keep,
+        *([Pass("opset", target.raise_opset)] if isinstance(target, OnnxTarget) else []),
         Group("formulas", (formulas, SIMPLIFY), dependent=True, needs=_NEUTRAL),
         separate,
         Pass("legalize", partial(legalize, target=target), needs=_NEUTRAL, establishes=_LEGAL),
@@ -457,7 +459,7 @@ class _Conversion:
     def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
         """The report; `names`: the written name of each value."""
         self.report.ops_after = count_ops(graph)
-        self.report.custom_ops = custom_ops(graph)
+        self.report.custom_ops, self.report.opset = custom_ops(graph), self.target.raised
         self.report.inputs = [described(v) for v in graph.inputs]
         self.report.outputs = [described(v) for v in graph.outputs]
         self.report.elements = dict(graph.elements)

@@ -238,7 +238,7 @@ def _is_newer(job: Job, format_: FormatName, kind: str, runtime: str) -> bool:
     """Whether the result was asked to be for runtimes that are newer than the installed one."""
     options = job.options
     if format_ == "onnx":
-        return kind == "unsupported" and options.opset > DEFAULT_OPSET
+        return kind == "unsupported" and (options.opset or 0) > DEFAULT_OPSET
     return runtime == "tflite_runtime" and options.min_runtime != OLDEST
 
 

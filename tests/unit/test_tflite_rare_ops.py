@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import onnxtfl
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import TensorType, dtype_of, tensor
+from onnxtfl.targets import onnx as onnx_target
 from tests.harness.litert import run_onnx
 
 
@@ -48,6 +51,69 @@ def test_bits_as_floats_before_onnx_had_bitcast() -> None:
     found, wanted = run_onnx(converted(model), feed)["out0"], bits.view(np.float32)
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_array_equal(np.signbit(found[~np.isnan(wanted)]), np.signbit(wanted[~np.isnan(wanted)]))
+
+
+FLOATS = np.asarray([[0, -0.0, 1.5, np.inf], [-np.inf, np.nan, 1e-45, -3e38]])
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float32", "int32"), ("float16", "uint8"), ("float64", "uint32")])
+def test_bits_of_floats_take_the_opset_that_has_them(dtype: str, bits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX has BitCast since opset 26; the report says so. Where an opset is asked for, it is not exceeded."""
+    with np.errstate(over="ignore"):
+        x = FLOATS.astype(dtype)
+    wanted = x.view(bits).reshape(*x.shape, -1)
+    wanted = wanted if wanted.shape[-1] > 1 else wanted[..., 0]
+    model, feed = one_op("BITCAST", [x], [], [tensor(bits, *wanted.shape)])
+    with pytest.raises(UnsupportedError, match="opset 24 cannot run this"):
+        onnxtfl.tflite_to_onnx(model, check=False, opset=24)
+    monkeypatch.setattr(onnx_target, "_newest_opset", lambda: 0)
+    with pytest.raises(UnsupportedError, match="opset 21 cannot run this"):
+        onnxtfl.tflite_to_onnx(model, check=False)
+    monkeypatch.undo()
+    if onnx_target._newest_opset() < 26:
+        pytest.skip("an older ONNX Runtime is installed")
+    made = onnxtfl.tflite_to_onnx(model, check=False)
+    assert made.report.opset == "26, which 'out0' needs (by default it is 21)"
+    assert made.report.opset in str(made.report)
+    assert made.data is not None
+    np.testing.assert_array_equal(run_onnx(made.data, feed)["out0"], wanted)
+
+
+@pytest.mark.parametrize(("dtype", "other"), [("int64", "int8"), ("uint8", "int64"), ("int16", "uint32")])
+def test_bits_of_integers_are_arithmetic(dtype: str, other: str) -> None:
+    ends = [np.iinfo(dtype).min, np.iinfo(dtype).max, 1, 200, 77, 0, 3, 128]
+    x = np.asarray(ends, np.int64).astype(dtype).reshape(1, -1)
+    wanted = x.view(other).reshape(1, -1)
+    model, feed = one_op("BITCAST", [x.reshape(_parted(x, other))], [], [tensor(other, *_whole(x, other))])
+    made = onnxtfl.tflite_to_onnx(model, check=False, opset=13)
+    assert made.data is not None
+    found = run_onnx(made.data, feed)["out0"]
+    np.testing.assert_array_equal(found.reshape(1, -1), wanted)
+
+
+def _parted(x: Array, other: str) -> list[int]:
+    """The shape of the operand of a BITCAST: with an axis of the parts of wider elements."""
+    parts = np.dtype(other).itemsize // x.itemsize
+    return [x.size // parts, parts] if parts > 1 else [x.size]
+
+
+def _whole(x: Array, other: str) -> list[int]:
+    parts = x.itemsize // np.dtype(other).itemsize
+    return [x.size, parts] if parts > 1 else [x.nbytes // np.dtype(other).itemsize]
+
+
+def test_the_open_axis_of_the_parts_of_wider_elements() -> None:
+    graph = Graph()
+    x = graph.add_input(tensor("int32", 3, symbol("n")), "in0")
+    graph.outputs = Builder(graph).foreign("tfl", "BITCAST", [x], [tensor("int64", 3)], 1)
+    file = io.BytesIO()
+    writer.write(Model(graph), file)
+    made = onnxtfl.tflite_to_onnx(file.getvalue(), check=False)
+    assert made.data is not None
+    assert any("has 2 elements" in text for text in made.report.assumptions)
+    parts = np.asarray([[1, 2], [-1, -1], [5, -7]], np.int32)
+    [found] = run_onnx(made.data, {"in0": parts}).values()
+    np.testing.assert_array_equal(found, parts.view(np.int64)[:, 0])
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint64"])

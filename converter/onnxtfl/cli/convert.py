@@ -54,7 +54,11 @@ def onnx2tfl(**options: Any) -> int:
     "tfl2onnx", cls=Grouped, short_help="Convert TFLite models to ONNX.", context_settings=CONTEXT, epilog=EXIT_CODES
 )
 @converting
-@click.option("--opset", type=click.IntRange(13, 24), default=21, show_default=True, help="ONNX opset to write.")
+@click.option(
+    "--opset",
+    type=click.IntRange(13, 24),
+    help="ONNX opset to write, by default 21, or the lowest newer one that has all ops that are needed.",
+)
 @setting("--quantized", "qdq", "How quantized ops are written.", _QUANTIZED)
 @setting("--state", "io", "States become inputs and outputs, or begin each run with their initial value.", _STATE)
 @click.option("--signature", metavar="KEY", help="Entry point to convert; 'all': each to a file in the directory OUT.")

@@ -19,6 +19,7 @@ regions_of          ``(node) -> Inlined | Steps | None``: types and constants of
 carried_by          ``(node) -> triples``: the body's input and output for each value that a loop carries, declared type
 lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op for a neutral node
+requires_opset      ``(node) -> int``: the lowest opset with ops for a neutral node, where not all opsets have them
 decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes (None: try
                     the next rule in order)
 decompose_late      the same, after layout assignment
@@ -45,6 +46,7 @@ LiftRule = Callable[[Builder, Node], Lifted]
 UpgradeRule = Callable[[Builder, Node], None]
 LowerTfl = Callable[[Node], "Form | None"]
 LowerOnnx = Callable[[Node, int], "Form | None"]
+OpsetRule = Callable[[Node], int]
 QuantizedForm = Callable[[Node, "Form"], "Form | None"]
 CarriedRule = Callable[[Node], Sequence[tuple[Value, Value, Type | None]]]
 Steps = Generator["Inlined", list[Value], Sequence[Value]]
@@ -149,6 +151,7 @@ class Rules:
     readings: dict[str, Reading] = field(default_factory=dict)
     lower_tfl: dict[type[Op], list[tuple[int, LowerTfl]]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[tuple[int, LowerOnnx]]] = field(default_factory=dict)
+    opsets: dict[type[Op], OpsetRule] = field(default_factory=dict)
     decompose: dict[type[Op], dict[tuple[Order, Target | None], DecomposeRule]] = field(default_factory=dict)
     late: dict[type[Op], dict[Target, LateRule]] = field(default_factory=dict)
 
@@ -316,6 +319,11 @@ def lower_onnx(op: type[Op], rank: int = 0) -> Callable[[LowerOnnx], LowerOnnx]:
     """Register an ONNX form of `op`; `rank` orders forms of equal cost."""
 
     return _decorator(lambda rule: _RULES.lower_onnx.setdefault(op, []).append((rank, rule)))
+
+
+def requires_opset(op: type[Op]) -> Callable[[OpsetRule], OpsetRule]:
+    """Register the rule that returns the lowest opset in which a node of `op` can be written; 0 for any."""
+    return _decorator(lambda rule: _add(_RULES.opsets, op, rule, f"the opset of {op.name}"))
 
 
 def lower_quantized(of: str, name: str, domain: str = "") -> Callable[[QuantizedForm], QuantizedForm]:

@@ -44,6 +44,8 @@ class Target(ABC):
     title: str
     longest_axis: int = (1 << 63) - 1
     """The most elements that an axis of a tensor may have."""
+    raised: str = ""
+    """The version of the format and the reason, where a model needs a newer one than the default."""
 
     @abstractmethod
     def forms(self, node: Node) -> Sequence[Form]:

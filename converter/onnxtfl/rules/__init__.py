@@ -76,6 +76,7 @@ from onnxtfl.rewriting.registry import (
     lower_tfl,
     refuse_onnx,
     regions_of,
+    requires_opset,
     upgrade,
 )
 from onnxtfl.rules.accumulators import in_int32, remark_narrow_bias, with_one_scale, zero_bias

@@ -7,6 +7,7 @@ in ``schemas/onnxruntime.toml``.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import importlib.resources
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,10 @@ from typing import Any
 
 import onnx.defs
 
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
+from onnxtfl.rewriting.lower import source_name
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp
@@ -36,8 +38,16 @@ _ONNX_NAMES = {"float": DType.FLOAT32, "double": DType.FLOAT64} | {d.value: d fo
 _TYPE_NAMES = {dtype: name for name, dtype in _ONNX_NAMES.items() if name not in ("float32", "float64")}
 
 
+DEFAULT_OPSET = 21
+"""The opset that is written where nothing else is asked for."""
+_MEASURED = (26, (1, 31))
+"""The newest opset in ``schemas/onnxruntime.toml``, and the release of ONNX Runtime that it was measured on."""
+
+
 class OnnxTarget(Target):
     """An opset of the default domain; with `runtime`, limited to what ONNX Runtime's CPU kernels run.
+
+    `opset` None: the default one, until `raise_opset` finds ops that only a newer one has; `raised` then says which.
 
     `integer_ops`: ops on quantized types are written as ops with explicit parameters (QLinearConv, ...), also those of
     ONNX Runtime's domain, else as ops on real values between DequantizeLinear and QuantizeLinear.
@@ -47,10 +57,20 @@ class OnnxTarget(Target):
     channels_last = False
     shares_inputs = True
 
-    def __init__(self, opset: int = 21, runtime: bool = True, integer_ops: bool = False) -> None:
+    def __init__(self, opset: int | None = None, runtime: bool = True, integer_ops: bool = False) -> None:
         super().__init__()
-        self.opset, self.runtime, self.has_integer_ops = opset, runtime, integer_ops
-        self.title = f"ONNX opset {opset}"
+        self.opset, self.runtime, self.has_integer_ops = opset or DEFAULT_OPSET, runtime, integer_ops
+        self.may_raise, self.raised = opset is None, ""
+        self.title = f"ONNX opset {self.opset}"
+
+    def raise_opset(self, graph: Graph) -> None:
+        """Choose the lowest opset with ops for all nodes of `graph`, if the user named none and ONNX Runtime has it."""
+        for node in graph.nodes if self.may_raise else ():
+            rule = rules().opsets.get(node.op)
+            needed = 0 if rule is None else rule(node)
+            if needed > self.opset and (_newest_opset() >= needed or not self.runtime):
+                self.opset, self.title = needed, f"ONNX opset {needed}"
+                self.raised = f"{needed}, which {source_name(node)!r} needs (by default it is {DEFAULT_OPSET})"
 
     def forms(self, node: Node) -> Sequence[Form]:
         forms = rules().onnx_forms(node, self.opset)
@@ -115,6 +135,17 @@ def _is_same(operands: Sequence[Value | None], results: Sequence[Value]) -> bool
     values = [v for v in (*operands, *results) if v is not None and isinstance(v.type, TensorType) and v.dtype.is_float]
     found = {quantization_of(v) for v in values}
     return len(found) == 1 and all(q is not None and q.per_tensor for q in found)
+
+
+@functools.cache
+def _newest_opset() -> int:
+    """The newest opset that the installed ONNX Runtime runs, as far as it was measured; 0 if none is installed."""
+    try:
+        numbers = importlib.metadata.version("onnxruntime").split(".")[:2]
+    except importlib.metadata.PackageNotFoundError:
+        return 0
+    newest, release = _MEASURED
+    return newest if tuple(int(n) for n in numbers if n.isdigit()) >= release else 0
 
 
 @functools.cache
