@@ -43,11 +43,14 @@ def _gather(b: Builder, node: Node) -> Value:
 
 @lift_onnx("ArrayFeatureExtractor", since=(1,), domain=ML)
 def _array_feature_extractor(b: Builder, node: Node) -> Value:
-    """The elements at all indices of the last axis; a vector is one row."""
+    """The elements at all indices of the last axis; a vector is one row.
+
+    ONNX Runtime refuses negative indices; skl2onnx writes -1 for "no neighbour" and multiplies what it reads by 0.
+    """
     x, indices = node.operand(0), node.operand(1)
     if x.rank < 1 or 0 in indices.shape:
         raise InvalidModelError("a scalar, or no indices", code="E-FILE-009")
-    flat = reshape(b, indices, (product(indices.shape),))
+    flat = nonnegative(b, reshape(b, indices, (product(indices.shape),)), x.shape[-1], x)
     if all(d == 1 for d in x.shape[:-1]):  # tables of strings have one axis
         row = b(ops.Gather, reshape(b, x, x.shape[-1:]), flat, axis=0)
         return reshape(b, row, (*([1] * max(1, x.rank - 1)), *row.shape))

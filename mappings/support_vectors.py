@@ -75,12 +75,11 @@ def _svm_classifier(b: Builder, node: Node) -> list[Value]:
         return _linear_classes(node, rows, labels)
     if counts.size != labels.size:
         raise InvalidModelError(f"{counts.size} vectors_per_class for {labels.size} classes", code="E-FILE-009")
-    if floats(node, "prob_a").size:
-        raise UnsupportedError(
-            "probabilities of pairs, which ONNX Runtime couples by iterating", hint="export without probabilities"
-        )
     scores = _of_pairs(node, _kernel(node, rows, _vectors(node, int(counts.sum()))), counts)
     votes = _votes(scores, len(labels))
+    if floats(node, "prob_a").size:
+        found = coupled(_probabilities(node, scores, len(labels)), len(labels))
+        return [largest(votes, labels), transformed(found, transform_of(node)).value]
     if len(labels) > 2:
         return [largest(votes, labels), transformed(scores, transform_of(node)).value]
     return _two_classes(node, scores, votes, labels)
@@ -116,6 +115,16 @@ def _votes(scores: Term, classes: int) -> Term:
     return linear((scores > 0.0).to(DType.FLOAT32), wins, start)
 
 
+def _probabilities(node: Node, scores: Term, classes: int) -> Term:
+    """The probability of the first class of each pair [n, pairs] (Platt scaling)."""
+    slope, offset = (floats(node, name) for name in ("prob_a", "prob_b"))
+    pairs = classes * (classes - 1) // 2
+    if slope.size != offset.size or slope.size < pairs:
+        raise InvalidModelError(f"{slope.size} prob_a, {offset.size} prob_b of {pairs} pairs", code="E-FILE-009")
+    scaled = scores.apply(ops.Mul, slope[:pairs]).apply(ops.Add, offset[:pairs])
+    return (-scaled).sigmoid()
+
+
 def _two_classes(node: Node, scores: Term, votes: Term, labels: Array) -> list[Value]:
     """The label by votes, and the score beside its opposite, or as ONNX Runtime transforms both."""
     transform = transform_of(node)
@@ -137,7 +146,7 @@ def _linear_classes(node: Node, rows: Term, labels: Array) -> list[Value]:
     feature_count(rows, weights.shape[1])
     scores = linear(rows, weights, np.full(len(labels), rho[0], np.float32))
     found = transformed(scores, transform_of(node)).value
-    if len(labels) > 2:
+    if len(labels) > 2 or floats(node, "prob_a").size:
         return [largest(scores, labels), found]
     highest = scores.reduce("max", [1])
     place = scores.apply(ops.ArgMax, axis=1, dtype=DType.INT64, keepdims=True) > 0

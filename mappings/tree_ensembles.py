@@ -83,10 +83,17 @@ def _aggregated(trees: Trees, aggregate: str) -> Term:
     return sums / float(len(trees.forest.roots)) if aggregate == "AVERAGE" else sums
 
 
-def _finished(scores: Term, base: Array, targets: int, transform: str) -> Value:
-    """With base values where there are as many as targets; PROBIT is all that transforms the score of one target."""
-    if base.size == targets:
-        scores = scores.apply(ops.Add, base.astype(np.float32))
+def _with_base(trees: Trees, scores: Term, base: Array) -> Term:
+    """With base values where there are as many as targets; of several targets, one without a score stays 0."""
+    targets = trees.leaves.present.shape[1]
+    if base.size != targets:
+        return scores
+    total, always = scores.apply(ops.Add, base.astype(np.float32)), trees.always()
+    return total if targets == 1 or always.all() else trees.scored().choose(total, 0.0)
+
+
+def _finished(scores: Term, targets: int, transform: str) -> Value:
+    """The scores transformed; PROBIT is all that transforms the score of one target."""
     if targets == 1 and transform != "probit":
         return scores.value
     return transformed(scores, transform).value
@@ -100,7 +107,8 @@ def _tree_regressor(b: Builder, node: Node) -> Value:
         raise InvalidModelError(f"aggregate_function {aggregate!r} of {targets} targets", code="E-FILE-009")
     forest = forest_of(_nodes(node, _features(rows)))
     trees = Trees(rows, forest, _leaves(node, "target", targets, aggregate))
-    return _finished(_aggregated(trees, aggregate), floats(node, "base_values"), targets, transform_of(node))
+    scores = _with_base(trees, _aggregated(trees, aggregate), floats(node, "base_values"))
+    return _finished(scores, targets, transform_of(node))
 
 
 # --- classifiers ------------------------------------------------------------------------------------------------------
@@ -237,7 +245,7 @@ def _tree_ensemble(b: Builder, node: Node) -> Value:
         raise InvalidModelError(f"{targets} targets", code="E-FILE-009")
     leaves = _weighted(len(nodes.mode), places, ids, weights.astype(np.float32), targets, aggregate)
     trees = Trees(rows, forest_of(nodes), leaves)
-    scores = Term(b, _finished(_aggregated(trees, aggregate), np.zeros(0), targets, transform))
+    scores = Term(b, _finished(_aggregated(trees, aggregate), targets, transform))
     return scores.to(x.dtype).value
 
 

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.ml_models import check_same, features
+from onnxtfl.ir.interpret import run
+from onnxtfl.options import Options
+from onnxtfl.pipeline import inspect
+from tests.unit.ml_models import check_same, features, ml_model
 
 WORDS = np.asarray([["a", "b"], ["ü", "a"], ["?", "b"]], object)
 
@@ -65,3 +68,10 @@ def test_feature_vectorizer_cuts_and_pads(sizes: list[int]) -> None:
 @pytest.mark.parametrize("places", [np.asarray([2, 0, 1]), np.asarray([[1], [1]])])
 def test_array_feature_extractor(x: Any, places: Any) -> None:
     check_same("ArrayFeatureExtractor", [x, places])
+
+
+def test_a_negative_index_counts_from_the_end() -> None:
+    """ONNX Runtime refuses it; models of skl2onnx multiply what it reads by 0."""
+    x, places = features(), np.asarray([-1, 0, -4])
+    (found,) = run(inspect(ml_model("ArrayFeatureExtractor", [x, places], 1), "lifted", Options()), [x, places])
+    np.testing.assert_array_equal(found, x[:, places])

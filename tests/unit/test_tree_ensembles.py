@@ -193,3 +193,11 @@ def test_trees_that_are_none_are_refused(name: str, values: list[Any], message: 
     model = ml_model("TreeEnsembleRegressor", [special_rows()], n_targets=1, **{**stump, name: values})
     with pytest.raises(InvalidModelError, match=message):
         inspect(model, "lifted", Options())
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_base_values_are_not_added_where_no_leaf_has_a_score(aggregate: str) -> None:
+    weights = with_weights(random_trees(2, 3), "target", 2, "sparse") | {"base_values": [0.5, -0.25]}
+    check_same("TreeEnsembleRegressor", [special_rows()], n_targets=2, aggregate_function=aggregate, **weights)
+    weights["target_ids"] = [0] * len(weights["target_ids"])
+    check_same("TreeEnsembleRegressor", [special_rows()], n_targets=2, aggregate_function=aggregate, **weights)

@@ -125,6 +125,7 @@ from onnxtfl.rules.operands import (
     to_operand,
     uniform,
 )
+from onnxtfl.rules.pair_probabilities import coupled
 from onnxtfl.rules.pool_indices import in_fortran_order, pool_with_indices
 from onnxtfl.rules.qlinear import (
     MICROSOFT,

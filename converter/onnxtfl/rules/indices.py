@@ -29,6 +29,8 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
     bound = dim_value(b, size, *sources)
     if bound.dtype is not indices.dtype:
         bound = b(ops.Convert, bound, dtype=indices.dtype)
+    if not isinstance(size, int) and not all(isinstance(d, int) for d in indices.shape):
+        bound = b(ops.Max, bound, np.ones(1, indices.dtype.numpy))  # kernels do not divide no elements by 0 either
     return b(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
 
 
