@@ -41,14 +41,14 @@ def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
 
 @upgrade("Tile", since=(1,))
 def _tile_1(b: Builder, node: Node) -> None:
-    """Tile-1 repeats `tiles` times along one `axis`."""
+    """Tile-1 repeats `tiles` times along one `axis`; both have the type of the tensor."""
     x = node.operand(0)
-    (tiles, *_), (axis, *_) = frozen(node.operand(1), "tiles"), frozen(node.operand(2), "an axis")
+    tiles, (axis, *_) = whole(b, node.operand(1)), frozen(whole(b, node.operand(2)), "an axis")
     place = normalize_axis(axis, x.rank)
-    times = constant(np.asarray([tiles if i == place else 1 for i in range(x.rank)], np.int64))
+    ones = [np.ones(n, np.int64) for n in (place, x.rank - place - 1)]
     node.set_operand(2, None)
     del node.operands[2:]
-    node.set_operand(1, times)
+    node.set_operand(1, b(ops.Concatenate, ones[0], reshape(b, tiles, (1,)), ones[1], axis=0))
 
 
 @lift_onnx("Expand", since=(8, 13))

@@ -22,9 +22,12 @@ decompose(ops.Split, "tfl", "operands")(int32_operands(1))
 
 @upgrade("Split", since=(1, 2, 11))
 def _split_to_operand(b: Builder, node: Node) -> None:
+    """The sizes are an attribute, or in the first version an operand of the type of the tensor."""
     if "split" in node.attributes:
         del node.operands[1:]
         to_operand("split")(b, node)
+    elif node.optional(1) is not None:
+        node.set_operand(1, whole(b, node.operand(1)))
 
 
 @lift_onnx("Split", since=(13, 18))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +124,41 @@ def test_the_command_loads_a_plugin(tmp_path: Path) -> None:
 def test_a_plugin_that_cannot_be_imported_is_one_line(plugin: str) -> None:
     with pytest.raises(UsageError, match="cannot be imported"):
         onnxtfl.onnx_to_tflite(model(CLIPPED), plugins=[plugin], check=False)
+
+
+def installed(folder: Path, module: str) -> dict[str, str]:
+    """The environment in which the distribution `made-ops` is found, whose entry point is `made_ops`."""
+    facts = folder / "made_ops-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: made-ops\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[onnxtfl.mappings]\nclip = made_ops\n")
+    (folder / "made_ops.py").write_text(module)
+    (folder / "m.onnx").write_bytes(model(CLIPPED))
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+
+
+def converted(folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    code = "from onnxtfl.cli import onnx2tfl; onnx2tfl()"
+    arguments = [sys.executable, "-c", code, str(folder / "m.onnx"), "--no-check"]
+    return subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False, timeout=60)
+
+
+def test_a_package_registers_its_rules_by_an_entry_point(tmp_path: Path) -> None:
+    """No option is needed: the op that is unknown without the package converts."""
+    environment = installed(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
+    found = converted(tmp_path, environment)
+    assert found.returncode == 0, found.stderr
+    x = np.asarray([-9, 0.5, 3], np.float32)
+    np.testing.assert_allclose(
+        run_tflite((tmp_path / "m.tflite").read_bytes(), [x])[0][1], 2 * np.tanh(x / 2), atol=1e-6
+    )
+    without = converted(tmp_path, dict(os.environ))
+    assert without.returncode != 0
+    assert "SoftClip" in without.stderr
+
+
+def test_a_package_whose_rules_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
+    found = converted(tmp_path, installed(tmp_path, "import no_such_module_here"))
+    assert found.returncode != 0
+    assert "the rules made_ops of the installed package made-ops cannot be imported" in found.stderr
+    assert "Traceback" not in found.stderr

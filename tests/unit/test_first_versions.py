@@ -121,3 +121,12 @@ def test_relu_13_reduce_min_12_and_scatter_13() -> None:
         ),
         wanted,
     )
+
+
+NAMED = {
+    *((op, 1) for op in (*_UNARY, *(op for op, *_ in _WITH_ATTRIBUTES))),
+    *((op, 1) for op in ("Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Gemm")),
+    *((op, 1) for op in ("BatchNormalization", "InstanceNormalization", "LpPool", "GlobalLpPool")),
+    *{("Relu", 13), ("ReduceMin", 12), ("ScatterND", 13), ("ScatterElements", 13)},
+}
+"""The op versions that have a case here."""

@@ -9,6 +9,7 @@ import onnx.helper
 import pytest
 
 from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir.interpret import run
 from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect
 from tests.unit.ml_models import Array, check_same, ml_model
@@ -105,6 +106,22 @@ def test_a_classifier_of_three_classes(labels: dict[str, Any], base: list[float]
     weights = with_weights(random_trees(9, 3), "class", 3, kind)
     weights |= {"base_values": base} if base else {}
     check_same("TreeEnsembleClassifier", [special_rows()], 2, post_transform="SOFTMAX", **labels, **weights)
+
+
+def test_the_first_and_the_last_version() -> None:
+    """Version 5 only deprecates these ops, so that ONNX Runtime refuses what is read here as version 3."""
+    x, trees = [special_rows()], random_trees(3, 3)
+    scores, votes = with_weights(trees, "target", 2), with_weights(trees, "class", 3)
+    votes |= {"classlabels_int64s": [4, 2, 7]}
+    regressed = check_same("TreeEnsembleRegressor", x, version=1, n_targets=2, **scores)
+    classified = check_same("TreeEnsembleClassifier", x, 2, version=1, **votes)
+    last = [
+        (ml_model("TreeEnsembleRegressor", x, version=5, n_targets=2, **scores), regressed),
+        (ml_model("TreeEnsembleClassifier", x, 2, version=5, **votes), classified),
+    ]
+    for model, wanted in last:
+        for a, b in zip(run(inspect(model, "lifted", Options()), x), wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("positive", [True, False])

@@ -24,15 +24,27 @@ def load(names: Sequence[str]) -> None:
     Rules of the package come first: a second rule for the same op is an error.
     """
     rules()
-    for entry in _entry_points():
-        _imported(entry)
+    for entry, package in _entry_points():
+        _installed(entry, package)
     for name in names:
         _imported(name)
 
 
 @functools.cache
-def _entry_points() -> tuple[str, ...]:
-    return tuple(sorted(entry.value for entry in importlib.metadata.entry_points(group=GROUP)))
+def _entry_points() -> tuple[tuple[str, str], ...]:
+    """The modules that installed packages declare, each with the name of its package."""
+    entries = importlib.metadata.entry_points(group=GROUP)
+    return tuple(sorted({(entry.module, entry.dist.name if entry.dist else "") for entry in entries}))
+
+
+@functools.cache
+def _installed(module: str, package: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # whatever a module of a user raises
+        reason = f"{type(error).__name__}: {error}"
+        what = f"the rules {module} of the installed package {package} cannot be imported"
+        raise UsageError(f"{what}: {reason}", hint="repair that package, or uninstall it") from error
 
 
 @functools.cache

@@ -187,6 +187,7 @@ from onnxtfl.rules.sizes import (
     sliced,
     spread,
     vector_length,
+    whole,
     wide,
     with_dtype,
     with_int32,

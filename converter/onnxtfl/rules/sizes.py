@@ -72,6 +72,13 @@ def frozen(value: Value | None, what: str) -> list[int]:
     return elements
 
 
+def whole(b: Builder, value: Value) -> Value:
+    """Sizes as int64; ops of the first opset have them in the type of their tensor."""
+    if value.is_constant:
+        return constant(np.asarray(value.numpy(), np.int64))
+    return value if value.dtype is DType.INT64 else b(ops.Convert, value, dtype=DType.INT64)
+
+
 def positions(b: Builder, size: Value) -> Value:
     """0, 1, ... below `size`, which has one element."""
     stop = reshape(b, size, ())
