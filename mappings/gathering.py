@@ -201,13 +201,6 @@ def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
     return transposed(b, b(ops.Gather, x, indices, axis=rank - 1, batch_dims=rank - 1), inverse(order))
 
 
-def _static(x: Value) -> list[int]:
-    sizes = [d for d in x.shape if isinstance(d, int)]
-    if len(sizes) < x.rank:
-        raise UnsupportedError("sizes that are unknown before run time", code="E-SHAPE-001")
-    return sizes
-
-
 @lift_tfl("STABLEHLO_GATHER")
 def _stablehlo_gather(b: Builder, node: Node) -> Value:
     """Windows of `slice_sizes` at the indices, which are clamped so that the windows fit.
@@ -217,13 +210,12 @@ def _stablehlo_gather(b: Builder, node: Node) -> Value:
     x, sizes = node.operand(0), int_list(node, "slice_sizes")
     mapped, collapsed = int_list(node, "start_index_map"), int_list(node, "collapsed_slice_dims")
     rest = [a for a in range(x.rank) if a not in mapped]
-    whole = _static(x)
-    if len(sizes) != x.rank or not all(0 <= size <= have for size, have in zip(sizes, whole, strict=True)):
-        raise ValueError(f"slice_sizes {sizes} of {whole}")
+    if len(sizes) != x.rank or not all(_holds(have, size) for size, have in zip(sizes, x.shape, strict=True)):
+        raise ValueError(f"slice_sizes {sizes} of {x.shape}")
     check_elements(math.prod(sizes[a] for a in mapped), "the positions in a window")
-    room = np.asarray([whole[a] - sizes[a] for a in mapped])
     starts = index_vectors(b, node, node.operand(1))
-    starts = b(ops.Min, b(ops.Max, starts, b.scalar(0, starts)), room.astype(starts.dtype.numpy))
+    room = Term(b, dim_vector(b, [x.shape[a] - sizes[a] for a in mapped], x)).to(starts.dtype)
+    starts = Term(b, starts).clamp(0, room).value
     batch = starts.rank - 1
     window = [sizes[a] for a in mapped]
     places = np.stack(np.meshgrid(*map(np.arange, window), indexing="ij"), axis=-1).astype(starts.dtype.numpy)
@@ -236,6 +228,11 @@ def _stablehlo_gather(b: Builder, node: Node) -> Value:
     flat = transposed(b, found, kept)
     flat = reshape(b, flat, flat.shape[: flat.rank - len(collapsed)])
     return _offsets_at(b, flat, batch, int_list(node, "offset_dims"))
+
+
+def _holds(have: Dim, size: int) -> bool:
+    """Whether an axis may have at least `size` elements."""
+    return size >= 0 and (not isinstance(have, int) or size <= have)
 
 
 def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Value:

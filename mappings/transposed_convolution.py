@@ -108,30 +108,53 @@ def _result_shape(node: Node) -> Array | Computed:
 
 @lift_tfl("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
 def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
-    """The result's shape is what the options and the operand leave; where it is not constant, stride times the size."""
+    """The sizes of the result are an operand; what the products have more or less is cropped or padded there."""
     kernel, x = node.operand(1), node.operand(2)
     rank = x.rank - 2
     place = slice(1, 3) if rank == 2 else slice(0, 3)
     window = tfl_window(node, kernel.shape[place], [1] * rank)
-    wanted = known_dims(node.operand(0))
-    if wanted is None and node.attr("padding") == "VALID":
-        raise UnsupportedError("a transposed convolution into a shape that is computed at run time", code="E-SHAPE-002")
-    if wanted is None and max(window.strides) > 1:
-        assume(f"the sizes of {node.name!r}, whose shape is computed at run time, are its operand's times the strides")
-    same, padding = node.attr("padding") == "SAME", [0] * (2 * rank)
-    for i in range(rank):
-        size = x.shape[1 + i]
-        full = window.strides[i] * (size - 1) + window.span[i]
-        total = full - (wanted[1 + i] if wanted is not None else window.strides[i] * size)
-        if not isinstance(total, int):
-            raise UnsupportedError("a transposed convolution over sizes that are not known", code="E-SHAPE-001")
-        padding[i] = max(0, total) // 2 if same else 0
-        padding[rank + i] = total - padding[i]
+    padding = _tfl_cropping(node, window, x)
     numbers = last(2, 3, 0, (1, 2)) if rank == 2 else last(3, 4, 3, (0, 1, 2))
-    attributes = {"window_strides": window.strides, "rhs_dilation": window.dilations, "padding": tuple(padding)}
+    attributes = {"window_strides": window.strides, "rhs_dilation": window.dilations}
     if is_hybrid(x, kernel):
         x = on_int8_grid(b, x, range(1, x.rank), asymmetric=True)
-    return activated(b, b(ops.ConvTranspose, x, kernel, node.optional(3), **numbers, **attributes), node)
+    bias = node.optional(3)
+    if padding is not None:
+        result = b(ops.ConvTranspose, x, kernel, bias, **numbers, **attributes, padding=padding)
+        return activated(b, result, node)
+    full = b(ops.ConvTranspose, x, kernel, None, **numbers, **attributes, padding=(0,) * (2 * rank))
+    result = _with_sizes(b, full, node)
+    return activated(b, result if bias is None else b(ops.Add, result, bias), node)
+
+
+def _tfl_cropping(node: Node, window: Window, x: Value) -> tuple[int, ...] | None:
+    """The padding of the convolution; None where it is known only at run time.
+
+    LiteRT's kernels refuse an operand of other sizes than a convolution of the result would have.
+    """
+    wanted: Sequence[Dim | None] = known_dims(node.operand(0)) or (None,) * x.rank
+    same, before, after = node.attr("padding") == "SAME", list[int](), list[int]()
+    for i in range(window.rank):
+        size, result = x.shape[1 + i], wanted[1 + i]
+        if isinstance(result, int) and not isinstance(size, int):
+            size = max(0, -(-(result if same else result - window.span[i] + 1) // window.strides[i]))
+            assume(f"axis {1 + i} of the operand of {node.name!r} has {size} elements, as its result's shape says")
+        total = None if result is None else window.strides[i] * (size - 1) + window.span[i] - result
+        if not isinstance(total, int):
+            return None
+        before.append(max(0, total) // 2 if same else 0)
+        after.append(total - before[i])
+    return (*before, *after)
+
+
+def _with_sizes(b: Builder, full: Value, node: Node) -> Value:
+    """A transposed convolution without padding, cropped or padded to sizes known only at run time."""
+    dims = range(1, full.rank - 1)
+    sizes = Term(b, b(ops.Slice, as_int64(b, node.operand(0)), [1], [full.rank - 1], [1]))
+    total = Term(b, dim_vector(b, [full.shape[a] for a in dims], full)) - sizes
+    before = total.max(0).apply(ops.FloorDiv, 2) if node.attr("padding") == "SAME" else total * 0
+    amounts = Amounts(-before, before - total)
+    return grown(b, cropped(b, full, dims, amounts), dims, amounts)
 
 
 @lower_onnx(ops.ConvTranspose)

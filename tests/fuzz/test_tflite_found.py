@@ -10,7 +10,7 @@ import pytest
 
 import onnxtfl
 from tests.fuzz.drawing import Input
-from tests.fuzz.tflite_drawing import TfliteDrawing
+from tests.fuzz.tflite_drawing import Scale, TfliteDrawing
 from tests.harness.compare import largest_error
 from tests.harness.litert import run_onnx, run_tflite
 
@@ -161,5 +161,47 @@ def test_an_axis_that_shrinks_at_a_masked_begin_is_at_its_first_place() -> None:
 def test_a_choice_of_single_elements_has_the_declared_rank(op: str) -> None:
     def build(g: Graph) -> Any:
         return g.op(op, [g.given(True, "bool"), g.constant([3], "int32"), g.constant([4], "int32")])
+
+    check(build)
+
+
+@pytest.mark.parametrize(("padding", "height"), [("SAME", 5), ("SAME", 6), ("VALID", 8)])
+def test_a_transposed_convolution_to_sizes_known_at_run_time(padding: str, height: int) -> None:
+    """The kernel crops half of what the result has too much before it, and pads the end."""
+
+    def build(g: Graph, open_axes: Sequence[int], computed: bool) -> Any:
+        shape = np.asarray([1, height, 3, 2], np.int32)
+        options = {"padding": padding, "stride_h": 2, "stride_w": 1}
+        operands = [g.weight("float32", [2, 3, 1, 4]), g.given(X[:1, :, None].repeat(3, 2), open_axes=open_axes)]
+        sizes = g.choice(shape, share=1.0) if computed else g.constant(shape, "int32")
+        return g.op("TRANSPOSE_CONV", [sizes, *operands, g.constant([1, 2], "float32")], "float32", **options)
+
+    check(lambda g: build(g, [1, 2], False))
+    check(lambda g: build(g, [], True))
+    check(lambda g: build(g, [0, 1, 2], True))
+
+
+def test_windows_gathered_from_open_sizes() -> None:
+    """Their starts are clamped so that they fit."""
+    options = {"offset_dims": [1, 2, 3], "rank": 4, "start_index_map": [1], "index_vector_dim": 1}
+    check(
+        lambda g: g.op(
+            "STABLEHLO_GATHER",
+            [g.given(X, open_axes=[0, 1, 2]), g.constant([[2], [0], [-3]], "int32")],
+            **options,
+            slice_sizes=[2, 2, 3],
+        ),
+        [(4, 2, 5)],
+    )
+
+
+def test_an_empty_quantized_result() -> None:
+    """It is a constant, and as an output a copy of it."""
+
+    def build(g: Graph) -> Any:
+        x = g.given(np.zeros([2, 1, 0]), "int8")
+        g.quantized[x] = Scale((0.25,), (51,))
+        g.quantized["v0_0"] = g.quantized[x]
+        return g.op("TRANSPOSE", [x, g.constant([0, 2, 1], "int32")], rank=3)
 
     check(build)

@@ -81,7 +81,7 @@ def _transpose_conv(g: TfliteDrawing) -> None:
     n, c, outputs = g.size(), g.size(), 1 + g.below(3)
     x = g.new("float32", [n, h, w, c])
     g.fix(x)
-    shape = g.constant([n, height, width, outputs], "int32")
+    shape = g.choice([n, height, width, outputs])
     g.op(
         "TRANSPOSE_CONV",
         [shape, g.weight("float32", [outputs, *kernel, c]), x, *_bias(g, outputs)],
@@ -96,7 +96,7 @@ def _conv_3d_transpose(g: TfliteDrawing) -> None:
     n, c, outputs = g.size(), g.size(), 1 + g.below(3)
     x = g.new("float32", [n, d, h, w, c])
     g.fix(x)
-    shape = g.constant([n, depth, height, width, outputs], "int32")
+    shape = g.choice([n, depth, height, width, outputs])
     weight = g.weight("float32", [*kernel, outputs, c])
     g.op("CONV_3D_TRANSPOSE", [shape, weight, x, *_bias(g, outputs)], "float32", **options)
 

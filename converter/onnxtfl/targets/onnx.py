@@ -25,12 +25,12 @@ from onnxtfl.targets.instance import BoundOp
 from onnxtfl.targets.table import CostRow, Parameter
 from onnxtfl.targets.target import Target, operands_of
 
-_ON_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "If", "Loop", "Scan"})
+_ON_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "Identity", "If", "Loop", "Scan"})
 """The ops on integer tensors that quantized values are written as."""
 _OF_RUNTIME = frozenset({("com.microsoft", "QuantizeLinear"), ("com.microsoft", "DequantizeLinear")})
 """Ops of ONNX Runtime's domain that are written before opset 21, with the types that ONNX's have since."""
 _MOVES = frozenset(
-    {"Concat", "Expand", "Gather", "GatherElements", "GatherND", "Identity", "MaxPool", "Reshape", "ReverseSequence"}
+    {"Concat", "Expand", "Gather", "GatherElements", "GatherND", "MaxPool", "Reshape", "ReverseSequence"}
     | {"ScatterND", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"}
 )
 """The ops whose results are stored elements of their operands, if all have the same parameters."""
