@@ -70,16 +70,33 @@ def _between(b: Builder, node: Node, strings: Array, numbers: Array) -> Value:
 
 @lift_onnx("LabelEncoder", since=(2, 4), domain=_ML)
 def _from_label_encoder(b: Builder, node: Node) -> Value:
-    """Of equal keys the first one counts. Keys and values are lists, or tensors of rank 1."""
+    """Of equal keys the first one counts. Keys and values are lists, or tensors; the last version finds NaN."""
     query, keys, values = node.operand(0), _listed(node, "keys"), _listed(node, "values")
-    if query.dtype not in (DType.INT64, DType.STRING):
-        raise UnsupportedError("a table whose keys are no integers or strings", type_=query.type, code="E-OP-007")
-    default: TensorData | Any = node.attr("default_tensor")
-    if not isinstance(default, TensorData):
-        default = node.attr(f"default_{_SINGLE[values.dtype]}", _DEFAULTS[values.dtype])
-        default = ArrayData(_array(default, values.dtype), values.dtype)
-    contents = (constant(v.numpy().reshape(-1), v.dtype) for v in (keys, values))
-    return b(ops.Lookup, query, *contents, constant(default.numpy().reshape(()), default.dtype))
+    if values.size != keys.size or keys.dtype is not query.dtype:
+        raise InvalidModelError(f"{keys.size} {keys.dtype} keys for {values.size} values", code="E-FILE-009")
+    table, default = constant(values.numpy().reshape(-1), values.dtype), _default(node, values.dtype)
+    numbers = keys.numpy().reshape(-1)
+    if not keys.size:
+        return b(ops.BroadcastTo, default, b(ops.Shape, query))
+    if query.dtype is DType.INT16:  # kernels compare wider integers
+        query, numbers = b(ops.Convert, query, dtype=DType.INT32), numbers.astype(np.int32)
+    if not keys.dtype.is_float or node.op.version < 4 or not np.isnan(numbers).any():
+        return b(ops.Lookup, query, numbers, table, default)
+    places = Term(b, b(ops.Lookup, query, numbers, np.arange(keys.size), np.asarray(keys.size)))
+    nan = places.constant(int(np.isnan(numbers).argmax()))
+    places = Term(b, query).differs(Term(b, query)).choose(nan, places)
+    return b(ops.Gather, b(ops.Concatenate, table, reshape(b, default, (1,)), axis=0), places.value, axis=0)
+
+
+def _default(node: Node, dtype: DType) -> Value:
+    """What a LabelEncoder returns for other keys: a scalar."""
+    found: TensorData | Any = node.attr("default_tensor")
+    if isinstance(found, TensorData):
+        if found.dtype is not dtype or found.size != 1:
+            raise InvalidModelError("default_tensor is no single element of the values' type", code="E-FILE-009")
+        return constant(found.numpy().reshape(()), dtype)
+    like = dtype if dtype in _SINGLE else DType.FLOAT32 if dtype.is_float else DType.INT64
+    return constant(_array(node.attr(f"default_{_SINGLE[like]}", _DEFAULTS[like]), dtype), dtype)
 
 
 def _listed(node: Node, side: str) -> TensorData:
@@ -103,7 +120,7 @@ def _label_encoder(node: Node, opset: int) -> Form | None:
     query, keys, values, default = (node.operand(i) for i in range(4))
     if not (keys.is_constant and values.is_constant and default.is_constant) or values.rank != 1:
         return None
-    if keys.dtype not in (DType.INT64, DType.STRING) or values.dtype not in _LISTS:
+    if keys.dtype not in _LISTS or values.dtype not in _LISTS:
         return None
     table: dict[Any, Any] = dict(zip(keys.numpy().tolist()[::-1], values.numpy().tolist()[::-1], strict=True))
     attributes = {f"keys_{_LISTS[keys.dtype]}": tuple(table), f"values_{_LISTS[values.dtype]}": tuple(table.values())}

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+import onnxtfl
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.bodies import body
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -16,13 +19,14 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.types import tensor
-from onnxtfl.pipeline import explicit_states
+from onnxtfl.options import Options
+from onnxtfl.pipeline import explicit_states, inspect
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rewriting.lift import lift
 from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.unit import tfl_states
-from tests.unit.ml_models import check_same
+from tests.unit.ml_models import check_same, features, ml_model
 
 KEYS, QUERY = np.asarray([7, 5, 7]), np.asarray([[5, 7], [9, 5]])
 
@@ -93,3 +97,58 @@ def test_tables_between_strings_and_integers(x: Array) -> None:
 
 def test_of_equal_keys_the_first_one_counts_as_in_onnx_runtime() -> None:
     check_same("LabelEncoder", [QUERY], version=2, keys_int64s=[7, 5, 7], values_int64s=[1, 2, 3])
+
+
+DTYPES: dict[str, Any] = {"float": np.float32, "int64": np.int64, "string": object, "int32": np.int32,
+                          "int16": np.int16, "double": np.float64}  # fmt: skip
+
+
+def elements(kind: str, numbers: list[int]) -> Array:
+    return np.asarray([f"ü{n}" for n in numbers] if kind == "string" else numbers, DTYPES[kind])
+
+
+def encoder(keys: str, values: str) -> dict[str, Any]:
+    """The attributes of a table between these types, as tensors."""
+    return {
+        "keys_tensor": onnx.numpy_helper.from_array(elements(keys, [1, 2, 1, 3])),
+        "values_tensor": onnx.numpy_helper.from_array(elements(values, [10, 20, 99, 30])),
+        "default_tensor": onnx.numpy_helper.from_array(elements(values, [7])),
+    }
+
+
+@pytest.mark.parametrize("values", DTYPES)
+@pytest.mark.parametrize("keys", DTYPES)
+def test_a_label_encoder_of_every_type(keys: str, values: str) -> None:
+    query = elements(keys, [3, 9, 1, 2]).reshape(2, 2)
+    model = ml_model("LabelEncoder", [query], version=4, **encoder(keys, values))
+    (found,) = run(inspect(model, "lifted", Options()), [query])
+    assert found.dtype == elements(values, [0]).dtype
+    assert found.tolist() == elements(values, [30, 7, 10, 20]).reshape(2, 2).tolist()
+
+
+def test_only_the_last_version_finds_nan() -> None:
+    query = np.asarray([[np.nan, 0.0, 1.5], [-0.0, 2, np.inf]], np.float32)
+    table = {"keys_floats": [-0.0, float("nan"), 1.5, float("nan")], "values_strings": ["zero", "nan", "b", "no"]}
+    assert check_same("LabelEncoder", [query], version=2, **table)[0][0, 0] == "_Unused"
+    assert check_same("LabelEncoder", [query], version=4, **table)[0][0, 0] == "nan"
+
+
+@pytest.mark.parametrize("values", ["int16", "double"])
+def test_the_default_of_types_without_an_attribute(values: str) -> None:
+    table = {k: v for k, v in encoder("string", values).items() if k != "default_tensor"}
+    check_same("LabelEncoder", [elements("string", [5, 1])], version=4, **table)
+
+
+@pytest.mark.parametrize("changes", [{"values_floats": [1.0]}, {"keys_strings": ["a", "b"], "keys_floats": None}])
+def test_tables_that_do_not_fit_are_refused(changes: dict[str, Any]) -> None:
+    table = {"keys_floats": [1.0, 2.0], "values_floats": [1.0, 2.0], **changes}
+    model = ml_model("LabelEncoder", [features()], version=2, **{k: v for k, v in table.items() if v})
+    with pytest.raises(InvalidModelError, match=r"keys for \d values"):
+        inspect(model, "lifted", Options())
+
+
+def test_a_table_of_float_keys_converts() -> None:
+    query = np.asarray([1.5, 3, -1, np.nan], np.float32)
+    table = {"keys_floats": [1.5, float("nan"), 3.0], "values_int64s": [1, 2, 3]}
+    conversion = onnxtfl.onnx_to_tflite(ml_model("LabelEncoder", [query], version=4, **table), check="require")
+    assert conversion.check is not None and conversion.check.status == "passed"

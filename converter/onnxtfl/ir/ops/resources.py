@@ -11,11 +11,11 @@ from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reductions import Reduce
 from onnxtfl.ir.ops.reshape import Unsqueeze
 
-KEYS = frozenset({DType.INT32, DType.INT64, DType.STRING})
+KEYS = frozenset({DType.INT32, DType.INT64, DType.FLOAT32, DType.FLOAT64, DType.STRING})
 
 
 class Lookup(Derived):
-    """`values[i]` for each element of `query` that is `keys[i]` (of equal keys the first one), `default` for others.
+    """`values[i]` for elements of `query` that are `keys[i]` (of equal keys the first one, NaN is none), else `default`.
 
     keys [n], values [n, ...], default [...]: [*query, ...]. Source: TFLite HASHTABLE_FIND, ONNX LabelEncoder (added).
     """
