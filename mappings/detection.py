@@ -9,6 +9,8 @@ TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from onnxtfl.rules import *
@@ -99,7 +101,7 @@ def _select_in_onnx(b: Builder, node: Node) -> list[Value]:
     boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
     sigma = node.optional(5)
     if sigma is not None and not (sigma.is_constant and float(sigma.numpy()) == 0.0):
-        raise UnsupportedError("soft non-maximum suppression (sigma above 0)")
+        return _select_softly(b, node, sigma)
     one = [reshape(b, boxes, (1, *boxes.shape)), reshape(b, scores, (1, 1, *scores.shape))]
     below = (Term(b, overlap) * (1 - 2**-23)).value
     vectors = [reshape(b, v, (1,)) for v in (b(ops.Convert, limit, dtype=DType.INT64), below, least)]
@@ -113,3 +115,60 @@ def _select_in_onnx(b: Builder, node: Node) -> list[Value]:
     for value, old in zip(padded, node.results, strict=False):
         value.type = old.type
     return [*padded, reshape(b, b(ops.Convert, count, dtype=DType.INT32), ())]
+
+
+def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
+    """In each of `limit` rounds, the box with the highest score is chosen, and scores of those that overlap it sink.
+
+    ::
+
+        scores = scores > least & overlap < threshold ? scores * exp(-0.5 / sigma * overlap**2) : -inf
+
+    A box overlaps itself, so it is chosen once, but for one without an area. LiteRT lowers scores only of boxes that
+    come first, with the same result where no score is negative.
+    """
+    boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
+    if not (least.is_constant and float(least.numpy()) >= 0):
+        assume(f"no score of {node.name!r} that is above its threshold is negative")
+    corners = b(ops.Pad, _corners(b, boxes, False), np.asarray([[0, 1], [0, 0]]), None, mode="constant")
+    one_more = Term(b, b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(-np.inf, scores), mode="constant"))
+    spread = Term(b, reshape(b, sigma, ()))
+    scale = (spread > 0).choose(spread.constant(-0.5) / spread, 0.0)
+    count = (Term(b, scores) > Term(b, least)).to(DType.INT32).reduce("sum", [0], keepdims=False)
+    captures = [corners, *(reshape(b, v, ()) for v in (overlap, least)), scale.value, count.value]
+    carried = [one_more.value, constant(np.asarray(0, np.int32))]
+    body = _round_of_soft_selection([v.type for v in (*carried, *captures)])
+    rounds = reshape(b, b(ops.Convert, limit, dtype=DType.INT64), ())
+    flags = {"carried": 2, "result_axes": (0, 0), "result_reversed": (False, False)}
+    _, chosen, indices, kept = b.many(ops.Scan, rounds, *carried, *captures, body=body, **flags)
+    for value, old in zip((indices, kept), node.results, strict=False):
+        value.type = old.type
+    return [indices, kept, chosen]
+
+
+def _round_of_soft_selection(types: Sequence[Type | None]) -> Graph:
+    """Scores and count after a round, and the index and score that it chooses, 0 if all are chosen."""
+    region = Graph("round")
+    b = Builder(region)
+    scores, chosen, corners, overlap, least, scale, count = (Term(b, region.add_input(t)) for t in types)
+    best = scores.apply(ops.ArgMax, axis=0, dtype=DType.INT32)
+    top = scores.apply(ops.Gather, best, axis=0)
+    is_left = (top > least) & (chosen < count)
+    shared = _overlaps(corners, corners.apply(ops.Gather, best, axis=0))
+    sunk = scores * (scale * shared * shared).exp()
+    after = ((scores > least) & (shared < overlap)).choose(sunk, -np.inf)
+    more = is_left.to(DType.INT32)
+    results = (after, chosen + more, best * more, is_left.choose(top, 0.0))
+    region.outputs = [term.value for term in results]
+    return region
+
+
+def _overlaps(boxes: Term, box: Term) -> Term:
+    """[n, 4], [4] -> [n]: intersection over union; 0 for boxes without an area."""
+    b = boxes.b
+    low, high = (Term(b, b(ops.Slice, boxes.value, [0, i], [1 << 30, i + 2], [1, 1])) for i in (0, 2))
+    low_of, high_of = (Term(b, b(ops.Slice, box.value, [i], [i + 2], [1])) for i in (0, 2))
+    sizes = ((high - low), (high_of - low_of), (high.min(high_of) - low.max(low_of)).max(0.0))
+    areas = [size.at(0, size.rank - 1) * size.at(1, size.rank - 1) for size in sizes]
+    found = areas[2] / (areas[0] + areas[1] - areas[2])
+    return ((areas[0] > 0) & (areas[1] > 0)).choose(found, 0.0)

@@ -205,3 +205,20 @@ def test_an_empty_quantized_result() -> None:
         return g.op("TRANSPOSE", [x, g.constant([0, 2, 1], "int32")], rank=3)
 
     check(build)
+
+
+@pytest.mark.parametrize("least", [0.0, 0.3])
+def test_soft_suppression_of_boxes(least: float) -> None:
+    """Overlaps lower scores; a box without an area, which does not overlap itself, is chosen again and again."""
+    corners = [[0, 0, 4, 4], [0, 1, 4, 5], [3, 3, 1, 1], [0, 0, 4, 4], [9, 9, 9, 9], [8, 0, 9, 4]]
+    scores = [0.9, 0.8, 0.7, 0.6, 0.05 + least, 0.5]
+
+    def build(g: Graph) -> Any:
+        numbers = [g.given(v) for v in (0.9, least, 0.4)]
+        return g.op(
+            "NON_MAX_SUPPRESSION_V5",
+            [g.given(corners, open_axes=[0]), g.given(scores, open_axes=[0]), g.given(8, "int32"), *numbers],
+            *("int32", "float32", "int32"),
+        )
+
+    check(build)

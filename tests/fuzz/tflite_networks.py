@@ -141,7 +141,7 @@ def _suppression(op: str) -> Step:
         boxes, scores = g.new("float32", [count, 4], 0, 4), g.weight("float32", [count], 0, 1)
         g.fix(boxes)
         soft = op == "NON_MAX_SUPPRESSION_V5"
-        values = [g.choose((0.3, 0.5, 1.0)), g.choose((0.0, 0.4)), *([0.5 if g.chance(0.05) else 0.0] if soft else [])]
+        values = [g.choose((0.3, 0.5, 1.0)), g.choose((0.0, 0.4)), *([g.choose((0.0, 0.0, 0.5, 0.1))] if soft else [])]
         inputs = [boxes, scores, g.choice(g.below(6), 3), *(g.choice(v, dtype="float32", share=0.1) for v in values)]
         g.op(op, inputs, *(("int32", "float32", "int32") if soft else ("int32", "int32")))
 
