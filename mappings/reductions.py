@@ -89,7 +89,7 @@ def _plain(node: Node) -> bool:
 
 for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin", "ARG_MIN")):
     row(_op, onnx=_onnx, since=(1, 11, 12, 13), attributes=_ARG_NAMES, fixed={"dtype": DType.INT64}, axes=("axis",))
-    row(_op, tfl=_tfl, attributes=_ARG_OPTIONS, axes=("axis",), when=_plain)
+    row(_op, tfl=_tfl, attributes=_ARG_OPTIONS, when=_plain, lifts=False)
 
 
 # --- TFLite -----------------------------------------------------------------------------------------------------------
@@ -108,6 +108,16 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
     if known is not None and x.tensor_type.shape is not None:
         axes = constant(np.asarray(distinct_axes(known, x.rank) if x.rank else (), np.int32))
     return b(ops.Reduce, x, axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
+
+
+@lift_tfl("ARG_MAX", "ARG_MIN")
+def _arg_tfl(b: Builder, node: Node) -> Value:
+    x, op, dtype = node.operand(0), ops.ArgMax if node.op.name == "tfl.ARG_MAX" else ops.ArgMin, node.result.dtype
+    axis = one_axis(node.operand(1), x)
+    if axis is not None:
+        return b(op, x, axis=axis, dtype=dtype)
+    middle = MiddleAxis.of(b, x, node.operand(1))
+    return middle.without(b(op, middle.folded, axis=1, dtype=dtype))
 
 
 @lower_tfl(ops.Reduce)

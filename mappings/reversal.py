@@ -22,13 +22,21 @@ row(
     ops.Reverse,
     tfl="REVERSE_V2",
     attributes=_REVERSED,
-    axes=("dimensions",),
     when=_along_one,
+    lifts=False,
 )
 _LAST = {"seq_axis": Spelled("seq_dim", default=0), "batch_axis": Spelled("batch_dim", default=0)}
 row(ops.ReverseSequence, tfl="REVERSE_SEQUENCE", attributes=_LAST, axes=tuple(_LAST), integers=(1,))
 _FIRST = {"seq_axis": Spelled("time_axis", default=0), "batch_axis": Spelled("batch_axis", default=1)}
 row(ops.ReverseSequence, onnx="ReverseSequence", since=(10, 28), attributes=_FIRST, integers=(1,), when=_takes)
+
+
+@lift_tfl("REVERSE_V2")
+def _from_tfl_reverse(b: Builder, node: Node) -> Value:
+    x, axes = node.operand(0), static_ints(node.operand(1))
+    if axes is None:
+        return reversed_at_run_time(b, x, node.operand(1))
+    return b(ops.Reverse, x, dimensions=normalize_axes(axes, x.rank))
 
 
 @decompose(ops.Reverse, "tfl", "axes")

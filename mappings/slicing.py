@@ -199,30 +199,44 @@ def _from_tfl_slice(b: Builder, node: Node) -> Value:
 # --- TFLite STRIDED_SLICE --------------------------------------------------------------------------------------------
 
 
-def _count_from_zero(node: Node) -> None:
+def _counted_sizes(node: Node) -> dict[int | None, int]:
+    """The size of the result at each entry without a mask, where limits are counted from the starts (`offset`)."""
+    counts, strides, mask = static_ints(node.operand(2)), static_ints(node.operand(3)), node.attr("end_mask", 0) or 0
+    if counts is None or strides is None or not node.attr("offset"):
+        return {}
+    pairs = enumerate(zip(counts, strides, strict=True))
+    return {i: max(-(-count // stride), 0) for i, (count, stride) in pairs if stride and not mask >> i & 1}
+
+
+def _count_from_zero(b: Builder, node: Node, items: Sequence[_Item]) -> None:
     """Replace limits that are counted from the starts (`offset`) by those of the axes."""
-    starts, counts = (static_ints(node.operand(i)) for i in (1, 2))
-    if starts is None or counts is None or min(starts, default=0) < 0 or node.attr("begin_mask"):
-        raise UnsupportedError("limits counted from the starts are not known", code="E-SHAPE-002")
-    node.set_operand(2, constant(np.asarray([a + n for a, n in zip(starts, counts, strict=True)], np.int32)))
+    x, count, mask = node.operand(0), vector_length(node.operand(1)), node.attr("begin_mask", 0) or 0
+    axes = {entry: axis for _, axis, entry in items if entry is not None and axis is not None}
+    sizes = Term(b, dim_vector(b, [x.shape[axes[i]] if i in axes else 1 for i in range(count)], x))
+    starts, counts, strides = (Term(b, as_int64(b, node.operand(i))) for i in (1, 2, 3))
+    first = (strides < 0).choose(sizes - 1, 0)
+    masked = Term(b, constant(np.asarray([bool(mask >> i & 1) for i in range(count)])))
+    begins = masked.choose(first, (starts < 0).choose(starts + sizes, starts))
+    node.set_operand(2, (begins + counts).value)
 
 
 @lift_tfl("STRIDED_SLICE")
 def _from_tfl_strided_slice(b: Builder, node: Node) -> Value:
     """Slice for the axes that stay or shrink, then a Reshape that drops the ones that shrink and adds new ones."""
     x = node.operand(0)
-    if node.attr("offset"):
-        _count_from_zero(node)
     items = _items(node, x.rank, _length(*(node.operand(i) for i in (1, 2, 3))))
+    counted = _counted_sizes(node)
+    if node.attr("offset"):
+        _count_from_zero(b, node, items)
     kept = [item for item in items if item[1] is not None]
     vectors = [_bounds(b, node, kept, which) for which in range(3)]
     sliced = b(ops.Slice, x, *vectors)
     sizes = iter(sliced.shape)
     shape: list[Dim] = []
-    for kind, axis, _ in items:
+    for kind, axis, entry in items:
         size: Dim = 1 if axis is None else next(sizes)
         if kind != "shrink":
-            shape.append(size)
+            shape.append(size if isinstance(size, int) else counted.get(entry, size))
     return reshape(b, sliced, shape)
 
 
@@ -257,26 +271,34 @@ def _items(node: Node, rank: int, count: int) -> list[_Item]:
 def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value:
     """The starts (0), limits (1) or strides (2), one for each axis of the operand."""
     known = static_ints(node.operand(which + 1))
-    strides = static_ints(node.operand(3))
     mask = (node.attr("begin_mask", 0), node.attr("end_mask", 0), 0)[which] or 0
     entries: list[Value | int] = []
     for kind, _, entry in items:
         if entry is None:
             entries.append((0, HUGE, 1)[which])
             continue
-        forward = strides is None or strides[entry] > 0
         begins_anywhere = (node.attr("begin_mask", 0) or 0) >> entry & 1
         if kind == "shrink" and begins_anywhere:  # LiteRT reads beyond the axis for a negative stride
             entries.append((0, 1, 1)[which])
         elif kind == "shrink" and which:
             entries.append(1 if which == 2 else _one_behind(b, node.operand(1), entry))
         elif mask >> entry & 1 and kind != "shrink":
-            entries.append(((0, HUGE) if forward else (HUGE, -HUGE))[which])
+            entries.append(_end_of_axis(b, node, which, entry))
         else:
             entries.append(known[entry] if known is not None else _entry(b, node, which, entry))
     if all(isinstance(e, int) for e in entries):
         return constant(np.asarray(entries, np.int64))
     return b(ops.Concatenate, *(constant(np.asarray([e])) if isinstance(e, int) else e for e in entries), axis=0)
+
+
+def _end_of_axis(b: Builder, node: Node, which: int, entry: int) -> Value | int:
+    """The bound that an entry of a mask means: the end of the axis where the steps along it begin, or the other."""
+    forward, backward = (0, HUGE)[which], (HUGE, -HUGE)[which]
+    strides = static_ints(node.operand(3))
+    if strides is not None:
+        return forward if strides[entry] > 0 else backward
+    stride = Term(b, b(ops.Slice, as_int64(b, node.operand(3)), [entry], [entry + 1], [1]))
+    return (stride > 0).choose(stride.constant(forward), backward).value
 
 
 def _entry(b: Builder, node: Node, which: int, entry: int) -> Value:

@@ -35,8 +35,12 @@ def _from_tfl_blocks(b: Builder, node: Node) -> Value:
 
 @lift_tfl("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
 def _from_tfl_batch(b: Builder, node: Node) -> Value:
-    op = ops.SpaceToBatch if node.op.name == "tfl.SPACE_TO_BATCH_ND" else ops.BatchToSpace
-    return b(op, node.operand(0), node.operand(2), blocks=tuple(frozen(node.operand(1), "block sizes")))
+    x, sizes, amounts = (node.operand(i) for i in range(3))
+    into, blocks = node.op.name == "tfl.SPACE_TO_BATCH_ND", static_ints(sizes)
+    if blocks is not None:
+        return b(ops.SpaceToBatch if into else ops.BatchToSpace, x, amounts, blocks=tuple(blocks))
+    factors, entries = named_factors(b, sizes)
+    return (into_batch if into else from_batch)(b, x, amounts, entries, factors)
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------

@@ -94,18 +94,37 @@ def _to_onnx_equal_split(node: Node, opset: int) -> Form | None:
 
 @lift_tfl("SPLIT")
 def _from_tfl_split(b: Builder, node: Node) -> Sequence[Value]:
-    (axis,), x = frozen(node.operand(0), "an axis"), node.operand(1)
-    return b.many(ops.Split, x, axis=normalize_axis(axis, x.rank), count=_count(node, "num_splits"))
+    x, axis, count = node.operand(1), one_axis(node.operand(0), node.operand(1)), _count(node, "num_splits")
+    if count == 1:
+        return [x]
+    if axis is not None:
+        return b.many(ops.Split, x, axis=axis, count=count)
+    middle = MiddleAxis.of(b, x, node.operand(0))
+    size = b(ops.Div, middle.size, [count])
+    parts = b.many(ops.Split, middle.folded, b(ops.BroadcastTo, size, [count]), axis=1)
+    return middle.unfolded(parts, [size] * count)
 
 
 @lift_tfl("SPLIT_V")
 def _from_tfl_split_v(b: Builder, node: Node) -> Sequence[Value]:
-    x, sizes, (axis,) = node.operand(0), node.operand(1), frozen(node.operand(2), "an axis")
-    place, known = normalize_axis(axis, x.rank), static_ints(sizes)
-    if known is not None and -1 in known:
-        rest = x.shape[place] - sum(k for k in known if k != -1)
-        sizes = dim_vector(b, [rest if k == -1 else k for k in known], x)
-    return b.many(ops.Split, x, sizes, axis=place)
+    x, sizes, axis = node.operand(0), node.operand(1), one_axis(node.operand(2), node.operand(0))
+    if axis is not None:
+        return b.many(ops.Split, x, _sizes(b, sizes, x.shape[axis], x), axis=axis)
+    middle = MiddleAxis.of(b, x, node.operand(2))
+    sizes = _sizes(b, sizes, middle.folded.shape[1], middle.folded)
+    parts = b.many(ops.Split, middle.folded, sizes, axis=1)
+    return middle.unfolded(parts, [b(ops.Gather, sizes, [i], axis=0) for i in range(len(parts))])
+
+
+def _sizes(b: Builder, sizes: Value, total: Dim, x: Value) -> Value:
+    """The sizes of the parts of an axis of size `total` of `x`; one of -1 is what the others leave."""
+    known = static_ints(sizes)
+    if known is None:
+        given = Term(b, as_int64(b, sizes))
+        others = given.reduce("sum") + 1
+        return given.equals(-1).choose(Term(b, dim_value(b, total, x)) - others, given).value
+    rest = total - sum(k for k in known if k != -1)
+    return dim_vector(b, [rest if k == -1 else k for k in known], x)
 
 
 @lift_tfl("UNPACK")

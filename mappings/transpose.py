@@ -5,13 +5,21 @@ from __future__ import annotations
 from onnxtfl.rules import *
 
 row(ops.Transpose, onnx="Transpose", attributes={"permutation": "perm"}, lifts=False)
-row(ops.Transpose, tfl="TRANSPOSE", attributes={"permutation": Entries("a permutation")}, axes=("permutation",))
+row(ops.Transpose, tfl="TRANSPOSE", attributes={"permutation": Entries("a permutation")}, lifts=False)
 
 
 @lift_onnx("Transpose", since=(1, 13, 21, 23, 24, 25))
 def _transpose(b: Builder, node: Node) -> Value:
     x, permutation = node.operand(0), node.attributes.get("perm")
     return b(ops.Transpose, x, permutation=tuple(reversed(range(x.rank)) if permutation is None else permutation))
+
+
+@lift_tfl("TRANSPOSE")
+def _from_tfl_transpose(b: Builder, node: Node) -> Value:
+    x, permutation = node.operand(0), static_ints(node.operand(1))
+    if permutation is None and x.rank > 1:
+        return transposed_at_run_time(b, x, node.operand(1))
+    return b(ops.Transpose, x, permutation=normalize_axes(permutation or (0,) * x.rank, x.rank))
 
 
 @decompose(ops.Transpose, "tfl", "axes")

@@ -21,7 +21,14 @@ from tests.harness.litert import run_onnx, run_tflite
 Case = tuple[str, Sequence[Any], int, dict[str, Any]]
 RESULTS = {"UNPACK": 4, "SPLIT": 3, "SPLIT_V": 3, "TOPK_V2": 2, "UNIQUE": 2}
 VERSIONS = {"BROADCAST_TO": 2}
-DTYPES = {"SHAPE": "int32", "RANK": "int32", "WHERE": "int64", "BROADCAST_ARGS": "int32"}
+DTYPES = {
+    "ARG_MAX": "int32",
+    "ARG_MIN": "int32",
+    "SHAPE": "int32",
+    "RANK": "int32",
+    "WHERE": "int64",
+    "BROADCAST_ARGS": "int32",
+}
 
 
 def model(op: str, operands: Sequence[Array | None], inputs: int, options: dict[str, Any]) -> bytes:

@@ -21,6 +21,7 @@ from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
+from onnxtfl.ir.ops.space_to_depth import from_batch, into_batch
 from onnxtfl.ir.packed import ByteData, FieldData, is_packed
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import Quantization, limits, product_quantization, quantize
@@ -141,6 +142,7 @@ from onnxtfl.rules.qlinear import (
 from onnxtfl.rules.qoperator import bias_in_steps, linear_domain, parameters, qoperator, quantized_operand
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
+from onnxtfl.rules.runtime_axes import MiddleAxis, named_factors, one_axis, reversed_at_run_time, transposed_at_run_time
 from onnxtfl.rules.scores import (
     ML,
     chosen_label,

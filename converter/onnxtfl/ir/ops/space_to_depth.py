@@ -18,9 +18,11 @@ from onnxtfl.ir.reshape import as_int64, reshape, transposed, with_unit_axis
 
 
 def _moved_blocks(
-    b: Builder, x: Value, blocks: Mapping[int, int], depth: int, slowest: bool, into_depth: bool
+    b: Builder, x: Value, blocks: Mapping[int, Dim], depth: int, slowest: bool, into_depth: bool, *sources: Value
 ) -> Value:
     """Move the `blocks` (sizes by axis) into the axis `depth`, or out of it: Reshape, Transpose, Reshape.
+
+    `sources`: of sizes of blocks known only at run time.
 
     Each axis is a product of factors: factor a < rank is what axis a has without blocks, the factors from rank on are
     the blocks. `slowest`: the blocks are the first factors of the axis `depth`, else the last.
@@ -34,9 +36,9 @@ def _moved_blocks(
     sizes |= {block[a]: size for a, size in blocks.items()}
     before, after = (in_space, in_depth) if into_depth else (in_depth, in_space)
     factors = [factor for group in before for factor in group]
-    split = reshape(b, x, [sizes[factor] for factor in factors])
+    split = reshape(b, x, [sizes[factor] for factor in factors], *sources)
     moved = transposed(b, split, [factors.index(factor) for group in after for factor in group])
-    return reshape(b, moved, [product(sizes[factor] for factor in group) for group in after], x)
+    return reshape(b, moved, [product(sizes[factor] for factor in group) for group in after], x, *sources)
 
 
 class _BlocksInBatch(Derived, register=False):
@@ -65,6 +67,23 @@ def _ends(b: Builder, pairs: Value, count: int, rank: int) -> list[Value]:
     return [b(Concatenate, np.zeros(1, np.int64), end, rest, axis=0) for end in ends]
 
 
+def into_batch(b: Builder, x: Value, amounts: Value, blocks: Sequence[Dim], *sources: Value) -> Value:
+    """The expansion of SpaceToBatch; sizes of `blocks` known only at run time are read from `sources`."""
+    if any(static_ints(amounts) or [1]):
+        ends = (with_unit_axis(b, end, 1) for end in _ends(b, amounts, len(blocks), x.rank))
+        x = b(Pad, x, b(Concatenate, *ends, axis=1))
+    return _moved_blocks(b, x, dict(enumerate(blocks, 1)), 0, True, True, *sources)
+
+
+def from_batch(b: Builder, x: Value, amounts: Value, blocks: Sequence[Dim], *sources: Value) -> Value:
+    """The expansion of BatchToSpace; sizes of `blocks` known only at run time are read from `sources`."""
+    whole = _moved_blocks(b, x, dict(enumerate(blocks, 1)), 0, True, False, *sources)
+    first, last = _ends(b, amounts, len(blocks), x.rank)
+    known = static_ints(last)
+    limits = b(Sub, b(Shape, whole), last) if known is None else [-n or END for n in known]
+    return b(Slice, whole, first, limits, [1] * x.rank) if any(static_ints(amounts) or [1]) else whole
+
+
 class SpaceToBatch(_BlocksInBatch):
     """Pad the axes after the batch with zeros, then split each into blocks, whose positions become part of the batch.
 
@@ -83,10 +102,7 @@ class SpaceToBatch(_BlocksInBatch):
 
     @classmethod
     def expand(cls, b: Builder, x: Value, amounts: Value, blocks: Sequence[int]) -> Value:
-        if any(static_ints(amounts) or [1]):
-            ends = (with_unit_axis(b, end, 1) for end in _ends(b, amounts, len(blocks), x.rank))
-            x = b(Pad, x, b(Concatenate, *ends, axis=1))
-        return _moved_blocks(b, x, dict(enumerate(blocks, 1)), 0, slowest=True, into_depth=True)
+        return into_batch(b, x, amounts, blocks)
 
 
 class BatchToSpace(_BlocksInBatch):
@@ -101,11 +117,7 @@ class BatchToSpace(_BlocksInBatch):
 
     @classmethod
     def expand(cls, b: Builder, x: Value, amounts: Value, blocks: Sequence[int]) -> Value:
-        whole = _moved_blocks(b, x, dict(enumerate(blocks, 1)), 0, slowest=True, into_depth=False)
-        first, last = _ends(b, amounts, len(blocks), x.rank)
-        known = static_ints(last)
-        limits = b(Sub, b(Shape, whole), last) if known is None else [-n or END for n in known]
-        return b(Slice, whole, first, limits, [1] * x.rank) if any(static_ints(amounts) or [1]) else whole
+        return from_batch(b, x, amounts, blocks)
 
 
 class _Blocks(Derived, register=False):
