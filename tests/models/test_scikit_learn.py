@@ -22,7 +22,9 @@ from sklearn import (
     decomposition,
     discriminant_analysis,
     ensemble,
+    gaussian_process,
     linear_model,
+    mixture,
     multiclass,
     naive_bayes,
     neighbors,
@@ -32,7 +34,7 @@ from sklearn import (
 )
 from sklearn import pipeline as pipelines
 from sklearn import preprocessing as scaling
-from sklearn.impute import SimpleImputer
+from sklearn.impute import KNNImputer, SimpleImputer
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((80, 5)).astype(np.float32)
@@ -59,9 +61,11 @@ CLASSIFIERS = {
     "AdaBoost": (ensemble.AdaBoostClassifier(**TREES), THREE),
     "bagging": (ensemble.BaggingClassifier(n_estimators=3, random_state=0), TWO),
     "SVC": (svm.SVC(), WORDS),
+    "SVC with probabilities": (svm.SVC(probability=True, random_state=0), WORDS),
     "NuSVC of two classes": (svm.NuSVC(kernel="poly"), TWO),
     "LinearSVC": (svm.LinearSVC(), THREE),
     "nearest neighbours": (neighbors.KNeighborsClassifier(), WORDS),
+    "neighbours within a radius": (neighbors.RadiusNeighborsClassifier(3.0), THREE),
     "MLP": (neural_network.MLPClassifier((8,), max_iter=50, random_state=0), WORDS),
     "GaussianNB": (naive_bayes.GaussianNB(), THREE),
     "BernoulliNB": (naive_bayes.BernoulliNB(), TWO),
@@ -83,6 +87,11 @@ OTHERS = {
         pipelines.make_pipeline(scaling.RobustScaler(), scaling.MinMaxScaler(), scaling.Normalizer("l1")),
         None,
     ),
+    "one class": (svm.OneClassSVM(), None),
+    "Gaussian process": (gaussian_process.GaussianProcessRegressor(gaussian_process.kernels.RBF()), REAL),
+    "Gaussian mixture": (mixture.GaussianMixture(3, random_state=0), None),
+    "polynomial features": (scaling.PolynomialFeatures(3), None),
+    "power transform": (scaling.PowerTransformer(), None),
     "bins": (scaling.KBinsDiscretizer(3, encode="onehot-dense"), None),
 }
 
@@ -114,6 +123,18 @@ def test_a_classifier(name: str) -> None:
 def test_regressors_and_transforms(name: str) -> None:
     model, labels = OTHERS[name]
     check(skl2onnx.to_onnx(fitted(model, X, labels), X[:1]))
+
+
+def test_missing_numbers_are_imputed_from_neighbours() -> None:
+    missing = np.where(RNG.random(X.shape) < 0.15, np.nan, X).astype(np.float32)
+    exported = skl2onnx.to_onnx(fitted(KNNImputer(n_neighbors=3), missing), X[:1])
+    report = onnxtfl.check(exported, check(exported).data, inputs={"X": missing[:9]})
+    assert report.status == "passed"
+
+
+def test_outliers_are_found_by_a_forest() -> None:
+    forest = fitted(ensemble.IsolationForest(n_estimators=3, random_state=0), X)
+    check(skl2onnx.to_onnx(forest, X[:1], target_opset={"": 18, "ai.onnx.ml": 3}))
 
 
 def test_maps_become_a_tensor_whose_columns_the_report_names() -> None:
