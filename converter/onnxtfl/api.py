@@ -47,6 +47,10 @@ IoDtype = Literal["source", "float32", "bits"]
 and float4 as float32, of integers of 4 and 2 bits in 8 bits), "bits" the bits of each element, as uint16 or uint8.
 "float32" is as "source", and float16 becomes float32 too. `ConversionReport.io_types` lists what changed.
 """
+Float16 = Literal["float32", "native"]
+"""What float16 is computed in: float32, or ("native") float16 by the ops that have kernels for it in ``min_runtime``,
+and float32 by the others; ``ConversionReport.float16`` says which.
+"""
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
 """Type of inputs that are quantized first and outputs that are dequantized last; "source" keeps theirs."""
 Quantized = Literal["qdq", "qoperator", "float"]
@@ -86,7 +90,7 @@ _OPTIONS = (
     *("input_shapes", "inputs", "outputs", "io_layout", "quantized_io", "float64", "min_runtime"),
     *("max_memory", "time_limit", "metadata", "record", "on_progress", "allow_custom", "plugins"),
 )
-_TO_TFLITE = (*_OPTIONS, "io_dtype", "dynamic_quant", "lstm", "elements", "target")
+_TO_TFLITE = (*_OPTIONS, "io_dtype", "float16", "dynamic_quant", "lstm", "elements", "target")
 _TO_ONNX = (*_OPTIONS, "opset", "quantized", "state", "signature")
 """The parameters that are options of the pipeline."""
 
@@ -106,6 +110,7 @@ def onnx_to_tflite(
     lstm: LstmMode = "exact",
     quantize: QuantizeMode | None = None,
     calibration: Calibration | None = None,
+    float16: Float16 = "float32",
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
     target: TfliteTargetName = "tflite",
@@ -130,19 +135,19 @@ def onnx_to_tflite(
 ) -> Conversion:
     """Convert an ONNX model to TFLite.
 
-    ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without
-    it the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept.
-    ``check``, ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``:
-    see `CheckMode` (``time_limit``: also of the conversion). ``load``: whether the runtime of the result, where
-    installed, loads it before it is written; `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see
-    `QuantizeMode`. ``io_dtype``, ``io_layout``: see `IoDtype`, `IoLayout`.
-    ``input_shapes``: sizes by input name, open or fixed; None makes a size
-    open, a name makes it open and calls it so. ``elements``: the number of elements of each input that is a sequence,
-    None for an optional input without a value; their tensors are called NAME_0, ... ``float64``: "narrow" computes it
-    in float32, "error" raises `UnsupportedError`. ``min_runtime``: the oldest TFLite runtime that must run the result,
-    "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``target``: see `TfliteTargetName`. ``inputs``, ``outputs``: names
-    of the tensors where the converted part begins and ends. ``max_memory``: megabytes of constants computed before run
-    time. ``metadata``: properties to add. ``allow_custom``, ``plugins``: ops of your own.
+    ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without it
+    the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept. ``check``,
+    ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``: see
+    `CheckMode` (``time_limit``: also of the conversion). ``load``: whether the runtime of the result, where installed,
+    loads it before it is written; `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see
+    `QuantizeMode`. ``io_dtype``, ``io_layout``, ``float16``: see `IoDtype`, `IoLayout`, `Float16`. ``input_shapes``:
+    sizes by input name, open or fixed; None makes a size open, a name makes it open and calls it so. ``elements``: the
+    number of elements of each input that is a sequence, None for an optional input without a value; their tensors are
+    called NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``:
+    the oldest TFLite runtime that must run the result, "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``target``:
+    see `TfliteTargetName`. ``inputs``, ``outputs``: names of the tensors where the converted part begins and ends.
+    ``max_memory``: megabytes of constants computed before run time. ``metadata``: properties to add. ``allow_custom``,
+    ``plugins``: ops of your own.
     """
     given = locals()
     from onnxtfl.options import Options
@@ -372,6 +377,7 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         tuple(result.assumptions),
         tuple(result.complex_names),
         os.fspath(job.model) if isinstance(job.model, str | os.PathLike) else "",
+        float16=result.float16,
         io_types=tuple(IoType(*entry) for entry in result.io_types),
         opset=result.opset,
     )

@@ -229,6 +229,7 @@ _PARAMETERS: Mapping[str, Check] = {
     "dynamic_quant": _one_of("exact", "hybrid"),
     "lstm": _one_of("exact", "fused"),
     "state": _one_of("io", "reset"),
+    "float16": _one_of("float32", "native"),
     "float64": _one_of("narrow", "error"),
     "quantize": _one_of(None, "dynamic", "int8", "int16x8", "float16"),
     "opset": _integer_or_none(13, 24),

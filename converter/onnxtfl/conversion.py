@@ -101,7 +101,7 @@ class ConversionReport:
     ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that TFLite Micro needs,
     measured on this machine (with pointers of 32 bits it needs less); None where that was not measured. ``io_types``:
     inputs and outputs of another type than in the source. ``opset``: the ONNX opset and why it is newer than the
-    default, "" where it is not.
+    default, "" where it is not. ``float16``: which ops compute in float16, where that was asked for.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -125,11 +125,13 @@ class ConversionReport:
     arena: int | None = None
     io_types: tuple[IoType, ...] = ()
     opset: str = ""
+    float16: str = ""
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """What the report says, as the rows of a table; ``verbose``: with the passes, and without shortened lists."""
         rows = titled("inputs", map(str, self.inputs)) + titled("outputs", map(str, self.outputs))
         rows += titled("types", map(str, self.io_types))
+        rows += [Row("float16", self.float16)] if self.float16 else []
         rows += titled("sequences", [_elements(*entry) for entry in self.elements.items()])
         rows += titled(
             "complex", [f"{name} has real and imaginary parts as its last axis" for name in self.complex_names]

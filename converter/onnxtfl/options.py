@@ -26,7 +26,8 @@ class Options:
     `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `io_layout`: the axis order of inputs
     and outputs, of all or by name. `io_dtype`: inputs and outputs of types that no runtime can be given (bfloat16,
     float8, ...) are their values, or ("bits") their bits as integers; "float32": those of float16 are float32 too.
-    `float64`: "narrow" computes in float32, "error" raises. `min_runtime`: the
+    `float64`: "narrow" computes in float32, "error" raises. `float16`: "native" computes it where there are
+    kernels. `min_runtime`: the
     oldest runtime that must run the result. `target`: "micro" if TFLite Micro must run it too.
     `inputs`, `outputs`: names of tensors where the model begins and ends.
     `opset`: the ONNX opset to write; None: 21, or the lowest newer one that has all ops that are needed.
@@ -44,6 +45,7 @@ class Options:
     io_layout: IoLayouts = "source"
     io_dtype: IoDtype = "source"
     float64: Literal["narrow", "error"] = "narrow"
+    float16: Literal["float32", "native"] = "float32"
     min_runtime: str = "2.14"
     target: TfliteTargetName = "tflite"
     inputs: Sequence[str] | None = None

@@ -60,6 +60,7 @@ from onnxtfl.passes.keep_states import keep_states
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loop_invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
+from onnxtfl.passes.native_float16 import float16_passes, in_words
 from onnxtfl.passes.pass_through import pass_through
 from onnxtfl.passes.prepared_outputs import copy_prepared
 from onnxtfl.passes.quantize import (
@@ -119,7 +120,7 @@ class Report:
     bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
     metadata was too large, as text. `source_files`: paths of the files with external data of the source.
     `assumptions`: what has to be true of sizes that only a run knows, as text. `io_types`: see `HeldType`.
-    `custom_ops`: those of users. `opset`: that of ONNX and the reason, where it is not the default.
+    `custom_ops`: those of users. `opset`: that of ONNX and why, if not the default. `float16`: which ops compute in it.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -141,6 +142,7 @@ class Report:
     source_files: tuple[Path, ...] = ()
     custom_ops: list[str] = field(default_factory=list)
     opset: str = ""
+    float16: str = ""
 
 
 def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
@@ -197,8 +199,8 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
         first = [*_lifting(options), *([dequantize] if options.quantized == "float" else [])]
         split = Pass("complex numbers", split_complex, split_complex_in_region, needs=_NEUTRAL)
         return [*first, split, RECOGNIZE, RECOGNIZE_LAYERS, *_common(target, options)]
-    first = [*_lifting(options), *replaced_types(options.float64, options.io_dtype)]
-    return [*first, *_common(target, options), *_tflite_last(target)]
+    types = replaced_types(options.float64, options.io_dtype, options.float16)
+    return [*_lifting(options), *types, *_common(target, options), *_tflite_last(target)]
 
 
 def _tflite_target(options: Options) -> TfliteTarget:
@@ -282,6 +284,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     formulas = Pass("write formulas", partial(write_formulas, target=target))
     keep = [Pass("keep states", partial(keep_states, target=target), Pass.idle, needs=_NEUTRAL)]
     keep = keep if options.lstm == "fused" and target.name == "tfl" else []
+    saturate = [Pass("saturate", partial(saturate_quantized, target=target), needs=_LEGAL)]
     real = [Pass("real products", multiply_real, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []
     return [
         *real,
@@ -292,8 +295,9 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         *([Pass("opset", target.raise_opset)] if isinstance(target, OnnxTarget) else []),
         Group("formulas", (formulas, SIMPLIFY), dependent=True, needs=_NEUTRAL),
         separate,
+        *(float16_passes(target, options.float16)),
         Pass("legalize", partial(legalize, target=target), needs=_NEUTRAL, establishes=_LEGAL),
-        *(_saturating(target)),
+        *([] if target.saturated_steps is None else saturate),
         Group("tidy", tidy, needs=_LEGAL),
         Pass("sink", sink_reshapes, needs=_LEGAL),
         Pass("layout", partial(layout, io_layout=options.io_layout), layout, needs=_LEGAL, establishes=_LAID_OUT),
@@ -318,13 +322,6 @@ def _quantized(target: Target, options: Options) -> list[Pass | Group]:
     constants = Pass("integer constants", use_integer_constants, needs=_NEUTRAL)
     clamps = Pass("stored clamps", STORED_CLAMPS.apply, needs=_NEUTRAL)
     return [constants, fuse, clamps, int8, edges, *hybrid, SIMPLIFY]
-
-
-def _saturating(target: Target) -> list[Pass | Group]:
-    """What kernels do not saturate is clamped once it is known which values are quantized."""
-    if target.saturated_steps is None:
-        return []
-    return [Pass("saturate", partial(saturate_quantized, target=target), needs=_LEGAL)]
 
 
 def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
@@ -465,6 +462,7 @@ class _Conversion:
         self.report.elements = dict(graph.elements)
         self.report.complex_names = list(graph.complex_names)
         self.report.io_types = held_types(graph)
+        self.report.float16 = in_words(graph, self.options.float16)
         self.report.record = record_of(graph, names)
         if self.options.lstm == "fused":
             self.report.kept_states = [names[s.input] for s in graph.states if s.input.producer is None]

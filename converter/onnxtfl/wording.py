@@ -33,8 +33,8 @@ _FLAGS = {
 PARAMETERS = frozenset(
     re.findall(
         r"\w+",
-        "a address allow_custom atol b calibration check code directory dynamic_quant elements executor float64 "
-        "force "
+        "a address allow_custom atol b calibration check code directory dynamic_quant elements executor "
+        "float16 float64 force "
         "input_ranges input_shapes inputs io_dtype io_layout jobs keep_failed load lstm max_memory max_steps metadata "
         "min_runtime model models on_conversion on_outcome on_progress opset outputs path per_layer plugins "
         "profile quantize "

@@ -18,6 +18,7 @@ import numpy as np
 
 from onnxtfl.checking.compare import Expectation, compare
 from onnxtfl.checking.corresponding import Converter, Match, is_multiple, relative_error
+from onnxtfl.checking.half import HALF
 from onnxtfl.checking.inner_values import InnerModel
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.data import Array
@@ -31,8 +32,6 @@ BATCH = 48 << 20
 """Bytes of tensors of one model that are computed at a time."""
 MOST = 1024
 """Tensors that are computed at a time."""
-HALF = 4 * 2.0**-10
-"""The tolerance of ops that one of the models computes in float16."""
 _MEASURED = TfliteTarget()
 
 

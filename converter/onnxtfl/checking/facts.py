@@ -20,6 +20,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.native_float16 import computes_in_float16
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Affine = tuple[float, float]
@@ -108,6 +109,7 @@ class Facts:
     outputs that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes tensors.
     ``shapes``: what the shapes inside say about sizes of the inputs. ``logits``: the tensor that the Sigmoid reads, of
     outputs that are one. ``halves``: whether the model computes in float16 or bfloat16.
+    ``float16``: whether one of its ops does more with float16 than move or convert it.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -119,6 +121,7 @@ class Facts:
     shapes: ShapeFacts = field(default_factory=ShapeFacts)
     logits: Mapping[str, str] = field(default_factory=dict)
     halves: bool = False
+    float16: bool = False
 
 
 def analyze(graph: Graph) -> Facts:
@@ -142,6 +145,7 @@ def analyze(graph: Graph) -> Facts:
         shape_facts(graph),
         {name: logits for name, value in outputs if (logits := _logits(value)) is not None},
         computes_in_halves(graph),
+        any(map(computes_in_float16, graph.walk())),
     )
 
 

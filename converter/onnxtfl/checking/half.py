@@ -14,6 +14,8 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.inline import inline_functions
 
+HALF = 4 * 2.0**-10
+"""The tolerance of ops that one of the models computes in float16."""
 HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16})
 _CODES = {10: 1, 16: 1}
 """TensorProto.DataType of the halves, and of float32."""

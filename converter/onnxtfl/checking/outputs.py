@@ -10,6 +10,7 @@ from onnxtfl.checking.compare import Expectation, flips
 from onnxtfl.checking.compare import compare as compare_values
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.facts import SIGMOID_ERROR
+from onnxtfl.checking.half import HALF
 from onnxtfl.checking.match import Pair, Permutation, is_moved, permutations
 from onnxtfl.checking.noise import Noise
 from onnxtfl.checking.report import OutputCheck
@@ -78,10 +79,16 @@ class Outputs:
         """The absolute tolerance, at least that of kernels that quantize activations."""
         return max(self.settings.atol, TOLERANCE if self.a.info.hybrid or self.b.info.hybrid else 0.0)
 
+    @property
+    def _half(self) -> float:
+        """The tolerance of a .tflite that computes in float16, each op of which rounds; 0.0 for others."""
+        sides = [side for side in (self.a, self.b) if side.info.format == "tflite"]
+        return HALF if any(side.facts.float16 for side in sides) else 0.0
+
     def _expectation(self, a: TensorInfo, b: TensorInfo) -> Expectation:
         step = self.a.facts.steps.get(a.name) or self.b.facts.steps.get(b.name)
         drawn = a.name in self.a.facts.drawn or b.name in self.b.facts.drawn
-        tolerances = (self.settings.rtol, self.atol)
+        tolerances = (max(self.settings.rtol, self._half), max(self.atol, self._half))
         quantizations = (a.quantization, b.quantization)
         least = SIGMOID_ERROR if a.name in self.a.facts.sigmoids or b.name in self.b.facts.sigmoids else 0.0
         return Expectation(

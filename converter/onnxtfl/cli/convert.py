@@ -16,6 +16,7 @@ EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but 
 _DYNAMIC, _LSTM = click.Choice(["exact", "hybrid"]), click.Choice(["exact", "fused"])
 _C_HELP = "Write the result also as C++ source for TFLite Micro, with its op resolver and arena size."
 _TARGET = click.Choice(["tflite", "micro"])
+_FLOAT16 = click.Choice(["float32", "native"])
 _IO_DTYPE = click.Choice(["source", "float32", "bits"])
 _QUANTIZED, _STATE = click.Choice(["qdq", "qoperator", "float"]), click.Choice(["io", "reset"])
 
@@ -26,6 +27,7 @@ _QUANTIZED, _STATE = click.Choice(["qdq", "qoperator", "float"]), click.Choice([
 @converting
 @setting("--dynamic-quant", "exact", "Dynamic quantization as it is, or with hybrid kernels.", _DYNAMIC)
 @setting("--io-dtype", "source", "bfloat16, float8, int4, ... as values or as bits; float16 as float32.", _IO_DTYPE)
+@setting("--float16", "float32", "Compute float16 in float32, or in float16 where kernels can.", _FLOAT16)
 @setting("--lstm", "exact", "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended.", _LSTM)
 @setting("--target", "tflite", "What runs the result: TFLite runtimes, or TFLite Micro as well.", _TARGET)
 @click.option("--emit-c", metavar="DIR|FILE.cc", type=click.Path(), help=_C_HELP)

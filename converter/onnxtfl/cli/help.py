@@ -8,7 +8,18 @@ import click
 
 GROUPS = {
     "Result": (
-        *("output", "io_layout", "io_dtype", "float64", "opset", "min_runtime", "target", "emit_c", "metadata"),
+        *(
+            "output",
+            "io_layout",
+            "io_dtype",
+            "float16",
+            "float64",
+            "opset",
+            "min_runtime",
+            "target",
+            "emit_c",
+            "metadata",
+        ),
         *("record", "signature", "state", "lstm", "max_memory"),
     ),
     "Shapes and parts": ("input_shapes", "elements", "inputs", "outputs"),

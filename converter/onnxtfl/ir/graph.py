@@ -315,9 +315,8 @@ def attributes_of(node: Node) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class State:
-    """State that persists between runs: read as `input`, written from `output`.
-
-    `initial`: the value before the first run; one element of rank 0 is that of all. None: unknown, or as in the file.
+    """State that persists between runs: read as `input`, written from `output`. `initial`: the value before the first
+    run; one element of rank 0 is that of all. None: unknown, or as in the file.
     """
 
     input: Value
@@ -339,6 +338,7 @@ class Graph:
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what each sequence or optional became
     complex_names: list[str] = field(default_factory=list)  # of inputs and outputs that became pairs of real numbers
     held: dict[str, tuple[DType, DType, bool]] = field(default_factory=dict)  # by name: see passes/small_types.py
+    float16: tuple[int, dict[str, int]] | None = None  # see passes/native_float16.py
     number: int | None = None
     first: Node | None = None
     last: Node | None = None

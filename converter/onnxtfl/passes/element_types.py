@@ -10,10 +10,12 @@ from onnxtfl.passes.small_types import IoDtype, hold_in_region, hold_small_types
 from onnxtfl.rewriting.pass_manager import Fact, Pass
 
 
-def replaced_types(float64: Literal["narrow", "error"], io_dtype: IoDtype) -> list[Pass]:
+def replaced_types(
+    float64: Literal["narrow", "error"], io_dtype: IoDtype, float16: Literal["float32", "native"] = "float32"
+) -> list[Pass]:
     """The passes for these options (see :mod:`onnxtfl.options`)."""
     needs: frozenset[Fact] = frozenset({"neutral"})
-    floats = partial(compute_in_float32, keeps_boundary=io_dtype != "float32")
+    floats = partial(compute_in_float32, keeps_boundary=io_dtype != "float32", native=float16 == "native")
     return [
         Pass("narrow", partial(narrow_float64, mode=float64), needs=needs),
         Pass("small types", partial(hold_small_types, io_dtype=io_dtype), hold_in_region, needs=needs),

@@ -18,11 +18,10 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.native_float16 import SMALL, may_stay_float16
 
 _NARROW = {DType.FLOAT64: DType.FLOAT32, DType.COMPLEX128: DType.COMPLEX64}
 _HALF = {DType.FLOAT16: DType.FLOAT32}
-_SMALL = 256
-"""The most elements of a half-precision constant that is stored as float32."""
 
 
 def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
@@ -30,11 +29,14 @@ def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
     _Retyping(graph, _NARROW, refused=mode == "error").run()
 
 
-def compute_in_float32(graph: Graph, keeps_boundary: bool = True) -> None:
+def compute_in_float32(graph: Graph, keeps_boundary: bool = True, native: bool = False) -> None:
     """Compute float16 in float32; weights keep their type and are converted.
 
-    `keeps_boundary`: so are inputs and outputs; else they become float32.
+    `keeps_boundary`: so are inputs and outputs; else they become float32. `native`: later it is decided for each op
+    (:mod:`onnxtfl.passes.native_float16`), where that can be.
     """
+    if native and keeps_boundary and may_stay_float16(graph):
+        return
     if not keeps_boundary:
         _note_boundary(graph)
     _Retyping(graph, _HALF, keeps_boundary=keeps_boundary).run()
@@ -154,7 +156,7 @@ class _Retyping:
     def _convert(self, value: Value) -> Value:
         """A large half-precision weight stays as it is and is converted; a quantized one keeps its stored integers."""
         dtype, data = self.table[value.dtype], value.data
-        if data is None or (data.size > _SMALL and data.dtype is DType.FLOAT16):
+        if data is None or (data.size > SMALL and data.dtype is DType.FLOAT16):
             place = self.graph.first if value.producer is None else value.producer.next
             return Builder(self.graph, place, maker="floats")(ops.Convert, value, dtype=dtype)
         stored = data if value.is_quantized else data.cast(dtype)

@@ -1,0 +1,150 @@
+"""Float16 that stays float16 where kernels compute it; all else is computed in float32.
+
+::
+
+    %h = MatMul(%x, %w)               %u = Convert(%x) float32; %v = Convert(%w) float32
+    %y = Mul(%h, %x)           ->     %h = MatMul(%u, %v)                        no kernel for float16
+                                      %y = Mul(Convert(%h) float16, %x)          a kernel
+
+Before legalization, when all ops that the target has no form of at all are formulas no longer. Ops that only move
+elements follow their operands. A graph with regions or quantized values is computed in float32 as a whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Literal
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.quantized import touches_quantized
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.pass_manager import Pass
+from onnxtfl.targets import Target
+
+_HALF, _WIDE = DType.FLOAT16, DType.FLOAT32
+SMALL = 256
+"""The most elements of a float16 constant that is stored as float32."""
+
+
+def may_stay_float16(graph: Graph) -> bool:
+    """Whether the ops of `graph` are looked at one by one."""
+    return not any(node.regions or touches_quantized(node) for node in graph.nodes)
+
+
+def keep_float16(graph: Graph, target: Target) -> None:
+    """Compute float16 in float32 but where `target` has kernels; notes in `graph.float16` how many ops of which kind
+    compute in which type.
+    """
+    if not may_stay_float16(graph):
+        return
+    _Islands(graph, target).run()
+
+
+Mode = Literal["float32", "native"]
+
+
+def float16_passes(target: Target, mode: Mode) -> list[Pass]:
+    """The pass that decides, where that is asked for."""
+    if mode != "native" or target.name != "tfl":
+        return []
+    return [Pass("float16", partial(keep_float16, target=target), Pass.idle, needs=frozenset({"neutral"}))]
+
+
+def in_words(graph: Graph, mode: Mode) -> str:
+    """Which ops compute in float16, for the report; "" where that was not asked for."""
+    if mode != "native":
+        return ""
+    if graph.float16 is None:
+        return "computed in float32: loops, branches, quantized values, or float32 inputs and outputs"
+    native, others = graph.float16
+    rest = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
+    found = f"{native} ops compute in float16, {sum(others.values())} in float32"
+    return f"{found} (no kernel for float16: {rest})" if rest else found
+
+
+def is_half(value: Value | None) -> bool:
+    """Whether `value` is a tensor of float16."""
+    return value is not None and isinstance(value.type, TensorType) and value.type.dtype is _HALF
+
+
+def computes_in_float16(node: Node) -> bool:
+    """Whether `node` computes float16 of float16, and does not only move or convert elements."""
+    if node.op.moves is not None or node.op in (ops.Convert, ops.BitcastConvert):
+        return False
+    return any(is_half(v) and not v.is_constant for v in node.operands if v is not None) and any(
+        map(is_half, node.results)
+    )
+
+
+class _Islands:
+    """`native`: the nodes that compute in float16. `copies`: values in the other type."""
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph = graph
+        touching = [n for n in graph.nodes if any(map(is_half, (*n.operands, *n.results)))]
+        self.moving = {n for n in touching if n.op.moves is not None}
+        self.native = {n for n in touching if n not in self.moving and _is_native(n, target)}
+        self.touching = touching
+        self.outputs = [is_half(v) for v in graph.outputs]
+        self.copies: dict[object, Value] = {}
+
+    def run(self) -> None:
+        computing = [n for n in self.touching if computes_in_float16(n)]
+        wide = Counter(n.op.name for n in computing if n not in self.native)
+        self.graph.float16 = (len(computing) - wide.total(), dict(wide))
+        for node in self.touching:
+            moved = [v for v in node.operands if v is not None and not v.is_constant]
+            if node in self.native or (node in self.moving and not any(v in self.copies for v in moved)):
+                self._narrow(node)
+            else:
+                self._widen(node)
+        self.graph.outputs = [
+            self._copy(v, _HALF, None) if half and not is_half(v) else v
+            for v, half in zip(self.graph.outputs, self.outputs, strict=True)
+        ]
+
+    def _narrow(self, node: Node) -> None:
+        for i, value in enumerate(node.operands):
+            if value is not None and value in self.copies:
+                node.set_operand(i, self._copy(value, _HALF, node))
+
+    def _widen(self, node: Node) -> None:
+        for i, value in enumerate(node.operands):
+            if is_half(value):
+                node.set_operand(i, self._copy(node.operand(i), _WIDE, node))
+        node.attributes = {k: _WIDE if v is _HALF else v for k, v in node.attributes.items()}
+        for result in node.results:
+            if is_half(result):
+                result.type = result.tensor_type.with_dtype(_WIDE)
+                self.copies[result] = result
+
+    def _copy(self, value: Value, dtype: DType, before: Node | None) -> Value:
+        """`value` in the other type: right after its producer, so that every reader can use it.
+
+        What was converted from float32 is read before its rounding, as where all is computed in float32.
+        """
+        data, producer = value.data, value.producer
+        if dtype is _WIDE and producer is not None and _narrows(producer):
+            return producer.operand(0)
+        key = (value if data is None else (data.key, value.type), dtype)
+        if key not in self.copies:
+            if data is not None and data.size <= SMALL:
+                self.copies[key] = constant(data.cast(dtype), type_=value.tensor_type.with_dtype(dtype))
+            else:
+                place = value.producer.next if value.producer is not None else self.graph.first
+                self.copies[key] = Builder(self.graph, place, cause=before, maker="float16")(
+                    ops.Convert, value, dtype=dtype
+                )
+        return self.copies[key]
+
+
+def _is_native(node: Node, target: Target) -> bool:
+    """Whether there is a kernel for `node` as it is; bits and casts have the type that they name."""
+    return node.op in (ops.Convert, ops.BitcastConvert) or target.accepted(node) is not None
+
+
+def _narrows(node: Node) -> bool:
+    return node.op is ops.Convert and node.operand(0).dtype is _WIDE and not node.operand(0).is_quantized
