@@ -146,8 +146,7 @@ def onnx_to_tflite(
     called NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``:
     the oldest TFLite runtime that must run the result, "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``target``:
     see `TfliteTargetName`. ``inputs``, ``outputs``: names of the tensors where the converted part begins and ends.
-    ``max_memory``: megabytes of constants computed before run time. ``metadata``: properties to add. ``allow_custom``,
-    ``plugins``: ops of your own.
+    ``max_memory``: megabytes of constants to compute. ``metadata``: to add. ``allow_custom``, ``plugins``: own ops.
     """
     given = locals()
     from onnxtfl.options import Options
