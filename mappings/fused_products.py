@@ -1,6 +1,6 @@
 """Products and convolutions of com.microsoft: with factors, swapped axes, activations; and distances of rows.
 
-com.microsoft: FusedMatMul, TransposeMatMul, FusedGemm, FusedConv, NhwcConv, CDist, Inverse
+com.microsoft: FusedMatMul, TransposeMatMul, FusedGemm, FusedConv, NhwcConv, NhwcFusedConv, CDist, Inverse
 """
 
 from __future__ import annotations
@@ -61,10 +61,16 @@ def _fused_conv(b: Builder, node: Node) -> Value:
 @lift_onnx("NhwcConv", since=(1,), domain=MICROSOFT)
 def _channels_last_conv(b: Builder, node: Node) -> Value:
     """Conv on [n, spatial..., c]; kernels are [m, c / group, spatial...]. Source: ONNX Runtime's schema of NhwcConv."""
-    x = node.operand(0)
-    inner = transposed(b, x, [0, x.rank - 1, *range(1, x.rank - 1)])
-    result = convolved(b, node, inner, node.operand(1), node.optional(2))
-    return transposed(b, result, [0, *range(2, x.rank), 1])
+    x = channels_second(b, node.operand(0))
+    return channels_trailing(b, convolved(b, node, x, node.operand(1), node.optional(2)))
+
+
+@lift_onnx("NhwcFusedConv", since=(1,), domain=MICROSOFT)
+def _channels_last_fused_conv(b: Builder, node: Node) -> Value:
+    """NhwcConv, a sum with a tensor of the shape of the result, and an activation."""
+    result, extra = _channels_last_conv(b, node), node.optional(3)
+    result = result if extra is None else b(ops.Add, result, extra)
+    return _activated(b, node, result, [float(p) for p in node.attr("activation_params", ())])
 
 
 _SIMPLE: dict[str, type[Op]] = {"Relu": ops.Relu, "Tanh": ops.Tanh, "Sigmoid": ops.Sigmoid}

@@ -75,10 +75,13 @@ def _has_features_second(node: Node) -> bool:
 row(ops.BatchNormInference, onnx="BatchNormalization", attributes="epsilon", when=_has_features_second, lifts=False)
 
 
-@lift_onnx("LayerNormalization", since=(17,))
+@lift_onnx("LayerNormalization", since=(17, ANY_VERSION))
 @lift_onnx("LayerNormalization", since=(1,), domain="com.microsoft")
 def _layer_norm(b: Builder, node: Node) -> list[Value]:
-    """The mean and the inverse deviation are results too."""
+    """The mean and the inverse deviation are results too.
+
+    ONNX Runtime's optimizer writes the op in models of opsets before it, 17, too.
+    """
     x, axes, epsilon = Term(b, node.operand(0)), _axes(node), float(node.attr("epsilon", 1e-5))
     if len(node.results) == 1:
         return [b(ops.LayerNorm, *node.operands, axis=axes[0], epsilon=epsilon)]

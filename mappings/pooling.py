@@ -2,7 +2,7 @@
 
 ==============  =============================================================================================
 ONNX            MaxPool 1 8 10 11 12 22, AveragePool 1 7 10 11 19 22, GlobalMaxPool, GlobalAveragePool 1 22,
-                LpPool 1 2 11 18 22, GlobalLpPool 1 2 22
+                LpPool 1 2 11 18 22, GlobalLpPool 1 2 22, com.microsoft NhwcMaxPool
 TFLite          MAX_POOL_2D, AVERAGE_POOL_2D, L2_POOL_2D
 ==============  =============================================================================================
 
@@ -134,6 +134,12 @@ def _max_pool(b: Builder, node: Node) -> list[Value]:
         raise UnsupportedError("indices of a MaxPool with negative padding", code="E-OP-004")
     best, indices = b.many(ops.MaxPool, x, **pool_attributes(window, dims), return_indices=True)
     return [best, in_fortran_order(b, indices, x) if node.attr("storage_order", 0) else indices]
+
+
+@lift_onnx("NhwcMaxPool", since=(1,), domain=MICROSOFT)
+def _channels_last_max_pool(b: Builder, node: Node) -> Value:
+    """MaxPool-12 on [n, spatial..., c]."""
+    return channels_trailing(b, lifted(b, "MaxPool", 12, [channels_second(b, node.operand(0))], node.attributes))
 
 
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))

@@ -10,7 +10,6 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.interpret import run
 from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect
@@ -128,8 +127,14 @@ def test_convolutions_and_matrices(dtype: str, z: int, stored: str, w: int, coun
     check("QGemm", [*a, columns, *parameters, None, *result], constant_from=3, transB=1, alpha=0.5)
 
 
-def test_channels_last_is_refused() -> None:
-    x = [integers("int8", 1, 5, 5, 4), scale(0.1), zero("int8", 0), scale(0.1), zero("int8", 0)]
-    source, _ = model("QLinearGlobalAveragePool", x, 99, MICROSOFT, {"channels_last": 1})
-    with pytest.raises(UnsupportedError, match="channels_last"):
-        inspect(source, "lifted", Options())
+@pytest.mark.parametrize(("dtype", "z"), TYPES)
+def test_channels_last(dtype: str, z: int) -> None:
+    """What ONNX Runtime's optimizer writes at level "all"; filters stay as they are."""
+    x = [integers(dtype, 2, 5, 6, 4), scale(0.1), zero(dtype, z)]
+    result = [scale(0.05), zero(dtype, z - 3)]
+    check("QLinearGlobalAveragePool", [*x, *result], channels_last=1)
+    window = {"kernel_shape": [2, 2], "pads": [1, 0, 0, 1], "strides": [1, 2]}
+    check("QLinearAveragePool", [*x, *result], channels_last=1, **window)
+    check("NhwcMaxPool", x[:1], **window)
+    kernel, bias = [integers("int8", 6, 2, 3, 3), scale(0.01), zero("int8", 0)], np.asarray(range(6), np.int32)
+    check("QLinearConv", [*x, *kernel, *result, bias], constant_from=3, channels_last=1, group=2, strides=[2, 1])

@@ -132,6 +132,8 @@ from onnxtfl.rules.qlinear import (
     MICROSOFT,
     QLinearRow,
     Quantized,
+    channels_second,
+    channels_trailing,
     dequantized,
     dequantized_bias,
     lifted,

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import foreign
+from onnxtfl.ir.reshape import transposed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx, rules
 
@@ -62,7 +62,7 @@ def qlinear(name: str, since: tuple[int, ...], row: QLinearRow, domain: str = ""
 
 def _lift(b: Builder, node: Node, row: QLinearRow) -> Value:
     if node.attr("channels_last", 0):
-        raise UnsupportedError("channels_last = 1", hint="optimize the model without the NHWC transformation")
+        return _lift_channels_last(b, node, row)
     operands = [dequantized(b, node, o) if isinstance(o, Quantized) else node.optional(o) for o in row.operands]
     if row.bias is not None and (bias := node.optional(row.bias)) is not None:
         operands.append(dequantized_bias(b, bias, *(node.operand(o.scale) for o in _first_two(row))))
@@ -70,6 +70,30 @@ def _lift(b: Builder, node: Node, row: QLinearRow) -> Value:
     real = lifted(b, row.of, row.version, operands, attributes)
     scale, zero = (node.optional(i) for i in row.result)
     return real if scale is None else quantized(b, real, scale, zero, node.operand(_first_two(row)[0].elements).dtype)
+
+
+def _lift_channels_last(b: Builder, node: Node, row: QLinearRow) -> Value:
+    """With the first operand's elements and the result as [n, spatial..., c]; filters are as they are in ONNX."""
+    place, x = _first_two(row)[0].elements, node.operand(_first_two(row)[0].elements)
+    attributes = {k: v for k, v in node.attributes.items() if k != "channels_last"}
+    operands = [channels_second(b, x) if i == place else v for i, v in enumerate(node.operands)]
+    first = Node(node.op, operands, attributes)
+    first.add_result(None)
+    try:
+        return channels_trailing(b, _lift(b, first, row))
+    finally:
+        for i in range(len(first.operands)):
+            first.set_operand(i, None)
+
+
+def channels_second(b: Builder, x: Value) -> Value:
+    """[n, spatial..., c] as [n, c, spatial...]."""
+    return transposed(b, x, [0, x.rank - 1, *range(1, x.rank - 1)])
+
+
+def channels_trailing(b: Builder, x: Value) -> Value:
+    """[n, c, spatial...] as [n, spatial..., c]."""
+    return transposed(b, x, [0, *range(2, x.rank), 1])
 
 
 def _first_two(row: QLinearRow) -> list[Quantized]:
