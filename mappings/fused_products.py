@@ -61,16 +61,20 @@ def _fused_conv(b: Builder, node: Node) -> Value:
 @lift_onnx("NhwcConv", since=(1,), domain=MICROSOFT)
 def _channels_last_conv(b: Builder, node: Node) -> Value:
     """Conv on [n, spatial..., c]; kernels are [m, c / group, spatial...]. Source: ONNX Runtime's schema of NhwcConv."""
-    x = channels_second(b, node.operand(0))
-    return channels_trailing(b, convolved(b, node, x, node.operand(1), node.optional(2)))
+    return _convolved_channels_last(b, node)
 
 
 @lift_onnx("NhwcFusedConv", since=(1,), domain=MICROSOFT)
 def _channels_last_fused_conv(b: Builder, node: Node) -> Value:
     """NhwcConv, a sum with a tensor of the shape of the result, and an activation."""
-    result, extra = _channels_last_conv(b, node), node.optional(3)
+    result, extra = _convolved_channels_last(b, node), node.optional(3)
     result = result if extra is None else b(ops.Add, result, extra)
     return _activated(b, node, result, [float(p) for p in node.attr("activation_params", ())])
+
+
+def _convolved_channels_last(b: Builder, node: Node) -> Value:
+    x = channels_second(b, node.operand(0))
+    return channels_trailing(b, convolved(b, node, x, node.operand(1), node.optional(2)))
 
 
 _SIMPLE: dict[str, type[Op]] = {"Relu": ops.Relu, "Tanh": ops.Tanh, "Sigmoid": ops.Sigmoid}

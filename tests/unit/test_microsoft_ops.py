@@ -127,6 +127,18 @@ def test_channels_last_convolution() -> None:
     assert "TRANSPOSE" not in found.report.ops_after
 
 
+def test_channels_last_fused_convolution() -> None:
+    """A sum and an activation after the convolution; against FusedConv of the transposed operands."""
+    x, z, w = normal(1, 6, 6, 3), normal(1, 4, 4, 4), {"w": normal(4, 3, 3, 3), "c": normal(4)}
+    attributes = {"activation": "LeakyRelu", "activation_params": [0.3]}
+    model = made("NhwcFusedConv", {"x": x, "z": z}, 1, w, "x,w,c,z", **attributes)
+    found = onnxtfl.onnx_to_tflite(model, check=False)
+    first = {name: array.transpose(0, 3, 1, 2) for name, array in (("x", x), ("z", z))}
+    wanted = run_onnx(made("FusedConv", first, 1, w, "x,w,c,z", **attributes), first)["y0"].transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(run_tflite(found.data or b"", {"x": x, "z": z})[0][1], wanted, atol=1e-5)
+    assert "TRANSPOSE" not in found.report.ops_after
+
+
 def test_layouts_of_one_machine_are_refused() -> None:
     x = {"x": normal(1, 16, 6, 6)}
     with pytest.raises(UnsupportedError, match="ORT_ENABLE_EXTENDED"):
