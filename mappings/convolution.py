@@ -100,6 +100,10 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
     x, kernel, name = node.operand(0), node.operand(1), node.op.name.removeprefix("tfl.")
     numbers = _NUMBERS[name]
     window = tfl_window(node, [kernel.shape[a] for a in numbers["kernel_spatial_dimensions"]], x.shape[1:-1])
+    if (counts := empty_counts(node, window, x.shape[1:-1])) is not None:
+        features = kernel.shape[numbers["kernel_output_feature_dimension"]]
+        return broadcast(b, b.scalar(0.0, x), [x.shape[0], *counts, features], x)
+    x = without_unread(b, x, range(1, x.rank - 1), window)
     groups = x.shape[-1] // kernel.shape[numbers["kernel_input_feature_dimension"]]
     if not isinstance(groups, int):  # with another number of groups, a runtime would refuse the result
         depthwise = name == "DEPTHWISE_CONV_2D"

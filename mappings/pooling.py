@@ -91,6 +91,22 @@ def _pool_of(b: Builder, node: Node, value: float = 0.0) -> tuple[Value, Window,
     return x, fitted(window, sizes, counts_all), dims  # as in ONNX Runtime
 
 
+def _without_windows(b: Builder, node: Node) -> Value | None:
+    """The result without elements of an ONNX pool whose window has no position; None where it has one.
+
+    ONNX Runtime rounds (size - span) / stride toward 0 and adds 1; it refuses what is negative then, and empty inputs.
+    """
+    x, shape = node.operand(0), node.attr("kernel_shape")
+    window, sizes = onnx_window(node, shape, x.shape[2:]), [n for n in x.shape[2:] if isinstance(n, int)]
+    if window.auto_pad != "NOTSET" or len(sizes) < x.rank - 2 or 0 in sizes:
+        return None
+    ends = zip(sizes, window.before, window.after, window.span, window.strides, strict=True)
+    counts = [int((n + before + after - span) / stride) + 1 for n, before, after, span, stride in ends]
+    if min(counts, default=1):
+        return None
+    return broadcast(b, b.scalar(0.0, x), [*x.shape[:2], *counts], x)
+
+
 def _same_at_run_time(b: Builder, node: Node, window: Window) -> Amounts | None:
     """The padding of a SAME pool over open sizes where it may be negative or is that of a window without dilation."""
     x, auto_pad = node.operand(0), node.attr("auto_pad", "NOTSET") or "NOTSET"
@@ -127,6 +143,8 @@ def _of_same_padding(window: Window, lower: bool, sizes: Sequence[Dim]) -> Windo
 
 @lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))
 def _max_pool(b: Builder, node: Node) -> list[Value]:
+    if (nothing := _without_windows(b, node)) is not None:
+        return [nothing, b(ops.Convert, nothing, dtype=DType.INT64)][: len(node.results)]
     x, window, dims = _pool_of(b, node, _padding_number(node.operand(0)))
     if len(node.results) == 1:
         return [pooled(b, ops.MaxPool, x, window, dims)]
@@ -144,6 +162,8 @@ def _channels_last_max_pool(b: Builder, node: Node) -> Value:
 
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
 def _average_pool(b: Builder, node: Node) -> Value:
+    if (nothing := _without_windows(b, node)) is not None:
+        return nothing
     include = bool(node.attr("count_include_pad", 0))
     x, window, dims = _pool_of(b, node)
     mean = pooled(b, ops.AveragePool, x, window, dims, count_include_pad=include)
@@ -178,6 +198,8 @@ def _global_lp_pool(b: Builder, node: Node) -> Value:
 @lift_onnx("LpPool", since=(2, 11, 18, 22))
 def _lp_pool(b: Builder, node: Node) -> Value:
     """(sum over the window of |x|^p)^(1/p), as an average times the window's volume; padding is zero."""
+    if (nothing := _without_windows(b, node)) is not None:
+        return nothing
     p, (x, window, dims) = int(node.attr("p", 2)), _pool_of(b, node)
     if window.ceil and ends_at_run_time(window, x.shape[2:]):
         x, window = grown(b, x, dims, padding_at_run_time(b, x, dims, window)), bare(window)
@@ -209,6 +231,9 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
     x, name = node.operand(0), node.op.name.removeprefix("tfl.")
     shape = (int(node.attr("filter_height")), int(node.attr("filter_width")))
     window = tfl_window(node, shape, x.shape[1:3])
+    if (counts := empty_counts(node, window, x.shape[1:3])) is not None:
+        return broadcast(b, b.scalar(0.0, x), [x.shape[0], *counts, x.shape[3]], x)
+    x = without_unread(b, x, (1, 2), window)
     if name == "L2_POOL_2D":
         mean = b(ops.AveragePool, b(ops.Mul, x, x), **pool_attributes(window, (1, 2)))
         return activated(b, b(ops.Sqrt, mean), node)

@@ -49,6 +49,13 @@ def _softmax_tfl(b: Builder, node: Node) -> Value:
     return int16_softmax(b, node, beta) or (Term(b, node.operand(0)) * beta).apply(ops.Softmax).value
 
 
+@lift_tfl("LOG_SOFTMAX")
+def _log_softmax_tfl(b: Builder, node: Node) -> Value:
+    """Along the last axis; a tensor without axes is one element."""
+    x = node.operand(0)
+    return reshape(b, b(ops.LogSoftmax, x if x.rank else reshape(b, x, (1,)), axis=-1), x.shape, x)
+
+
 def _is_last(node: Node) -> bool:
     return node.attr("axis") in (-1, (node.operand(0).tensor_type.rank or 0) - 1)
 
@@ -56,7 +63,7 @@ def _is_last(node: Node) -> bool:
 row(ops.Softmax, onnx="Softmax", attributes="axis", lifts=False)
 row(ops.LogSoftmax, onnx="LogSoftmax", attributes="axis", lifts=False)
 row(ops.Softmax, tfl="SOFTMAX", fixed_tfl={"beta": 1.0}, when=_is_last, lifts=False)
-row(ops.LogSoftmax, tfl="LOG_SOFTMAX", when=_is_last)
+row(ops.LogSoftmax, tfl="LOG_SOFTMAX", when=_is_last, lifts=False)
 
 
 @decompose(ops.Softmax, "tfl")

@@ -80,10 +80,14 @@ def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
         return None
     axis = normalize_axis(node.attr("axis"), x.rank)
     sizes = [part.shape[axis] for part in node.results]
-    if not all(isinstance(size, int) for size in sizes):
+    ends = list(itertools.accumulate(sizes, initial=0))
+    if all(isinstance(size, int) for size in sizes):
+        return [sliced(b, x, {axis: slice(begin, end)}) for begin, end in itertools.pairwise(np.asarray(ends).tolist())]
+    if node.optional(1) is not None and known_dims(node.operand(1)) is None:
         return None
-    ends = itertools.pairwise(np.cumsum([0, *sizes]).tolist())
-    return [sliced(b, x, {axis: slice(begin, end)}) for begin, end in ends]
+    starts = [spread(b, dim_vector(b, [end], x), [axis], x.rank, 0) for end in ends[:-1]]
+    stops = [spread(b, dim_vector(b, [end], x), [axis], x.rank, INT32_MAX) for end in ends[1:]]
+    return [b(ops.Slice, x, start, stop, [1] * x.rank) for start, stop in zip(starts, stops, strict=True)]
 
 
 @lower_onnx(ops.Split)

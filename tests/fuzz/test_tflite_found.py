@@ -222,3 +222,48 @@ def test_soft_suppression_of_boxes(least: float) -> None:
         )
 
     check(build)
+
+
+@pytest.mark.parametrize("op", ["MAX_POOL_2D", "AVERAGE_POOL_2D"])
+def test_elements_that_no_window_of_an_open_size_reads(op: str) -> None:
+    """With a stride over the window's size, SAME may leave out elements at the end."""
+    option = {"padding": "SAME", "filter_height": 2, "filter_width": 3, "stride_h": 3, "stride_w": 3}
+    x = np.arange(63, dtype=np.float32).reshape(1, 9, 7, 1) / 8
+    shapes = [[(1, n, n, 1)] for n in (1, 2, 4, 5)]
+    check(lambda g: g.op(op, [g.given(x, open_axes=[1, 2])], **option, fused_activation_function="NONE"), *shapes)
+
+
+def test_windows_without_a_position() -> None:
+    """LiteRT computes an empty result where the operand is a little shorter than the window."""
+    option = {"padding": "VALID", "stride_h": 1, "stride_w": 3, "fused_activation_function": "RELU"}
+    x, weight = X[:1, :, None].repeat(2, 2), np.ones([4, 1, 4, 4], np.float32)
+    check(
+        lambda g: g.op(
+            "CONV_2D",
+            [g.given(x, open_axes=[0]), g.constant(weight, "float32"), g.constant([1] * 4, "float32")],
+            **option,
+        )
+    )
+    check(lambda g: g.op("MAX_POOL_2D", [g.given(x)], **option, filter_height=1, filter_width=4))
+
+
+def test_sizes_of_parts_known_at_run_time() -> None:
+    """-1 is what the others leave."""
+    check(
+        lambda g: g.op(
+            "SPLIT_V",
+            [g.given(X, open_axes=[1]), g.given([1, -1], "int32"), g.constant(1, "int32")],
+            *("float32", "float32"),
+            num_splits=2,
+        )
+    )
+
+
+def test_log_softmax_without_axes() -> None:
+    """It is 0; LiteRT writes nothing."""
+    g = Graph(0)
+    g.rankless = False
+    g.op("LOG_SOFTMAX", [g.given(2.5)])
+    converted = onnxtfl.tflite_to_onnx(g.model(), check=False).data
+    assert isinstance(converted, bytes)
+    assert list(run_onnx(converted, {"in0": np.asarray(2.5, np.float32)}).values()) == [0.0]

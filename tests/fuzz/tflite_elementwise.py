@@ -18,7 +18,7 @@ WIDE = (*FLOATS * 2, *("int32",) * 4, *("int64",) * 3, "uint32")
 ALL = (*NUMBERS, "bool", "bool", "bool")
 ACTIVATIONS = ("NONE",) * 4 + ("RELU", "RELU6", "RELU_N1_TO_1", "TANH", "SIGN_BIT")
 
-_FLOAT_UNARY = ("COS", "ELU", "EXP", "HARD_SWISH", "LOGISTIC", "LOG_SOFTMAX", "SIN", "TANH")
+_FLOAT_UNARY = ("COS", "ELU", "EXP", "HARD_SWISH", "LOGISTIC", "SIN", "TANH")
 _ANY_UNARY = (
     "ABS", "CEIL", "FLOOR", "NEG", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "ROUND", "SIGN", "SQUARE",
     "ZEROS_LIKE",
@@ -72,6 +72,11 @@ def _equal_shapes(op: str, dtypes: Sequence[str]) -> Step:
         g.op(op, [x, y])
 
     return step
+
+
+def _log_softmax(g: TfliteDrawing) -> None:
+    """Without axes, LiteRT writes no result."""
+    g.op("LOG_SOFTMAX", [g.value(FLOATS, (1, 2, 3, 4, 5))])
 
 
 def _logical(g: TfliteDrawing) -> None:
@@ -223,6 +228,7 @@ def _fake_quant(g: TfliteDrawing) -> None:
 
 
 STEPS: dict[str, Step] = {
+    "LOG_SOFTMAX": _log_softmax,
     **{op: _unary(op, FLOATS) for op in _FLOAT_UNARY},
     **{op: _unary(op, WIDE) for op in _ANY_UNARY},
     **{op: _root(op) for op in ("LOG", "RSQRT", "SQRT")},

@@ -144,6 +144,7 @@ def _strided_slice(g: TfliteDrawing) -> None:
         strides.append(g.choose((1, 1, 1, 2, 3) if shrinks else (1, 1, 1, 2, 3, -1, -2)))
         ends = sorted((g.below(size + 1), g.below(size + 1)))
         a, b = ends if strides[-1] > 0 else [e - 1 for e in ends[::-1]]
+        a = min(a, size - 1) if shrinks and size else a  # LiteRT reads an element after the last one
         begin.append(a - size * (g.below(4) == 0))
         end.append(g.choose((b, b, b, b - size, 2**31 - 1, -(2**31))) if b >= 0 else g.choose((-(2**31), -size - 1)))
     offset = g.chance(0.08)

@@ -10,6 +10,7 @@ import onnx.shape_inference
 import pytest
 
 from onnxtfl import onnx_to_tflite
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.spatial import Window
@@ -124,3 +125,14 @@ def test_adjacent_windows_of_int16_are_blocks(shape: tuple[int, ...], size: int,
     model = onnx.shape_inference.infer_shapes(_int16_pool(shape, size, stride))
     found = onnx_to_tflite(model.SerializeToString(), check=True)
     assert found.report.ops_after[op] == 1
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+def test_a_window_without_a_position(op: str) -> None:
+    """ONNX Runtime computes an empty result; it refuses a window that is larger by more than the stride."""
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+      pool (float[1,2,SIZE] x) => (float[1,2,?] y) {{ y = {op} <kernel_shape = [7], strides = [3]> (x) }}"""
+    found = onnx_to_tflite(onnx.parser.parse_model(text.replace("SIZE", "4")), check=True)
+    assert str(found.report.outputs[0]) == "y  float32 [1,2,0]"
+    with pytest.raises(InvalidModelError, match="a window of 7 does not fit into 1"):
+        onnx_to_tflite(onnx.parser.parse_model(text.replace("SIZE", "1")), check=False)

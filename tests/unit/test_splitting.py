@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnx.parser
 import pytest
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import tensor
+from tests.harness.litert import run_tflite
 from tests.unit.lifting import inferred
 
 
@@ -25,3 +29,13 @@ def test_general_split() -> None:
     graph = Graph()
     parts = Builder(graph).many(ops.GeneralSplit, graph.add_input(tensor("int8", "n", 6)), axis=1, sizes=(2, 4))
     assert [str(p.type) for p in parts] == ["tensor<[n]x2xint8>", "tensor<[n]x4xint8>"]
+
+
+def test_halves_of_an_open_axis_of_int64() -> None:
+    """TFLite's SPLIT has no kernel for int64; slices have."""
+    text = """<ir_version: 8, opset_import: ["" : 13]>
+      halves (int64[3,"n"] x) => (int64[3,?] a, int64[3,?] b) { a, b = Split <axis = 1> (x) }"""
+    made = onnxtfl.onnx_to_tflite(onnx.parser.parse_model(text), check=False).data
+    x = np.arange(18).reshape(3, 6)
+    found = run_tflite(made, [x], kernels="builtin")
+    np.testing.assert_array_equal(np.concatenate([part for _, part in found], axis=1), x)

@@ -114,6 +114,7 @@ from onnxtfl.rules.open_windows import (
     padding_at_run_time,
     same_padding_of_open_pool,
     spatial_ones,
+    without_unread,
 )
 from onnxtfl.rules.operands import (
     align_by_axis,
@@ -203,6 +204,7 @@ from onnxtfl.rules.tree_scores import Leaves, Trees
 from onnxtfl.rules.trees import LEAF, MODES, Nodes, equal_lengths, forest_of, places_of
 from onnxtfl.rules.uint64 import SMALLEST_INT64, on_signed, words
 from onnxtfl.rules.windows import (
+    empty_counts,
     interleaved,
     onnx_attributes,
     onnx_window,

@@ -92,6 +92,22 @@ def cropped(b: Builder, x: Value, dims: Sequence[int], amounts: Amounts) -> Valu
     return b(ops.Slice, x, *bounds, [1] * x.rank)
 
 
+def without_unread(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Value:
+    """`x` without the elements after the last window of SAME, where open sizes decide whether there are any.
+
+    ONNX Runtime computes a negative padding for them, and refuses it.
+    """
+    skips = [s > span for s, span in zip(window.strides, window.span, strict=True)]
+    axes = [a for a, skip in zip(dims, skips, strict=True) if skip and not isinstance(x.shape[a], int)]
+    if window.auto_pad == "NOTSET" or not axes:
+        return x
+    part = [list(dims).index(a) for a in axes]
+    sizes = Term(b, dim_vector(b, [x.shape[a] for a in axes], x))
+    strides, span = (_vector(sizes, [values[i] for i in part]) for values in (window.strides, window.span))
+    unread = ((_up(sizes, strides) - 1) * strides + span - sizes).min(0)
+    return cropped(b, x, axes, Amounts(unread * 0, unread))
+
+
 def seen_of_open(window: Window, tap: Sequence[int]) -> list[slice]:
     """What the windows see at `tap` of a padded operand, whose size is open: as `Window.seen`, ends from the end."""
     axes = zip(tap, window.dilations, window.span, window.strides, strict=True)

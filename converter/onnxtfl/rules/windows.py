@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, Shape
+from onnxtfl.ir.dims import Dim, Shape, floordiv
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
@@ -103,6 +103,20 @@ def tfl_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Window
     dilations = tuple(int(node.attr(f"dilation_{a}_factor", 1) or 1) for a in axes)
     auto_pad = "SAME_UPPER" if node.attr("padding", "SAME") == "SAME" else "NOTSET"
     return Window(tuple(shape), strides, dilations, (0,) * (2 * len(shape)), auto_pad).explicit(sizes)
+
+
+def empty_counts(node: Node, window: Window, sizes: Sequence[Dim]) -> list[Dim] | None:
+    """The numbers of positions of a TFLite window, where an axis has none; else None.
+
+    LiteRT rounds (size + stride - span) / stride toward 0, and refuses what is negative then; for SAME, span is 1.
+    """
+    spans = (1,) * window.rank if node.attr("padding", "SAME") == "SAME" else window.span
+    spare = [n - span if isinstance(n, int) else 0 for n, span in zip(sizes, spans, strict=True)]
+    fits = all(rest > -2 * stride for rest, stride in zip(spare, window.strides, strict=True))
+    if not fits or min(spare, default=0) >= 0:
+        return None
+    each = zip(sizes, spare, spans, window.strides, strict=True)
+    return [0 if rest < 0 else floordiv(n - span, stride) + 1 for n, rest, span, stride in each]
 
 
 def onnx_attributes(window: Window) -> dict[str, Any]:
