@@ -58,6 +58,20 @@ formula(ops.Asin, "tfl")(lambda x: x.apply(ops.Atan2, ((1.0 - x) * (x + 1.0)).sq
 formula(ops.Acos, "tfl")(lambda x: ((1.0 - x) * (x + 1.0)).sqrt().apply(ops.Atan2, x))
 
 
+@formula(ops.Atan, "onnx")
+def _atan_of_float64(x: Term) -> Term | None:
+    """atan(x) = t + atan((x - tan t) / (1 + x tan t)) for the angle t in float32, which is so near that the second
+    arctangent is its argument. ONNX Runtime has Atan in float32, Sin and Cos in float64.
+    """
+    if x.dtype is not DType.FLOAT64:
+        return None
+    near = x.to(DType.FLOAT32).apply(ops.Atan).to(DType.FLOAT64)
+    sine, cosine = near.apply(ops.Sin), near.apply(ops.Cos)
+    found = near + (x * cosine - sine) / (cosine + x * sine)
+    turn = (x < 0).choose(x.constant(-math.pi / 2), math.pi / 2)
+    return (x.abs() > 1e300).choose(turn, found)
+
+
 @formula(ops.Sign, "tfl")
 def _sign(x: Term) -> Term:
     """From comparisons; NaN stays."""

@@ -141,6 +141,21 @@ def _for_onnx(b: Builder, node: Node) -> Value | None:
     return drawn
 
 
+@decompose(ops.Multinomial, "onnx")
+def _multinomial_counted(b: Builder, node: Node) -> Value | None:
+    """A count of samples that only a run knows: the largest of logits + Gumbel noise, for each sample."""
+    logits, count = node.operands[:2]
+    if logits is None or count is None or static_ints(count) is not None or not logits.dtype.is_float:
+        return None
+    batch, classes = (b(ops.Shape, logits, axes=(i,)) for i in (0, 1))
+    rows = Term(b, b(ops.Reshape, logits, b(ops.Concatenate, batch, [1], classes, axis=0)))
+    shape = b(ops.Concatenate, batch, b(ops.Reshape, as_int64(b, count), [1]), classes, axis=0)
+    least = b.scalar(float(np.finfo(np.float32).tiny), logits.dtype)
+    drawn = Term(b, b(ops.RngUniform, least, b.scalar(1.0, logits.dtype), shape, seed=node.attr("seed")))
+    noisy = rows - (-(drawn.apply(ops.Log))).apply(ops.Log)
+    return b(ops.ArgMax, noisy.value, axis=2, dtype=node.attr("dtype"))
+
+
 @lower_onnx(ops.Multinomial)
 def _multinomial_onnx(node: Node, opset: int) -> Form | None:
     count = static_ints(node.operand(1))

@@ -39,7 +39,7 @@ def make_input(
     if info.kind != "tensor":
         raise UnknownInputError(f"no values for the {info.kind} {info.name!r}")
     if info.dtype == "string":
-        return WORDS[random.integers(0, len(WORDS), shape)], "words"
+        return np.asarray(WORDS[random.integers(0, len(WORDS), shape)], WORDS.dtype), "words"
     dtype = numpy_type(info.dtype)
     if not noisy and (made := _like_data(random, shape, known, info)) is not None:
         return made
