@@ -42,13 +42,13 @@ def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
 @upgrade("Tile", since=(1,))
 def _tile_1(b: Builder, node: Node) -> None:
     """Tile-1 repeats `tiles` times along one `axis`; both have the type of the tensor."""
-    x = node.operand(0)
-    tiles, (axis, *_) = whole(b, node.operand(1)), frozen(whole(b, node.operand(2)), "an axis")
-    place = normalize_axis(axis, x.rank)
-    ones = [np.ones(n, np.int64) for n in (place, x.rank - place - 1)]
+    rank, (tiles, axis) = node.operand(0).rank, (Term(b, reshape(b, whole(b, node.operand(i)), (1,))) for i in (1, 2))
+    if (known := static_ints(axis.value)) is not None:
+        normalize_axis(known[0], rank)
+    each = Term(b, constant(np.arange(rank)))
     node.set_operand(2, None)
     del node.operands[2:]
-    node.set_operand(1, b(ops.Concatenate, ones[0], reshape(b, tiles, (1,)), ones[1], axis=0))
+    node.set_operand(1, each.equals(axis % rank).choose(tiles, 1).value)
 
 
 @lift_onnx("Expand", since=(8, 13))

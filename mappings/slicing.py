@@ -270,7 +270,6 @@ def _items(node: Node, rank: int, count: int) -> list[_Item]:
 
 def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value:
     """The starts (0), limits (1) or strides (2), one for each axis of the operand."""
-    known = static_ints(node.operand(which + 1))
     mask = (node.attr("begin_mask", 0), node.attr("end_mask", 0), 0)[which] or 0
     entries: list[Value | int] = []
     for kind, _, entry in items:
@@ -285,7 +284,7 @@ def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value
         elif mask >> entry & 1 and kind != "shrink":
             entries.append(_end_of_axis(b, node, which, entry))
         else:
-            entries.append(known[entry] if known is not None else _entry(b, node, which, entry))
+            entries.append(_entry(b, node, which, entry))
     if all(isinstance(e, int) for e in entries):
         return constant(np.asarray(entries, np.int64))
     return b(ops.Concatenate, *(constant(np.asarray([e])) if isinstance(e, int) else e for e in entries), axis=0)
@@ -301,10 +300,12 @@ def _end_of_axis(b: Builder, node: Node, which: int, entry: int) -> Value | int:
     return (stride > 0).choose(stride.constant(forward), backward).value
 
 
-def _entry(b: Builder, node: Node, which: int, entry: int) -> Value:
-    """An entry of the bounds, computed at run time; a limit before which ONNX Runtime would not stop is one less."""
+def _entry(b: Builder, node: Node, which: int, entry: int) -> Value | int:
+    """An entry of the bounds; a limit before which ONNX Runtime may not stop is one less."""
+    known, strides = static_ints(node.operand(which + 1)), static_ints(node.operand(3))
+    if known is not None:
+        return min(known[entry], INT32_MAX - 1) if which == 1 and strides is None else known[entry]
     value = b(ops.Slice, as_int64(b, node.operand(which + 1)), [entry], [entry + 1], [1])
-    strides = static_ints(node.operand(3))
     forward = which != 1 or (strides is not None and strides[entry] > 0)
     return value if forward else b(ops.Min, value, b.scalar(INT32_MAX - 1, value))
 

@@ -207,6 +207,13 @@ _TEXTS = [
         [_ROWS, np.float32(3)],
         [np.tile(_ROWS, (3, 1))],
     ),
+    Text(
+        ["Tile"],
+        [1],
+        "g (float[3,2] x, float axis) => (y) <float n = {2}> { y = Tile (x, n, axis) }",
+        [_ROWS, np.float32(-1)],
+        [np.tile(_ROWS, (1, 2))],
+    ),
     Text(["Dropout"], [1, 6], "g (float[3,2] x) => (y) { y = Dropout <is_test = 1> (x) }", [_ROWS], [_ROWS]),
 ]
 

@@ -63,6 +63,33 @@ def test_the_kernel_reads_it_in_each_run(case: Case) -> None:
     run_both(case)
 
 
+QUANTIZED = "quant<int8 0.5:-5>"
+STORED = np.arange(-12, 12, dtype=np.int8).reshape(1, 4, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("op", "given"),
+    [
+        ("TRANSPOSE@1(%x, %a)", ints(3, 1, 0, 2)),
+        ("REVERSE_V2@1(%x, %a)", ints(1)),
+        ("SPACE_TO_BATCH_ND@1(%x, %a, %p)", ints(3, 3)),
+        ("DILATE@1(%x, %a, %v)", ints(1, 2, 3, 1)),
+    ],
+)
+def test_quantized_tensors_keep_their_scales(op: str, given: Any) -> None:
+    """What is filled in is a stored 0."""
+    from tests.unit.test_quantized_tfl import both
+
+    text = f"""
+    graph main(%x: tensor<1x4x3x2xfloat32, {QUANTIZED}>, %a: tensor<{len(given)}xint32>) -> (%y) {{
+      %p = constant tensor<2x2xint32> [1, 1, 0, 0]
+      %v = constant tensor<float32, {QUANTIZED}> [-5]
+      %y = tfl.{op} : tensor<*xfloat32, {QUANTIZED}>
+    }}"""
+    wanted, found = both(text, STORED, given)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_an_axis_outside_of_the_rank_is_an_error_in_both_runtimes() -> None:
     import onnxtfl
     from tests.harness.litert import run_onnx, run_tflite

@@ -62,7 +62,10 @@ def reshape_target(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -
     if sum(not isinstance(d, int) for d in dims) > 1:  # a -1 beside a size of 0 is any size
         with suppress(UnsupportedError):
             return dim_vector(b, dims, x, *sources)
-    return dim_vector(b, [-1 if i == where[-1] else d for i, d in enumerate(dims)], x, *sources)
+    for hole in reversed(where[1:]):
+        with suppress(UnsupportedError):
+            return dim_vector(b, [-1 if i == hole else d for i, d in enumerate(dims)], x, *sources)
+    return dim_vector(b, [-1 if i == where[0] else d for i, d in enumerate(dims)], x, *sources)
 
 
 def resized(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:

@@ -19,6 +19,7 @@ from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, unsqueezed
 from onnxtfl.ir.shapes import dim_array, known_dims, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
+from onnxtfl.rules.indices import strides_of
 from onnxtfl.rules.sizes import HUGE, positions, vector_length
 
 
@@ -101,7 +102,8 @@ def transposed_at_run_time(b: Builder, x: Value, permutation: Value) -> Value:
         result[i] = %x[sum over a: coordinates[i, a] * strides of %x[permutation[a]]]
     """
     order = counted_from_start(b, permutation, x.rank).value
-    own, total = dim_vector(b, x.shape, x), dim_vector(b, [product(x.shape)], x)
+    own = dim_vector(b, x.shape, x)
+    total = b(ops.Reduce, own, [0], kind="prod", keepdims=True)
     sizes, steps = (b(ops.Gather, v, order, axis=0) for v in (own, _strides(b, own, x.rank)))
     places = unsqueezed(b, positions(b, total), [1])
     divisors = b(ops.Max, sizes, b.scalar(1, sizes))
@@ -113,8 +115,8 @@ def transposed_at_run_time(b: Builder, x: Value, permutation: Value) -> Value:
 
 def _strides(b: Builder, sizes: Value, rank: int) -> Value:
     """The strides of a tensor in C order, in elements, from its sizes."""
-    if (known := known_dims(sizes)) is not None:
-        return dim_vector(b, [product(known[i + 1 :]) for i in range(rank)], sizes)
+    if (known := static_ints(sizes)) is not None:
+        return constant(strides_of(known))
     later = constant(np.arange(rank) > np.arange(rank)[:, None])
     chosen = b(ops.Select, later, sizes, b.scalar(1, sizes))
     return b(ops.Reduce, chosen, [1], kind="prod", keepdims=False)
