@@ -1,6 +1,6 @@
-"""Text: TfIdfVectorizer on integers and strings; ops that make new strings are refused, since no kernel does.
+"""Text: TfIdfVectorizer on integers and strings, StringNormalizer without a change of case.
 
-TFLite's kernels compare, gather, slice and reshape strings.
+TFLite's kernels compare, gather, slice and reshape strings. Ops that make new strings are refused: no kernel does.
 """
 
 from __future__ import annotations
@@ -12,11 +12,41 @@ import numpy as np
 
 from onnxtfl.rules import *
 
+_FIRST = "run it before the model, whose input is then its result (`inputs`)"
 refuse_onnx(
-    *("StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch"),
+    *("StringConcat", "StringSplit", "RegexFullMatch"),
     why="TFLite has no kernel that makes or searches strings",
-    hint="run it before the model, whose input is then its result (`inputs`)",
+    hint=_FIRST,
 )
+
+
+@lift_onnx("StringNormalizer", since=(10,))
+def _string_normalizer(b: Builder, node: Node) -> Value:
+    """The strings [C] or [1, C] that are no stopwords; one empty string where none is left."""
+    x, words = node.operand(0), [str(word) for word in node.attr("stopwords", ())]
+    if x.rank not in (1, 2):
+        raise InvalidModelError(f"strings of rank {x.rank}, 1 or 2 expected", code="E-FILE-009")
+    if node.attr("case_change_action", "NONE") != "NONE":
+        raise UnsupportedError("TFLite has no kernel that changes the case of strings", hint=_FIRST)
+    if not words:
+        return x
+    if not node.attr("is_case_sensitive", 0) and any(word.lower() != word.upper() for word in words):
+        raise UnsupportedError("TFLite has no kernel that compares strings without regard to case", hint=_FIRST)
+    flat = x if x.rank == 1 else reshape(b, x, (*x.shape[1:],), x)
+    found = Term(b, unsqueezed(b, flat, [1])).equals(Term(b, constant(np.asarray(words, object)))).to(DType.INT32)
+    stopped = found.reduce("max", [1], keepdims=False)
+    kept = lifted(b, "Compress", 11, [flat, stopped.equals(0).value], {"axis": 0})
+    some = stopped.reduce("min", [0], keepdims=True).equals(0).value
+    result = b(ops.If, some, kept, then_branch=_branch(kept, None), else_branch=_branch(kept, np.asarray([""], object)))
+    return result if x.rank == 1 else unsqueezed(b, result, [0])
+
+
+def _branch(value: Value, result: Array | None) -> Graph:
+    """A region that captures `value` and returns it, or the constant `result`."""
+    region = Graph()
+    captured = region.add_input(value.type)
+    region.outputs = [captured if result is None else constant(result)]
+    return region
 
 
 @lift_onnx("TfIdfVectorizer", since=(9,))

@@ -7,6 +7,8 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from tests.conformance.cases import Case
 from tests.harness.child import stage
 from tests.harness.compare import difference
@@ -124,7 +126,14 @@ def _compare(case: Case, actual: list[Array], expected: tuple[Array, ...]) -> st
 
 def _difference(actual: Array, expected: Array, case: Case) -> str:
     rtol = max(case.rtol, _BFLOAT16_RTOL) if expected.dtype.name == "bfloat16" else case.rtol
-    return difference(actual, expected, rtol, case.atol)
+    return difference(_decoded(actual), expected, rtol, case.atol)
+
+
+def _decoded(array: Array) -> Array:
+    """Strings, which LiteRT returns as bytes of UTF-8; other arrays as they are."""
+    if array.dtype != object:
+        return array
+    return np.asarray([text.decode() for text in array.reshape(-1)], object).reshape(array.shape)
 
 
 def _interface_difference(actual: Array, expected: Array) -> str:

@@ -62,7 +62,7 @@ def test_tf_idf_with_a_pool_that_does_not_fit() -> None:
         tf_idf(np.asarray([1], np.int64), [1], mode="TF", ngram_indexes=[0, 1], pool_int64s=_POOL)
 
 
-@pytest.mark.parametrize(("op", "opset", "operands"), [("StringNormalizer", 10, 1), ("StringConcat", 20, 2)])
+@pytest.mark.parametrize(("op", "opset", "operands"), [("StringSplit", 20, 1), ("StringConcat", 20, 2)])
 def test_ops_that_make_strings_are_refused_with_what_to_do(op: str, opset: int, operands: int) -> None:
     names = [f"x{i}" for i in range(operands)]
     node = helper.make_node(op, names, ["y"])
@@ -97,3 +97,35 @@ def test_strings_are_compared_gathered_and_reshaped_in_litert() -> None:
 
 def as_text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def normalizer(shape: list[Any], **attributes: Any) -> bytes:
+    node = helper.make_node("StringNormalizer", ["x"], ["y"], **attributes)
+    inputs = [("x", TensorProto.STRING, shape)]
+    return onnx_model([node], inputs, [("y", TensorProto.STRING, [None] * len(shape))]).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "row", [["mon", "a", "tue", "mon", "ü"], ["tue", "mon", "mon", "tue", "tue"]], ids=["some", "all"]
+)
+@pytest.mark.parametrize("shape", [[5], [None], [1, 5], [1, None]], ids=str)
+def test_stopwords_are_removed(shape: list[Any], row: list[str]) -> None:
+    """Of strings that are all removed one is left, which is empty."""
+    x = np.asarray(row, object).reshape([1, 5][-len(shape) :])
+    model = normalizer(shape, is_case_sensitive=1, stopwords=["mon", "tue"])
+    wanted = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    found = run_tflite(bytes(onnxtfl.onnx_to_tflite(model, check=False).data), [x])[0][1]
+    assert [[word.decode() for word in found.reshape(-1)]] == wanted.reshape(1, -1).tolist()
+    assert found.shape == wanted.shape
+
+
+def test_nothing_to_normalize() -> None:
+    assert dict(onnxtfl.onnx_to_tflite(normalizer([4]), check=False).report.ops_after) == {"RESHAPE": 1}
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"case_change_action": "LOWER"}, {"stopwords": ["Mon"]}], ids=["lower", "any case"]
+)
+def test_the_case_of_strings_is_refused(attributes: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedError, match="case"):
+        onnxtfl.onnx_to_tflite(normalizer([4], **attributes), check=False)
