@@ -134,8 +134,6 @@ def _slope_by_channel(b: Builder, node: Node) -> None:
         node.set_operand(1, unsqueezed(b, slope, range(1, x.rank - 1)))
 
 
-@lift_onnx("PRelu", since=(7, 9, 16))
-@lift_tfl("PRELU")
 def _prelu(b: Builder, node: Node) -> Value:
     """One slope for all is LeakyRelu. (XNNPACK of tflite-runtime 2.14 reads past the end of such a constant.)"""
     x, slope = node.operand(0), node.operand(1)
@@ -143,6 +141,19 @@ def _prelu(b: Builder, node: Node) -> Value:
     if number is not None and x.dtype.is_float:
         return b(ops.LeakyRelu, x, alpha=number)
     return b(ops.PRelu, x, slope)
+
+
+lift_onnx("PRelu", since=(7, 9, 16))(_prelu)
+
+
+@lift_tfl("PRELU")
+def _tfl_prelu(b: Builder, node: Node) -> Value:
+    """The int16 kernel reads slopes of 8 bits, whatever their type is (LiteRT kernels/activations.cc)."""
+    x, slope = (quantization_of(node.operand(i)) for i in (0, 1))
+    if x is not None and slope is not None and x.storage == "int16" and slope.storage != "int8":
+        message = f"LiteRT's kernel reads {slope.storage} slopes of int16 as int8"
+        raise UnsupportedError(message, type_=node.operand(1).type, code="E-OP-001")
+    return _prelu(b, node)
 
 
 def _slope_fits(node: Node) -> bool:

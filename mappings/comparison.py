@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxtfl.rules import *
 
 _COMPARISONS = (
@@ -12,10 +14,9 @@ _COMPARISONS = (
     ("LE", "LessOrEqual", (12, 16), "LESS_EQUAL"),
 )
 for _direction, _onnx, _since, _tfl in _COMPARISONS:
-    row(ops.Compare, onnx=_onnx, since=_since, tfl=_tfl, fixed={"comparison_direction": _direction})
+    row(ops.Compare, onnx=_onnx, since=_since, fixed={"comparison_direction": _direction})
 for _old in ("Equal", "Greater", "Less"):
     upgrade(_old, since=(1,))(align_by_axis)
-row(ops.Compare, tfl="NOT_EQUAL", fixed={"comparison_direction": "NE"})
 row(ops.Select, onnx="Where", since=(9, 16))
 row(ops.Select, tfl="SELECT_V2", lifts=False)
 
@@ -32,6 +33,94 @@ def _select(b: Builder, node: Node) -> Value:
     chosen = b(ops.Select, condition, on_true, on_false)
     single = all(v.tensor_type.is_static and product(v.shape) == 1 for v in (*operands, node.result))
     return reshape(b, chosen, node.result.shape) if single else chosen
+
+
+# --- TFLite's comparisons of quantized tensors ------------------------------------------------------------------------
+
+_DIRECTIONS = {tfl: direction for direction, _, _, tfl in _COMPARISONS} | {"NOT_EQUAL": "NE"}
+_FINE = 1.001 / 256
+"""From this scale on, stored integers that differ also differ in units of 1/256."""
+
+
+def _is_exact(node: Node) -> bool:
+    """Whether the kernel tells all different values apart: it rounds to 1/256, except to order int16."""
+    lhs, rhs = (quantization_of(node.operand(i)) for i in (0, 1))
+    if lhs is None and rhs is None:
+        return True
+    orders = lhs is not None and lhs.storage == "int16" and node.attr("comparison_direction") not in ("EQ", "NE")
+    return lhs == rhs and lhs is not None and (orders or lhs.scales[0] >= _FINE)
+
+
+for _tfl, _direction in _DIRECTIONS.items():
+    fixed = {"comparison_direction": _direction}
+    row(ops.Compare, tfl=_tfl, fixed=fixed, when=_is_exact, lifts=False)
+
+
+@lift_tfl(*_DIRECTIONS)
+def _compare(b: Builder, node: Node) -> Value:
+    """Integers of 8 bits, and int16 where they are equal or not, are compared in units of 1/256; other int16 as stored.
+
+    Source: LiteRT kernels/comparisons.cc, kernels/internal/reference/comparisons.h (ComparisonWithScaling).
+    """
+    direction = _DIRECTIONS[node.op.name.partition(".")[2]]
+    operands = [node.operand(i) for i in (0, 1)]
+    types = [_stored_type(v) for v in operands]
+    orders = types[0] is DType.INT16 and direction not in ("EQ", "NE")
+    if types[0] not in (DType.INT8, DType.UINT8, DType.INT16) or types[0] is not types[1]:
+        return b(ops.Compare, *operands, comparison_direction=direction)
+    found = [quantization_of(v) for v in operands]
+    if orders or (direction == "EQ" and types[0] is DType.INT16 and found[0] is None):
+        operands = operands if found[0] == found[1] else [integers_of(b, v) for v in operands]
+        return b(ops.Compare, *operands, comparison_direction=direction)
+    tables = [_in_units(v) for v in operands]
+    if found[0] != found[1] or not (np.diff(tables[0]) > 0).all():
+        operands = [_looked_up(b, v, table) for v, table in zip(operands, tables, strict=True)]
+    return b(ops.Compare, *operands, comparison_direction=direction)
+
+
+def _stored_type(value: Value) -> DType:
+    quantization = quantization_of(value)
+    return value.dtype if quantization is None else quantization.dtype
+
+
+def _in_units(value: Value) -> Array:
+    """The real values of all stored integers in units of 1/256, as the kernel rounds them: int32 [256] or [65536].
+
+    Raises UnsupportedError for a scale that it has no multiplier for.
+    """
+    quantization = quantization_of(value)
+    scale = quantization.scales[0] if quantization is not None and quantization.per_tensor else 0.0
+    if quantization is None or not 0 < scale < 1:
+        message = f"TFLite's kernel compares integers with one scale between 0 and 1; this is {scale:g}"
+        raise UnsupportedError(message, type_=value.type, code="E-QUANT-001")
+    low, high = limits(quantization.dtype)
+    fraction, exponent = np.frexp(np.float64(scale))
+    multiplier = int(np.rint(fraction * (1 << 31)))
+    multiplier, exponent = (multiplier // 2, exponent + 1) if multiplier == 1 << 31 else (multiplier, exponent)
+    shifted = (np.arange(int(low), int(high) + 1) - quantization.zero_points[0]) * 256
+    if exponent < -31:
+        return np.zeros(shifted.shape, np.int32)
+    return _divided(_doubled_high(shifted, multiplier), -int(exponent)).astype(np.int32)
+
+
+def _doubled_high(x: Array, multiplier: int) -> Array:
+    """x * multiplier / 2^31, rounded to the nearest integer. Source: gemmlowp SaturatingRoundingDoublingHighMul."""
+    products = x * np.int64(multiplier)
+    nudged = products + np.where(products >= 0, 1 << 30, 1 - (1 << 30))
+    return np.asarray(np.sign(nudged) * (np.abs(nudged) >> 31))
+
+
+def _divided(x: Array, exponent: int) -> Array:
+    """x / 2^exponent, halves rounded away from 0. Source: gemmlowp RoundingDivideByPOT."""
+    mask = (1 << exponent) - 1
+    return np.asarray((x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0)))
+
+
+def _looked_up(b: Builder, value: Value, table: Array) -> Value:
+    """The entries of a table for all stored integers, in order, at those of `value`."""
+    low, _ = limits(_stored_type(value))
+    index = Term(b, integers_of(b, value)).to(DType.INT32) - int(low)
+    return b(ops.Gather, constant(table), index.value, axis=0)
 
 
 @formula(ops.Compare, "onnx")

@@ -107,10 +107,20 @@ def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k:
     return (column - row).compared(direction, diagonal).value
 
 
+_WHOLE = (DType.FLOAT32, DType.INT64, DType.INT32, DType.INT16)
+
+
+def _check_bytes(x: Value) -> None:
+    """Raise UnsupportedError for elements of which LiteRT's kernels move one byte (kernels/matrix_diag.cc)."""
+    if quantization_of(x) is None and x.dtype not in _WHOLE and x.dtype.bits > 8:
+        raise UnsupportedError(f"LiteRT's kernel moves one byte of each {x.dtype.value}", type_=x.type, code="E-OP-001")
+
+
 @lift_tfl("MATRIX_DIAG")
 def _matrix_diag(b: Builder, node: Node) -> Value:
     """Square matrices with the last axis as their diagonals, a stored 0 elsewhere."""
     diagonal = node.operand(0)
+    _check_bytes(diagonal)
     size = diagonal.shape[-1]
     mask = _mask(b, size, size, diagonal, "EQ")
     return b(ops.Select, mask, unsqueezed(b, diagonal, [-1]), b.scalar(real_of_stored_zero(diagonal), diagonal))
@@ -120,6 +130,7 @@ def _matrix_diag(b: Builder, node: Node) -> Value:
 def _matrix_set_diag(b: Builder, node: Node) -> Value:
     """Matrices with another diagonal."""
     x, diagonal = node.operand(0), node.operand(1)
+    _check_bytes(x)
     rows, columns = x.shape[-2:]
     column = unsqueezed(b, diagonal, [-1])
     more = rows - diagonal.shape[-1]

@@ -159,8 +159,20 @@ def _tfl_resize(b: Builder, node: Node) -> Value:
     where, nearest = ("half_pixel", "round_prefer_ceil") if centers else ("asymmetric", "floor")
     if corners:
         where, nearest = "align_corners", "round_prefer_ceil"
+    if mode == "linear" and (found := bilinear_of_integers(b, node, corners, centers)) is not None:
+        return found
+    x = Term(b, node.operand(0))
+    is_rounded = mode == "linear" and x.dtype is DType.UINT8
     attributes = {"coordinate_transformation_mode": where, "nearest_mode": nearest}
-    return b(ops.Resize, node.operand(0), node.operand(1), dims=(1, 2), mode=mode, **attributes)
+    found = b(
+        ops.Resize,
+        (x.to(DType.FLOAT32) if is_rounded else x).value,
+        node.operand(1),
+        dims=(1, 2),
+        mode=mode,
+        **attributes,
+    )
+    return (Term(b, found) + 0.5).floor().to(DType.UINT8).value if is_rounded else found
 
 
 @lower_tfl(ops.Resize)

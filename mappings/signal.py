@@ -107,6 +107,8 @@ def _tfl_rfft2d(b: Builder, node: Node) -> Value:
     sizes = [d for d in x.shape[-2:] if isinstance(d, int)]
     if lengths is None or len(sizes) != 2:
         return _rfft2d_of_run_time(b, x, node.operand(1))
+    if lengths[1] == 1 and lengths[0] > 1:
+        raise UnsupportedError("LiteRT's kernel does not transform columns of one element", code="E-OP-001")
     taken = [min(size, length) for size, length in zip(sizes, lengths, strict=True)]
     x = sliced(b, x, {axis: slice(0, n) for axis, n in zip((x.rank - 2, x.rank - 1), taken, strict=True)})
     rows, columns = fourier(taken[1], lengths[1], False, True)[:, 0], fourier(taken[0], lengths[0], False, False)

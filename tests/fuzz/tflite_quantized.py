@@ -94,8 +94,8 @@ def _unary(g: TfliteDrawing) -> None:
     scale = Scale((fixed[0],), (fixed[1],)) if fixed and g.chance(0.9) else None
     options = {"SOFTMAX": {"beta": 1.0}, "LEAKY_RELU": {"alpha": g.choose((0.1, 0.5))}}.get(op, {})
     shape = g.shape()
-    if op == "SOFTMAX":  # ONNX Runtime's uint8 form has 0 instead of 255 over one element
-        shape = (*shape[:-1], 2 + g.below(4))
+    if op == "SOFTMAX":
+        shape = (*shape[:-1], 1 + g.below(4))
     x = _operand(g, dtype, shape)
     g.fix(x, -1) if op == "SOFTMAX" else None
     _op(g, op, [x], dtype, scale, **options)
@@ -103,11 +103,11 @@ def _unary(g: TfliteDrawing) -> None:
 
 def _binary(g: TfliteDrawing) -> None:
     op, dtype, shape = g.choose(_BINARY), g.choose(_TYPES), g.shape()
-    dtype = "int8" if op == "PRELU" and dtype == "int16" else dtype  # LiteRT computes no multipliers for int16
     x = _operand(g, dtype, shape)
     other = [1 if g.below(4) == 0 else n for n in shape][g.below(len(shape) + 1) if g.chance(0.3) else 0 :]
-    same = op in ("MAXIMUM", "MINIMUM")
-    y = _operand(g, dtype, other, g.quantized[x] if same else None)
+    same = op in ("MAXIMUM", "MINIMUM") and g.chance(0.5)
+    slopes = "int8" if op == "PRELU" and dtype == "int16" else dtype
+    y = _operand(g, slopes, other, g.quantized[x] if same else None)
     options = {"fused_activation_function": g.choose(ACTIVATIONS)} if op in ("ADD", "SUB", "MUL") else {}
     if op in ("ADD", "SUB"):
         options["pot_scale_int16"] = False
@@ -115,10 +115,13 @@ def _binary(g: TfliteDrawing) -> None:
 
 
 def _compare(g: TfliteDrawing) -> None:
-    """On equal scales that are not small: LiteRT rounds real values to 1/256."""
-    dtype, shape = g.choose(("int8", "uint8")), g.shape()
-    scale = Scale((0.05,), (g.below(100),))
-    g.op(g.choose(_COMPARE), [_operand(g, dtype, shape, scale), _operand(g, dtype, shape, scale)], "bool")
+    """On equal or other scales below 1, some of them smaller than the 1/256 to which LiteRT rounds real values."""
+    dtype, shape = g.choose(_TYPES), g.shape()
+    scales = [float(np.float32(g.choose((0.05, 0.9, 0.011, 1e-3, 1e-5)))) for _ in range(2)]
+    zeros = [0 if dtype == "int16" else g.below(100) for _ in scales]
+    kinds = [Scale((s,), (z,)) for s, z in zip(scales, zeros, strict=True)]
+    kinds = kinds[:1] * 2 if g.chance(0.5) else kinds
+    g.op(g.choose(_COMPARE), [_operand(g, dtype, shape, kind) for kind in kinds], "bool")
 
 
 def _quantize(g: TfliteDrawing) -> None:
@@ -244,11 +247,11 @@ def _reduce(g: TfliteDrawing) -> None:
 
 def _resize(g: TfliteDrawing) -> None:
     dtype = g.choose(_TYPES)
+    op = g.choose(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"))
+    g.open *= not (op == "RESIZE_BILINEAR" and dtype == "int16")  # converted for known sizes only
     x = _operand(g, dtype, g.shape((4,)))
     align, half = g.choose(((False, False), (True, False), (False, True)))
     size = g.choice([1 + g.below(7), 1 + g.below(7)])
-    # LiteRT interpolates int16 with factors of 10 bits
-    op = g.choose(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")) if dtype != "int16" else "RESIZE_NEAREST_NEIGHBOR"
     _op(g, op, [x, size], dtype, g.quantized[x], align_corners=align, half_pixel_centers=half)
 
 

@@ -21,7 +21,14 @@ from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import prepare, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules
-from onnxtfl.rewriting.stored_integers import check_scales, clamps, on_integers, reads_integers, restate_products
+from onnxtfl.rewriting.stored_integers import (
+    check_parameters,
+    check_scales,
+    clamps,
+    on_integers,
+    reads_integers,
+    restate_products,
+)
 
 Expand = Callable[[Node], Graph | None]
 """Returns the body of an op that its format defines by other ops; None if there is no such definition."""
@@ -140,6 +147,8 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
 
 def _applied(graph: Graph, node: Node, rule: LiftRule) -> tuple[Builder, Sequence[Value]]:
     builder = Builder(graph, node, maker=rule_name(rule))
+    if node.op.dialect == "tfl":
+        check_parameters(node)
     if _is_integer_kernel(node):
         check_scales(node)
         restate_products(builder, node)

@@ -127,7 +127,22 @@ class Products:
     offset: bool = False
 
 
-Reading = Literal["integers", "copies", "clamps"] | Products
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """A kernel that reads the scale of each tensor of 8 or 16 bits: 0 where there is none.
+
+    `plain`: the integers that it also computes as they are. `several`: whether it reads one for each index of an axis;
+    if not, it reads 0 there too. `multiplied`: it multiplies the scales of its operands, in float32. `clamps`: where
+    it is fused into another op, it only clamps.
+    """
+
+    plain: tuple[str, ...] = ()
+    several: bool = False
+    multiplied: bool = False
+    clamps: bool = False
+
+
+Reading = Literal["integers", "copies"] | Products | Scales
 """How a kernel reads quantized tensors: "integers" computes on what is stored, "copies" returns what is stored."""
 
 

@@ -6,6 +6,7 @@ one operand or several, which are known by the neutral ops of their lifting (:mo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,19 +20,69 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, product_quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType, Type
-from onnxtfl.rewriting.registry import LiftRule, Products, rules
+from onnxtfl.rewriting.registry import LiftRule, Products, Reading, Scales, rules
 
 _REAL = DType.FLOAT32
+_SMALL = ("int8", "uint8", "int16")
+"""The element types of which most kernels read a scale."""
+_LARGEST = 2.0**31
+"""A product of scales in units of the result's scale is less: kernels shift by 31 bits at most."""
 
 
 def clamps(made: Node) -> bool:
     """Whether `made`, fused into another op, only clamps the integers of that op's result."""
-    return rules().readings.get(made.op.name.partition(".")[2]) == "clamps"
+    reading = _reading(made)
+    return isinstance(reading, Scales) and reading.clamps
+
+
+def _reading(node: Node) -> Reading | None:
+    return rules().readings.get(node.op.name.partition(".")[2])
+
+
+def check_parameters(node: Node) -> None:
+    """Raise UnsupportedError where the kernel of `node` reads 0 as a scale: it has none, or several.
+
+    Results are 0 then, or the process ends (measured on LiteRT 2.3).
+    Source: LiteRT core/interpreter_builder.cc: only a single scale becomes TfLiteTensor.params.
+    """
+    reading = _reading(node)
+    if isinstance(reading, Products) or (isinstance(reading, Scales) and reading.multiplied):
+        places = (reading.x, reading.weights) if isinstance(reading, Products) else (0, 1)
+        _check_product(node, [q.scales for i in places if (q := quantization_of(node.optional(i))) is not None])
+    if not isinstance(reading, Scales):
+        return
+    for value in (*node.operands, *node.results):
+        if value is not None and isinstance(value.type, TensorType):
+            _check_scales_of(value.type, reading)
+
+
+def _check_scales_of(type_: TensorType, reading: Scales) -> None:
+    quantization, dtype = type_.quantization, type_.dtype.value
+    message = ""
+    if quantization is None and dtype in _SMALL and dtype not in reading.plain:
+        message = f"TFLite's kernel takes {dtype} as quantized, and this tensor has no scale"
+    if quantization is not None and not quantization.per_tensor and not reading.several:
+        message = f"TFLite's kernel reads one scale, and this tensor has {len(quantization.scales)}"
+    if message:
+        raise UnsupportedError(message, type_=type_, code="E-QUANT-001")
+
+
+def _check_product(node: Node, scales: Sequence[Sequence[float]]) -> None:
+    """Raise UnsupportedError where a product of `scales` of two operands is no float32, or far above the result's."""
+    if len(scales) < 2:
+        return
+    with np.errstate(over="ignore", under="ignore"):
+        products = np.multiply.outer(*(np.asarray(found, np.float32) for found in scales)).ravel()
+    result = quantization_of(node.results[0])
+    largest = _LARGEST * (result.scales[0] if result is not None else np.inf)
+    if not (np.isfinite(products) & (products > 0) & (products < largest)).all():
+        message = f"the product of the scales {scales[0][0]:g} and {scales[1][0]:g} is out of the kernel's range"
+        raise UnsupportedError(message, type_=node.operand(0).type, code="E-QUANT-001")
 
 
 def check_scales(node: Node) -> None:
     """Raise UnsupportedError for a scale that is not positive: LiteRT's kernel sets differ, or refuse it."""
-    reading = rules().readings.get(node.op.name.partition(".")[2])
+    reading = _reading(node)
     values = [v for v in (*node.operands, *node.results) if v is not None]
     found = [(q, v) for v in values if (q := _activation(v)) is not None]
     for quantization, value in found:
@@ -49,7 +100,7 @@ def _activation(value: Value | None) -> Quantization | None:
 
 def reads_integers(node: Node) -> bool:
     """Whether the kernel of `node` computes on the integers whatever the scales are, and the scales are not all one."""
-    reading = rules().readings.get(node.op.name.partition(".")[2])
+    reading = _reading(node)
     if reading == "copies":
         return len({q for v in (*node.operands, *node.results) if (q := quantization_of(v)) is not None}) > 1
     return reading == "integers"
@@ -64,7 +115,7 @@ def on_integers(b: Builder, node: Node, rule: LiftRule) -> list[Value]:
                                                             %n = Neg(%q)
                                                             %y = Convert(DequantizeLinear(%n, 0.2, 1)) : int8 0.2:1
     """
-    plain = Node(node.op, [v if v is None else _stored(b, v) for v in node.operands], node.attributes)
+    plain = Node(node.op, [v if v is None else integers_of(b, v) for v in node.operands], node.attributes)
     plain.name = node.name
     for result in node.results:
         plain.add_result(_plain(result.type))
@@ -83,7 +134,7 @@ def _plain(type_: Type | None) -> Type | None:
     return TensorType(type_.quantization.dtype, type_.shape)
 
 
-def _stored(b: Builder, value: Value) -> Value:
+def integers_of(b: Builder, value: Value) -> Value:
     """The integers of a quantized value; other values as they are."""
     quantization = quantization_of(value)
     if quantization is None:
@@ -95,11 +146,11 @@ def _stored(b: Builder, value: Value) -> Value:
     return b(ops.QuantizeLinear, converted(b, value, None), scale, zero, **attributes)
 
 
-def labeled(b: Builder, stored: Value, quantization: Quantization | None) -> Value:
+def labeled(b: Builder, integers: Value, quantization: Quantization | None) -> Value:
     """A tensor that stores these integers; other values as they are."""
     if quantization is None:
-        return stored
-    real = b(ops.DequantizeLinear, stored, *_parameters(quantization), axis=quantization.axis or 0)
+        return integers
+    real = b(ops.DequantizeLinear, integers, *_parameters(quantization), axis=quantization.axis or 0)
     return converted(b, real, quantization)
 
 
@@ -117,7 +168,7 @@ def restate_products(b: Builder, node: Node) -> None:
     The bias is in units of the products, whatever its scale and zero point; weights have the zero point 0 and their
     scales along their output features. Measured on LiteRT 2.3, all kernel sets that accept other parameters.
     """
-    reading = rules().readings.get(node.op.name.partition(".")[2])
+    reading = _reading(node)
     if not isinstance(reading, Products):
         return
     x, weights = (quantization_of(node.optional(i)) for i in (reading.x, reading.weights))
@@ -157,4 +208,4 @@ def _relabel(b: Builder, node: Node, place: int, quantization: Quantization) -> 
     if value.data is not None:
         node.set_operand(place, constant(value.data, type_=type_))
     else:
-        node.set_operand(place, labeled(b, _stored(b, value), quantization))
+        node.set_operand(place, labeled(b, integers_of(b, value), quantization))

@@ -63,6 +63,7 @@ from onnxtfl.rewriting.registry import (
     Form,
     Inlined,
     Products,
+    Scales,
     Steps,
     append_operand,
     carried_by,
@@ -80,12 +81,14 @@ from onnxtfl.rewriting.registry import (
     requires_opset,
     upgrade,
 )
+from onnxtfl.rewriting.stored_integers import integers_of
 from onnxtfl.rules.accumulators import in_int32, remark_narrow_bias, with_one_scale, zero_bias
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
 from onnxtfl.rules.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.custom_options import custom_integers, custom_options
 from onnxtfl.rules.directions import form_onnx
 from onnxtfl.rules.dtypes import dtype_from, number_of
+from onnxtfl.rules.fixed_point_resizing import bilinear_of_integers
 from onnxtfl.rules.fourier import fourier, open_fourier, open_mel_matrix, transformed_at
 from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of

@@ -1,0 +1,63 @@
+"""What TFLite's RESIZE_BILINEAR computes on integers: means in fixed point, with weights in units of 1/1024."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.stored_integers import integers_of, labeled
+
+_ONE = 1 << 10
+
+
+def bilinear_of_integers(b: Builder, node: Node, corners: bool, centers: bool) -> Value | None:
+    """RESIZE_BILINEAR on int16, and on int8 without scales; None for others.
+
+    ::
+
+        %y = (rows [P, H] * %x : int64 [N, H, W, C] * columns [Q, W]) / 2^20, rounded    [N, P, Q, C]
+
+    On quantized int8 and uint8 it differs by one step at most from the mean of real values. Raises UnsupportedError for
+    sizes that are not known, and where the kernel reads elements after the last one.
+    Source: LiteRT kernels/internal/reference/resize_bilinear.h (ResizeBilinearInteger).
+    """
+    x, quantization = node.operand(0), quantization_of(node.operand(0))
+    dtype = x.dtype if quantization is None else quantization.dtype
+    if dtype not in (DType.INT16, *(() if quantization else (DType.INT8,))):
+        return None
+    sizes, resized = x.shape[1:3], static_ints(node.operand(1))
+    if resized is None or not all(isinstance(size, int) for size in sizes):
+        message = f"a bilinear resize of {dtype.value} over sizes that are not known"
+        raise UnsupportedError(message, type_=x.type, code="E-SHAPE-001")
+    total = Term(b, integers_of(b, x)).to(DType.INT64)
+    for size, count in zip(sizes, resized, strict=True):
+        weights = _weights(int(size), count, corners, centers)
+        axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
+        # [N, H, W, C] * [P, H] -> [N, W, C, P], then [N, W, C, P] * [Q, W] -> [N, C, P, Q]
+        total = Term(b, b(ops.DotGeneral, total.value, weights, **axes))
+    mean = (total.abs() + (1 << 19)).apply(ops.FloorDiv, 1 << 20)
+    signed = (total > 0).choose(mean, -mean).to(dtype)
+    return labeled(b, b(ops.Transpose, signed.value, permutation=(0, 2, 3, 1)), quantization_of(node.result))
+
+
+def _weights(size: int, count: int, corners: bool, centers: bool) -> Array:
+    """The weight of each of `size` elements in each of `count` means, in units of 1/1024: int64 [count, size]."""
+    step = (_ONE * size + count // 2) // count if count else 0
+    if corners and count > 1:
+        step = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
+    place = np.arange(count) * step + (step // 2 - _ONE // 2 if centers else 0)
+    low, high = np.maximum(place // _ONE, 0), np.minimum((place + _ONE - 1) // _ONE, size - 1)
+    if (low >= size).any():
+        raise UnsupportedError("TFLite's kernel reads elements after the last one", code="E-OP-001")
+    found, every = np.zeros((count, size), np.int64), np.arange(count)
+    np.add.at(found, (every, low), _ONE - (place - _ONE * low))
+    np.add.at(found, (every, high), place - _ONE * low)
+    return found
