@@ -1,8 +1,8 @@
 """Maps, which TFLite does not have: the tensor of their values.
 
-========  =========
-ONNX      ZipMap 1
-========  ========="""
+========  =====================================================================================
+ONNX      ZipMap 1, DictVectorizer 1, CastMap 1 (of inputs, :mod:`onnxtfl.formats.onnx.maps`)
+========  ====================================================================================="""
 
 from __future__ import annotations
 
@@ -24,3 +24,10 @@ def _zip_map(b: Builder, node: Node) -> Value:
     if order == list(range(len(order))):
         return rows.value
     return b(ops.Gather, rows.value, np.asarray(order), axis=1)
+
+
+@lift_onnx("DictVectorizer", since=(1,), domain=ML)
+@lift_onnx("CastMap", since=(1,), domain=ML)
+def _of_no_input(b: Builder, node: Node) -> Value:
+    """Where its map is an input, the vector is the input instead, and there is no node."""
+    raise UnsupportedError("a map that is no input of the model", hint="cut the model after it (`inputs`)")

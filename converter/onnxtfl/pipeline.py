@@ -116,9 +116,9 @@ class Report:
     those that became inputs and outputs. `kept_states`: names of the tensors that the next run begins with, None where
     that was not asked for. `other_signatures`: the entry points of the file that were not converted.
     `elements`: the names of the tensors that each input and output of sequence or optional type became.
-    `complex_names`: inputs and outputs of complex numbers, as pairs of real ones. `source_size`:
-    bytes of the source with its external data, None for a model in memory. `dropped_metadata`: what of the source's
-    metadata was too large, as text. `source_files`: paths of the files with external data of the source.
+    `vectors`: inputs that replace maps. `complex_names`: inputs and outputs of complex numbers, as pairs of real ones.
+    `source_size`: bytes of the source with external data, None for a model in memory. `dropped_metadata`: what of the
+    source's metadata was too large, as text. `source_files`: paths of the source's files with external data.
     `assumptions`: what has to be true of sizes that only a run knows, as text. `io_types`: see `HeldType`.
     `custom_ops`: those of users. `opset`: that of ONNX and why, if not the default. `float16`: which ops compute in it.
     """
@@ -134,6 +134,7 @@ class Report:
     kept_states: list[str] | None = None
     other_signatures: list[str] = field(default_factory=list)
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    vectors: list[str] = field(default_factory=list)
     complex_names: list[str] = field(default_factory=list)
     source_size: int | None = None
     dropped_metadata: list[str] = field(default_factory=list)
@@ -459,7 +460,7 @@ class _Conversion:
         self.report.custom_ops, self.report.opset = custom_ops(graph), self.target.raised
         self.report.inputs = [described(v) for v in graph.inputs]
         self.report.outputs = [described(v) for v in graph.outputs]
-        self.report.elements = dict(graph.elements)
+        self.report.elements, self.report.vectors = dict(graph.elements), list(graph.vectors)
         self.report.complex_names = list(graph.complex_names)
         self.report.io_types = held_types(graph)
         self.report.float16 = in_words(graph, self.options.float16)

@@ -116,7 +116,7 @@ def check_result(
         options.on_progress("check")
     if not gc.isenabled() and sum(result.ops_before.values()) > MANY:
         gc.collect()  # the graph of the conversion, whose nodes and values are cycles
-    part = options.inputs is not None or options.outputs is not None
+    part = options.inputs is not None or options.outputs is not None or bool(result.vectors)
     states = {name for state in result.states for name in (state.input, state.output)}
     owners = {tensor: name for name, tensors in result.elements.items() for tensor in tensors}
     names = [

@@ -333,9 +333,9 @@ class Graph:
     inputs: list[Value] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
-    output_names: list[str] = field(default_factory=list)
-    """The names of the outputs if they differ from those of the values (one value may be several outputs)."""
+    output_names: list[str] = field(default_factory=list)  # if not those of the values, of which some may be repeated
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what each sequence or optional became
+    vectors: dict[str, str] = field(default_factory=dict)  # inputs that replace maps, and what they hold
     complex_names: list[str] = field(default_factory=list)  # of inputs and outputs that became pairs of real numbers
     held: dict[str, tuple[DType, DType, bool]] = field(default_factory=dict)  # by name: see passes/small_types.py
     float16: tuple[int, dict[str, int]] | None = None  # see passes/native_float16.py

@@ -83,6 +83,9 @@ def cut(
             _infer_up_to(graph, inputs, expand)
         _cut_inputs(graph, inputs)
         remove_unreached(graph, set())
+    for value in graph.inputs:
+        if value.name in graph.vectors:
+            assume(graph.vectors[value.name])
     return list(outputs) if outputs else None
 
 

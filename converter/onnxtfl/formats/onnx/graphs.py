@@ -20,6 +20,7 @@ from onnxtfl.formats.onnx.definitions import (
     since_version,
 )
 from onnxtfl.formats.onnx.flags import read_values
+from onnxtfl.formats.onnx.maps import Vector, vectors_of
 from onnxtfl.formats.onnx.names import (
     all_nodes,
     decoded,
@@ -102,17 +103,28 @@ class GraphReader:
         scope.types = {info.name: self._value_info(info) for info in proto.value_info}
         scope.types |= {info.name: self.types.of(info, "output") for info in proto.output}
         self._initializers(scope, proto)
+        vectors = vectors_of(proto)
         for info in proto.input:
             given = scope.values.get(info.name)
-            if given is None or not given.is_constant:
+            if info.name in vectors:
+                self._define_vectors(scope, vectors[info.name])
+            elif given is None or not given.is_constant:
                 scope.define(info.name, graph.add_input(self.types.of(info, "input"), name_of(info.name)))
         for name, outer in (captured or {}).items():
             scope.define(name, _captured(graph, name, outer))
-        self._nodes(scope, proto.node)
+        made = {vector.name for found in vectors.values() for vector in found}
+        self._nodes(scope, [n for n in proto.node if not made.intersection(n.output)] if made else proto.node)
         for info in proto.output:
             graph.outputs.append(self._output(scope, info.name))
             graph.output_names.append(info.name)
         return graph
+
+    @staticmethod
+    def _define_vectors(scope: _Scope, vectors: Sequence[Vector]) -> None:
+        """Let the vectors that are made of a map be inputs instead of it."""
+        for vector in vectors:
+            scope.define(vector.name, scope.graph.add_input(vector.type, vector.name))
+            scope.graph.vectors[vector.name] = vector.columns
 
     def _value_info(self, info: ValueInfoProto) -> Type | None:
         """The type in `info`; None where it is invalid, as runtimes do not check it."""
