@@ -85,14 +85,17 @@ def _cast_tfl(b: Builder, node: Node) -> Value:
     """To the type of the result; the options may be absent.
 
     Floats are limited to the integers that there are (SafeCast in LiteRT kernels/cast.cc); ONNX leaves that undefined.
+    Those of 4 and 2 bits are truncated after that (castFloatToInt4 there).
     """
     x, dtype = Term(b, node.operand(0)), node.result.dtype
     if x.dtype.is_complex and not dtype.is_complex:
         x = x.apply(ops.Real)
     if x.dtype.is_float and dtype.is_integer and (dtype.bits < 32 or not dtype.is_signed):
-        limits = np.iinfo(dtype.numpy)
+        lowest, highest = limits(dtype)
         exact = dtype.bits < 16 or (dtype.bits == 16 and x.dtype is not DType.FLOAT16)
-        x = x.clamp(float(limits.min), float(limits.max) if exact else None)
+        x = x.clamp(float(lowest), float(highest) if exact else None)
+    if x.dtype.is_float and dtype.is_integer and dtype.bits < 8:  # the kernel truncates, ONNX rounds
+        x = x.to(DType.INT8 if dtype.is_signed else DType.UINT8)
     return x.value if dtype is x.dtype else x.to(dtype).value
 
 

@@ -122,6 +122,23 @@ def test_a_grouped_convolution_of_open_channels() -> None:
     made.onnx(made.op("CONV_2D", operands, FLOAT, **IMAGE))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (DType.INT4, [-8, -7, -2, 0, 0, 1, 7]),
+        (DType.UINT4, [0, 0, 0, 0, 0, 1, 15]),
+        (DType.INT2, [-2, -2, -2, 0, 0, 1, 1]),
+        (DType.BFLOAT16, [-9, -7.59375, -2.5, -0.5, 0.5, 1.5, 100]),
+    ],
+)
+def test_casts_to_small_types_and_back(dtype: DType, expected: list[float]) -> None:
+    """Integers saturate, and are truncated, not rounded."""
+    made = OneOp()
+    small = made.op("CAST", [made.input(FLOAT, 7)], dtype, version=7)
+    data = made.onnx(made.op("CAST", [small], FLOAT, version=7))
+    assert run(data, np.array([-9, -7.6, -2.5, -0.5, 0.5, 1.5, 100], np.float32)).tolist() == expected
+
+
 @pytest.mark.parametrize("axes", [(), (1,)])
 def test_sums_of_segments_are_squeezed(axes: tuple[int, ...]) -> None:
     made, segments = OneOp(), np.array([0, 0, 1, 1], np.int32)

@@ -1,4 +1,4 @@
-"""Float types that the target computes in another float type.
+"""Types that the target computes in another one, which has all of their values or more range.
 
 ::
 
@@ -22,6 +22,7 @@ from onnxtfl.passes.native_float16 import SMALL, may_stay_float16
 
 _NARROW = {DType.FLOAT64: DType.FLOAT32, DType.COMPLEX128: DType.COMPLEX64}
 _HALF = {DType.FLOAT16: DType.FLOAT32}
+_TWO_BITS = {DType.INT2: DType.INT8, DType.UINT2: DType.UINT8}
 
 
 def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
@@ -48,6 +49,11 @@ def _note_boundary(graph: Graph) -> None:
     for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
         if isinstance(value.type, TensorType) and value.type.dtype in _HALF and not value.is_quantized:
             graph.held[name] = (value.type.dtype, _HALF[value.type.dtype], False)
+
+
+def hold_two_bits(graph: Graph) -> None:
+    """Hold integers of 2 bits in 8, which ONNX has no ops for; casts to them saturate when lifted."""
+    _Retyping(graph, _TWO_BITS).run()
 
 
 def compute_region_in_float32(graph: Graph) -> None:
