@@ -23,7 +23,7 @@ STAGES = {
     ".tflite": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "two bits", "complex numbers"),
         *("recognize", "recognize layers", "quantized types", "simplify", "fuse quantized", "uint8 storage"),
-        *("quantized io", "int32 outputs", "formulas"),
+        *("quantized io", "int32 outputs", "opset", "formulas"),
         *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),
         *("surround moves", "lower"),
     ),
