@@ -127,6 +127,7 @@ ONNX: dict[str, tuple[Make, str]] = {
     "empty": (lambda folder: b"", "empty"),
     "a pointer of Git LFS": (lambda folder: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "m.onnx"),
     "a .tflite": (lambda folder: tflite_scale(), "a TFLite model, not an ONNX model"),
+    "external data of a long name": (external("a" * 300, 0), "no file"),
     "external data missing": (external("inside.bin", 0), "inside.bin"),
     "external data too short": (external("inside.bin", 10), "truncated"),
     "external data past its file": (external("inside.bin", offset="9999999999"), "truncated"),

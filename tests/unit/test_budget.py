@@ -13,10 +13,15 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import onnxtfl
-from onnxtfl.ir import budget
-from onnxtfl.ir.budget import LARGEST_EXPRESSION, Budget, budget_scope
+from onnxtfl.ir import budget, ops
+from onnxtfl.ir.budget import LARGEST_EXPRESSION, MOST_NODES_OF_RULE, Budget, budget_scope
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, SymDim, symbol
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.outputs import Outputs
+from onnxtfl.ir.types import tensor
+from onnxtfl.passes.boundary import separate_outputs
 
 SYMBOLS = ["a", "b", "c", "d", "e"]
 
@@ -244,3 +249,37 @@ def test_a_node_of_many_outputs_takes_linear_time(used: list[Budget]) -> None:
             sys.setprofile(None)
         seen.append(calls)
     assert seen[1] < 2.2 * seen[0]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_loop_without_ops_is_not_written_round_by_round(nested: bool) -> None:
+    rounds, stays = helper.make_tensor_value_info("i", TensorProto.INT64, []), "keep"
+    keep = helper.make_tensor_value_info(stays, TensorProto.BOOL, [])
+    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
+    kept = helper.make_tensor_value_info("kept", TensorProto.BOOL, [])
+    longer = helper.make_tensor_sequence_value_info("longer", TensorProto.FLOAT, None)
+    body = [helper.make_node("Identity", [stays], ["kept"]), helper.make_node("SequenceInsert", ["s", "x"], ["longer"])]
+    inner = helper.make_graph(body, "body", [rounds, keep, sequence], [kept, longer])
+    nodes = [
+        helper.make_node("SequenceEmpty", [], ["e"]),
+        helper.make_node("Loop", ["count", "", "e"], ["all"], body=inner),
+        helper.make_node("ConcatFromSequence", ["all"], ["y"], axis=0),
+    ]
+    constants: dict[str, object] = {"count": np.int64(10**9)}
+    if nested:
+        once = helper.make_graph(nodes, "once", [], [helper.make_empty_tensor_value_info("y")])
+        nodes = [helper.make_node("If", ["c"], ["z"], then_branch=once, else_branch=once)]
+        constants["c"] = np.asarray(True)
+    given = model(nodes, {"x": [2]}, constants)
+    onnxtfl.onnx_to_tflite(given, check=False, load=False)
+
+
+def test_many_outputs_of_one_value_have_one_origin_each() -> None:
+    graph = Graph()
+    names = tuple(f"y{i}" for i in range(MOST_NODES_OF_RULE + 1))
+    value = Builder(graph)(ops.Relu, graph.add_input(tensor("float32", 1), "x"))
+    value.add_origins(Origin(name) for name in names)
+    graph.outputs, graph.output_names = [value] * len(names), names
+    separate_outputs(graph)
+    assert len(set(graph.outputs)) == len(names) == len(value.origins)
+    assert [v.origins for v in graph.outputs[1:]] == [(Origin(name),) for name in names[1:]]

@@ -19,7 +19,7 @@ from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.declaration import REQUIRED, Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.history import Remark, with_name
-from onnxtfl.ir.origin import Origin
+from onnxtfl.ir.origin import HasOrigins, Origin
 from onnxtfl.ir.outputs import indexed, replace_in
 from onnxtfl.ir.permutations import rank_of, renumbered
 from onnxtfl.ir.quantization import Quantization, dequantize
@@ -28,12 +28,13 @@ from onnxtfl.ir.types import DType, TensorType, Type, compatible
 Attributes = dict[str, Any]
 
 
-class Value:
+class Value(HasOrigins):
     """A value of a graph: result of a node, graph input, or constant."""
 
-    __slots__ = ("data", "index", "known", "name", "origins", "producer", "type", "uses")
+    __slots__ = ("data", "index", "known", "name", "producer", "type", "uses")
 
     def __init__(self, type_: Type | None, name: str | None = None) -> None:
+        super().__init__()
         self.type: Type | None = type_
         self.name = name
         self.producer: Node | None = None
@@ -41,23 +42,6 @@ class Value:
         self.uses: dict[tuple[Node, int], None] = {}
         self.data: TensorData | None = None
         self.known: Array | None = None  # the dims of a small integer tensor, known before run time
-        self.origins: tuple[Origin, ...] = ()
-        """The tensors of the source that this value holds."""
-
-    @property
-    def origin(self) -> Origin | None:
-        """The first of `origins`."""
-        return self.origins[0] if self.origins else None
-
-    @origin.setter
-    def origin(self, origin: Origin | None) -> None:
-        self.origins = () if origin is None else (origin,)
-
-    def add_origins(self, origins: Iterable[Origin | None]) -> None:
-        """Append to `self.origins` those that it does not contain."""
-        added = tuple(o for o in origins if o is not None and o not in self.origins)
-        if added:
-            self.origins += added
 
     @property
     def is_constant(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from onnxtfl.ir.dims import Shape
@@ -30,3 +30,44 @@ class Origin:
     def reshaped(self, shape: Shape) -> Origin | None:
         """The origin of the reshaped value; None if it was transposed before."""
         return replace(self, shape=shape) if self.permutation is None else None
+
+
+class HasOrigins:
+    """Base of values: the tensors of the source that a value holds, in the order in which they were added.
+
+    Thousands of outputs may be one value: origins that are added are kept in a dict until they are read.
+    """
+
+    __slots__ = ("_origins",)
+
+    def __init__(self) -> None:
+        self._origins: dict[Origin, None] | tuple[Origin, ...] = ()
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """The tensors of the source that this value holds."""
+        if isinstance(self._origins, dict):
+            self._origins = tuple(self._origins)
+        return self._origins
+
+    @origins.setter
+    def origins(self, origins: Iterable[Origin]) -> None:
+        self._origins = tuple(origins)
+
+    @property
+    def origin(self) -> Origin | None:
+        """The first of `origins`."""
+        return self.origins[0] if self.origins else None
+
+    @origin.setter
+    def origin(self, origin: Origin | None) -> None:
+        self.origins = () if origin is None else (origin,)
+
+    def add_origins(self, origins: Iterable[Origin | None]) -> None:
+        """Append to `self.origins` those that it does not contain."""
+        added = [o for o in origins if o is not None and o not in self._origins]
+        if not added:
+            return
+        if isinstance(self._origins, tuple):
+            self._origins = dict.fromkeys(self._origins)
+        self._origins.update(dict.fromkeys(added))

@@ -184,16 +184,28 @@ def separate_region_outputs(graph: Graph) -> None:
 
 def _separate(graph: Graph, kept: Collection[int]) -> None:
     """Copy the outputs of `graph` that are no distinct results, but for those with the indices `kept`."""
-    builder = Builder(graph, maker="separate outputs")
     taken: set[Value] = set(graph.inputs)
+    by_tensor: dict[Value, dict[str, Origin]] = {}
     for i, value in enumerate(graph.outputs):
         if i in kept:
             continue
         if value in taken or value.is_constant or _is_dequantized_constant(value):
-            builder.cause = value.producer
+            builder = Builder(graph, maker="separate outputs", cause=value.producer)
             graph.outputs[i] = builder(ops.Copy, value)
-            graph.outputs[i].origins = value.origins
+            name = graph.output_names[i] if i < len(graph.output_names) else None
+            graph.outputs[i].origins = _origins_of(value, name, by_tensor)
         taken.add(graph.outputs[i])
+
+
+def _origins_of(value: Value, name: str | None, by_tensor: dict[Value, dict[str, Origin]]) -> tuple[Origin, ...]:
+    """The origin of the output `name` among those of `value`, or all: thousands of outputs may be one value.
+
+    `by_tensor`: the origins of the values of earlier calls, by their tensors.
+    """
+    if value not in by_tensor:
+        by_tensor[value] = {origin.tensor: origin for origin in value.origins}
+    origin = by_tensor[value].get(name or "")
+    return value.origins if origin is None else (origin,)
 
 
 def _is_dequantized_constant(value: Value) -> bool:

@@ -54,7 +54,7 @@ def unrolled_size(region: Graph) -> int:
     total = 0
     for node in region.nodes:
         rounds = ScanParts.of(node).rounds if node.op is ops.Scan else 1
-        each = sum(map(unrolled_size, node.regions))
+        each = max(1, sum(map(unrolled_size, node.regions))) if node.regions else 0
         total += 1 + each * (rounds if isinstance(rounds, int) else 1)
     return total
 
@@ -82,7 +82,7 @@ def is_called(node: Node) -> bool:
 def is_unrolled(parts: ScanParts) -> bool:
     """Whether a Scan becomes copies of its body."""
     rounds = parts.rounds
-    if not isinstance(rounds, int) or rounds * unrolled_size(parts.body) > MOST_UNROLLED:
+    if not isinstance(rounds, int) or rounds * max(1, unrolled_size(parts.body)) > MOST_UNROLLED:
         return False
     return rounds < 2 or rounds * constant_bytes(parts.body) <= MOST_PACKED
 

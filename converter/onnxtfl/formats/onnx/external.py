@@ -78,7 +78,7 @@ class ExternalFiles:
         for directory in dict.fromkeys((model.parent.resolve(), resolved.parent)):
             candidate = directory / posix
             target = Path(os.path.realpath(candidate))
-            if not target.is_file():
+            if not os.path.isfile(target):
                 continue
             if target != candidate and target.parent != resolved.parent:
                 raise InvalidModelError(

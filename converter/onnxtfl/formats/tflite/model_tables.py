@@ -216,7 +216,8 @@ class _Subgraph:
 
     def _attribute(self, table: schema.Table, key: str, value: Any, node: Node) -> Any:
         field = table.by_name.get(key)
-        if field is None or (isinstance(value, str) and field.enum and value not in field.enum):
+        named = field is not None and isinstance(value, str) and bool(field.enum)
+        if field is None or (named and value not in field.enum) or not _is_held(field, value):
             what = f"unknown option {key!r}" if field is None else f"the option {key!r} cannot be {value!r}"
             raise InvalidModelError(what, node=node.name, op=node.op.name, code="E-FILE-009")
         if not field.is_graph or not value:
@@ -228,6 +229,15 @@ class _Subgraph:
             return -1
         self.tensors.append(_tensor(type_, self.names.fresh("intermediate")))
         return len(self.tensors) - 1
+
+
+def _is_held(field: schema.Field, value: Any) -> bool:
+    """Whether a field of an options table has enough bits for `value`; subgraphs are numbered later."""
+    if value is None or field.is_graph or not field.code:
+        return True
+    if field.kind == "vector":
+        return isinstance(value, bytes) or all(map(field.holds, value))
+    return field.holds(value)
 
 
 _OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates")

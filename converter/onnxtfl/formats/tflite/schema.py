@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
+import struct
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,6 +39,14 @@ class Field:
     target: str = ""
     align: int = 4
     is_graph: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Whether an element of a vector, or a scalar, of this field's type can be `value`, a number or name."""
+        try:
+            struct.pack(f"<{self.code}", self.number(value))
+        except (struct.error, OverflowError):
+            return False
+        return True
 
     def number(self, value: Any) -> Any:
         """`value` as a number; ValueError for a str that is no name of the enum."""
