@@ -75,11 +75,16 @@ def _parts(b: Builder, x: Value, sizes: Operand, count: int, axis: int) -> list[
 
 @lift_onnx("SequenceAt", since=(11,))
 def _at(b: Builder, node: Node) -> Value:
-    """At a position that is known, the element; else a row of the tensor of all elements."""
+    """At a position that is known, the element; else a row of the tensor of all elements, or one of them by IFs."""
     sequence, position = node.operand(0), node.operand(1)
     elements, known = elements_of(sequence), static_ints(position)
     if elements is not None and known is not None:
         return elements[_index(known[0], len(elements), "position")]
+    if elements is not None and _differ(elements):
+        at, found = _place(b, position, len(elements)), elements[-1]
+        for i, element in enumerate(elements[:-1]):
+            found = either(b, at.equals(i).value, element, found)
+        return found
     rows = stacked(b, sequence)
     return b(ops.Gather, rows, nonnegative(b, reshape(b, position, ()), rows.shape[0], rows), axis=0)
 
@@ -100,6 +105,10 @@ def _insert(b: Builder, node: Node) -> Value:
         place = len(elements) if known is None else known[0]
         place = place if place == len(elements) else _index(place, len(elements), "insertion at position")
         return listed(b, [*elements[:place], x, *elements[place:]])
+    if elements is not None and position is not None and _differ([*elements, x]):
+        at = _place(b, position, len(elements))
+        kept = _around(b, at, [*elements, x], [x, *elements])
+        return listed(b, [either(b, at.equals(i).value, x, value) for i, value in enumerate(kept)])
     rows = stacked(b, sequence, like=x)
     one_shape(x, rows.shape[1:])
     grown = b(ops.Concatenate, rows, unsqueezed(b, x, [0]), axis=0)
@@ -119,6 +128,8 @@ def _erase(b: Builder, node: Node) -> Value:
     if elements is not None and (known is not None or position is None):
         place = _index(-1 if known is None else known[0], len(elements), "erasure at position")
         return b(ops.Tuple, *elements[:place], *elements[place + 1 :])
+    if elements is not None and position is not None and _differ(elements):
+        return b(ops.Tuple, *_around(b, _place(b, position, len(elements)), elements[:-1], elements[1:]))
     rows = stacked(b, sequence)
     count = Term(b, b(ops.Shape, rows, axes=(0,), dtype=DType.INT64))
     at = count - 1 if position is None else _place(b, position, count)
@@ -126,7 +137,25 @@ def _erase(b: Builder, node: Node) -> Value:
     return b(ops.Unstack, b(ops.Gather, rows, (order < at).choose(order, order + 1).value, axis=0))
 
 
-def _place(b: Builder, position: Value, count: Term) -> Term:
+def _differ(elements: Sequence[Value]) -> bool:
+    """Whether the elements have one rank and different shapes, so that IFs can choose, and no tensor holds them all."""
+    types = [value.tensor_type for value in elements]
+    ranks = {None if type_.shape is None else len(type_.shape) for type_ in types}
+    few, shapes = len(elements) <= _MOST_CHOSEN, {type_.shape for type_ in types}
+    return few and len(ranks) == 1 and None not in ranks and len(shapes) > 1
+
+
+_MOST_CHOSEN = 16
+"""Elements of the longest sequence of different shapes from which a position known only at run time chooses."""
+
+
+def _around(b: Builder, at: Term, first: Sequence[Value], then: Sequence[Value]) -> list[Value]:
+    """At each index the element of `first` before the position `at`, else that of `then`."""
+    pairs = enumerate(zip(first, then, strict=True))
+    return [one if one is other else either(b, (at > i).value, one, other) for i, (one, other) in pairs]
+
+
+def _place(b: Builder, position: Value, count: Term | int) -> Term:
     """A position, of one element, counted from the start."""
     at = Term(b, reshape(b, position, [1])).to(DType.INT64)
     return (at < 0).choose(at + count, at)

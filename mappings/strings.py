@@ -37,16 +37,8 @@ def _string_normalizer(b: Builder, node: Node) -> Value:
     stopped = found.reduce("max", [1], keepdims=False)
     kept = lifted(b, "Compress", 11, [flat, stopped.equals(0).value], {"axis": 0})
     some = stopped.reduce("min", [0], keepdims=True).equals(0).value
-    result = b(ops.If, some, kept, then_branch=_branch(kept, None), else_branch=_branch(kept, np.asarray([""], object)))
+    result = either(b, some, kept, constant(np.asarray([""], object)))
     return result if x.rank == 1 else unsqueezed(b, result, [0])
-
-
-def _branch(value: Value, result: Array | None) -> Graph:
-    """A region that captures `value` and returns it, or the constant `result`."""
-    region = Graph()
-    captured = region.add_input(value.type)
-    region.outputs = [captured if result is None else constant(result)]
-    return region
 
 
 @lift_onnx("TfIdfVectorizer", since=(9,))

@@ -10,6 +10,7 @@ import pytest
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, UsageError
+from tests.harness.litert import run_onnx, run_tflite
 
 HEADER = '<ir_version: 8, opset_import: ["" : %d]>\n'
 Array = np.ndarray[Any, Any]
@@ -106,11 +107,9 @@ def test_positions_of_run_time_reorder_a_tensor_of_all_elements(op: str, positio
     assert onnxtfl.check(model, conversion.data, inputs={"at": np.asarray(position)}).status == "passed"
 
 
-def test_a_position_of_run_time_needs_equal_shapes() -> None:
-    text = (
-        "main (float[2] a, float[3] b, int64 at) => (float[N] y) { s = SequenceConstruct(a, b) y = SequenceAt(s, at) }"
-    )
-    with pytest.raises(UnsupportedError, match=r"different shapes \[2\] and \[3\].*SequenceAt-11"):
+def test_a_position_of_run_time_needs_equal_ranks() -> None:
+    text = "main (float[2] a, float[3, 1] b, int64 at) => (y) { s = SequenceConstruct(a, b) y = SequenceAt(s, at) }"
+    with pytest.raises(UnsupportedError, match=r"different shapes \[2\] and \[3, 1\].*SequenceAt-11"):
         convert(text)
 
 
@@ -586,3 +585,25 @@ def test_a_map_over_slices_whose_number_is_known_only_at_run_time() -> None:
     }
     """
     convert(text)
+
+
+# --- elements of different shapes, at positions known only at run time -----------------------------------------------
+
+
+@pytest.mark.parametrize("position", [-2, -1, 0, 1])
+def test_positions_in_a_sequence_of_different_shapes(position: int) -> None:
+    """IFs choose among the elements: insertion, erasure and one element, as ONNX Runtime's."""
+    results = "float[K] e, float[L] r0, float[M] r1, float[P] i0, float[Q] i1, float[R] i2"
+    nodes = """s = SequenceConstruct (a, b)
+      e = SequenceAt (s, at)
+      t = SequenceInsert (s, c, at)
+      i0 = SequenceAt (t, zero) i1 = SequenceAt (t, one) i2 = SequenceAt (t, two)
+      u = SequenceErase (t, at)
+      r0 = SequenceAt (u, zero) r1 = SequenceAt (u, one)"""
+    constants = "<int64 zero = {0}, int64 one = {1}, int64 two = {2}>"
+    text = f"main (float[2] a, float[3] b, float[1] c, int64[1] at) => ({results}) {constants} {{ {nodes} }}"
+    model = onnx.parser.parse_model(HEADER % 17 + text).SerializeToString()
+    inputs = {"a": np.float32([1, 2]), "b": np.float32([3, 4, 5]), "c": np.float32([6]), "at": np.asarray([position])}
+    wanted = run_onnx(model, inputs)
+    for name, found in run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", inputs):
+        np.testing.assert_array_equal(found, wanted[name], err_msg=name)

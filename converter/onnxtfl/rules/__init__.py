@@ -171,6 +171,7 @@ from onnxtfl.rules.sequence_loops import SequenceOps, check_constant_shape, limi
 from onnxtfl.rules.sequences import (
     MOST_ELEMENTS,
     Outputs,
+    either,
     elements_of,
     is_absent,
     is_list,

@@ -93,6 +93,14 @@ def one_shape(*elements: Value | Shape) -> Shape:
     return shapes[0]
 
 
+def either(b: Builder, predicate: Value, one: Value, other: Value) -> Value:
+    """`one` where `predicate`, of one element, is true, else `other`; their shapes may differ."""
+    branches = [Graph(), Graph()]
+    for place, branch in enumerate(branches):
+        branch.outputs = [[branch.add_input(value.type) for value in (one, other)][place]]
+    return b(ops.If, predicate, one, other, then_branch=branches[0], else_branch=branches[1])
+
+
 class Outputs:
     """The outputs of regions of which one runs, as tensors: sequences are replaced by what their elements are in.
 
