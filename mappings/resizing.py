@@ -138,8 +138,8 @@ def _changes(size: Dim, i: int, count: int, sizes: Value, scales: Value | None, 
     """Whether axis i is resampled, as far as known."""
     if roi is not None and not (roi.is_constant and roi.numpy()[i] == 0 and roi.numpy()[count + i] == 1):
         return True
-    if scales is not None and not (scales.is_constant and scales.numpy()[i] == 1):
-        return True
+    if scales is not None:
+        return not scales.is_constant or scales.numpy()[i] != 1
     return sizes.known is None or sizes.known[i] != size
 
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+import onnxtfl
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import constant
+from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.permuting import check_permuted
 
@@ -97,3 +100,18 @@ def test_upsample(opset: int, attributes: dict[str, Any]) -> None:
     inputs = [x] if attributes else [x, np.asarray([1, 1, 2, 1], np.float32)]
     found = lifted_onnx("Upsample", opset, inputs, **attributes)
     np.testing.assert_array_equal(found, x.repeat(2, axis=2))
+
+
+def test_integers_of_open_sizes_by_an_odd_factor() -> None:
+    """Axes with the factor 1 stay; the others are truncated as ONNX Runtime does it."""
+    x = np.random.default_rng(4).integers(0, 5, (4, 6, 3, 8)).astype(np.uint8)
+    kind = helper.make_tensor_value_info("x", TensorProto.UINT8, ["A", "B", "C", "D"])
+    node = helper.make_node("Resize", ["x", "", "f"], ["y"], mode="linear")
+    factors = numpy_helper.from_array(np.asarray([1, 1, 1.5, 1.5], np.float32), "f")
+    result = helper.make_tensor_value_info("y", TensorProto.UINT8, None)
+    graph = helper.make_graph([node], "g", [kind], [result], [factors])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    converted = onnxtfl.onnx_to_tflite(model, check=False, load=False).data
+    assert isinstance(converted, bytes)
+    ((_, found),) = run_tflite(converted, {"x": x}, kernels="builtin")
+    np.testing.assert_array_equal(found, run_onnx(model, {"x": x})["y"])
