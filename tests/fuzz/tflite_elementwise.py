@@ -111,7 +111,8 @@ def _select(op: str) -> Step:
         condition = (
             g.value(("bool",), shape=g.choose((shape, shape[:1], ()))) if op == "SELECT" else g.partner(x, "bool")
         )
-        g.op(op, [condition, x, y], str(g.array(x).dtype))
+        rank = max(g.rank(name) for name in (condition, x, y))  # of one element each, the result has the file's shape
+        g.op(op, [condition, x, y], str(g.array(x).dtype), rank=rank)
 
     return step
 

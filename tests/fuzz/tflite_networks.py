@@ -138,8 +138,14 @@ def _rfft(g: TfliteDrawing) -> None:
 def _suppression(op: str) -> Step:
     def step(g: TfliteDrawing) -> None:
         count = g.size()
-        boxes, scores = g.new("float32", [count, 4], 0, 4), g.weight("float32", [count], 0, 1)
-        g.fix(boxes)
+        low, sizes = g.new("float32", [count, 2], 0, 4), g.new("float32", [count, 2], 0.25, 4)
+        g.fix(low)
+        g.fix(sizes)  # LiteRT chooses a box without an area again and again
+        high = g.op("ADD", [low, sizes], fused_activation_function="NONE")
+        [boxes] = g.op("CONCATENATION", [low, *high], axis=1) if high else [""]
+        if not boxes:
+            return
+        scores = g.weight("float32", [count], 0, 1)
         soft = op == "NON_MAX_SUPPRESSION_V5"
         values = [g.choose((0.3, 0.5, 1.0)), g.choose((0.0, 0.4)), *([g.choose((0.0, 0.0, 0.5, 0.1))] if soft else [])]
         inputs = [boxes, scores, g.choice(g.below(6), 3), *(g.choice(v, dtype="float32", share=0.1) for v in values)]
