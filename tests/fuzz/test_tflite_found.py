@@ -267,3 +267,13 @@ def test_log_softmax_without_axes() -> None:
     converted = onnxtfl.tflite_to_onnx(g.model(), check=False).data
     assert isinstance(converted, bytes)
     assert list(run_onnx(converted, {"in0": np.asarray(2.5, np.float32)}).values()) == [0.0]
+
+
+def test_an_empty_result_whose_sizes_are_an_operand() -> None:
+    """Dilations known only at run time are in the shape that the empty result is written with."""
+
+    def build(g: Graph) -> Any:
+        x = g.constant(np.zeros([2, 3, 4, 0]), "int64")
+        return g.op("DILATE", [x, g.given([3, 2, 3, 1], "int32"), g.constant(3, "int64")])
+
+    check(build)

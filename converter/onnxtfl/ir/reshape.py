@@ -261,4 +261,4 @@ def _common(b: Builder, atom: Common, sources: Sequence[Value]) -> Value:
 
 def _offered(source: Value) -> list[Dim]:
     shape = source.tensor_type.shape or ()
-    return [*shape, *(known_dims(source) or [])]
+    return [*shape, *((known_dims(source) or []) if len(shape) == 1 else [])]
