@@ -185,6 +185,8 @@ def _to_onnx_slice(node: Node, opset: int) -> Form:
 def _from_tfl_slice(b: Builder, node: Node) -> Value:
     """A size of -1 means what is left."""
     x, begins, sizes = (node.operand(i) for i in range(3))
+    if x.rank == 0:
+        return x
     ones = np.ones(x.rank, np.int64)
     known_begins, known_sizes = static_ints(begins), static_ints(sizes)
     if known_begins is not None and known_sizes is not None:
@@ -272,8 +274,8 @@ def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value
     """The starts (0), limits (1) or strides (2), one for each axis of the operand."""
     mask = (node.attr("begin_mask", 0), node.attr("end_mask", 0), 0)[which] or 0
     entries: list[Value | int] = []
-    for kind, _, entry in items:
-        if entry is None:
+    for kind, axis, entry in items:
+        if entry is None or axis is None:
             entries.append((0, HUGE, 1)[which])
             continue
         begins_anywhere = (node.attr("begin_mask", 0) or 0) >> entry & 1
@@ -281,10 +283,10 @@ def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value
             entries.append((0, 1, 1)[which])
         elif kind == "shrink" and which:
             entries.append(1 if which == 2 else _one_behind(b, node.operand(1), entry))
-        elif mask >> entry & 1 and kind != "shrink":
-            entries.append(_end_of_axis(b, node, which, entry))
         else:
-            entries.append(_entry(b, node, which, entry))
+            masked = mask >> entry & 1 and kind != "shrink"
+            bound = (_end_of_axis if masked else _entry)(b, node, which, entry)
+            entries.append(bound if which != 1 or begins_anywhere else _nothing_before(b, node, axis, entry, bound))
     if all(isinstance(e, int) for e in entries):
         return constant(np.asarray(entries, np.int64))
     return b(ops.Concatenate, *(constant(np.asarray([e])) if isinstance(e, int) else e for e in entries), axis=0)
@@ -296,18 +298,36 @@ def _end_of_axis(b: Builder, node: Node, which: int, entry: int) -> Value | int:
     strides = static_ints(node.operand(3))
     if strides is not None:
         return forward if strides[entry] > 0 else backward
-    stride = Term(b, b(ops.Slice, as_int64(b, node.operand(3)), [entry], [entry + 1], [1]))
+    stride = _at(b, node, 2, entry)
     return (stride > 0).choose(stride.constant(forward), backward).value
 
 
 def _entry(b: Builder, node: Node, which: int, entry: int) -> Value | int:
     """An entry of the bounds; a limit before which ONNX Runtime may not stop is one less."""
     known, strides = static_ints(node.operand(which + 1)), static_ints(node.operand(3))
-    if known is not None:
-        return min(known[entry], INT32_MAX - 1) if which == 1 and strides is None else known[entry]
-    value = b(ops.Slice, as_int64(b, node.operand(which + 1)), [entry], [entry + 1], [1])
     forward = which != 1 or (strides is not None and strides[entry] > 0)
+    if known is not None:
+        return known[entry] if forward else min(known[entry], INT32_MAX - 1)
+    value = _at(b, node, which, entry).value
     return value if forward else b(ops.Min, value, b.scalar(INT32_MAX - 1, value))
+
+
+def _at(b: Builder, node: Node, which: int, entry: int) -> Term:
+    """An entry of the starts (0), limits (1) or strides (2), as int64 [1]."""
+    return Term(b, b(ops.Slice, as_int64(b, node.operand(which + 1)), [entry], [entry + 1], [1]))
+
+
+def _nothing_before(b: Builder, node: Node, axis: int, entry: int, limit: Value | int) -> Value | int:
+    """A `limit` such that nothing is taken by steps backward from before the axis; ONNX Runtime would start at 0."""
+    size = node.operand(0).shape[axis]
+    known, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
+    inside = known is not None and (known[entry] >= 0 or (isinstance(size, int) and known[entry] + size >= 0))
+    if inside or (strides is not None and strides[entry] > 0):
+        return limit
+    start, length = _at(b, node, 0, entry), Term(b, dim_value(b, size, node.operand(0)))
+    before = ((start + length) < 0) & (_at(b, node, 2, entry) < 0)
+    ends = Term(b, limit if isinstance(limit, Value) else constant(np.asarray([limit])))
+    return before.choose(ends.constant(INT32_MAX - 1), ends).value
 
 
 def _one_behind(b: Builder, starts: Value, entry: int) -> Value | int:

@@ -55,6 +55,10 @@ COUNTS: list[Case] = [
      "shrink_axis_mask": 2}),
     ("STRIDED_SLICE", [X, ints(1, 2, -1), ints(-2, 1, -3), ints(-1, 1, -1)], 4, {**MASKS, "begin_mask": 7,
      "end_mask": 3, "offset": False}),
+    ("STRIDED_SLICE", [X[0], ints(-9, 3), ints(-9, 2147483647), ints(-1, -1)], 4, {**MASKS, "offset": False}),
+    ("STRIDED_SLICE", [X[0], ints(1, 3), ints(0, 2147483647), ints(-1, -1)], 2, {**MASKS, "offset": False}),
+    ("STRIDED_SLICE", [X[0], ints(-9, 3), ints(0, 0), ints(-1, -1)], 2, {**MASKS, "end_mask": 3, "offset": False}),
+    ("SLICE", [X[0, 0, 0], ints(), ints()], 3, {}),
 ]  # fmt: skip
 
 
