@@ -256,3 +256,29 @@ def test_ops_without_a_conversion_are_refused(op: str) -> None:
     with pytest.raises(UnsupportedError, match=op) as error:
         onnxtfl.onnx_to_tflite(made(op, {"x": normal(2, 3)}), check=False)
     assert error.value.code == "E-OP-002"
+
+
+# --- float16 ---------------------------------------------------------------------------------------------------------
+
+_HALVES: list[tuple[str, dict[str, Array], dict[str, Array], dict[str, Any]]] = [
+    ("FusedMatMul", {"a": normal(2, 4, 3), "b": normal(2, 5, 3)}, {}, {"transB": 1, "alpha": 0.5}),
+    ("BiasGelu", {"x": normal(2, 8)}, {"c": normal(8)}, {}),
+    ("SkipLayerNormalization", {"x": normal(2, 4, 8), "s": normal(2, 4, 8)}, {"g": normal(8), "c": normal(8)}, {}),
+    ("MultiHeadAttention", {"q": normal(2, 4, 8), "k": normal(2, 4, 8), "v": normal(2, 4, 8)}, {}, {"num_heads": 2}),
+    ("FusedConv", {"x": normal(1, 3, 6, 6)}, {"w": normal(4, 3, 3, 3)}, {"activation": "Relu"}),
+]
+
+
+@pytest.mark.parametrize("case", _HALVES, ids=lambda case: case[0])
+def test_float16(case: tuple[str, dict[str, Array], dict[str, Array], dict[str, Any]]) -> None:
+    """As ONNX Runtime computes it, and as the op on float32."""
+    op, x, constants, attributes = case
+    halves = {name: array.astype(np.float16) for name, array in x.items()}
+    few = {name: array.astype(np.float16) for name, array in constants.items()}
+    done = onnxtfl.onnx_to_tflite(made(op, halves, 1, few, results=TensorProto.FLOAT16, **attributes), check="require")
+    found = run_tflite(done.data or b"", halves)[0][1]
+    assert found.dtype == np.float16
+    wide = {name: array.astype(np.float32) for name, array in halves.items()}
+    more = {name: array.astype(np.float32) for name, array in few.items()}
+    wanted = run_onnx(made(op, wide, 1, more, **attributes), wide)["y0"]
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)
