@@ -111,8 +111,9 @@ def _sized(b: Builder, x: Value, size: int) -> Value:
     rows = Term(b, reshape(b, x, (x.shape[0], product(x.shape[1:])), x) if x.rank > 2 else x)
     flat = rows_of(b, rows.value).value
     have = flat.shape[1]
-    if not isinstance(have, int):
-        raise UnsupportedError("an unknown number of features", code="E-SHAPE-001")
-    if have > size:
-        return sliced(b, flat, {1: slice(0, size)})
-    return flat if have == size else b(ops.Pad, flat, np.asarray([[0, 0], [0, size - have]]), None, mode="constant")
+    if have == size:
+        return flat
+    missing = size - have if isinstance(have, int) else size  # of an open number, more than enough
+    if missing > 0:
+        flat = b(ops.Pad, flat, np.asarray([[0, 0], [0, missing]]), None, mode="constant")
+    return sliced(b, flat, {1: slice(0, size)}) if flat.shape[1] != size else flat

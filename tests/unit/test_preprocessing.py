@@ -64,6 +64,11 @@ def test_feature_vectorizer_cuts_and_pads(sizes: list[int]) -> None:
     check_same("FeatureVectorizer", [features(), features(9, 4, 1)], inputdimensions=sizes)
 
 
+@pytest.mark.parametrize("size", [2, 4, 6])
+def test_feature_vectorizer_of_an_unknown_number_of_features(size: int) -> None:
+    check_same("FeatureVectorizer", [features()[0]], inputdimensions=[size])
+
+
 @pytest.mark.parametrize("x", [features(), np.arange(4), WORDS[:, 0]], ids=["rows", "a vector", "strings"])
 @pytest.mark.parametrize("places", [np.asarray([2, 0, 1]), np.asarray([[1], [1]])])
 def test_array_feature_extractor(x: Any, places: Any) -> None:
