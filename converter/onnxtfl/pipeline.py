@@ -53,7 +53,7 @@ from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
 from onnxtfl.passes.element_types import replaced_types
 from onnxtfl.passes.fix_features import fix_features
 from onnxtfl.passes.fixed_sizes import refuse_open_inputs, refuse_open_results
-from onnxtfl.passes.floats import hold_two_bits
+from onnxtfl.passes.floats import hold_few_bits, hold_two_bits
 from onnxtfl.passes.fuse_activations import fuse_activations
 from onnxtfl.passes.held_types import HeldType, as_property, held_types
 from onnxtfl.passes.inline import inline_functions
@@ -199,7 +199,7 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
     if not isinstance(target, TfliteTarget):
         dequantize = Pass("dequantize", dequantize_all, needs=_NEUTRAL)
         first = [*_lifting(options), *([dequantize] if options.quantized == "float" else [])]
-        two_bits = Pass("two bits", hold_two_bits, needs=_NEUTRAL)
+        two_bits = Pass("few bits", hold_few_bits, hold_two_bits, needs=_NEUTRAL)
         split = Pass("complex numbers", split_complex, split_complex_in_region, needs=_NEUTRAL)
         return [*first, two_bits, split, RECOGNIZE, RECOGNIZE_LAYERS, *_common(target, options)]
     types = replaced_types(options.float64, options.io_dtype, options.float16)

@@ -139,6 +139,17 @@ def test_casts_to_small_types_and_back(dtype: DType, expected: list[float]) -> N
     assert run(data, np.array([-9, -7.6, -2.5, -0.5, 0.5, 1.5, 100], np.float32)).tolist() == expected
 
 
+@pytest.mark.parametrize(("dtype", "held"), [(DType.INT4, np.int8), (DType.UINT4, np.uint8)])
+def test_inputs_and_outputs_of_4_bits_are_held_in_8(dtype: DType, held: type) -> None:
+    made = OneOp()
+    data = made.onnx(made.op("CAST", [made.input(dtype, 3)], FLOAT, version=7))
+    assert run(data, np.array([1, 2, 7], held)).tolist() == [1, 2, 7]
+    made = OneOp()
+    data = made.onnx(made.op("CAST", [made.input(FLOAT, 3)], dtype, version=7))
+    found = run(data, np.array([1, 2, 100], np.float32))
+    assert (found.dtype, found[0]) == (held, 1)
+
+
 @pytest.mark.parametrize("axes", [(), (1,)])
 def test_sums_of_segments_are_squeezed(axes: tuple[int, ...]) -> None:
     made, segments = OneOp(), np.array([0, 0, 1, 1], np.int32)

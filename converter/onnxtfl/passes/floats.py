@@ -23,6 +23,7 @@ from onnxtfl.passes.native_float16 import SMALL, may_stay_float16
 _NARROW = {DType.FLOAT64: DType.FLOAT32, DType.COMPLEX128: DType.COMPLEX64}
 _HALF = {DType.FLOAT16: DType.FLOAT32}
 _TWO_BITS = {DType.INT2: DType.INT8, DType.UINT2: DType.UINT8}
+_FEW_BITS = {**_TWO_BITS, DType.INT4: DType.INT8, DType.UINT4: DType.UINT8}
 
 
 def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
@@ -39,16 +40,37 @@ def compute_in_float32(graph: Graph, keeps_boundary: bool = True, native: bool =
     if native and keeps_boundary and may_stay_float16(graph):
         return
     if not keeps_boundary:
-        _note_boundary(graph)
+        _note_boundary(graph, _HALF)
     _Retyping(graph, _HALF, keeps_boundary=keeps_boundary).run()
 
 
-def _note_boundary(graph: Graph) -> None:
+def _note_boundary(graph: Graph, table: Mapping[DType, DType]) -> None:
     """Note the inputs and outputs whose type changes in `graph.held`."""
     names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
     for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
-        if isinstance(value.type, TensorType) and value.type.dtype in _HALF and not value.is_quantized:
-            graph.held[name] = (value.type.dtype, _HALF[value.type.dtype], False)
+        if isinstance(value.type, TensorType) and value.type.dtype in table and not value.is_quantized:
+            graph.held[name] = (value.type.dtype, table[value.type.dtype], False)
+
+
+def hold_few_bits(graph: Graph) -> None:
+    """Hold integers of 2 bits in 8; inputs and outputs of 4 bits too, which ONNX Runtime has no arrays for in Python."""
+    _note_boundary(graph, _FEW_BITS)
+    hold_two_bits(graph)
+    for value in filter(_has_few_bits, graph.inputs):
+        before, uses = value.dtype, list(value.uses)
+        value.type = value.tensor_type.with_dtype(_FEW_BITS[before])
+        narrow = Builder(graph, graph.first, maker="few bits")(ops.Convert, value, dtype=before)
+        for node, index in uses:
+            node.set_operand(index, narrow)
+    for i, value in enumerate(graph.outputs):
+        if _has_few_bits(value):
+            b = Builder(graph, cause=value.producer, maker="few bits")
+            graph.outputs[i] = held = b(ops.Convert, value, dtype=_FEW_BITS[value.dtype])
+            held.name, value.name, held.origins = value.name, None, value.origins
+
+
+def _has_few_bits(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype in _FEW_BITS
 
 
 def hold_two_bits(graph: Graph) -> None:
