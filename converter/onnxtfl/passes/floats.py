@@ -53,7 +53,7 @@ def _note_boundary(graph: Graph, table: Mapping[DType, DType]) -> None:
 
 
 def hold_few_bits(graph: Graph) -> None:
-    """Hold integers of 2 bits in 8; inputs and outputs of 4 bits too, which ONNX Runtime has no arrays for in Python."""
+    """Hold integers of 2 bits in 8; inputs and outputs of 4 bits too, which have no arrays in Python."""
     _note_boundary(graph, _FEW_BITS)
     hold_two_bits(graph)
     for value in filter(_has_few_bits, graph.inputs):
