@@ -2,7 +2,7 @@
 
 =====================  ==========================================================================================
 ONNX                   MatMulInteger 10, QLinearMatMul 10 21
-com.microsoft          DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, QGemm
+com.microsoft          DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, MatMulBnb4, QGemm
 =====================  =========================================================================================="""
 
 from __future__ import annotations
@@ -92,6 +92,33 @@ def _matmul_of_blocks(b: Builder, node: Node) -> Value:
 
 
 _OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
+
+
+@lift_onnx("MatMulBnb4", since=(1,), domain=MICROSOFT)
+def _matmul_of_bitsandbytes(b: Builder, node: Node) -> Value:
+    """A @ W.T with W [n, k] of 4-bit floats, the first one in the high bits, times the largest size in their block.
+
+    The weights are written as float32. Source: ONNX Runtime, contrib_ops MatMulBnb4.
+    """
+    k, n, block, kind = (int(node.attributes[name]) for name in ("K", "N", "block_size", "quant_type"))
+    packed, largest = node.operand(1), node.operand(2)
+    if not packed.is_constant or not largest.is_constant:
+        raise UnsupportedError("weights of 4 bits that are not constants")
+    if kind not in _FOUR_BITS or not node.attr("transB", 1) or k * n % 2:
+        raise UnsupportedError(f"quant_type {kind}, transB {node.attr('transB', 1)} and weights [{n}, {k}]")
+    fields = packed.numpy().reshape(-1)
+    codes = np.stack([fields >> 4, fields & 15], axis=1).reshape(-1)
+    scales = np.repeat(np.asarray(largest.numpy().reshape(-1), np.float32), block)[: k * n]
+    weights = (np.asarray(_FOUR_BITS[kind], np.float32)[codes] * scales).reshape(n, k)
+    a = node.operand(0)
+    return contracted(b, a, constant(weights.astype(a.dtype.numpy)), a.rank - 1, 1)
+
+
+_SIZES = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
+_NORMAL_BELOW = (1, 0.6961928, 0.52507305, 0.3949175, 0.28444138, 0.18477343, 0.09105004)
+_NORMAL_ABOVE = (0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1)
+_FOUR_BITS = {0: (*_SIZES, *(-x for x in _SIZES)), 1: (*(-x for x in _NORMAL_BELOW), 0, *_NORMAL_ABOVE)}
+"""The values of the 16 codes by `quant_type`: FP4 and NF4 of bitsandbytes."""
 
 
 def _zero_points(zero: Value | None, dtype: DType, shape: tuple[int, int]) -> Value:

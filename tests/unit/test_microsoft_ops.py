@@ -258,6 +258,14 @@ def test_ops_without_a_conversion_are_refused(op: str) -> None:
     assert error.value.code == "E-OP-002"
 
 
+@pytest.mark.parametrize("kind", [0, 1], ids=["FP4", "NF4"])
+def test_weights_of_4_bit_floats(kind: int) -> None:
+    """Each code, in blocks along the rows one after the other."""
+    x, codes = {"a": normal(3, 32)}, np.asarray([(i % 16) << 4 | (i * 7) % 16 for i in range(48)], np.uint8)
+    constants = {"w": codes, "s": np.abs(normal(6)) + 1}
+    compare(made("MatMulBnb4", x, 1, constants, K=32, N=3, block_size=16, quant_type=kind, transB=1), x)
+
+
 # --- float16 ---------------------------------------------------------------------------------------------------------
 
 _HALVES: list[tuple[str, dict[str, Array], dict[str, Array], dict[str, Any]]] = [
