@@ -107,6 +107,8 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
     known = static_ints(axes)
     if known is not None and x.tensor_type.shape is not None:
         axes = constant(np.asarray(distinct_axes(known, x.rank) if x.rank else (), np.int32))
+    elif x.tensor_type.shape and not (static(x.shape) and 0 not in x.shape):
+        axes = (Term(b, axes) % x.rank).value  # ONNX Runtime 1.31 reduces no negative axes of an empty operand
     return b(ops.Reduce, x, axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
 
 

@@ -277,3 +277,13 @@ def test_an_empty_result_whose_sizes_are_an_operand() -> None:
         return g.op("DILATE", [x, g.given([3, 2, 3, 1], "int32"), g.constant(3, "int64")])
 
     check(build)
+
+
+def test_negative_axes_of_an_empty_operand_known_at_run_time() -> None:
+    """ONNX Runtime reduces those of an empty operand only where they are counted from the first."""
+
+    def build(g: Graph) -> Any:
+        x, axes = g.given(np.zeros([0, 2]), open_axes=[0, 1]), g.given([-2, -1], "int32")
+        return g.op("SUM", [x, axes], keep_dims=True, rank=2)
+
+    check(build)
