@@ -259,16 +259,6 @@ def test_sizes_of_parts_known_at_run_time() -> None:
     )
 
 
-def test_log_softmax_without_axes() -> None:
-    """It is 0; LiteRT writes nothing."""
-    g = Graph(0)
-    g.rankless = False
-    g.op("LOG_SOFTMAX", [g.given(2.5)])
-    converted = onnxtfl.tflite_to_onnx(g.model(), check=False).data
-    assert isinstance(converted, bytes)
-    assert list(run_onnx(converted, {"in0": np.asarray(2.5, np.float32)}).values()) == [0.0]
-
-
 def test_an_empty_result_whose_sizes_are_an_operand() -> None:
     """Dilations known only at run time are in the shape that the empty result is written with."""
 

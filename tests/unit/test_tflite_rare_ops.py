@@ -160,3 +160,9 @@ def test_a_strided_slice_with_limits_counted_from_the_starts() -> None:
     vectors = [np.int32(v) for v in ([0, 1, 2], [1, 2, 1], [1, 1, 1])]
     model, feed = one_op("STRIDED_SLICE", [x], vectors, [tensor("float32", 1, 2, 1)], offset=True)
     assert onnxtfl.check(model, converted(model), inputs=feed).ok
+
+
+def test_log_softmax_without_axes() -> None:
+    """It is 0; LiteRT writes nothing."""
+    model, feed = one_op("LOG_SOFTMAX", [np.asarray(2.5, np.float32)], [], [tensor("float32")])
+    assert run_onnx(converted(model), feed)["out0"] == 0.0
