@@ -573,6 +573,12 @@ def test_scales_that_are_not_positive_are_refused(scale: float) -> None:
         onnxtfl.tflite_to_onnx(data, check=False)
 
 
+@pytest.mark.parametrize("scale", [float("nan"), float("inf")])
+def test_scales_that_are_not_finite_are_refused(scale: float) -> None:
+    with pytest.raises(onnxtfl.InvalidModelError, match="is out of range"):
+        onnxtfl.tflite_to_onnx(tflite_file("ABS", [int8((2, 4))], int8((2, 4), scale)), check=False, load=False)
+
+
 def test_a_threshold_of_no_elements() -> None:
     given = [tensor("float32", 5, 4), tensor("float32", 5), np.asarray(3, np.int32), F(0.5), np.zeros(0, F)]
     data = tflite_file("NON_MAX_SUPPRESSION_V4", given, tensor("int32", 3), tensor("int32"))
