@@ -64,6 +64,7 @@ def write_formulas(graph: Graph, target: Target) -> bool:
     changed = bool(work)
     while work:
         node = work.pop()
+        _check_sizes(node, target)
         work.extend(made for made in _rewrite(graph, node, target) if _is_unknown(made, target))
     return changed
 

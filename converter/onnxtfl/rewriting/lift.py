@@ -98,7 +98,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
         else:
             raise _no_conversion(node)
     except OnnxtflError as error:
-        raise _located(error, node, name) from error
+        raise _located(error, node, name) from error.__cause__
     except MemoryError as error:
         raise UnsupportedError("out of memory", node=node.name, op=name, code="E-RUN-005") from error
     except RecursionError as error:

@@ -15,6 +15,9 @@ class Diagonal(Op):
 
     @staticmethod
     def shape(x: Value) -> Dims:
+        rows, columns = x.shape[-2:]
+        if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
+            raise ValueError(f"no diagonal of matrices of {rows} x {columns}")
         return x.shape[:-1]
 
     @staticmethod
