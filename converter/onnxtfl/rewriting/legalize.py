@@ -168,7 +168,7 @@ def _moves(node: Node) -> bool:
 def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[Value] | None:
     for refusal in refusals:
         builder.maker = f"legalize.{refusal.kind}"
-        if refusal.kind == "dtype" and (values := cast_operands(builder, node, refusal.allowed)) is not None:
+        if refusal.kind == "dtype" and (values := cast_operands(builder, node, refusal)) is not None:
             return values
         if refusal.kind == "rank" and (values := collapse(builder, node, refusal.limit)) is not None:
             return values
@@ -205,16 +205,17 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
 }
 
 
-def cast_operands(builder: Builder, node: Node, allowed: frozenset[DType]) -> list[Value] | None:
-    """Return the results of `node` on operands cast to a wider element type, cast back; None if no allowed type is
-    wide enough.
+def cast_operands(builder: Builder, node: Node, refusal: Refusal) -> list[Value] | None:
+    """Return the results of `node` on operands of the refused types cast to a wider element type, cast back; None if no
+    allowed type is wide enough.
 
     Casting back wraps integers around, as arithmetic in the narrow type does. Integers are never cast to floats.
     """
     if node.op in (ops.Convert, ops.BitcastConvert) or node.op.effect is not Effect.PURE:
         return None
     tensors = {i: v for i, v in enumerate(node.operands) if v is not None and isinstance(v.type, TensorType)}
-    widened = ((v.dtype, w) for i, v in tensors.items() if (w := _widened(v.dtype, allowed & declared(node, i))))
+    narrowest = [(i, v) for i, v in tensors.items() if not refusal.found or v.dtype in refusal.found]
+    widened = ((v.dtype, w) for i, v in narrowest if (w := _widened(v.dtype, refusal.allowed & declared(node, i))))
     narrow, wide = next(widened, (None, None))
     if narrow is None or wide is None:
         return None

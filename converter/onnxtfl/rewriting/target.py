@@ -22,7 +22,8 @@ class Refusal:
 
     `kind`:
 
-    - "dtype": a cast of operands to an element type of `allowed`, and of the results back, helps.
+    - "dtype": a cast of the operands of the types `found` (none: of any) to an element type of `allowed`, and of the
+      results back, helps.
     - "quantization": likewise, `allowed` being the storage types that quantized tensors may have (none: no kernel).
     - "rank": at most `limit` axes are accepted (where shapes differ, if the message says so).
     - "other": an option, an operand that has to be constant, or the number of operands.
@@ -33,6 +34,7 @@ class Refusal:
     message: str
     allowed: frozenset[DType] = frozenset()
     limit: int = 0
+    found: frozenset[DType] = frozenset()
 
 
 class Target(ABC):

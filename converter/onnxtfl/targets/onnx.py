@@ -201,7 +201,8 @@ def _wrong_type(
             dtypes = frozenset(d for name in allowed if (d := _dtype(name)) is not None)
             listed = " or ".join(sorted(d.value for d in dtypes)) or "no such type"
             what = f"{schema.name}-{schema.since_version} accepts {listed} as {type_str}, not {min(found - allowed)}"
-            return Refusal("dtype", what, dtypes)
+            refused = frozenset(d for name in found - allowed if (d := _dtype(name)) is not None)
+            return Refusal("dtype", what, dtypes, found=refused)
     return None
 
 

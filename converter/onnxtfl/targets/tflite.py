@@ -18,7 +18,7 @@ from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
-from onnxtfl.targets.instance import OpInstance
+from onnxtfl.targets.instance import OpInstance, dtypes_of
 from onnxtfl.targets.table import MEASURED, MICRO, CostRow, OpEntry, Release, Version, entry, micro_entry, op_names
 from onnxtfl.targets.target import Target, operands_of
 
@@ -192,7 +192,8 @@ def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) ->
     if not violation.wanted:
         kind = "quantized" if violation.kind == "quantization" else violation.found
         message = f"{instance.entry.name} has no {kind} kernel"
-    return Refusal(violation.kind, message, violation.allowed, violation.limit)
+    found = dtypes_of(frozenset({violation.found})) if violation.kind == "dtype" else frozenset()
+    return Refusal(violation.kind, message, violation.allowed, violation.limit, found)
 
 
 def refuse_unknown_versions(graph: Graph) -> None:
