@@ -14,11 +14,17 @@ def as_declared(b: Builder, value: Value, wanted: Type | None) -> Value:
     """Return `value` with the quantization of the type `wanted`.
 
     If `b` has just made the node that produces `value` and the result is not quantized, the type of that result is
-    changed, so that it is rounded once. Any other value is quantized, dequantized or requantized by a Convert.
+    changed, so that it is rounded once. Any other value is quantized, dequantized or requantized by a Convert. Integers
+    that are stored as they are have no scale, whatever the file declares: kernels ignore it. ValueError if they cannot
+    be stored so.
     """
     if not isinstance(wanted, TensorType) or not isinstance(value.type, TensorType):
         return value
     if value.type.quantization == wanted.quantization:
+        return value
+    if wanted.quantization is not None and not (value.dtype.is_float or value.is_quantized):
+        if wanted.quantization.dtype is not value.dtype:
+            raise ValueError(f"the result is {value.dtype.value}, not quantized {wanted.quantization.dtype.value}")
         return value
     if not _may_declare(b, value, value.type) and not _declare_moved(b, value, wanted):
         value = b(ops.Convert, value, dtype=value.dtype)
