@@ -205,7 +205,7 @@ def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
     """Scan if only the trip count ends the loop, else While; both carry the number of the round."""
     body = _graph(node, "body")
     number, condition = body.inputs[:2]
-    if condition.dtype.name != "bool" or condition.rank > 1:
+    if condition.dtype is not DType.BOOL or condition.rank > 1:
         raise ValueError(f"the condition of a round is {condition.type}")
     count, go_on = node.operands[:2]
     count = None if count is None else b(ops.Reshape, count, [])

@@ -61,7 +61,8 @@ def _resize_19(b: Builder, node: Node) -> Value:
     x = node.operand(0)
     axes = node.attr("axes")
     dims = normalize_axes(axes, x.rank) if axes is not None else tuple(range(x.rank))
-    roi = node.optional(1) if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize" else None
+    crops = node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
+    roi = _roi(node.optional(1), len(dims)) if crops else None
     scales, sizes = (_given(node.optional(i), len(dims)) for i in (2, 3))
     if sizes is not None:
         scales, sizes = _kept_aspect(b, x, dims, sizes, node.attr("keep_aspect_ratio_policy", "stretch"))
@@ -70,6 +71,13 @@ def _resize_19(b: Builder, node: Node) -> Value:
     else:
         raise UnsupportedError("Resize has neither scales nor sizes")
     return _of_changed(b, node, x, dims, sizes, scales, roi)
+
+
+def _roi(vector: Value | None, count: int) -> Value:
+    """The operand `roi`, the starts and ends of `count` axes."""
+    if vector is None or vector.rank != 1 or (isinstance(vector.shape[0], int) and vector.shape[0] != 2 * count):
+        raise ValueError(f"roi has no {2 * count} elements")
+    return vector
 
 
 def _given(vector: Value | None, count: int) -> Value | None:
@@ -300,7 +308,7 @@ def whole_factors(node: Node) -> Array | None:
     if sizes is None or sizes.is_constant or node.optional(2) is not None:
         return None
     pairs = [(node.operand(0).shape[d], node.result.shape[d]) for d in node.attr("dims")]
-    factors = [f for size, resized in pairs if isinstance(f := resized // size, int) and size * f == resized]
+    factors = [f for size, new in pairs if size != 0 and isinstance(f := new // size, int) and size * f == new]
     return np.asarray(factors, np.float32) if len(factors) == len(pairs) else None
 
 

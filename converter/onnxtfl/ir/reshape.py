@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, product, symbol
@@ -112,8 +112,14 @@ def transposed_constant(x: Value, permutation: Sequence[int]) -> Value:
 
 
 def reshaped_constant(x: Value, dims: Sequence[Dim]) -> Value | None:
-    """The constant `x` with the static shape `dims`; None if it is not constant or this splits a quantized axis."""
+    """The constant `x` with the static shape `dims`; None if it is not constant or this splits a quantized axis.
+
+    InvalidModelError if it has another number of elements.
+    """
     sizes = [d for d in dims if isinstance(d, int)]
+    if x.data is not None and x.data.size != product(sizes):
+        message = f"a constant of {x.data.size} elements cannot have the shape {tuple(sizes)}"
+        raise InvalidModelError(message, node=x.name, code="E-FILE-009")
     type_ = x.tensor_type.reshaped(tuple(sizes))
     if x.data is None or type_ is None:
         return None

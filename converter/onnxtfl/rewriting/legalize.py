@@ -26,6 +26,8 @@ from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target
 
 MAX_STEPS_PER_NODE = 400
+MAX_DEPTH = 64
+"""How many rewrites may follow each other: past it, two repairs undo each other."""
 
 
 def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
@@ -34,20 +36,20 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
     `late`: layouts are assigned, so late decompositions run too, and forms that are more than a renaming are emitted,
     together with the neutral ops that compute their operands and results.
     """
-    work = [node for node in graph.nodes if node.op.dialect == "neutral"]
+    work = [(node, 0) for node in graph.nodes if node.op.dialect == "neutral"]
     budget = MAX_STEPS_PER_NODE * (len(work) + 10)
     work.reverse()
     refused: list[_RefusedError] = []
     while work:
-        node = work.pop()
+        node, depth = work.pop()
         if node.graph is not graph:
             continue
         try:
-            made = _step(graph, node, target, late)
+            made = _step(graph, node, target, late, depth)
         except _RefusedError as error:
             refused.append(error)
             continue
-        work.extend(reversed(made))
+        work.extend((new, depth + 1) for new in reversed(made))
         budget -= 1 if made else 0
         if budget < 0:
             raise UnsupportedError("legalization does not terminate", node=node.name, op=node.op.name, code="E-OP-004")
@@ -74,8 +76,8 @@ def _is_unknown(node: Node, target: Target) -> bool:
     return not known and not target.forms(node) and _late_rule(node, target) is None
 
 
-def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
-    """Rewrite `node` if the target does not accept it; return the new neutral nodes."""
+def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> list[Node]:
+    """Rewrite `node`, which `depth` rewrites made, if the target does not accept it; return the new neutral nodes."""
     current().step(node.name, node.op.name)
     try:
         _check_sizes(node, target)
@@ -83,6 +85,8 @@ def _step(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
         if late and form is not None and not form.renames:
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
         legal = form is not None or (not late and _late_rule(node, target) is not None)
+        if not legal and depth > MAX_DEPTH:
+            raise _refused(node, target, _refusals(node, target))
         return [] if legal else _rewrite(graph, node, target)
     except OnnxtflError as error:
         error.node = error.node or source_name(node)
@@ -115,7 +119,7 @@ def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
 
 
 def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
-    refusals = [r for f in target.forms(node) if (r := target.refuses(node, f)) is not None]
+    refusals = _refusals(node, target)
     builder = Builder(graph, node)
     if touches_quantized(node) and node.op is not ops.Convert and not node.regions:
         values: list[Value] | None = _rewrite_quantized(builder, node, target, refusals)
@@ -125,6 +129,10 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
         raise _refused(node, target, refusals)
     graph.replace(node, values)
     return builder.created
+
+
+def _refusals(node: Node, target: Target) -> list[Refusal]:
+    return [r for f in target.forms(node) if (r := target.refuses(node, f)) is not None]
 
 
 def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: Sequence[Refusal]) -> list[Value]:
