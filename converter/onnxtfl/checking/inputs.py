@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,11 +20,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 WORDS = np.array(["alpha", "beta", "gamma", "delta", "a", "", "zwölf", "7"], dtype=object)
 
 
+_MOST_BYTES = 1 << 30
+"""Of one input. Larger ones are of damaged models, and drawing them takes several times the memory."""
 _FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
 class UnknownInputError(Exception):
-    """No values can be generated for an input (a sequence, a type without NumPy values)."""
+    """No values can be generated for an input (a sequence, a type without NumPy values, too many)."""
 
 
 def make_input(
@@ -32,8 +35,9 @@ def make_input(
     """Return values for an input and how they were chosen, in words.
 
     ``known``: sensible values by the graph. ``noisy``: noise instead of images and sound, which reaches more of a
-    model. Raises `UnknownInputError`.
+    model. Raises `UnknownInputError`, also for more than `_MOST_BYTES`.
     """
+    _limit(info, shape)
     random = np.random.default_rng(list(seed))
     known = known or _by_name(info)
     if info.kind != "tensor":
@@ -55,6 +59,14 @@ def make_input(
     if info.dtype.startswith("complex"):
         return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype), "normal"
     return np.asarray(random.standard_normal(shape, dtype=np.float32)).astype(dtype), "normal"
+
+
+def _limit(info: TensorInfo, shape: tuple[int, ...]) -> None:
+    if info.kind == "tensor" and info.dtype != "string":
+        size = math.prod(shape) * np.dtype(numpy_type(info.dtype)).itemsize
+        if size > _MOST_BYTES:
+            wanted = "give its values (inputs), or smaller sizes (input_shapes)"
+            raise UnknownInputError(f"no values are drawn for the {size >> 20} MB of input {info.name!r}; {wanted}")
 
 
 def _like_data(

@@ -153,9 +153,21 @@ class Window:
         return np.stack([padded[self.seen(t, counts)] for t in self.taps()], axis=-1)
 
 
+MOST_BETWEEN = 1 << 26
+"""Elements of an image between padding and windows, which may be much larger than operands and result."""
+
+
+def check_between(shape: Sequence[int]) -> None:
+    """Raise NotImplementedError for an intermediate image of too many elements: a kernel computes it in less."""
+    if math.prod(shape) > MOST_BETWEEN:
+        raise NotImplementedError(f"an intermediate image of {math.prod(shape)} elements")
+
+
 def pad_spatial(x: Array, padding: Sequence[int], value: Any) -> Array:
-    """Pad the last axes of `x` with `value`; negative entries crop."""
+    """Pad the last axes of `x` with `value`; negative entries crop. NotImplementedError for too many elements."""
     rank = len(padding) // 2
+    spatial = zip(x.shape[x.ndim - rank :], padding[:rank], padding[rank:], strict=True)
+    check_between((*x.shape[: x.ndim - rank], *(max(0, n + a + b) for n, a, b in spatial)))
     if not any(padding):
         return x
     pairs = list(zip(padding[:rank], padding[rank:], strict=True))

@@ -18,6 +18,7 @@ from onnxtfl.ir.ops.convolution import (
     placed,
     spatial_sizes,
 )
+from onnxtfl.ir.spatial import check_between
 
 
 class ConvTranspose(Convolution):
@@ -49,6 +50,7 @@ class ConvTranspose(Convolution):
         image, kernel = channels_first(attributes, x, w)
         window, groups, sizes = conv_window(attributes, w.shape), attributes["feature_group_count"], image.shape[2:]
         full = [s * (n - 1) + span for s, n, span in zip(window.strides, sizes, window.span, strict=True)]
+        check_between((groups, kernel.shape[0], image.shape[0], *full))
         result = np.zeros((groups, kernel.shape[0], image.shape[0], *full), image.dtype)
         depth = image.shape[1] // groups
         for tap in window.taps():

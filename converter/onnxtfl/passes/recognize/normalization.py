@@ -200,9 +200,13 @@ def batch_norm(b: Builder, node: Node) -> Value | None:
     return None
 
 
+_MOST_FEATURES = 1 << 20
+
+
 def _along(value: Value, x: Value, axis: int) -> Array | None:
     size = x.shape[axis]
-    vector = along_axis(value, x.rank, axis, size) if isinstance(size, int) else None
+    few = isinstance(size, int) and size <= _MOST_FEATURES
+    vector = along_axis(value, x.rank, axis, int(size)) if few else None
     return None if vector is None else np.ascontiguousarray(vector)
 
 
