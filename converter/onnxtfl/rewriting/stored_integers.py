@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
@@ -42,9 +42,14 @@ def _reading(node: Node) -> Reading | None:
 def check_parameters(node: Node) -> None:
     """Raise UnsupportedError where the kernel of `node` reads 0 as a scale: it has none, or several.
 
-    Results are 0 then, or the process ends (measured on LiteRT 2.3).
+    Results are 0 then, or the process ends (measured on LiteRT 2.3). InvalidModelError for an infinite scale, which
+    files of other converters have: no element of such a tensor has a value.
     Source: LiteRT core/interpreter_builder.cc: only a single scale becomes TfLiteTensor.params.
     """
+    for value in (*node.operands, *node.results):
+        quantization = quantization_of(value)
+        if quantization is not None and not np.isfinite(quantization.scales).all():
+            raise InvalidModelError("the scale inf is out of range", type_=value and value.type, code="E-QUANT-001")
     reading = _reading(node)
     if isinstance(reading, Products) or (isinstance(reading, Scales) and reading.multiplied):
         places = (reading.x, reading.weights) if isinstance(reading, Products) else (0, 1)

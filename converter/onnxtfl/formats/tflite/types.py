@@ -87,9 +87,9 @@ def _read_quantization(
 
 
 def _check_parameters(scales: Iterable[float], zero_points: Iterable[int], dtype: DType, name: str) -> None:
-    """Raise InvalidModelError for a scale that is not finite, or a zero point that `dtype` does not have."""
+    """Raise InvalidModelError for a scale that is no number, or a zero point that `dtype` does not have."""
     lowest, highest = limits(dtype)
-    wrong = [f"the scale {scale}" for scale in scales if not math.isfinite(scale)]
+    wrong = [f"the scale {scale}" for scale in scales if math.isnan(scale)]
     wrong += [f"the zero point {zero} of {dtype.value}" for zero in zero_points if not lowest <= zero <= highest]
     if wrong:
         raise InvalidModelError(f"{wrong[0]} is out of range", node=name, code="E-QUANT-001")
