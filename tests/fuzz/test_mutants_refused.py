@@ -1,0 +1,93 @@
+"""What mutants showed in passes after the reader: no InternalError, no endless legalization, no large intermediates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import onnxtfl
+from onnxtfl.checking.describe import TensorInfo
+from onnxtfl.checking.inputs import UnknownInputError, make_input
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.spatial import MOST_BETWEEN, pad_spatial
+from onnxtfl.ir.types import tensor
+from tests.fuzz.test_mutants_found import tflite_file
+from tests.harness.rounds import parsed
+
+_REFUSED = {
+    "the condition of a loop is a number": (
+        "g (int64 n, float x) => (float y) { y = Loop <body = b (int64 i, float c, float a) => (float d, float e) "
+        "{ d = Identity (c) e = Add (a, c) }> (n, x, x) }",
+        "the condition of a round is",
+    ),
+    "a diagonal of matrices that are not square": (
+        'g (float[3,5,0] x) => (float[3,5] y) { y = Einsum <equation = "...ii->...i"> (x) }',
+        "no diagonal of matrices of 5 x 0",
+    ),
+    "a diagonal of 2^32 matrices": (
+        'g (float[4294967296,5,5] x) => (float[4294967296,5] y) { y = Einsum <equation = "...ii->...i"> (x) }',
+        "an axis of more than 2147483647 elements",
+    ),
+    "a cropping Resize without its roi": (
+        "g (float[1,1,4,4] x, int64[4] s) => (float y) { y = Resize <coordinate_transformation_mode = "
+        '"tf_crop_and_resize", mode = "linear"> (x, "", "", s) }',
+        "roi has no 8 elements",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _REFUSED)
+def test_refused(name: str) -> None:
+    text, message = _REFUSED[name]
+    with pytest.raises((onnxtfl.InvalidModelError, onnxtfl.UnsupportedError), match=message):
+        onnxtfl.onnx_to_tflite(parsed(text, 21), check=False)
+
+
+def test_more_axes_than_kernels_take_end_with_the_kernel_that_refuses() -> None:
+    """Reshapes of booleans to 9 axes are not cast to integers, which would need reshapes of booleans again."""
+    steps = " ".join(f"y{i + 1} = OneHot <axis = 1> (y{i}, depth, values)" for i in range(7))
+    text = f"g (float[2,2] y0) => (float y7) <float depth = {{10}}, float[2] values = {{1, 3}}> {{ {steps} }}"
+    with pytest.raises(onnxtfl.UnsupportedError, match="ranks up to 8, not 9"):
+        onnxtfl.onnx_to_tflite(parsed(text, 19), check=False)
+
+
+def test_only_operands_of_refused_types_are_cast() -> None:
+    """A Reshape of booleans by sizes of int64: the sizes are cast, not the booleans."""
+    text = "g (bool[N, 6] x, int64[3] s) => (bool[A, B, C] y) { y = Reshape (x, s) }"
+    found = onnxtfl.inspect(onnxtfl.onnx_to_tflite(parsed(text, 21), check=False).data)
+    assert found.to_json()["ops"]["CAST"] == 1
+
+
+def test_integers_that_are_declared_quantized_stay_integers() -> None:
+    """Kernels store indices and sizes as they are, whatever scale the file gives them."""
+    declared = tensor("float32", 2, 1).stored_as(Quantization("int32", (0.5,), (0,)))
+    data = tflite_file("EXPAND_DIMS", [tensor("int32", 2), np.asarray(1, np.int32)], declared)
+    assert onnxtfl.tflite_to_onnx(data).data
+
+
+def test_a_constant_of_no_elements_as_a_scalar() -> None:
+    body = "b (int64 i, bool c, float a) => (bool d, float e) { d = Identity (c) e = Add (a, a) }"
+    text = "g (float x) => (float y) <int64[0] none = {}, int64[0] shape = {}> { c = Reshape (none, shape) "
+    text += f"y = Loop <body = {body}> (c, , x) }}"
+    with pytest.raises(onnxtfl.InvalidModelError):
+        onnxtfl.onnx_to_tflite(parsed(text, 21), check=False)
+
+
+def test_inputs_of_gigabytes_are_not_drawn() -> None:
+    info = TensorInfo("x", "int64", (1 << 28,))
+    with pytest.raises(UnknownInputError, match="no values are drawn for the 2048 MB of input 'x'"):
+        make_input(info, (1 << 28,), None, (0,))
+
+
+def test_images_between_padding_and_windows_have_a_largest_size() -> None:
+    with pytest.raises(NotImplementedError):
+        pad_spatial(np.zeros((1, 2)), (0, MOST_BETWEEN), 0.0)
+    assert pad_spatial(np.zeros((1, 2)), (-1, 0), 0.0).shape == (1, 1)
+
+
+def test_transposed_convolutions_of_constants_with_huge_strides_stay() -> None:
+    """The folded image would have 2^30 elements, of which padding leaves 4."""
+    text = "g (float[1,1,4] z) => (float[1,1,4] y) <float[1,1,2] x = {1, 2}, float[1,1,1] w = {3}> {"
+    text += f" c = ConvTranspose <strides = [{1 << 30}], pads = [0, {(1 << 30) - 3}]> (x, w) y = Add (c, z) }}"
+    with pytest.raises(onnxtfl.UnsupportedError):
+        onnxtfl.onnx_to_tflite(parsed(text, 21), check=False)
