@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from onnxtfl.rules import *
 
 _MICROSOFT = "com.microsoft"
@@ -13,9 +15,15 @@ row(ops.Sigmoid, onnx="Sigmoid", since=(1, 6, 13))
 row(ops.Sigmoid, tfl="LOGISTIC", lifts=False)
 row(ops.Elu, onnx="Elu", since=(1, 6, 22), attributes="alpha")
 row(ops.Elu, tfl="ELU", fixed={"alpha": 1.0})
-row(ops.LeakyRelu, onnx="LeakyRelu", since=(1, 6, 16), tfl="LEAKY_RELU", attributes="alpha")
+row(ops.LeakyRelu, onnx="LeakyRelu", since=(1, 6, 16), attributes="alpha")
+row(ops.LeakyRelu, tfl="LEAKY_RELU", attributes="alpha", lifts=False)
 row(ops.Gelu, onnx="Gelu", since=(20,), attributes="approximate")
-row(ops.Gelu, tfl="GELU", tfl_options={"approximate": Spelled("approximate", {"none": False, "tanh": True})})
+row(
+    ops.Gelu,
+    tfl="GELU",
+    tfl_options={"approximate": Spelled("approximate", {"none": False, "tanh": True})},
+    lifts=False,
+)
 row(ops.Gelu, onnx="Gelu", since=(1,), domain=_MICROSOFT, lowers=False)
 row(ops.HardSwish, onnx="HardSwish", since=(14, 22), tfl="HARD_SWISH")
 row(ops.HardSigmoid, onnx="HardSigmoid", since=(1, 6, 22), onnx_attributes={"slope": "alpha", "offset": "beta"})
@@ -39,6 +47,32 @@ row(ops.ThresholdedRelu, onnx="ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22),
 def _logistic(b: Builder, node: Node) -> Value:
     """What the int16 kernel returns differs from the function by several steps: a table of that."""
     return by_table(b, node, sigmoid_table) or b(ops.Sigmoid, node.operand(0))
+
+
+@lift_tfl("LEAKY_RELU")
+def _leaky_relu(b: Builder, node: Node) -> Value:
+    return b(ops.LeakyRelu, node.operand(0), alpha=finite_on_integers(node, "alpha"))
+
+
+@lift_tfl("GELU")
+def _gelu(b: Builder, node: Node) -> Value:
+    """The int16 kernel interpolates: a table of its results. Source: LiteRT kernels/internal/reference/gelu.h."""
+    of_tanh = bool(node.attr("approximate", False))
+    found = by_table(b, node, interpolated(_gelu_of_tanh if of_tanh else _gelu_of_erfc))
+    return found or b(ops.Gelu, node.operand(0), approximate="tanh" if of_tanh else "none")
+
+
+def _gelu_of_tanh(x: Array) -> Array:
+    """Each step in float32, as the kernel computes it."""
+    factor, cubic, half, one = np.asarray([math.sqrt(2 / math.pi), 0.044715, 0.5, 1], np.float32)
+    return np.asarray(half * x * (one + np.tanh(factor * (x + cubic * x * x * x))))
+
+
+def _gelu_of_erfc(x: Array) -> Array:
+    """Each step in float32, as the kernel computes it."""
+    scaled = x * np.float32(-math.sqrt(0.5))
+    erfc = np.asarray([math.erfc(place) for place in scaled.reshape(-1).tolist()], np.float32).reshape(x.shape)
+    return np.asarray(np.float32(0.5) * x * erfc)
 
 
 @upgrade("Selu", since=(1,))

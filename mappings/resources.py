@@ -30,18 +30,44 @@ def _find(b: Builder, node: Node) -> Value:
 
 @lift_tfl("HASHTABLE_LOOKUP")
 def _lookup(b: Builder, node: Node) -> Sequence[Value]:
-    """Rows of `values`, bytes of 0 for a missing key; and whether there is the key. The kernel wants sorted keys."""
+    """Rows of `values`, bytes of 0 for a missing key; and whether there is the key."""
     query, keys, values = (node.operand(i) for i in range(3))
     (count,) = keys.shape
     if not isinstance(count, int):
         raise UnsupportedError("a table of unknown size", type_=keys.type, code="E-SHAPE-001")
+    if not count:
+        raise InvalidModelError("a table without rows, which its kernel refuses", code="E-FILE-009")
     check_elements(count, "the positions in a table")
-    places = b(ops.Lookup, query, keys, np.arange(count, dtype=np.int64), np.asarray(count))
+    places = _searched(Term(b, query), Term(b, keys), count).value
     missing = "" if values.dtype is DType.STRING else real_of_stored_zero(values)
     zeros = broadcast(b, constant(np.asarray(missing), values.dtype), (1, *values.shape[1:]), values)
     rows = b(ops.Concatenate, values, zeros, axis=0)
     found = b(ops.Compare, places, np.asarray(count), comparison_direction="LT")
     return b(ops.Gather, rows, places, axis=0), b(ops.Convert, found, dtype=node.results[1].dtype)
+
+
+def _searched(query: Term, keys: Term, count: int) -> Term:
+    """The place of each element among `keys` as int64, `count` where the kernel finds none.
+
+    Keys that are known and in order: the place of the equal one. Else the kernel's binary search, which misses keys
+    out of order, takes any of equal ones, and compares by a difference of 32 bits.
+    Source: LiteRT kernels/hashtable_lookup.cc (bsearch of the C library).
+    """
+    known = static_ints(keys.value)
+    if known is not None and (np.diff(known) > 0).all() and known[-1] - known[0] < 1 << 31:
+        return Term(keys.b, keys.b(ops.Lookup, query.value, keys.value, np.arange(count), np.asarray(count)))
+    zeros = (query * 0).to(DType.INT64)
+    low, high, found = zeros, zeros + count, zeros + count
+    for _ in range(count.bit_length()):
+        middle = (low + high).apply(ops.ShiftRightArithmetic, 1, in_range=True)
+        difference = query - Term(keys.b, keys.b(ops.Gather, keys.value, middle.min(count - 1).value, axis=0))
+        is_open = low < high
+        found = (is_open & difference.equals(0)).choose(middle, found)
+        low, high = (
+            (is_open & (difference > 0)).choose(middle + 1, low),
+            (is_open & (difference < 0)).choose(middle, high),
+        )
+    return found
 
 
 @lift_onnx("LabelEncoder", since=(1,), domain=_ML)

@@ -45,7 +45,7 @@ def _lift(b: Builder, node: Node) -> Value:
 @lift_tfl("SOFTMAX")
 def _softmax_tfl(b: Builder, node: Node) -> Value:
     """The int16 kernel's result differs from the function by dozens of steps: it is computed as the kernel does."""
-    beta, x = float(node.attr("beta", 0.0)), Term(b, node.operand(0))
+    beta, x = finite_on_integers(node, "beta"), Term(b, node.operand(0))
     if quantization_of(node.operand(0)) is not None and x.value.shape[-1] == 1:
         return (x * 0.0 + 1.0).value  # ONNX Runtime's uint8 kernel has 0 there
     return int16_softmax(b, node, beta) or (x * beta).apply(ops.Softmax).value

@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 
 import onnxtfl
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.model import Model
@@ -180,6 +181,29 @@ def test_int16_tables(name: str) -> None:
     x = np.linspace(0 if name == "RSQRT" else -(2**15), 2**15 - 1, 512).astype(np.int16).reshape(1, 512)
     wanted, found = both(text, x)
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("approximate", ["true", "false"])
+def test_int16_gelu(approximate: str) -> None:
+    """Each element: the kernel interpolates between 513 samples. Its C library may round a sample of erfc otherwise."""
+    text = f"""
+    graph main(%x: tensor<256x256xfloat32, quant<int16 0.0001220703125:0>>) -> (%y) {{
+      %y = tfl.GELU@2(%x) {{approximate = {approximate}}} : tensor<256x256xfloat32, quant<int16 0.0001001:0>>
+    }}"""
+    wanted, found = both(text, np.arange(-(2**15), 2**15).astype(np.int16).reshape(256, 256))
+    off = np.abs(found.astype(int) - wanted)
+    assert off.max() <= 1 and np.count_nonzero(off) <= 256
+
+
+@pytest.mark.parametrize("op", ["LEAKY_RELU@2(%x) {alpha", "SOFTMAX@2(%x) {beta"])
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_integer_kernels_have_no_infinite_factor(op: str, number: str) -> None:
+    text = f"""
+    graph main(%x: tensor<2x4xfloat32, quant<int8 0.5:0>>) -> (%y) {{
+      %y = tfl.{op} = {number}}} : tensor<2x4xfloat32, quant<int8 0.00390625:-128>>
+    }}"""
+    with pytest.raises(InvalidModelError, match=f"is {number}, by which no integer kernel multiplies"):
+        to_onnx(tflite(text))
 
 
 @pytest.mark.parametrize("name", ["LOGISTIC", "TANH"])

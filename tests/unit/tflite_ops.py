@@ -19,7 +19,9 @@ from onnxtfl.pipeline import tflite_to_onnx
 from tests.harness.litert import run_onnx, run_tflite
 
 Case = tuple[str, Sequence[Any], int, dict[str, Any]]
-RESULTS = {"UNPACK": 4, "SPLIT": 3, "SPLIT_V": 3, "TOPK_V2": 2, "UNIQUE": 2}
+RESULTS = {"UNPACK": 4, "SPLIT": 3, "SPLIT_V": 3, "TOPK_V2": 2, "UNIQUE": 2, "HASHTABLE_LOOKUP": 2}
+MAIN = {"SPLIT": 1, "EMBEDDING_LOOKUP": 1, "HASHTABLE_LOOKUP": 2, "SCATTER_ND": 1, "FILL": 1, "ONE_HOT": 2}
+"""The operand whose dtype the result has, where it is not the first."""
 VERSIONS = {"BROADCAST_TO": 2}
 DTYPES = {
     "ARG_MAX": "int32",
@@ -42,12 +44,14 @@ def model(op: str, operands: Sequence[Array | None], inputs: int, options: dict[
             values.append(graph.add_input(TensorType(dtype_of(array.dtype), array.shape), f"in{i}"))
         else:
             values.append(array)
-    main = operands[{"SPLIT": 1, "EMBEDDING_LOOKUP": 1, "SCATTER_ND": 1, "FILL": 1, "ONE_HOT": 2}.get(op, 0)]
+    main = operands[MAIN.get(op, 0)]
     assert main is not None
     dtype = dtype_of(np.dtype(DTYPES.get(op, np.asarray(main).dtype.name)))
     types = [TensorType(dtype, None)] + [TensorType(dtype, None)] * (RESULTS.get(op, 1) - 1)
     if op in ("TOPK_V2", "UNIQUE"):
         types[1] = TensorType(dtype_of(np.dtype(np.int32)), None)
+    if op == "HASHTABLE_LOOKUP":
+        types[1] = TensorType(dtype_of(np.dtype(np.uint8)), None)
     graph.outputs = Builder(graph).foreign("tfl", op, values, types, VERSIONS.get(op, 1), **options)
     for i, value in enumerate(graph.outputs):
         value.name = f"out{i}"

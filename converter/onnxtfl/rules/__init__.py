@@ -121,6 +121,7 @@ from onnxtfl.rules.open_windows import (
 )
 from onnxtfl.rules.operands import (
     align_by_axis,
+    finite_on_integers,
     formula,
     moved_last,
     on_permuted,

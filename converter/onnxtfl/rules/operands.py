@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import numpy as np
 
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import extent
@@ -15,6 +17,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Target, UpgradeRule, append_operand, decompose
@@ -76,6 +79,18 @@ def to_operand(name: str, default: Any = None, dtype: DType = DType.INT64, count
         append_operand(node, None if value is None else constant(np.asarray(value), dtype))
 
     return _to_operand
+
+
+def finite_on_integers(node: Node, name: str) -> float:
+    """A float attribute, 0.0 where it is missing. InvalidModelError where a quantized op has infinity or NaN there.
+
+    Integer kernels multiply by an integer with a shift, which neither has.
+    Source: LiteRT kernels/internal/quantization_util.cc (QuantizeMultiplier).
+    """
+    number = float(node.attr(name, 0.0))
+    if not math.isfinite(number) and quantization_of(node.operand(0)) is not None:
+        raise InvalidModelError(f"{name} is {number}, by which no integer kernel multiplies", code="E-FILE-009")
+    return number
 
 
 def align_by_axis(b: Builder, node: Node) -> None:
