@@ -354,6 +354,13 @@ def _integer_floor_div(lhs: Term, rhs: Term) -> Term | None:
 
 @formula(ops.FloorMod, "tfl")
 def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
+    """Of unsigned integers of 64 bits; of int32 for targets whose kernel has floats only."""
+    if lhs.dtype is DType.INT32:
+        rest = lhs - lhs / rhs * rhs
+        if never_negative(rhs.value):
+            return rest if never_negative(lhs.value) else rest + (rest < 0).to(DType.INT32) * rhs
+        other = rest.differs(0) & (rest < 0).differs(rhs < 0)
+        return rest + other.to(DType.INT32) * rhs
     return lhs - lhs / rhs * rhs if lhs.dtype is DType.UINT64 else None
 
 

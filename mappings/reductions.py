@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.rules import *
+from onnxtfl.rules.halving import by_halving
 
 
 @lower_onnx(ops.Reduce)
@@ -145,6 +146,8 @@ def _lacks_neutral(node: Node) -> bool:
     """Whether axes known only at run time may be empty: kernels then return the lowest number, not infinity."""
     return node.attr("kind") not in ("sum", "any", "all") and 0 in (node.operand(0).tensor_type.shape or ())
 
+
+decompose(ops.Reduce, "tfl", "axes")(by_halving)
 
 # --- decompositions ---------------------------------------------------------------------------------------------------
 

@@ -32,9 +32,9 @@ class TensorReport:
 
 @dataclass(frozen=True)
 class IoType:
-    """An input or output whose type differs from the source's, which the runtime's API cannot be given.
+    """An input or output whose type differs from the source's, which the runtime's API or kernels do not have.
 
-    ``name``; ``source``: the type there (``bfloat16``, ``float8e4m3fn``, ``int4``, ...); ``dtype``: the type in the
+    ``name``; ``source``: the type there (``bfloat16``, ``float8e4m3fn``, ``int4``, ``int64``, ...); ``dtype``: the type in the
     result; ``bits``: whether that holds the bits of each element, in place of its value (``io_dtype="bits"``).
     """
 
@@ -44,7 +44,7 @@ class IoType:
     bits: bool = False
 
     def to_result(self, array: Any) -> Any:
-        """An array of the source's type (of the package ml_dtypes) as the result has it."""
+        """An array of the source's type (of the package ml_dtypes) as the result has it; ValueError if it cannot."""
         from onnxtfl.ir.small_types import as_held
         from onnxtfl.ir.types import DType
 

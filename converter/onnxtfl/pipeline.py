@@ -50,7 +50,7 @@ from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import remove_dead
 from onnxtfl.passes.complex_numbers import split_complex, split_complex_in_region
 from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
-from onnxtfl.passes.element_types import replaced_types
+from onnxtfl.passes.element_types import int64_passes, replaced_types
 from onnxtfl.passes.fix_features import fix_features
 from onnxtfl.passes.fixed_sizes import refuse_open_inputs, refuse_open_results
 from onnxtfl.passes.floats import hold_few_bits, hold_two_bits
@@ -324,7 +324,7 @@ def _quantized(target: Target, options: Options) -> list[Pass | Group]:
         return [fuse, *([] if target.has_integer_ops else [uint8]), edges, counted, SIMPLIFY]
     constants = Pass("integer constants", use_integer_constants, needs=_NEUTRAL)
     clamps = Pass("stored clamps", STORED_CLAMPS.apply, needs=_NEUTRAL)
-    return [constants, fuse, clamps, int8, edges, *hybrid, SIMPLIFY]
+    return [constants, fuse, clamps, int8, edges, *hybrid, SIMPLIFY, *int64_passes(target)]
 
 
 def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:

@@ -188,3 +188,53 @@ def test_c_source_of_a_model_that_micro_cannot_run() -> None:
         conversion.c_source()
     with pytest.raises(UsageError, match="letters and digits"):
         micro(onnx_scale(), check=False).c_source("...")
+
+
+I64 = TensorProto.INT64
+
+
+def test_int64_is_computed_as_int32() -> None:
+    """Token ids, as exporters write them: the indices of a table, arithmetic, and the positions of the largest."""
+    w = np.arange(20, dtype=np.float32).reshape(5, 4)
+    nodes = [
+        helper.make_node("Gather", ["w", "ids"], ["e"]),
+        helper.make_node("ReduceMean", ["e"], ["m"], axes=[1], keepdims=0),
+        helper.make_node("ArgMax", ["m"], ["best"], axis=1, keepdims=0),
+        helper.make_node("Mul", ["ids", "minus"], ["negative"]),
+        helper.make_node("Mod", ["negative", "three"], ["rest"]),
+        helper.make_node("Transpose", ["rest"], ["turned"], perm=[1, 0]),
+        helper.make_node("ReduceMax", ["turned"], ["most"], axes=[0], keepdims=0),
+    ]
+    constants = {"w": w, "minus": np.array(-1000003), "three": np.array(7)}
+    outputs = [("best", I64, (2,)), ("turned", I64, (3, 2)), ("most", I64, (2,))]
+    conversion = micro(onnx_model(nodes, [("ids", I64, (2, 3))], outputs, constants, opset=13), check=True)
+    assert conversion.check is not None
+    assert conversion.check.ok
+    held = [(io.name, io.source, io.dtype) for io in conversion.report.io_types]
+    assert held == [(name, "int64", "int32") for name in ("ids", "best", "turned", "most")]
+    assert "int64 is computed as int32" in conversion.report.table()
+    assert conversion.report.io_types[0].to_result(np.array([3])).dtype == np.int32
+    with pytest.raises(ValueError, match="int32 cannot hold 4294967296"):
+        conversion.report.io_types[0].to_result(np.array([1 << 32]))
+
+
+def test_a_constant_that_int32_cannot_hold_is_refused() -> None:
+    node = helper.make_node("Add", ["x", "large"], ["y"])
+    model = onnx_model([node], [("x", I64, (2,))], [("y", I64, (2,))], {"large": np.array(1 << 40)})
+    with pytest.raises(UnsupportedError, match="constant 'large' has 1099511627776, which int32 cannot hold"):
+        micro(model)
+
+
+def test_the_last_bound_of_a_slice_is_the_end() -> None:
+    node = helper.make_node("Slice", ["x", "start", "end", "axis"], ["y"])
+    bounds = {"start": np.array([1]), "end": np.array([2**63 - 1]), "axis": np.array([0])}
+    conversion = micro(onnx_model([node], [("x", I64, (4,))], [("y", I64, (3,))], bounds))
+    assert conversion.check is not None
+    assert conversion.check.ok
+
+
+def test_products_are_reduced_pairwise() -> None:
+    node = helper.make_node("ReduceProd", ["x"], ["y"], axes=[1], keepdims=0)
+    conversion = micro(onnx_model([node], [("x", F, (2, 7))], [("y", F, (2,))], opset=13))
+    assert conversion.check is not None
+    assert conversion.check.ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 from onnxtfl.formats.onnx.definitions import ROUNDED
 from onnxtfl.ir.dims import SymDim, symbols
 from onnxtfl.ir.graph import Node
+from onnxtfl.ir.metadata import IO_TYPES, as_text
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
 from onnxtfl.ir.quantization import Quantization
@@ -26,6 +28,7 @@ class TensorInfo:
     A dimension is a size, the name of a symbol, or None; ``shape`` is None where even the rank is unknown. ``kind``:
     what else it is of tensors of this dtype and shape; "optional sequence" is an optional of a sequence.
     ``is_complex``: the model has complex numbers here, which the check has as floats with a trailing axis of 2.
+    ``declared``: the wider integer type whose values the file says this int32 tensor has; "" without one.
     """
 
     name: str
@@ -34,6 +37,7 @@ class TensorInfo:
     quantization: Quantization | None = None
     kind: Literal["tensor", "sequence", "optional", "optional sequence"] = "tensor"
     is_complex: bool = False
+    declared: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,18 @@ def describe(path: Path, model: Model) -> ModelInfo:
     inputs = tuple(_tensor(value.name or "", value.type, format_) for value in graph.inputs)
     outputs = zip(graph.output_names, graph.outputs, strict=True)
     infos = tuple(_tensor(name, value.type, format_) for name, value in outputs)
+    wider = _declared(model)
+    inputs, infos = (tuple(replace(i, declared=wider.get(i.name, "")) for i in side) for side in (inputs, infos))
     return ModelInfo(path, format_, inputs, infos, any(map(_is_hybrid, graph.walk())))
+
+
+def _declared(model: Model) -> dict[str, str]:
+    """The types of the source by name of input or output, of those that a conversion made int32."""
+    try:
+        found = json.loads(as_text(model.metadata.properties.get(IO_TYPES, "{}")))
+        return {name: source for name, (source, dtype, _) in found.items() if (source, dtype) == ("int64", "int32")}
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def with_fixed_sizes(info: ModelInfo) -> ModelInfo:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.inputs import numpy_type
-from onnxtfl.checking.match import Pair
+from onnxtfl.checking.match import MismatchError, Pair
 from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.quantization import UINT8_OFFSET, dequantize, quantize
 from onnxtfl.ir.small_types import as_held, holds_bits
@@ -49,6 +49,8 @@ def as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
     """Return an input of the first model in the element type of the second."""
     if a.dtype == b.dtype or "string" in (a.dtype, b.dtype):
         return value
+    if b.declared == a.dtype:
+        return as_int32(value, a.name)
     bits = holds_bits(a.dtype, b.dtype)
     if bits is not None:
         return as_held(value, DType(a.dtype), bits)
@@ -68,4 +70,12 @@ def dtype_kept(a: TensorInfo, b: TensorInfo) -> bool:
     quantized = (a.quantization is None) != (b.quantization is None) and "float32" in (a.dtype, b.dtype)
     shifted = {a.dtype, b.dtype} == {"int8", "uint8"} and (a.quantization or b.quantization) is not None
     held = holds_bits(a.dtype, b.dtype) is not None
-    return a.dtype == b.dtype or floats or quantized or shifted or held
+    return a.dtype == b.dtype or floats or quantized or shifted or held or b.declared == a.dtype
+
+
+def as_int32(value: Any, name: str) -> Any:
+    """Values of int64 as int32; MismatchError if one does not fit."""
+    try:
+        return as_held(value, DType.INT64, False)
+    except ValueError as error:
+        raise MismatchError(f"the input {name!r} is int32 in the converted model: {error}") from error

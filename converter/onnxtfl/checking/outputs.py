@@ -11,6 +11,7 @@ from onnxtfl.checking.compare import compare as compare_values
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.facts import SIGMOID_ERROR
 from onnxtfl.checking.half import HALF
+from onnxtfl.checking.inputs import numpy_type
 from onnxtfl.checking.match import Pair, Permutation, is_moved, permutations
 from onnxtfl.checking.noise import Noise
 from onnxtfl.checking.report import OutputCheck
@@ -42,6 +43,8 @@ class Outputs:
         expect = replace(self._expectation(a, b), noise=noise)
         if isinstance(expected, list) or isinstance(got, list) or expected is None or got is None:
             return compare_values(a.name, expected, got, expect)
+        if b.declared and b.declared == a.dtype:
+            got = got.astype(numpy_type(a.dtype))
         layout = self.settings.layout
         ways = permutations(tuple(expected.shape), tuple(got.shape), layout) or [tuple(range(expected.ndim))]
         if not moved and layout == "auto":

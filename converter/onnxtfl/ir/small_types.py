@@ -132,11 +132,23 @@ def holds_bits(source: str, held: str) -> bool | None:
 
 
 def as_held(array: Array, dtype: DType, bits: bool) -> Array:
-    """The elements of `dtype` (an array of ml_dtypes) in the type that holds their values, or their bits."""
+    """The elements of `dtype` (an array of ml_dtypes) in the type that holds their values, or their bits.
+
+    int64 is held as int32; ValueError if an element does not fit.
+    """
+    if dtype is DType.INT64:
+        return _as_int32(array)
     if not bits:
         return array.astype(HELD.get(dtype, DType.FLOAT32).numpy)
     stored = array.view(bits_type(dtype).numpy)
     return stored & np.uint8((1 << dtype.bits) - 1) if dtype.bits < 8 else stored
+
+
+def _as_int32(array: Array) -> Array:
+    found = array.astype(np.int32)
+    if (found != array).any():
+        raise ValueError(f"int32 cannot hold {array[found != array].flat[0]}")
+    return found
 
 
 def from_held(array: Array, dtype: DType, bits: bool) -> Array:

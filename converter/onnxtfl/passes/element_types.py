@@ -6,8 +6,11 @@ from functools import partial
 from typing import Literal
 
 from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
+from onnxtfl.passes.narrow_int64 import narrow_int64, narrow_int64_in_region
+from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.small_types import IoDtype, hold_in_region, hold_small_types
-from onnxtfl.rewriting.pass_manager import Fact, Pass
+from onnxtfl.rewriting.pass_manager import Fact, Group, Pass
+from onnxtfl.rewriting.target import Target
 
 
 def replaced_types(
@@ -21,3 +24,10 @@ def replaced_types(
         Pass("small types", partial(hold_small_types, io_dtype=io_dtype), hold_in_region, needs=needs),
         Pass("floats", floats, compute_region_in_float32, needs=needs),
     ]
+
+
+def int64_passes(target: Target) -> list[Pass | Group]:
+    """The passes for a target without int64 arithmetic; none for others."""
+    needs: frozenset[Fact] = frozenset({"neutral"})
+    int64 = Pass("int64", narrow_int64, narrow_int64_in_region, needs=needs)
+    return [] if target.has_int64 else [int64, SIMPLIFY]

@@ -20,6 +20,7 @@ from onnxtfl.ir.quantized import is_real, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
 from onnxtfl.rewriting.declared import as_declared
+from onnxtfl.rewriting.halves import moved_in_halves
 from onnxtfl.rewriting.lower import emit, source_name
 from onnxtfl.rewriting.registry import DecomposeRule, rule_name, rules
 from onnxtfl.rewriting.requantize import in_float, requantized
@@ -177,6 +178,8 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
     for refusal in refusals:
         builder.maker = f"legalize.{refusal.kind}"
         if refusal.kind == "dtype" and (values := cast_operands(builder, node, refusal)) is not None:
+            return values
+        if refusal.kind == "dtype" and (values := moved_in_halves(builder, node, refusal)) is not None:
             return values
         if refusal.kind == "rank" and (values := collapse(builder, node, refusal.limit)) is not None:
             return values

@@ -44,6 +44,8 @@ class Target(ABC):
     has_integer_ops: bool
     """Whether ops other than those that quantize and dequantize have kernels on quantized types."""
     title: str
+    has_int64: bool = True
+    """Whether kernels compute in int64."""
     longest_axis: int = (1 << 63) - 1
     """The most elements that an axis of a tensor may have."""
     raised: str = ""

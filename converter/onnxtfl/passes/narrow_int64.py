@@ -1,0 +1,132 @@
+"""int64 computed as int32, for targets whose kernels have no int64 arithmetic.
+
+::
+
+    (%i: int64) %y = Gather(%x, Add(%i, %c: int64))      ->     (%i: int32) %y = Gather(%x, Add(%i, %c': int32))
+
+Inputs and outputs of int64 become int32 (`Graph.held`). That values known only at run time fit is an assumption of the
+conversion, unless it is proved; a constant that does not fit is an error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.ranges import fits_int32
+from onnxtfl.ir.types import DType, TensorType
+
+_LIMITS = np.iinfo(np.int32)
+_MAKER = "narrow int64"
+_SATURATED = frozenset({ops.Slice})
+"""Ops whose bounds may lie beyond every size: the largest and the smallest int32 have the same meaning."""
+
+
+def narrow_int64(graph: Graph) -> None:
+    """Compute int64 as int32 in `graph`, with inputs and outputs; UnsupportedError for constants that do not fit."""
+    names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
+    for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
+        if is_int64(value):
+            graph.held[name] = (DType.INT64, DType.INT32, False)
+    _assume_range(graph)
+    narrow_int64_in_region(graph)
+
+
+def narrow_int64_in_region(graph: Graph) -> None:
+    """The same in a region, or in a graph whose inputs and outputs have been noted."""
+    _Narrowing(graph).run()
+
+
+def is_int64(value: Value) -> bool:
+    """Whether `value` is a tensor of int64 that is not quantized."""
+    type_ = value.type
+    return isinstance(type_, TensorType) and type_.dtype is DType.INT64 and not type_.quantization
+
+
+def _assume_range(graph: Graph) -> None:
+    """Record as an assumption that inputs, and results that are computed from them, fit into int32."""
+    values = [*graph.inputs, *(v for node in graph.nodes for v in node.results)]
+    found = [v for v in values if is_int64(v) and not v.is_constant and not fits_int32(v)]
+    if found:
+        names = [v.name for v in found if v.name][:3]
+        more = f"{len(found) - len(names)} others" if len(found) > len(names) else ""
+        listed = ", ".join([*names, *([more] if more else [])])
+        assume(f"int64 is computed as int32: values lie from -2**31 to 2**31 - 1 in {listed}")
+
+
+class _Narrowing:
+    """The rewrite of one graph. `constants`: those that were made, by data."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.constants: dict[object, Value] = {}
+
+    def run(self) -> None:
+        """Rewrite inputs, all nodes, and outputs."""
+        for value in self.graph.inputs:
+            self.retype(value)
+        for node in list(self.graph.nodes):
+            self.visit(node)
+        self.graph.outputs = [self.narrowed(v, saturates=False) for v in self.graph.outputs]
+
+    def visit(self, node: Node) -> None:
+        """Rewrite one node; its operands that are not constants are int32 already."""
+        for i, operand in enumerate(node.operands):
+            if operand is not None and operand.is_constant and is_int64(operand):
+                node.set_operand(i, self.narrowed(operand, saturates=node.op in _SATURATED and i > 0))
+        if node.op is ops.BitcastConvert:
+            return
+        attributes = {**node.op.defaults, **node.attributes}
+        changed = {k: DType.INT32 for k, v in attributes.items() if v is DType.INT64}
+        node.attributes = {**node.attributes, **changed}
+        for i, result in enumerate(node.results):
+            if is_int64(result) and not self.stays(node, i):
+                self.retype(result)
+            elif is_int64(result) and result.uses:
+                self.convert(node, result)
+
+    def stays(self, node: Node, index: int) -> bool:
+        """Whether the op declares that this result is int64."""
+        declared = node.op.results
+        dtypes = declared[min(index, len(declared) - 1)].dtypes if declared else None
+        return dtypes is not None and DType.INT32 not in dtypes
+
+    def convert(self, node: Node, result: Value) -> None:
+        """Let all uses of a result that stays int64 have it converted."""
+        uses = list(result.uses)
+        made = Builder(self.graph, node.next, maker=_MAKER)(ops.Convert, result, dtype=DType.INT32)
+        for user, index in uses:
+            user.set_operand(index, made)
+        self.graph.outputs = [made if v is result else v for v in self.graph.outputs]
+
+    def retype(self, value: Value) -> None:
+        """Change the type of a value that is computed or an input."""
+        if is_int64(value):
+            value.type = value.tensor_type.with_dtype(DType.INT32)
+
+    def narrowed(self, value: Value, saturates: bool) -> Value:
+        """A constant as int32; others as they are."""
+        data = value.data
+        if data is None or not is_int64(value):
+            return value
+        key = (data.key, data.shape, saturates)
+        if key not in self.constants:
+            self.constants[key] = constant(_cast(value, data, saturates))
+        return self.constants[key]
+
+
+def _cast(value: Value, data: TensorData, saturates: bool) -> TensorData:
+    """The data as int32; UnsupportedError if an element does not fit."""
+    stored = data.numpy()
+    if saturates:
+        stored = stored.clip(_LIMITS.min, _LIMITS.max)
+    elif stored.size and (stored.min() < _LIMITS.min or stored.max() > _LIMITS.max):
+        far = int(stored.max() if stored.max() > _LIMITS.max else stored.min())
+        message = f"the int64 constant {value.name or ''!r} has {far}, which int32 cannot hold"
+        raise UnsupportedError(message, code="E-TYPE-002")
+    return constant(stored.astype(np.int32)).data  # type: ignore[return-value]

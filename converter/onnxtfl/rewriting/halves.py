@@ -1,0 +1,50 @@
+"""int32 elements moved as floats, where a kernel that moves elements has float32 and no type that is wider than int32.
+
+::
+
+    Transpose(x: int32)   ->   low = x - x / 65536 * 65536
+                               Transpose(x / 65536 float32) int32 * 65536 + Transpose(low float32) int32
+
+float32 has all integers of 24 bits: elements that are known to be smaller are converted as they are.
+"""
+
+from __future__ import annotations
+
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Effect
+from onnxtfl.ir.ranges import EXACT, magnitude
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.target import Refusal
+
+_HALF = 1 << 16
+
+
+def moved_in_halves(builder: Builder, node: Node, refusal: Refusal) -> list[Value] | None:
+    """The results of `node`, which moves int32 elements, computed on floats; None for other nodes and types."""
+    moved = [v for v in node.operands[node.op.moves] if v is not None] if node.op.moves is not None else []
+    if not moved or any(v.dtype is not DType.INT32 or v.is_quantized for v in moved) or node.regions:
+        return None
+    if DType.FLOAT32 not in refusal.allowed or (refusal.found and DType.INT32 not in refusal.found):
+        return None
+    if node.op.effect is not Effect.PURE:
+        return None
+    terms = {v: Term(builder, v) for v in moved}
+    if all((bound := magnitude(v)) is not None and bound <= EXACT for v in moved):
+        return [x.to(DType.INT32).value for x in _on_floats(builder, node, terms)]
+    high = {v: x / _HALF for v, x in terms.items()}
+    low = {v: x - high[v] * _HALF for v, x in terms.items()}
+    both = zip(_on_floats(builder, node, high), _on_floats(builder, node, low), strict=True)
+    return [(a.to(DType.INT32) * _HALF + b.to(DType.INT32)).value for a, b in both]
+
+
+def _on_floats(builder: Builder, node: Node, terms: dict[Value, Term]) -> list[Term]:
+    """The results of `node` on the converted `terms` in place of the operands that it moves."""
+    assert node.op.moves is not None
+    operands = list(node.operands)
+    for i in range(*node.op.moves.indices(len(operands))):
+        v = operands[i]
+        operands[i] = None if v is None else terms[v].to(DType.FLOAT32).value
+    made = builder.remade(node, *operands, **node.attributes)
+    return [Term(builder, value) for value in made]

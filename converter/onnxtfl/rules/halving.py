@@ -1,0 +1,46 @@
+"""Reductions made of elementwise ops on halves, for targets without the reduction in the element type."""
+
+from __future__ import annotations
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.types import DType
+
+_PAIRWISE = {"sum": ops.Add, "prod": ops.Mul, "max": ops.Max, "min": ops.Min}
+_LONGEST = 1 << 12
+"""The longest axis that is halved."""
+
+
+def by_halving(b: Builder, node: Node) -> Value | None:
+    """x[:n / 2] op x[n / 2 : n] along each axis until one element is left; an odd one is the last operand.
+
+    Of int32, where every order of the elements has the same result, and of products.
+    """
+    x, axes, kind = node.operand(0), ops.reduced_axes(node), node.attr("kind")
+    if not axes or kind not in _PAIRWISE or not (x.dtype is DType.INT32 or (kind == "prod" and x.dtype.is_float)):
+        return None
+    if x.is_quantized or any(not isinstance(x.shape[a], int) or not 0 < x.shape[a] <= _LONGEST for a in axes):
+        return None
+    for axis in axes:
+        x = _halved(b, x, axis, _PAIRWISE[kind])
+    return x if node.attr("keepdims") else b(ops.Reshape, x, list(node.result.shape))
+
+
+def _halved(b: Builder, x: Value, axis: int, op: type[Op]) -> Value:
+    """`x` with one element along `axis`."""
+    while (size := int(str(x.shape[axis]))) > 1:
+        half = size // 2
+        made = b(op, _part(b, x, axis, 0, half), _part(b, x, axis, half, 2 * half))
+        if size % 2:
+            last = _part(b, x, axis, size - 1, size)
+            made = b(op, made, last) if half == 1 else b(ops.Concatenate, made, last, axis=axis)
+        x = made
+    return x
+
+
+def _part(b: Builder, x: Value, axis: int, start: int, limit: int) -> Value:
+    starts, limits = [0] * x.rank, [int(str(size)) for size in x.shape]
+    starts[axis], limits[axis] = start, limit
+    return b(ops.Slice, x, starts, limits, [1] * x.rank)
