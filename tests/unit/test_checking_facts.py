@@ -301,3 +301,10 @@ def test_noise_instead_of_images_and_sound() -> None:
     for shape in ((1, 3, 64, 64), (1, 16000)):
         values = make_input(info("float32"), shape, None, (0, 0), noisy=True)[0]
         assert 0.9 < values.std() < 1.1
+
+
+def test_a_depth_that_is_a_float_is_a_whole_number() -> None:
+    """ONNX's evaluator rounds another one up, runtimes round it down."""
+    nodes = [helper.make_node("OneHot", ["i", "x", "v"], ["y"])]
+    model = onnx_model(nodes, [("i", FLOAT, [2]), ("x", FLOAT, []), ("v", FLOAT, [2])], [("y", FLOAT, [2, None])])
+    assert facts_of(model).ranges["x"] == Range("index", 4, 7)

@@ -59,6 +59,8 @@ DOMAINS: Mapping[tuple[type[Op], str], tuple[float, float]] = {
     (ops.Slice, "strides"): (1, 2),
 }
 """Sensible values [low, high) of an operand, by op and operand name."""
+WHOLE = frozenset({(ops.OneHot, "indices"), (ops.OneHot, "depth")})
+"""Operands of these that are whole numbers, though they may be floats."""
 AXES = frozenset({"axis", "axes"})
 """Names of operands that are axes, of any op; axis 0 always exists."""
 EQUALITY = frozenset({"EQ", "NE"})
@@ -186,7 +188,7 @@ def _use_range(node: Node, index: int) -> Range | None:
     if node.op is ops.BroadcastTo and index == 1 and _is_single(node.operand(0).tensor_type):
         return Range("range", 1, 4)
     if (node.op, name) in DOMAINS:
-        return Range("range", *DOMAINS[node.op, name])
+        return Range("index" if (node.op, name) in WHOLE else "range", *DOMAINS[node.op, name])
     if _is_flag(node, index):
         return Range("mask", 0, 2)
     return Range("pixels", 0, 256) if _is_pixels(node, index) else _expected(node, index)
