@@ -54,9 +54,9 @@ row(ops.Copy, onnx="Identity", lifts=False)
 
 @lower_tfl(ops.Copy)
 def _copy_by_reshape(node: Node) -> Form | None:
-    """A reshape to the same shape."""
+    """A reshape to the same shape; beside a size of 0 an open one cannot be computed from the number of elements."""
     shape = node.result.shape
-    if sum(not isinstance(d, int) for d in shape) > 1:
+    if (is_open := sum(not isinstance(d, int) for d in shape)) > 1 or (is_open and 0 in shape):
         return None
     sizes = np.asarray([d if isinstance(d, int) else -1 for d in shape], np.int32)
     return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})

@@ -148,7 +148,7 @@ class TfliteDrawing(Values):
         if name[0] == "v" and self.rankless:
             return found
         signature = [d if isinstance(d, int) else -1 for d in dims]
-        shape = [self.sizes[d] if d in self.fixed else 1 if isinstance(d, str) else max(d, 1) for d in dims]
+        shape = [self.sizes[d] if d in self.fixed else d if isinstance(d, int) and d >= 0 else 1 for d in dims]
         found |= {"shape": array.shape, "has_rank": array.ndim == 0}
         if -1 in signature:
             found |= {"shape": shape, "shape_signature": signature}

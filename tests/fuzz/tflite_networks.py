@@ -47,7 +47,7 @@ def _depthwise(g: TfliteDrawing) -> None:
     _, h, w, c = g.array(x).shape
     kernel, options = window(g, (h, w))
     times = g.choose((1, 1, 2))
-    said = times if g.chance(0.85) else g.choose((1, 3))
+    said = times if bool(g.sizes) or g.chance(0.85) else g.choose((1, 3))
     weight = g.weight("float32", [1, *kernel, c * times])
     g.op("DEPTHWISE_CONV_2D", [x, weight, *_bias(g, c * times)], depth_multiplier=said, **options)
 
@@ -118,7 +118,7 @@ def _local_response(g: TfliteDrawing) -> None:
 
 def _resize(op: str) -> Step:
     def step(g: TfliteDrawing) -> None:
-        x = g.value(("float32", "float32", "float32", "float16", "int32", "int8", "int16"), (4,))
+        x = g.value(("float32", "float32", "float32", "float16", "int32", "int8", "uint8", "int16"), (4,))
         size = [1 + g.below(9), 1 + g.below(9)]
         ways = ((False, False), (True, False), (False, True))
         align, half = g.choose(ways)

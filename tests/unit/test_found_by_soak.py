@@ -186,3 +186,9 @@ def test_integers_of_open_sizes_are_resized_to_the_last_bit() -> None:
     model = onnx_model([node], [("x", TensorProto.UINT8, ["A", "B"])], [("y", TensorProto.UINT8, None)], sizes)
     x = np.random.default_rng(0).integers(0, 256, (7, 3)).astype(np.uint8)
     assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+@pytest.mark.parametrize("op", ["Min", "Identity"])
+def test_a_copy_of_no_elements_keeps_its_open_size(op: str) -> None:
+    model = onnx_model([helper.make_node(op, ["x"], ["y"])], [("x", FLOAT, [0, 2, "N"])], [("y", FLOAT, None)])
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, np.zeros((0, 2, 0), np.float32))

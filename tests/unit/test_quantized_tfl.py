@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 import onnxtfl
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.model import Model
@@ -409,3 +409,13 @@ def test_an_int32_bias_of_int16_activations_without_its_option(option: str, rema
     }}""".replace(",\n       ", ",")
     report = onnxtfl.tflite_to_onnx(tflite(text), check=False).report.quantization
     assert report is not None and len(report.kernels) == remarks
+
+
+def test_a_kernel_that_moves_stored_integers_cannot_return_floats() -> None:
+    text = """
+    graph main(%x: tensor<2x4xfloat32, quant<int16 0.5:0>>) -> (%y) {
+      %shape = constant tensor<1xint32> [8]
+      %y = tfl.RESHAPE@1(%x, %shape) : tensor<8xfloat32>
+    }"""
+    with pytest.raises(OnnxtflError, match="declared as float32, and stored as int16"):
+        to_onnx(tflite(text))
