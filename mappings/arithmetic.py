@@ -213,7 +213,7 @@ def _rem(lhs: Term, rhs: Term) -> Term:
 
 @decompose(ops.Atan2, "tfl")
 def _atan2_tfl(b: Builder, node: Node) -> Value | None:
-    """The kernel is right for equal shapes only."""
+    """The kernel is correct for equal shapes only."""
     lhs, rhs, full = node.operand(0), node.operand(1), node.result.tensor_type.shape
     if full is None or lhs.tensor_type.shape == rhs.tensor_type.shape:
         return None
@@ -222,10 +222,10 @@ def _atan2_tfl(b: Builder, node: Node) -> Value | None:
 
 @formula(ops.Atan2, "onnx")
 def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
-    """The angle of the quotient, half a turn further where rhs is negative; signs of zeros count."""
-    behind = _has_sign(rhs)
+    """The angle of the quotient, half a turn further where rhs is negative; signs of zeros and infinities count."""
+    behind, infinite = _has_sign(rhs), lhs.abs().min(rhs.abs()).equals(math.inf)
     divisor = (lhs.abs() + rhs.abs()).equals(0.0).choose(behind.choose(rhs.constant(-1.0), 1.0), rhs)
-    angle = (lhs / divisor).apply(ops.Atan)
+    angle = infinite.choose(lhs.sign() * rhs.sign(), lhs / divisor).apply(ops.Atan)
     return behind.choose(_has_sign(lhs).choose(angle - math.pi, angle + math.pi), angle)
 
 

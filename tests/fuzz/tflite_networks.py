@@ -118,7 +118,7 @@ def _local_response(g: TfliteDrawing) -> None:
 
 def _resize(op: str) -> Step:
     def step(g: TfliteDrawing) -> None:
-        x = g.value(("float32", "float32", "float32", "float16", "int32", "int8", "uint8", "int16"), (4,))
+        x = g.value(("float32", "float32", "float32", "float16", "int32", "int8", "int16"), (4,))
         size = [1 + g.below(9), 1 + g.below(9)]
         ways = ((False, False), (True, False), (False, True))
         align, half = g.choose(ways)
