@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from onnxtfl.rules import *
+from onnxtfl.rules.approximations import atan2
 
 _SMALL = 1 << 16
 
@@ -213,10 +214,11 @@ def _rem(lhs: Term, rhs: Term) -> Term:
 
 @decompose(ops.Atan2, "tfl")
 def _atan2_tfl(b: Builder, node: Node) -> Value | None:
-    """The kernel is correct for equal shapes only."""
+    """The kernel is correct for equal shapes only; without a kernel: by a polynomial."""
     lhs, rhs, full = node.operand(0), node.operand(1), node.result.tensor_type.shape
     if full is None or lhs.tensor_type.shape == rhs.tensor_type.shape:
-        return None
+        y, x = Term(b, lhs), Term(b, rhs)
+        return atan2(y, x, _has_sign(y), _has_sign(x)).value if lhs.dtype is DType.FLOAT32 else None
     return b(ops.Atan2, broadcast(b, lhs, full, lhs, rhs), broadcast(b, rhs, full, lhs, rhs))
 
 

@@ -34,7 +34,7 @@ class TensorReport:
 class IoType:
     """An input or output whose type differs from the source's, which the runtime's API or kernels do not have.
 
-    ``name``; ``source``: the type there (``bfloat16``, ``float8e4m3fn``, ``int4``, ``int64``, ...); ``dtype``: the type in the
+    ``name``; ``source``: the type there (``bfloat16``, ``float8e4m3fn``, ``int64``, ...); ``dtype``: the type in the
     result; ``bits``: whether that holds the bits of each element, in place of its value (``io_dtype="bits"``).
     """
 

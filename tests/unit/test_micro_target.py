@@ -238,3 +238,20 @@ def test_products_are_reduced_pairwise() -> None:
     conversion = micro(onnx_model([node], [("x", F, (2, 7))], [("y", F, (2,))], opset=13))
     assert conversion.check is not None
     assert conversion.check.ok
+
+
+def test_angles_are_polynomials() -> None:
+    names = ("Atan", "Asin", "Acos")
+    nodes = [helper.make_node(name, ["x"], [name]) for name in names]
+    conversion = micro(onnx_model(nodes, [("x", F, (2, 30))], [(name, F, (2, 30)) for name in names], opset=13))
+    assert conversion.check is not None
+    assert conversion.check.ok
+
+
+def test_every_missing_op_is_in_one_error() -> None:
+    nodes = [helper.make_node("TopK", ["x", "k"], ["values", "_"]), helper.make_node("NonZero", ["x"], ["places"])]
+    outputs = [("values", F, (1, 2)), ("places", I64, (2, None))]
+    with pytest.raises(UnsupportedError) as caught:
+        micro(onnx_model(nodes, [("x", F, (1, 3))], outputs, {"k": np.array([2])}))
+    assert "TOPK_V2" in caught.value.message
+    assert "WHERE" in caught.value.message

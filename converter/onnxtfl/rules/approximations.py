@@ -5,6 +5,7 @@ The coefficients minimize the maximum relative error (Lawson's iteration over 4,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from onnxtfl.ir import ops
@@ -16,6 +17,12 @@ _LOG1P = (1.9999996423721313, 0.6667600274085999, 0.3958945572376251, 0.34226080
 _ERF = (
     *(1.128379225730896, 0.10276905447244644, -0.0001918310736073181, -0.000619784404989332),
     *(8.763724326854572e-05, -5.668462108587846e-06, 1.4185147279022203e-07),
+)
+
+# atan(x) / x in x**2, for x in [0, 1].
+_ATAN = (
+    *(0.9999999847644423, -0.33333073337819086, 0.19992619279454438, -0.1420364369678499, 0.10640931255704521),
+    *(-0.07504288932483477, 0.04269145505440613, -0.016068590134776902, 0.0028498799965899877),
 )
 
 
@@ -44,3 +51,15 @@ def log1p(u: Term) -> Term:
 def erf(x: Term) -> Term:
     """The error function, as a tanh."""
     return (x * polynomial(x * x, _ERF)).apply(ops.Tanh)
+
+
+def atan2(y: Term, x: Term, y_has_sign: Term, x_has_sign: Term) -> Term:
+    """The angle of (x, y): of the smaller coordinate by the larger one, mirrored; equal ones are infinite or 0 too."""
+    a, b = y.abs(), x.abs()
+    steep, equal = a > b, a.equals(b)
+    small, large = steep.choose(b, a), steep.choose(a, b)
+    ratio = equal.choose((a > 0).to(y.dtype), small / equal.choose(large.constant(1.0), large))
+    angle = ratio * polynomial(ratio * ratio, _ATAN)
+    angle = steep.choose(math.pi / 2 - angle, angle)
+    angle = x_has_sign.choose(math.pi - angle, angle)
+    return y_has_sign.choose(-angle, angle)
