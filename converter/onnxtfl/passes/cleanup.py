@@ -27,6 +27,7 @@ def remove_dead(graph: Graph) -> None:
 def merge_equal(graph: Graph) -> None:
     """Merge pure nodes with equal ops, attributes, operands and result quantization."""
     seen: dict[Hashable, Node] = {}
+    merged: dict[Node, list[Node]] = {}
     outputs = graph.output_set()
     for node in graph.nodes:
         if node.op.effect_of(node) is not Effect.PURE or node.regions:
@@ -34,8 +35,10 @@ def merge_equal(graph: Graph) -> None:
         key = _key(node)
         first = seen.setdefault(key, node)
         if first is not node and not any(r in outputs for r in node.results):
-            first.add_history(node)
+            merged.setdefault(first, []).append(node)
             graph.replace(node, first.results)
+    for first, others in merged.items():
+        first.add_history(*others)
 
 
 def _key(node: Node) -> Hashable:

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -139,7 +140,8 @@ def convert_last(b: Builder, node: Node) -> Value | None:
     found = [n for v in parts if (n := made_by(v, ops.Convert)) is not None and _length(n.operand(0)) is not None]
     if len(found) < len(parts) or len({n.operand(0).dtype for n in found}) > 1:
         return None
-    if node.op is ops.Concatenate and any(b.graph.is_output(v) or parts.count(v) < len(v.uses) for v in parts if v):
+    counted = Counter(v for v in parts if v is not None)
+    if node.op is ops.Concatenate and any(b.graph.is_output(v) or n < len(v.uses) for v, n in counted.items()):
         return None
     sources = [n.operand(0) for n in found]
     return b(ops.Convert, b.remade(node, *sources, *node.operands[len(parts) :])[0], **found[0].attributes)

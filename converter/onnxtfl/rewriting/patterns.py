@@ -16,6 +16,9 @@ Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
 """Returns the values that replace the node's results, or None if the pattern does not match. Before the match is
 certain it may change the graph only through the builder."""
 
+MANY_USES = 1000
+"""Of a value with more uses, only those that a rewrite adds are visited again: many nodes may become one value."""
+
 
 class Patterns:
     """Rewrites by the op of their root node, in the order in which they are tried."""
@@ -79,11 +82,13 @@ class Patterns:
                 continue
             values = [result] if isinstance(result, Value) else list(result)
             producers = [v.producer for v in node.operands if v is not None and v.producer]
+            moved = [u for r in node.results for u in r.users()]
             graph.replace(node, values)
             erased = erase_dead(graph, producers)
             for made in builder.created:
                 made.add_history(*erased)
-            around = [u for v in values for u in v.users()] + [v.producer for v in values if v.producer]
+            around = [u for v in values for u in (v.users() if len(v.uses) < MANY_USES else moved)]
+            around += [v.producer for v in values if v.producer]
             return [*builder.created, *around]
         return None
 
