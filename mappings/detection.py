@@ -100,8 +100,9 @@ def _select_in_onnx(b: Builder, node: Node) -> list[Value]:
     """A batch of one list and one class, the selection padded with zeros to the limit."""
     boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
     sigma = node.optional(5)
-    if sigma is not None and not (sigma.is_constant and float(sigma.numpy()) == 0.0):
-        return _select_softly(b, node, sigma)
+    if not _is_zero(sigma) or (overlap.is_constant and float(overlap.numpy()) <= 0):
+        return _select_softly(b, node, b.scalar(0.0, boxes) if sigma is None else sigma)
+    _assume_overlaps(node, boxes, overlap)
     one = [reshape(b, boxes, (1, *boxes.shape)), reshape(b, scores, (1, 1, *scores.shape))]
     below = (Term(b, overlap) * (1 - 2**-23)).value
     vectors = [reshape(b, v, (1,)) for v in (b(ops.Convert, limit, dtype=DType.INT64), below, least)]
@@ -117,6 +118,21 @@ def _select_in_onnx(b: Builder, node: Node) -> list[Value]:
     return [*padded, reshape(b, b(ops.Convert, count, dtype=DType.INT32), ())]
 
 
+def _is_zero(sigma: Value | None) -> bool:
+    return sigma is None or (sigma.is_constant and float(sigma.numpy()) == 0.0)
+
+
+def _assume_overlaps(node: Node, boxes: Value, overlap: Value) -> None:
+    """Record what lets LiteRT drop a chosen box, as ONNX does: it drops what overlaps a chosen box by the threshold,
+    and so chooses a box without an area in each round, and nothing after the first box for a threshold of 0.
+    """
+    corners = boxes.numpy() if boxes.is_constant else None
+    if corners is None or (corners[:, :2] == corners[:, 2:]).any():
+        assume(f"each box of {node.name!r} has an area (LiteRT chooses one without an area in each round)")
+    if not overlap.is_constant:
+        assume(f"the threshold of overlaps of {node.name!r} is above 0")
+
+
 def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
     """In each of `limit` rounds, the box with the highest score is chosen, and scores of those that overlap it sink.
 
@@ -128,7 +144,7 @@ def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
     come first, with the same result where no score is negative.
     """
     boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
-    if not (least.is_constant and float(least.numpy()) >= 0):
+    if not _is_zero(sigma) and not (least.is_constant and float(least.numpy()) >= 0):
         assume(f"no score of {node.name!r} that is above its threshold is negative")
     corners = b(ops.Pad, _corners(b, boxes, False), np.asarray([[0, 1], [0, 0]]), None, mode="constant")
     one_more = Term(b, b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(-np.inf, scores), mode="constant"))

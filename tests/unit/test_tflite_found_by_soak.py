@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
 import onnxtfl
+from onnxtfl.formats.tflite import writer
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.text import parse_graph
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.tflite_ops import model, run_both
 
@@ -30,3 +35,36 @@ def test_the_angle_of_infinities_and_zeros() -> None:
     (found,) = run_onnx(onnxtfl.tflite_to_onnx(data, check=False).data, {"in0": y, "in1": x}).values()
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
     np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+
+
+def selection(threshold: float) -> bytes:
+    """A NON_MAX_SUPPRESSION_V5 with sigma 0 of three boxes, of which the last is far from the others."""
+    text = f"""
+    graph main(%s: tensor<3xfloat32>, %b: tensor<3x4xfloat32>) -> (%i, %t, %n) {{
+      %m = constant tensor<int32> [3]
+      %o = constant tensor<float32> [{threshold}]
+      %l = constant tensor<float32> [0.0]
+      %z = constant tensor<float32> [0.0]
+      %i, %t, %n = tfl.NON_MAX_SUPPRESSION_V5@1(%b, %s, %m, %o, %l, %z)
+        : tensor<3xint32>, tensor<3xfloat32>, tensor<int32>
+    }}"""
+    file = io.BytesIO()
+    writer.write(Model(parse_graph(text)), file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 0.0])
+def test_a_threshold_of_0_lets_no_second_box_pass(threshold: float) -> None:
+    given = {
+        "s": np.asarray([0.5, 0.9, 0.7], np.float32),
+        "b": np.asarray([[0, 0, 1, 1], [0, 0, 1, 2], [5, 5, 6, 6]], np.float32),
+    }
+    data = selection(threshold)
+    found = run_onnx(onnxtfl.tflite_to_onnx(data, check=False).data, given)
+    for (name, wanted), other in zip(run_tflite(data, given), found.values(), strict=True):
+        np.testing.assert_array_equal(other, wanted, err_msg=name)
+
+
+def test_the_report_says_that_boxes_have_an_area() -> None:
+    (assumed,) = onnxtfl.tflite_to_onnx(selection(0.5), check=False).report.assumptions
+    assert "has an area" in assumed
