@@ -66,7 +66,7 @@ def _conv_2d(node: Node) -> Form | None:
         return None
     window, sizes = sized_window(node)
     padding = tfl_padding(window, sizes)
-    if padding is None or max(window.strides) > LONGEST_STRIDE:
+    if padding is None or _has_gaps(window):
         return None
     options = {"padding": padding, "fused_activation_function": "NONE", **tfl_strides(window), **tfl_dilations(window)}
     operands = (node.operand(0), node.operand(1), bias_operand(node))
@@ -175,7 +175,7 @@ def _conv_for_tfl(b: Builder, node: Node) -> Value | None:
         return as_2d(b, node)
     if tfl_padding(window, sizes) is None:
         return _pad_apart(b, node, window)
-    if max(window.strides) > LONGEST_STRIDE:
+    if _has_gaps(window):
         return _without_gaps(b, node, window, sizes)
     return _groups_apart(b, node) if node.attr("feature_group_count") > 1 else None
 
@@ -210,16 +210,23 @@ def _pad_apart(b: Builder, node: Node, window: Window) -> Value:
     return b(ops.Conv, x, node.operand(1), node.optional(2), **attributes)
 
 
+def _has_gaps(window: Window) -> bool:
+    """Whether a stride or dilation is longer than LiteRT's convolutions take."""
+    return max(*window.strides, *window.dilations) > LONGEST_STRIDE
+
+
 def _without_gaps(b: Builder, node: Node, window: Window, sizes: Sequence[Dim]) -> Value:
-    """Gather what the windows read along axes of long strides: they are then adjacent."""
+    """Gather what the windows read along axes of long strides or dilations: they are then adjacent."""
     x, strides, dilations = node.operand(0), list(window.strides), list(window.dilations)
     for i, axis in enumerate(node.attr("input_spatial_dimensions")):
-        if strides[i] <= LONGEST_STRIDE:
+        longest = max(strides[i], dilations[i])
+        if longest <= LONGEST_STRIDE:
             continue
         count, taps = window.counts(sizes)[i], window.shape[i]
         if not isinstance(count, int) or any(window.padding) or window.auto_pad != "NOTSET":
-            hint = f"strides over {LONGEST_STRIDE} need sizes that are known (input_shapes)"
-            raise UnsupportedError(f"a stride of {strides[i]} over an open size", hint=hint, code="E-SHAPE-001")
+            hint = f"strides and dilations over {LONGEST_STRIDE} need sizes that are known (input_shapes)"
+            kind = "stride" if strides[i] == longest else "dilation"
+            raise UnsupportedError(f"a {kind} of {longest} over an open size", hint=hint, code="E-SHAPE-001")
         check_elements(count * taps, "the positions that the windows read")
         places = np.arange(count)[:, None] * strides[i] + np.arange(taps) * dilations[i]
         x = b(ops.Gather, x, places.reshape(-1).astype(np.int32), axis=axis)

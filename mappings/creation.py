@@ -57,11 +57,20 @@ def _onnx_range(b: Builder, node: Node) -> Value:
     start, limit = (reshape(b, node.operand(i), ()) for i in (0, 1))
     given = node.optional(2)
     step = b.scalar(1, start) if given is None else reshape(b, given, ())
-    is_size = limit.known is not None and not limit.is_constant
-    if step.is_constant and not is_size and not (start.is_constant and limit.is_constant):
-        nearest = ops.Max if step.numpy() > 0 else ops.Min
-        limit = b(nearest, limit, start)
+    if step.is_constant:
+        if not _reaches(start, limit, step.numpy() > 0):
+            limit = b(ops.Max if step.numpy() > 0 else ops.Min, limit, start)
+    else:
+        rises = Term(b, step) > Term(b, b.scalar(0, step))
+        limit = rises.choose(*(Term(b, b(op, limit, start)) for op in (ops.Max, ops.Min))).value
     return b(ops.Range, start, limit, step)
+
+
+def _reaches(start: Value, limit: Value, rises: bool) -> bool:
+    """Whether the limit is not on the other side of the start: both are known, or the limit is a size of at least 1."""
+    if limit.is_constant or limit.known is None:
+        return start.is_constant and limit.is_constant
+    return not start.is_constant or (rises and start.numpy() <= 1)
 
 
 row(ops.Range, onnx="Range", tfl="RANGE", lifts=False)

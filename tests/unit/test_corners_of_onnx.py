@@ -115,6 +115,10 @@ def test_flags(value: int) -> None:
         (model_of("Pad", [([3], FLOAT)], [np.asarray([1, 1])], mode="Reflect"), "'mode' is 'Reflect', not one of"),
         (model_of("Mod", [([3], INT64), ([3], INT64)], result=INT64, fmod=2), "'fmod' is 2, not 0 or 1"),
         (
+            model_of("RNN", [([2, 1, 3], FLOAT)], [_counting(1, 2, 3), _counting(1, 2, 2)], direction="Reverse"),
+            "'direction' is 'Reverse', not one of forward, reverse, bidirectional",
+        ),
+        (
             model_of("ConvTranspose", [([1, 2, 3], FLOAT)], [_counting(2, 3, 2), _counting(4)]),
             "a bias of 4 elements for 3 output features",
         ),

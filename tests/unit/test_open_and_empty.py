@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, UnsupportedError
+from tests.harness.litert import run_tflite
 from tests.unit.tflite_ops import model as one_op
 from tests.unit.tiny_models import onnx_model, tflite_scale
 
@@ -157,6 +158,46 @@ def test_long_strides_that_move_a_window_read_only_what_it_covers() -> None:
         converted("Conv", [1, 2, "n"], [1, 2, "m"], {"w": kernel}, strides=[40000])
     with pytest.raises(UnsupportedError, match="strides over 32767 in a transposed convolution"):
         converted("ConvTranspose", [1, 2, 2], [1, 2, 40003], {"w": kernel}, strides=[40000])
+
+
+@pytest.mark.parametrize(("groups", "depth"), [(1, 2), (2, 1)])
+def test_long_dilations_read_only_what_the_windows_cover(groups: int, depth: int) -> None:
+    kernel = np.random.default_rng(0).standard_normal((2, depth, 2, 2)).astype(np.float32)
+    window = {"dilations": [40000, 1], "group": groups}
+    ops = converted("Conv", [1, 2, 40003, 3], [1, 2, 3, 2], {"w": kernel}, **window).report.ops_after
+    assert "GATHER" in ops
+    with pytest.raises(UnsupportedError, match="a dilation of 40000 over an open size"):
+        converted("Conv", [1, 2, "n", 3], [1, 2, "m", 2], {"w": kernel}, **window)
+
+
+def test_a_convolution_without_input_channels_is_its_bias() -> None:
+    kernel, bias = np.zeros((2, 0, 3), np.float32), np.asarray([1, 2], np.float32)
+    assert set(converted("Conv", [1, 0, 4], [1, 2, 2], {"w": kernel, "b": bias}).report.ops_after) <= {"RESHAPE"}
+
+
+@pytest.mark.parametrize("step", [1, 2, -1, -2])
+def test_a_range_with_a_step_of_run_time_may_be_empty(step: int) -> None:
+    names = ("start", "limit", "step")
+    node = helper.make_node("Range", names, ["y"])
+    model = onnx_model([node], [(name, INT64, ()) for name in names], [("y", INT64, ("n",))])
+    data = onnxtfl.onnx_to_tflite(model, check=False, load=False).data
+    ((_, found),) = run_tflite(data, [np.asarray(v) for v in (5, 2, step)])
+    assert found.tolist() == list(range(5, 2, step))
+
+
+@pytest.mark.parametrize(("step", "size"), [(1, 3), (-1, 9)])
+def test_a_range_to_a_size_on_the_other_side_is_empty(step: int, size: int) -> None:
+    """Of an axis of 3 elements from 5 up, of one of 9 down."""
+    constants = {"axis": np.asarray(0), "start": np.asarray(5), "step": np.asarray(step)}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "axis"], ["size"]),
+        helper.make_node("Range", ["start", "size", "step"], ["y"]),
+    ]
+    model = onnx_model(nodes, [("x", FLOAT, ("n",))], [("y", INT64, ("m",))], constants)
+    data = onnxtfl.onnx_to_tflite(model, check=False, load=False).data
+    ((_, found),) = run_tflite(data, [np.zeros(size, np.float32)])
+    assert found.shape == (0,)
 
 
 def test_an_onnx_model_without_outputs_is_refused() -> None:

@@ -216,6 +216,23 @@ def test_layers_in_one_kernel(runtime: str) -> None:
                 check(a, b, (kind, variant, steps))
 
 
+@pytest.mark.parametrize("inputs", ["", "sequence_lens"])
+@pytest.mark.parametrize("kind", GATES)
+def test_the_last_states_of_a_sequence_of_length_0_are_0(kind: str, inputs: str) -> None:
+    """As in ONNX Runtime, although the initial states are others."""
+    model, feeds = layer(kind, given=ALL, inputs=inputs, direction="bidirectional")
+    if inputs:
+        feeds["sequence_lens"][1] = 0
+    else:
+        lengths = next(t for t in model.graph.initializer if t.name == "sequence_lens")
+        values = numpy_helper.to_array(lengths).copy()
+        values[1] = 0
+        lengths.CopyFrom(numpy_helper.from_array(values, "sequence_lens"))
+    wanted = list(run_onnx(model.SerializeToString(), feeds).values())
+    assert not wanted[1][:, 1].any()
+    check(wanted, in_tflite(model, feeds), kind)
+
+
 @pytest.mark.parametrize("kind", GATES)
 def test_layers_of_unknown_sizes(kind: str) -> None:
     """Steps and batch are known at run time only."""

@@ -23,7 +23,7 @@ Index = tuple[Any, ...]
 LARGEST_WINDOW = 1 << 31
 """The least size that a window, stride or padding must not have."""
 LONGEST_STRIDE = 2**15 - 1
-"""The longest stride of LiteRT's convolutions."""
+"""The longest stride, and the longest dilation, of LiteRT's convolutions."""
 
 
 def same_padding(size: int, window: int, stride: int, dilation: int, lower: bool = False) -> tuple[int, int]:

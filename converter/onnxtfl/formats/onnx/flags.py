@@ -21,6 +21,10 @@ _STRINGS: Mapping[str, Mapping[str, Collection[str]]] = {
         ("Conv", "ConvTranspose", "LpPool", "AveragePool", "QLinearConv", "MaxPool", "ConvInteger"), _PADDING
     ),
     "coordinate_transformation_mode": {"Resize": _RESIZE_PLACES, "RoiAlign": ("half_pixel", "output_half_pixel")},
+    "direction": {
+        "BitShift": ("LEFT", "RIGHT"),
+        **dict.fromkeys(("GRU", "LSTM", "RNN", "DynamicQuantizeLSTM"), ("forward", "reverse", "bidirectional")),
+    },
     "keep_aspect_ratio_policy": {"Resize": ("stretch", "not_larger", "not_smaller")},
     "mode": {
         "DepthToSpace": _ORDERS,

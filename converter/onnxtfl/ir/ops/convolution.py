@@ -145,7 +145,7 @@ class Conv(Convolution):
         result = np.zeros((groups, kernel.shape[0] // groups, image.shape[0], *counts), image.dtype)
         for tap in window.taps():
             seen = padded[window.seen(tap, counts)]
-            rows = kernel_at(kernel, tap).reshape(groups, -1, depth)
+            rows = kernel_at(kernel, tap).reshape(groups, kernel.shape[0] // groups, depth)
             for g in range(groups):
                 result[g] += np.tensordot(rows[g], seen[:, g * depth : (g + 1) * depth], ((1,), (1,)))
         return finish(attributes, result, bias)
@@ -160,7 +160,7 @@ def channels_first(attributes: Attributes, x: Array, w: Array) -> tuple[Array, A
 
 def finish(attributes: Attributes, grouped: Array, bias: Array | None) -> Array:
     """[group, feature, batch, spatial...] plus bias, in the order of the output's dimension numbers."""
-    result = grouped.reshape(-1, *grouped.shape[2:])
+    result = grouped.reshape(grouped.shape[0] * grouped.shape[1], *grouped.shape[2:])
     if bias is not None:
         result = result + bias.reshape(-1, *[1] * (result.ndim - 1)).astype(result.dtype)
     first = np.swapaxes(result, 0, 1)
