@@ -58,7 +58,7 @@ def _onnx_range(b: Builder, node: Node) -> Value:
     given = node.optional(2)
     step = b.scalar(1, start) if given is None else reshape(b, given, ())
     if step.is_constant:
-        if not _reaches(start, limit, step.numpy() > 0):
+        if not _reaches(start, limit, bool(step.numpy() > 0)):
             limit = b(ops.Max if step.numpy() > 0 else ops.Min, limit, start)
     else:
         rises = Term(b, step) > Term(b, b.scalar(0, step))
@@ -70,7 +70,7 @@ def _reaches(start: Value, limit: Value, rises: bool) -> bool:
     """Whether the limit is not on the other side of the start: both are known, or the limit is a size of at least 1."""
     if limit.is_constant or limit.known is None:
         return start.is_constant and limit.is_constant
-    return not start.is_constant or (rises and start.numpy() <= 1)
+    return not start.is_constant or (rises and bool(start.numpy() <= 1))
 
 
 row(ops.Range, onnx="Range", tfl="RANGE", lifts=False)

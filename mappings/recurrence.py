@@ -97,19 +97,11 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
         for i, attributes in enumerate(_attributes(node, layer))
     ]
     outputs, *states = zip(*directions, strict=True)
-    states = [_of_steps(b, s, operands[4], operands[5 + i]) for i, s in enumerate(states)]
     weights = operands[1]
     single = isinstance(weights, Value) and weights.rank == _RANKS[0] - 1
     whole = outputs[0] if single else _sequence(b, outputs, batch_major)
-    return [whole, *(_joined_states(b, s, batch_major) for s in states)]
-
-
-def _of_steps(b: Builder, states: Sequence[Value], lengths: _Given, initial: _Given) -> Sequence[Value]:
-    """The last states [batch, cells] of directions; those of sequences of length 0 are 0, as in ONNX Runtime."""
-    if initial is None or not isinstance(lengths, Value) or (lengths.is_constant and (lengths.numpy() > 0).all()):
-        return states
-    valid = (Term(b, lengths) > Term(b, b.scalar(0, lengths))).apply("Reshape", np.asarray([-1, 1]))
-    return [valid.choose(Term(b, state), 0.0).value for state in states]
+    last = [with_steps(b, s, operands[4], operands[5 + i]) for i, s in enumerate(states)]
+    return [whole, *(_joined_states(b, s, batch_major) for s in last)]
 
 
 def _sequence(b: Builder, outputs: Sequence[Value], batch_major: bool) -> Value:
@@ -128,9 +120,7 @@ def _joined_states(b: Builder, states: Sequence[Value], batch_major: bool) -> Va
 
 def _attributes(node: Node, layer: _Layer) -> Iterator[dict[str, Any]]:
     """The attributes of the op of each direction."""
-    direction = _text(node.attr("direction", "forward")).lower()
-    if direction not in ("forward", "reverse", "bidirectional"):
-        raise ValueError(f"direction {direction!r}")
+    direction = _text(node.attr("direction", "forward"))
     reversed_ = (False, True) if direction == "bidirectional" else (direction == "reverse",)
     names = [_text(n) for n in node.attr("activations", ())] or [*layer.activations] * len(reversed_)
     count = len(layer.activations)
