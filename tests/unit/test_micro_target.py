@@ -255,3 +255,16 @@ def test_every_missing_op_is_in_one_error() -> None:
         micro(onnx_model(nodes, [("x", F, (1, 3))], outputs, {"k": np.array([2])}))
     assert "TOPK_V2" in caught.value.message
     assert "WHERE" in caught.value.message
+
+
+def test_dynamic_quantization_is_computed_in_int32() -> None:
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
+        helper.make_node("MatMulInteger", ["q", "w", "zero"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["real"], to=F),
+        helper.make_node("Mul", ["real", "scale"], ["y"]),
+    ]
+    w = (np.arange(12, dtype=np.int8) - 5).reshape(4, 3)
+    conversion = micro(onnx_model(nodes, [("x", F, (2, 4))], [("y", F, (2, 3))], {"w": w}, opset=13))
+    assert conversion.check is not None
+    assert conversion.check.ok

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
+from onnxtfl.passes.computed_uint8 import compute_uint8_in_int32
 from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32, narrow_float64
 from onnxtfl.passes.narrow_int64 import narrow_int64, narrow_int64_in_region
 from onnxtfl.passes.simplify import SIMPLIFY
@@ -27,7 +28,8 @@ def replaced_types(
 
 
 def int64_passes(target: Target) -> list[Pass | Group]:
-    """The passes for a target without int64 arithmetic; none for others."""
+    """The passes for a target without int64 arithmetic and conversions of uint8; none for others."""
     needs: frozenset[Fact] = frozenset({"neutral"})
     int64 = Pass("int64", narrow_int64, narrow_int64_in_region, needs=needs)
-    return [] if target.has_int64 else [int64, SIMPLIFY]
+    uint8 = Pass("uint8", compute_uint8_in_int32, needs=needs)
+    return [] if target.has_int64 else [uint8, int64, SIMPLIFY]
