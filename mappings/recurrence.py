@@ -100,8 +100,9 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
     weights = operands[1]
     single = isinstance(weights, Value) and weights.rank == _RANKS[0] - 1
     whole = outputs[0] if single else _sequence(b, outputs, batch_major)
-    last = [with_steps(b, s, operands[4], operands[5 + i]) for i, s in enumerate(states)]
-    return [whole, *(_joined_states(b, s, batch_major) for s in last)]
+    last = [_joined_states(b, s, batch_major) for s in states]
+    axis = 0 if batch_major else 1
+    return [whole, *(with_steps(b, s, operands[4], operands[5 + i], axis) for i, s in enumerate(last))]
 
 
 def _sequence(b: Builder, outputs: Sequence[Value], batch_major: bool) -> Value:
