@@ -67,7 +67,7 @@ def _resize_19(b: Builder, node: Node) -> Value:
     if sizes is not None:
         scales, sizes = _kept_aspect(b, x, dims, sizes, node.attr("keep_aspect_ratio_policy", "stretch"))
     elif scales is not None:
-        sizes = _scaled_sizes(b, x, dims, scales, roi)
+        sizes = _scaled_sizes(b, x, dims, scales)
     else:
         raise UnsupportedError("Resize has neither scales nor sizes")
     return _of_changed(b, node, x, dims, sizes, scales, roi)
@@ -104,21 +104,17 @@ def _kept_aspect(b: Builder, x: Value, dims: Sequence[int], sizes: Value, policy
     return b(ops.BroadcastTo, scale, [len(dims)]), resized
 
 
-def _scaled_sizes(b: Builder, x: Value, dims: Sequence[int], scales: Value, roi: Value | None) -> Value:
-    """floor(size * part * scale), with symbols kept where a scale is a whole number or one by a whole number."""
+def _scaled_sizes(b: Builder, x: Value, dims: Sequence[int], scales: Value) -> Value:
+    """floor(size * scale), with symbols kept where a scale is a whole number or one by a whole number.
+
+    ONNX's text multiplies by the part of the axis that `roi` leaves too, ONNX Runtime (resize kernel) does not.
+    """
     lengths = [x.shape[d] for d in dims]
-    if scales.is_constant and (roi is None or roi.is_constant):
-        parts = np.ones(len(dims), np.float32)
-        if roi is not None:
-            parts = roi.numpy()[len(dims) :] - roi.numpy()[: len(dims)]
-        known = [ops.scaled(n, float(s) * float(p)) for n, s, p in zip(lengths, scales.numpy(), parts, strict=True)]
+    if scales.is_constant:
+        known = [ops.scaled(n, float(s)) for n, s in zip(lengths, scales.numpy(), strict=True)]
         if all(d is not None for d in known):
             return dim_vector(b, [d for d in known if d is not None], x)
     exact = b(ops.Mul, b(ops.Convert, dim_vector(b, lengths, x), dtype=DType.FLOAT32), scales)
-    if roi is not None:
-        count = len(dims)
-        part = b(ops.Sub, b(ops.Slice, roi, [count], [2 * count], [1]), b(ops.Slice, roi, [0], [count], [1]))
-        exact = b(ops.Mul, exact, part)
     return b(ops.Convert, b(ops.Floor, exact), dtype=DType.INT64)
 
 

@@ -13,6 +13,7 @@ import onnxtfl
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import constant
 from tests.harness.litert import run_onnx, run_tflite
+from tests.harness.rounds import parsed
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.permuting import check_permuted
 
@@ -115,3 +116,18 @@ def test_integers_of_open_sizes_by_an_odd_factor() -> None:
     assert isinstance(converted, bytes)
     ((_, found),) = run_tflite(converted, {"x": x}, kernels="builtin")
     np.testing.assert_array_equal(found, run_onnx(model, {"x": x})["y"])
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_factors_of_a_crop_are_those_of_the_whole_axis(mode: str) -> None:
+    """ONNX Runtime resizes what `roi` leaves to the size that the factor has of the whole axis."""
+    roi, scales = "{0, 0, 0.25, 0.25, 1, 1, 0.75, 0.75}", "{1, 1, 1.5, 2}"
+    text = (
+        f"g (float[1, 1, 8, 8] x) => (float[N, C, H, W] y) <float[8] roi = {roi}, float[4] s = {scales}> {{ y = Resize"
+    )
+    text += f'<coordinate_transformation_mode = "tf_crop_and_resize", mode = "{mode}"> (x, roi, s) }}'
+    model = parsed(text, 19)
+    x = np.arange(64, dtype=np.float32).reshape(1, 1, 8, 8)
+    (y,) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, [x])
+    (want,) = run_onnx(model, [x])
+    np.testing.assert_allclose(y, want, rtol=1e-5)
