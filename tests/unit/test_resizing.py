@@ -122,12 +122,9 @@ def test_integers_of_open_sizes_by_an_odd_factor() -> None:
 def test_factors_of_a_crop_are_those_of_the_whole_axis(mode: str) -> None:
     """ONNX Runtime resizes what `roi` leaves to the size that the factor has of the whole axis."""
     roi, scales = "{0, 0, 0.25, 0.25, 1, 1, 0.75, 0.75}", "{1, 1, 1.5, 2}"
-    text = (
-        f"g (float[1, 1, 8, 8] x) => (float[N, C, H, W] y) <float[8] roi = {roi}, float[4] s = {scales}> {{ y = Resize"
-    )
-    text += f'<coordinate_transformation_mode = "tf_crop_and_resize", mode = "{mode}"> (x, roi, s) }}'
-    model = parsed(text, 19)
+    resize = f'Resize <coordinate_transformation_mode = "tf_crop_and_resize", mode = "{mode}"> (x, roi, s)'
+    given = f"<float[8] roi = {roi}, float[4] s = {scales}>"
+    model = parsed(f"g (float[1, 1, 8, 8] x) => (float[N, C, H, W] y) {given} {{ y = {resize} }}", 19)
     x = np.arange(64, dtype=np.float32).reshape(1, 1, 8, 8)
-    (y,) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, [x])
-    (want,) = run_onnx(model, [x])
-    np.testing.assert_allclose(y, want, rtol=1e-5)
+    ((_, y),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, [x])
+    np.testing.assert_allclose(y, run_onnx(model, {"x": x})["y"], rtol=1e-5)
