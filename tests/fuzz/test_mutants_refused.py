@@ -91,3 +91,13 @@ def test_transposed_convolutions_of_constants_with_huge_strides_stay() -> None:
     text += f" c = ConvTranspose <strides = [{1 << 30}], pads = [0, {(1 << 30) - 3}]> (x, w) y = Add (c, z) }}"
     with pytest.raises(onnxtfl.UnsupportedError):
         onnxtfl.onnx_to_tflite(parsed(text, 21), check=False)
+
+
+def test_conditions_of_gigabytes_are_not_computed() -> None:
+    """An If whose condition is known only by computing 2^31 elements first."""
+    text = """g (float[2] x) => (float[2] y) <int64[1] n = {2147483648}> {
+    zeros = ConstantOfShape (n) one = ReduceMax <keepdims = 0> (zeros) c = Cast <to = 9> (one)
+    y = If (c) <then_branch = a () => (float[2] t) { t = Neg (x) }, else_branch = b () => (float[2] e) { e = Abs (x) }>
+    }"""
+    with pytest.raises(onnxtfl.UnsupportedError, match="an axis of more than 2147483647 elements"):
+        onnxtfl.onnx_to_tflite(parsed(text, 17), check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantization import dequantize, quantize
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
+from onnxtfl.ir.types import TensorType
 
 
 def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Array]:
@@ -21,6 +23,12 @@ def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Arr
         results = evaluate_node(node, [None if v is None else _lookup(values, v) for v in node.operands])
         values.update(zip(node.results, results, strict=True))
     return [_lookup(values, v) for v in graph.outputs]
+
+
+def is_small(node: Node, most: int) -> bool:
+    """Whether each result of `node` is known to have at most `most` elements, so that evaluating it takes little."""
+    types = [result.type for result in node.results]
+    return all(isinstance(t, TensorType) and t.is_static and math.prod(map(int, t.shape or ())) <= most for t in types)
 
 
 def evaluate_node(node: Node, operands: Sequence[Array | None]) -> list[Array]:

@@ -20,7 +20,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.interpret import run
+from onnxtfl.ir.interpret import is_small, run
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import dim_value, reshape, with_unit_axis
@@ -257,7 +257,7 @@ def no_round(b: Builder, node: Node) -> Sequence[Value] | None:
         if i in read and not known:
             return None
         given.append(value.stored() if known and value is not None else np.zeros(0))
-    if any(n.regions or n.op.effect_of(n) is not Effect.PURE for n in cond.nodes):
+    if any(n.regions or n.op.effect_of(n) is not Effect.PURE or not is_small(n, SMALL) for n in cond.nodes):
         return None
     try:
         goes_on = run(cond, given)[0]

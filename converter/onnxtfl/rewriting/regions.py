@@ -17,7 +17,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import cloned_attribute
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value, constant, inherit
-from onnxtfl.ir.interpret import evaluate_node
+from onnxtfl.ir.interpret import evaluate_node, is_small
 from onnxtfl.ir.op import Effect
 from onnxtfl.rewriting.registry import Inlined, Steps, rules
 
@@ -146,6 +146,8 @@ def _known(value: Value, steps: int) -> Array | None:
         return value.known.astype(value.dtype.numpy)
     node = value.producer
     if node is None or not steps or node.op.dialect != "neutral" or node.op.effect_of(node) is not Effect.PURE:
+        return None
+    if not is_small(node, SMALL):
         return None
     operands = [None if v is None else _known(v, steps - 1) for v in node.operands]
     if any(a is None and v is not None for a, v in zip(operands, node.operands, strict=True)):
