@@ -27,8 +27,8 @@ def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Arr
 
 def is_small(node: Node, most: int) -> bool:
     """Whether each result of `node` is known to have at most `most` elements, so that evaluating it takes little."""
-    types = [result.type for result in node.results]
-    return all(isinstance(t, TensorType) and t.is_static and math.prod(map(int, t.shape or ())) <= most for t in types)
+    static = all(isinstance(r.type, TensorType) and r.type.is_static for r in node.results)
+    return static and all(math.prod(map(int, r.shape)) <= most for r in node.results)
 
 
 def evaluate_node(node: Node, operands: Sequence[Array | None]) -> list[Array]:
