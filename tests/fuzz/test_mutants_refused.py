@@ -8,6 +8,7 @@ import pytest
 import onnxtfl
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.inputs import UnknownInputError, make_input
+from onnxtfl.ir.graph import constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.spatial import MOST_BETWEEN, pad_spatial
 from onnxtfl.ir.types import tensor
@@ -77,6 +78,21 @@ def test_inputs_of_gigabytes_are_not_drawn() -> None:
     info = TensorInfo("x", "int64", (1 << 28,))
     with pytest.raises(UnknownInputError, match="no values are drawn for the 2048 MB of input 'x'"):
         make_input(info, (1 << 28,), None, (0,))
+
+
+def test_integers_of_few_bits_are_drawn() -> None:
+    info = TensorInfo("x", "int4", (4, 9), Quantization("int4", (0.02,), (-5,)))
+    values, _ = make_input(info, (4, 9), None, (0,), noisy=True)
+    assert int(values.astype(int).min()) >= -8 and int(values.astype(int).max()) <= 7
+
+
+def test_sizes_that_are_declared_quantized_are_refused() -> None:
+    steps = constant(
+        np.asarray([1, 3], np.int32), type_=tensor("float32", 2).stored_as(Quantization("int32", (-1.0,), (0,)))
+    )
+    data = tflite_file("DILATE", [tensor("int32", 2, 2), steps, np.asarray(0, np.int32)], tensor("int32", 2, 4))
+    with pytest.raises(onnxtfl.OnnxtflError, match="sizes are"):
+        onnxtfl.tflite_to_onnx(data, check=False)
 
 
 def test_images_between_padding_and_windows_have_a_largest_size() -> None:

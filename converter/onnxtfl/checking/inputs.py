@@ -13,7 +13,7 @@ from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.facts import Range
 from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir.dtypes import DType
-from onnxtfl.ir.quantization import quantize
+from onnxtfl.ir.quantization import limits, quantize
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -127,8 +127,8 @@ def _integer_span(info: TensorInfo) -> tuple[int, int]:
     Positive, since they may be divisors or sizes.
     """
     if info.quantization is not None or info.dtype in ("uint8", "int8"):
-        limits = np.iinfo(info.dtype)
-        return int(limits.min), int(limits.max) + 1
+        least, greatest = limits(DType(info.dtype))
+        return least, greatest + 1
     return 1, 8
 
 

@@ -133,7 +133,12 @@ def reversed_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
 
 
 def named_factors(b: Builder, vector: Value) -> tuple[Value, list[Dim]]:
-    """A vector of sizes as int64, and its entries: symbols for those known only at run time."""
+    """A vector of sizes as int64, and its entries: symbols for those known only at run time.
+
+    ValueError for sizes that are no integers.
+    """
+    if not vector.dtype.is_integer:
+        raise ValueError(f"sizes are {vector.type}")
     if (known := known_dims(vector)) is not None:
         return as_int64(b, vector), known
     factors, entries = b(ops.Convert, vector, dtype=DType.INT64), [fresh() for _ in range(vector_length(vector))]
