@@ -136,17 +136,17 @@ def onnx_to_tflite(
     """Convert an ONNX model to TFLite.
 
     ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without it
-    the bytes are in ``Conversion.data``. Names, order, dtypes and shapes of the inputs and outputs are kept. ``check``,
-    ``rtol``, ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``: see
-    `CheckMode` (``time_limit``: also of the conversion). ``load``: whether the runtime of the result, where installed,
-    loads it before it is written; `UnsupportedError` where it refuses. ``quantize``, ``calibration``: see
-    `QuantizeMode`. ``io_dtype``, ``io_layout``, ``float16``: see `IoDtype`, `IoLayout`, `Float16`. ``input_shapes``:
-    sizes by input name, open or fixed; None makes a size open, a name makes it open and calls it so. ``elements``: the
-    number of elements of each input that is a sequence, None for an optional input without a value; their tensors are
-    called NAME_0, ... ``float64``: "narrow" computes it in float32, "error" raises `UnsupportedError`. ``min_runtime``:
-    the oldest TFLite runtime that must run the result, "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``target``:
-    see `TfliteTargetName`. ``inputs``, ``outputs``: names of the tensors where the converted part begins and ends.
-    ``max_memory``: megabytes of constants to compute. ``metadata``: to add. ``allow_custom``, ``plugins``: own ops.
+    the bytes are in ``Conversion.data``. Inputs and outputs keep names, order, types and shapes. ``check``, ``rtol``,
+    ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``: see `CheckMode`
+    (``time_limit``: also of the conversion). ``load``: whether the result's runtime, where installed, loads it before
+    it is written. ``quantize``, ``calibration``: see `QuantizeMode`. ``io_dtype``, ``io_layout``, ``float16``,
+    ``target``: see `IoDtype`, `IoLayout`, `Float16`, `TfliteTargetName`. ``input_shapes``: sizes by input name, open or
+    fixed; None makes a size open, a name also calls it so. ``elements``: the number of elements of each input that is a
+    sequence, None for an optional input without a value; their tensors are called NAME_0, ... ``float64``: "narrow"
+    computes it in float32, "error" refuses it. ``min_runtime``: the oldest TFLite runtime that must run the result,
+    "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``inputs``, ``outputs``: tensors where the converted part begins
+    and ends. ``max_memory``: megabytes of constants to compute. ``metadata``: to add. ``allow_custom``, ``plugins``:
+    own ops. Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
     """
     given = locals()
     from onnxtfl.options import Options
