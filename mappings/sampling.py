@@ -128,7 +128,7 @@ def _roi_align_apart(b: Builder, node: Node) -> Value:
     columns = _sides(_samples(x1, x2, int(node.attr("output_width")), count, half), sizes[2])
     largest = node.attr("mode") == "max"
     join = Term.max if largest else Term.__add__
-    total = functools.reduce(join, _weighted_corners(b, node, rows, columns))
+    total = functools.reduce(join, weighted_corners(b, x, node.operand(2), rows, columns))
     window = {"kernel_shape": (count, count), "strides": (count, count), "padding": (0, 0, 0, 0), "dilations": (1, 1)}
     pooled = b(ops.MaxPool if largest else ops.AveragePool, total.value, dims=(1, 2), **window)
     return transposed(b, pooled, (0, 3, 1, 2))
@@ -137,12 +137,14 @@ def _roi_align_apart(b: Builder, node: Node) -> Value:
 _Side = list[tuple[Term, Term]]
 
 
-def _weighted_corners(b: Builder, node: Node, rows: _Side, columns: _Side) -> list[Term]:
-    """The four neighbours of each sample times their weights: [regions, rows, columns, channels]."""
-    x, rois = node.operand(0), node.operand(1)
+def weighted_corners(b: Builder, x: Value, batches: Value, rows: _Side, columns: _Side) -> list[Term]:
+    """The neighbours of each sample times their weights: [regions, rows, columns, channels].
+
+    `batches`: the place in the batch of each region; `rows`, `columns`: the neighbours along an axis and their weights.
+    """
     batch, channels, height, width = x.shape
     elements = reshape(b, transposed(b, x, (0, 2, 3, 1)), (batch * height * width, channels))
-    which = reshape(b, b(ops.Convert, node.operand(2), dtype=DType.INT32), (rois.shape[0], 1, 1))
+    which = reshape(b, b(ops.Convert, batches, dtype=DType.INT32), (batches.shape[0], 1, 1))
     first = Term(b, which) * int(str(height * width))
     terms = []
     for (row, down), (column, right) in itertools.product(rows, columns):
