@@ -1,6 +1,6 @@
 """Sums with a bias that optimizers fuse with what comes after, as diffusion and transformer models have them.
 
-com.microsoft: BiasAdd, BiasSplitGelu, BiasDropout
+com.microsoft: BiasAdd, BiasSplitGelu, BiasDropout, BiasSoftmax
 """
 
 from __future__ import annotations
@@ -23,6 +23,20 @@ def _bias_split_gelu(x: Term, bias: Term) -> Term:
     """The first half of x + bias along the last axis, times Gelu of the second."""
     left, right = x.b.many(ops.Split, (x + bias).value, None, axis=x.rank - 1, count=2)
     return Term(x.b, left) * Term(x.b, right).apply(ops.Gelu)
+
+
+@lift_onnx("BiasSoftmax", since=(1,), domain=MICROSOFT)
+def _bias_softmax(b: Builder, node: Node) -> Value:
+    """Softmax over all axes from `axis` on of data + bias; the bias lacks either inner axes before it, or outer ones.
+
+    Source: the schema, and the fusion of ONNX Runtime that writes the op: with is_inner_broadcast, the bias has the
+    data's rank, with ones; without, it is broadcast as by Add.
+    """
+    x = node.operand(0)
+    axis = normalize_axis(node.attr("axis", 1), x.rank)
+    total = b(ops.Add, x, node.operand(1))
+    flat = reshape(b, total, (*x.shape[:axis], product(x.shape[axis:])), x)
+    return reshape(b, b(ops.Softmax, flat, axis=axis), x.shape, x)
 
 
 @lift_onnx("BiasDropout", since=(1,), domain=MICROSOFT)

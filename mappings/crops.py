@@ -1,4 +1,4 @@
-"""com.microsoft CropAndResize: boxes cut out of feature maps, each resized to one size, as TensorFlow's op of that name.
+"""com.microsoft CropAndResize: boxes cut out of feature maps and resized to one size, as TensorFlow's op of that name.
 
 Source: ONNX Runtime crop_and_resize.cc. A box is (y1, x1, y2, x2), where 0 and 1 are the centers of the outer elements;
 the samples at its ends are on its corners, a single one at its middle. Samples beyond the map are a given value."""

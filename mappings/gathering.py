@@ -57,6 +57,21 @@ def _array_feature_extractor(b: Builder, node: Node) -> Value:
     return b(ops.Gather, x, flat, axis=x.rank - 1)
 
 
+@lift_onnx("UnfoldTensor", since=(1,), domain=MICROSOFT)
+def _unfold(b: Builder, node: Node) -> Value:
+    """All slices of `size` elements along the axis `dim`, at each `step`th place; a new last axis has the elements."""
+    x, size, step = node.operand(0), int(node.attr("size")), int(node.attr("step", 1))
+    axis = normalize_axis(node.attr("dim", -1), x.rank)
+    length = x.shape[axis]
+    if size < 1 or step < 1 or (isinstance(length, int) and length < size):
+        raise ValueError(f"slices of {size} elements, {step} from each other, of {length}")
+    check_elements(size, "the elements of a slice")
+    first = positions(b, dim_value(b, (length - size) // step + 1, x))
+    rows = Term(b, unsqueezed(b, first, [1])) * step + Term(b, constant(np.arange(size)[None]))
+    slices = b(ops.Gather, x, rows.value, axis=axis)
+    return transposed(b, slices, [*(i for i in range(x.rank + 1) if i != axis + 1), axis + 1])
+
+
 @lift_onnx("GatherBlockQuantized", since=(1,), domain=MICROSOFT)
 def _gather_blocks(b: Builder, node: Node) -> Value:
     """Rows of a table that is quantized in blocks, gathered before they are dequantized.

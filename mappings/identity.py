@@ -7,6 +7,7 @@ import numpy as np
 from onnxtfl.rules import *
 
 
+@lift_onnx("SampleOp", since=(1,), domain=MICROSOFT)
 @lift_onnx("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))
 def _identity(b: Builder, node: Node) -> Value:
     return node.operand(0)

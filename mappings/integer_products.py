@@ -2,7 +2,8 @@
 
 =====================  ==========================================================================================
 ONNX                   MatMulInteger 10, QLinearMatMul 10 21
-com.microsoft          DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, MatMulBnb4, QGemm
+com.microsoft          DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, MatMulBnb4, QGemm,
+                       MatMulInteger16
 =====================  =========================================================================================="""
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from onnxtfl.mappings.contraction import contracted, matmul
 from onnxtfl.rules import *
 
 
+@lift_onnx("MatMulInteger16", since=(1,), domain=MICROSOFT)
 @lift_onnx("MatMulInteger", since=(10,))
 def _matmul_integer(b: Builder, node: Node) -> Value:
     lhs = shifted(b, node.operand(0), node.optional(2), -2)

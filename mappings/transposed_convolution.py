@@ -37,6 +37,16 @@ def _conv_transpose(b: Builder, node: Node) -> Value:
     return b(ops.ConvTranspose, x, kernel, node.optional(2), **attributes)
 
 
+@lift_onnx("ConvTransposeWithDynamicPads", since=(1,), domain=MICROSOFT)
+def _conv_transpose_with_pads(b: Builder, node: Node) -> Value:
+    """ConvTranspose whose padding is an operand, in the order of the attribute."""
+    known, bias = static_ints(node.operand(2)), node.optional(3)
+    if known is None:
+        raise UnsupportedError("padding that only a run knows", hint="make it an initializer", code="E-OP-006")
+    attributes = {**node.attributes, "pads": known}
+    return lifted(b, "ConvTranspose", 11, [node.operand(0), node.operand(1), bias], attributes)
+
+
 def _cropping(node: Node, window: Window, grow: Sequence[int], x: Value) -> tuple[int, ...]:
     """The padding of an ONNX ConvTranspose: given, or what output_shape or auto_pad leave; `grow` off its ends.
 

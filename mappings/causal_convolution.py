@@ -1,0 +1,38 @@
+"""com.microsoft CausalConvWithState: each channel convolved with itself and what came before, which is kept as a state.
+
+Source: the schema of ONNX Runtime's contrib op. The state [n, c, (k - 1) * dilation] is put before the operand
+[n, c, length]; absent, it is zeros. The new state is what the last position of the next call would see before it."""
+
+from __future__ import annotations
+
+from onnxtfl.rules import *
+
+
+@lift_onnx("CausalConvWithState", since=(1,), domain=MICROSOFT)
+def _causal_conv(b: Builder, node: Node) -> list[Value]:
+    if node.attr("ndim", 1) != 1 or node.attr("state_window", 0):
+        raise UnsupportedError(
+            "several spatial axes, or a window of states", hint="export it as Concat, Conv and Slice"
+        )
+    x, weight, past = node.operand(0), node.operand(1), node.optional(3)
+    activation = node.attr("activation", "none")
+    if activation not in ("none", "silu", "swish"):
+        raise ValueError(f"the activation {activation!r}")
+    if not static(weight.shape) or ((last_axis := node.attr("channels_last", 0)) and x.rank != 3):
+        raise UnsupportedError("a kernel of unknown size, or several axes of channels", code="E-SHAPE-001")
+    dilation = int(node.attr("dilation", 1))
+    length = (int(str(weight.shape[-1])) - 1) * dilation
+    swapped = [None if v is None else transposed(b, v, [0, 2, 1]) if last_axis else v for v in (x, past)]
+    seen = _with_past(b, swapped[0] or x, swapped[1], length)
+    attributes = {"group": weight.shape[0], "dilations": [dilation]}
+    y = Term(b, lifted(b, "Conv", 11, [seen, weight, node.optional(2)], attributes))
+    y = y if activation == "none" else y * y.sigmoid()
+    state = b(ops.Slice, seen, dim_vector(b, [0, 0, seen.shape[2] - length], seen), [1 << 30] * 3, [1, 1, 1])
+    results = [y.value, state]
+    return [transposed(b, v, [0, 2, 1]) if last_axis else v for v in results][: len(node.results)]
+
+
+def _with_past(b: Builder, x: Value, past: Value | None, length: int) -> Value:
+    if past is None:
+        return padded(b, x, [2], [length, 0])
+    return b(ops.Concatenate, past, x, axis=2) if length else x
