@@ -104,10 +104,7 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
         features = kernel.shape[numbers["kernel_output_feature_dimension"]]
         return broadcast(b, b.scalar(0.0, x), [x.shape[0], *counts, features], x)
     x = without_unread(b, x, range(1, x.rank - 1), window)
-    groups = x.shape[-1] // kernel.shape[numbers["kernel_input_feature_dimension"]]
-    if not isinstance(groups, int):  # with another number of groups, a runtime would refuse the result
-        depthwise = name == "DEPTHWISE_CONV_2D"
-        groups = kernel.shape[3] // int(node.attr("depth_multiplier")) if depthwise else _default_groups(node, kernel)
+    groups = _groups(node, x.shape[-1], kernel.shape[numbers["kernel_input_feature_dimension"]], kernel)
     attributes = {**numbers, **window_attributes(window), "feature_group_count": groups}
     if name == "CONV_2D" and node.attr("quantized_bias_type", "FLOAT32") == "FLOAT32":
         remark_narrow_bias(node)
@@ -116,13 +113,32 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
     return activated(b, b(ops.Conv, x, kernel, node.optional(2), **attributes), node)
 
 
-def _default_groups(node: Node, kernel: Value) -> int:
+def _groups(node: Node, features: Dim, each: Dim, kernel: Value) -> int:
+    """The number of groups, which kernels compute from the features of the operand and those of the kernel, `each`.
+
+    Of an operand of unknown features, the one that its stored size implies, or for a depthwise kernel its multiplier.
+    """
+    if isinstance(features, int) and isinstance(each, int):
+        if not each or features % each:
+            raise InvalidModelError(f"{features} input features, kernel for {each}", code="E-FILE-009")
+        return features // each
+    if node.op.name != "tfl.DEPTHWISE_CONV_2D":  # with another number of groups, a runtime would refuse the result
+        return _implied_groups(int(node.attr("default_features", 0)), each, kernel.shape[0])
+    results, multiplier = kernel.shape[3], int(node.attr("depth_multiplier", 0))
+    if not isinstance(results, int) or multiplier < 1 or results % multiplier:
+        message = (
+            f"a depthwise kernel of {results} features and multiplier {multiplier} for an unknown number of features"
+        )
+        raise UnsupportedError(message, code="E-SHAPE-001")
+    return results // multiplier
+
+
+def _implied_groups(features: int, each: Dim, results: Dim) -> int:
     """The number of groups at the sizes that LiteRT allocates when nothing is resized; 1 where it would not run."""
-    depth, outputs = kernel.shape[-1], kernel.shape[0]
-    if not isinstance(depth, int) or not isinstance(outputs, int) or not depth:
+    if not isinstance(each, int) or not isinstance(results, int) or not each:
         return 1
-    groups, rest = divmod(int(node.attr("default_features", 0)), depth)
-    return groups if groups and not rest and outputs % groups == 0 else 1
+    groups, rest = divmod(features, each)
+    return groups if groups and not rest and results % groups == 0 else 1
 
 
 def _has_one_scale(kernel: Value) -> bool:

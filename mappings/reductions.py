@@ -19,6 +19,7 @@ def _global_pool(node: Node, opset: int) -> Form | None:
     axes, rank = ops.reduced_axes(node), node.operand(0).tensor_type.rank or 0
     name = {"mean": "GlobalAveragePool", "max": "GlobalMaxPool"}.get(node.attr("kind"))
     whole = axes is not None and rank > 2 and set(axes) == set(range(2, rank)) and node.attr("keepdims")
+    whole = whole and not _is_mean_of_nothing(node)
     return Form(name, (node.operand(0),)) if name and whole and node.operand(0).dtype.is_float else None
 
 
@@ -142,6 +143,12 @@ def _nothing_to_reduce(node: Node, axes: tuple[int, ...]) -> bool:
     return any(node.operand(0).shape[a] == 0 for a in axes)
 
 
+def _is_mean_of_nothing(node: Node) -> bool:
+    """Whether this is a mean of no floats: NaN, and 0 in ONNX Runtime."""
+    axes, x = ops.reduced_axes(node), node.operand(0)
+    return bool(axes and node.attr("kind") == "mean" and x.dtype.is_float and _nothing_to_reduce(node, axes))
+
+
 def _lacks_neutral(node: Node) -> bool:
     """Whether axes known only at run time may be empty: kernels then return the lowest number, not infinity."""
     return node.attr("kind") not in ("sum", "any", "all") and 0 in (node.operand(0).tensor_type.shape or ())
@@ -186,7 +193,7 @@ def _over_adjacent_axes(b: Builder, node: Node) -> Value | None:
 
 def _neutral(node: Node) -> Array:
     dtype, kind = node.result.dtype.numpy, node.attr("kind")
-    start = {"sum": 0, "prod": 1, "any": 0, "all": 1, "mean": math.nan}
+    start = {"sum": 0, "prod": 1, "any": 0, "all": 1, "mean": math.nan if node.result.dtype.is_float else 0}
     number = start[kind] if kind in start else (lowest if kind == "max" else highest)(dtype)
     return np.asarray(number).astype(dtype)
 
@@ -242,7 +249,7 @@ _ONNX = {kind: (onnx, since[0]) for kind, onnx, *_, since, _ in _KINDS} | {k: (n
 def _reduce_onnx(node: Node, opset: int) -> Form | None:
     kind, axes = node.attr("kind"), node.optional(1)
     numbers = ops.reduced_axes(node) if axes is not None else ()
-    if kind not in _ONNX or (axes is not None and numbers == ()):
+    if kind not in _ONNX or (axes is not None and numbers == ()) or _is_mean_of_nothing(node):
         return None
     name, operand_since = _ONNX[kind]
     attributes = {"keepdims": int(node.attr("keepdims"))}

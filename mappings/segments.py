@@ -48,8 +48,8 @@ def _segment_sum(b: Builder, node: Node) -> Value:
     if known is not None:
         count = constant(np.asarray(known[-1] + 1 if known else 0, np.int32))
     else:
-        last = b(ops.Reduce, ids, [0], kind="max", keepdims=False)
-        count = b(ops.Add, last, b.scalar(1, last))
+        last = Term(b, b(ops.Reduce, ids, [0], kind="max", keepdims=False))
+        count = (last + 1 if isinstance(ids.shape[0], int) else (last + 1).max(0)).value  # of no ids, the lowest number
     return b(ops.SegmentReduce, x, ids, count, kind="sum")
 
 

@@ -277,3 +277,60 @@ def test_negative_axes_of_an_empty_operand_known_at_run_time() -> None:
         return g.op("SUM", [x, axes], keep_dims=True, rank=2)
 
     check(build)
+
+
+def test_reductions_of_no_elements() -> None:
+    nothing = np.zeros((2, 0), np.float32)
+    for op in ("MEAN", "REDUCE_MAX", "REDUCE_MIN"):
+        check(lambda g, op=op: g.op(op, [g.constant(nothing, "int32"), g.constant([1], "int32")]))  # type: ignore[misc]
+
+
+def test_sums_of_no_segments() -> None:
+    ids = np.zeros(2, np.int32)
+    check(
+        lambda g: g.op("SEGMENT_SUM", [g.given(X, open_axes=[0]), g.given(ids, "int32", open_axes=[0])]),
+        [(0, 3, 4), (0,)],
+    )
+
+
+@pytest.mark.parametrize(("op", "options"), [("MATRIX_DIAG", {}), ("EXP", {})])
+def test_an_open_size_beside_one_of_0(op: str, options: dict[str, Any]) -> None:
+    empty = np.zeros((2, 0, 3), np.float32)
+    check(lambda g: g.op(op, [g.given(empty, open_axes=[0])], **options), [(5, 0, 3)])
+
+
+def test_elements_in_the_file_have_no_open_sizes() -> None:
+    class Opened(Graph):
+        def _tensor(self, name: str, buffer: int, kind: tuple[str, int] | None) -> dict[str, Any]:
+            found = super()._tensor(name, buffer, kind)
+            return found | {"shape_signature": [-1, 3, 4]} if name in self.constants else found
+
+    g = Opened(0)
+    assert g.op("ADD", [g.given(X), g.constant(X)])
+    onnxtfl.tflite_to_onnx(g.model())
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "options", "message"),
+    [
+        ("CONV_2D", [-1, -1, -1, 3], {}, "a kernel whose size is known only at run time"),
+        (
+            "DEPTHWISE_CONV_2D",
+            [1, 2, 2, 8],
+            {"depth_multiplier": 3},
+            "a depthwise kernel of 8 features and multiplier 3",
+        ),
+    ],
+)
+def test_convolutions_of_unknown_sizes(op: str, kernel: list[int], options: dict[str, Any], message: str) -> None:
+    class Open(Graph):
+        def _tensor(self, name: str, buffer: int, kind: tuple[str, int] | None) -> dict[str, Any]:
+            found = super()._tensor(name, buffer, kind)
+            return found | {"shape_signature": kernel if name == "in1" else [-1] * 4} if name != "in2" else found
+
+    g, weight = Open(0), np.ones([2 if n < 0 else n for n in kernel], np.float32)
+    bias = np.zeros(weight.shape[-1 if op[0] == "D" else 0], np.float32)
+    x = np.ones((1, 5, 5, 4 if op[0] == "D" else 3), np.float32)
+    assert g.op(op, [g.given(x), g.given(weight), g.given(bias)], stride_w=1, stride_h=1, **options)
+    with pytest.raises(onnxtfl.UnsupportedError, match=message):
+        onnxtfl.tflite_to_onnx(g.model(), check=False)

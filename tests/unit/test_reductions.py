@@ -48,6 +48,15 @@ def test_nothing_reduces_to_the_neutral_element(kind: str) -> None:
         check_legalized(ops.Reduce, [empty, axes], attributes={"kind": kind})
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_the_mean_of_nothing(dtype: type) -> None:
+    empty, along = np.zeros((2, 4, 0), dtype), constant(np.asarray([2]))
+    for keepdims in (True, False):
+        attributes = {"kind": "mean", "keepdims": keepdims}
+        for target in ((), (onnx_target(13),), (onnx_target(18),)):
+            check_legalized(ops.Reduce, [empty, along], 0, *target, attributes=attributes)
+
+
 @pytest.mark.parametrize("op", [ops.ArgMax, ops.ArgMin], ids=lambda op: op.name)
 @pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "int16", "uint32", "int64", "uint64"])

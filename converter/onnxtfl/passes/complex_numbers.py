@@ -41,7 +41,7 @@ def split_complex(graph: Graph) -> None:
 def split_complex_in_region(graph: Graph) -> None:
     """The same in a region; UnsupportedError where it accepts or returns complex numbers."""
     if any(_is_complex(v.type) for v in (*graph.inputs, *graph.outputs)):
-        raise UnsupportedError("complex numbers that a branch or a loop accepts or returns", code="E-TYPE-001")
+        raise UnsupportedError("complex numbers that a branch or a loop accepts or returns", code="E-TYPE-002")
     _Splitting(graph).run()
 
 
@@ -97,7 +97,7 @@ class _Splitting:
         if value.is_constant:
             whole = value.numpy()
             return Term(b, constant(np.real(whole).copy())), Term(b, constant(np.imag(whole).copy()))
-        raise UnsupportedError("complex numbers from an op that has none", code="E-TYPE-001")
+        raise UnsupportedError("complex numbers from an op that has none", code="E-TYPE-002")
 
     def rewrite(self, node: Node) -> None:
         """Compute the parts of the results, or the results if they are real."""
@@ -110,7 +110,7 @@ class _Splitting:
                 self.parts[result] = parts
             return
         else:
-            raise UnsupportedError("complex numbers in this op", node=node.name, op=node.op.name, code="E-TYPE-001")
+            raise UnsupportedError("complex numbers in this op", node=node.name, op=node.op.name, code="E-TYPE-002")
         if isinstance(made, tuple):
             self.parts[node.result] = made
         else:

@@ -106,7 +106,7 @@ def empty_results(graph: Graph) -> None:
 
 def _of_open_sizes(graph: Graph, node: Node) -> list[Value] | None:
     """The results of a node that have no elements, though some of their sizes are open; None for all other nodes."""
-    if node.op in (ops.BroadcastTo, ops.Reshape) or node.op.effect_of(node) is not Effect.PURE or node.regions:
+    if node.op is ops.BroadcastTo or node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
     if not node.results or not all(_has_axis_of_0(result) for result in node.results):
         return None

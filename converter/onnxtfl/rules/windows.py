@@ -96,13 +96,19 @@ def onnx_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Windo
     return window.explicit(sizes)
 
 
-def tfl_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Window:
-    """The window of a TFLite node (options padding, stride_*, dilation_*_factor); explicit if `sizes` determine it."""
+def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window:
+    """The window of a TFLite node (options padding, stride_*, dilation_*_factor); explicit if `sizes` determine it.
+
+    UnsupportedError where its own `shape` is unknown before run time.
+    """
+    window = [k for k in shape if isinstance(k, int)]
+    if len(window) != len(shape):
+        raise UnsupportedError("a kernel whose size is known only at run time", code="E-SHAPE-001")
     axes = ("d", "h", "w")[-len(shape) :]
     strides = tuple(int(node.attr(f"stride_{a}", 1)) for a in axes)
     dilations = tuple(int(node.attr(f"dilation_{a}_factor", 1) or 1) for a in axes)
     auto_pad = "SAME_UPPER" if node.attr("padding", "SAME") == "SAME" else "NOTSET"
-    return Window(tuple(shape), strides, dilations, (0,) * (2 * len(shape)), auto_pad).explicit(sizes)
+    return Window(tuple(window), strides, dilations, (0,) * (2 * len(shape)), auto_pad).explicit(sizes)
 
 
 def empty_counts(node: Node, window: Window, sizes: Sequence[Dim]) -> list[Dim] | None:

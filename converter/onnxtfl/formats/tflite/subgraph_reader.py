@@ -105,6 +105,15 @@ class SubgraphReader:
             return type_.with_shape(None)
         return type_
 
+    def _stored_type(self, number: int) -> Type:
+        """The type of a tensor that no node computes: elements that the file has are as many as its shape says."""
+        type_, tensor = self._type(number), self._tensor(number)
+        if not isinstance(type_, TensorType) or type_.is_static or self.model.buffers.span(tensor["buffer"]) is None:
+            return type_
+        return type_.with_shape(
+            read_shape({**tensor, "shape_signature": None}, self._chosen[number], self._symbols.fresh)
+        )
+
     def _is_scalar(self, tensor: Mapping[str, Any], is_input: bool) -> bool:
         """Whether an empty shape is rank 0; in older files it may be an unknown rank too."""
         return self.model.buffers.span(tensor["buffer"]) is not None or (is_input and not self.model.has_rank_flags)
@@ -128,7 +137,7 @@ class SubgraphReader:
         return self._values[number]
 
     def _source(self, number: int, what: str) -> Value:
-        tensor, type_ = self._tensor(number), self._type(number)
+        tensor, type_ = self._tensor(number), self._stored_type(number)
         data = self._data(tensor, type_, number)
         if data is not None:
             if tensor["is_variable"]:

@@ -71,6 +71,8 @@ def _count(bounds: Sequence[Value]) -> Dim:
 
 
 def _range_count(start: Array, limit: Array, delta: Array) -> int:
+    if not delta:
+        raise ValueError("a range with a step of 0")
     if start.dtype.kind in "iuO":
         return max(-((int(start) - int(limit)) // int(delta)), 0)
     return max(math.ceil((float(limit) - float(start)) / float(delta)), 0)

@@ -14,7 +14,8 @@ class Reduce(Op):
     """The sum, product, largest, smallest, mean, or (of bools) disjunction or conjunction along `axes`.
 
     `axes`: a vector of axes; absent: all axes, empty: none. `keepdims`: reduced axes stay with size 1.
-    An empty reduction is the neutral element (NaN for a mean); integers wrap, their mean is rounded toward zero.
+    An empty reduction is the neutral element (of a mean NaN, of integers 0); integers wrap, their mean is rounded
+    toward zero.
     Source: neutral-ops 3.93 (`kind` is its `computation`), ONNX ReduceSum and its kin.
     """
 
@@ -45,6 +46,8 @@ class Reduce(Op):
             case "mean":
                 if x.dtype == object:
                     raise TypeError("dims have no mean")
+                if 0 in (x.shape[a] for a in along):
+                    return np.sum(x, along, keepdims=keepdims) + (0 if x.dtype.kind in "iu" else np.nan)
                 return np.mean(x, along, keepdims=keepdims)
             case "max":
                 return np.max(x, along, keepdims=keepdims, **_start(x, numeric.lowest))
@@ -103,6 +106,8 @@ def _open_shape(shape: Dims | None, axes: Dims | None, keepdims: bool) -> Dims |
 
 
 def _start(x: Array, limit: Any) -> dict[str, Any]:
+    if x.dtype == object and not x.size:
+        raise TypeError("no dims, so none is the largest")
     return {} if x.dtype == object else {"initial": limit(x.dtype)}
 
 
