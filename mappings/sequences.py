@@ -36,19 +36,37 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
     axis = normalize_axis(node.attr("axis", 0), x.rank)
     sliced_by_one = split is None or (split.shape == () and static_ints(split) == [1])
     keeps = not sliced_by_one or bool(node.attr("keepdims", 1))
-    size, sizes = x.shape[axis], _part_sizes(split, x.shape[axis])
+    sizes = _part_sizes(split, x.shape[axis])
     if split is not None and sizes is None and split.shape != () and isinstance(split.shape[0], int):
         return b(ops.Tuple, *_parts(b, x, split, split.shape[0], axis))
     if sizes is None or len(sizes) > MOST_ELEMENTS:
         if split is not None and set(sizes or static_ints(split) or ()) != {1}:
-            what = "into too many parts" if sizes else f"into parts of a number known only at run time (axis of {size})"
-            raise UnsupportedError(
-                f"a tensor is split {what}", hint="fix the sizes of the inputs (`input_shapes`)", code="E-OP-006"
-            )
+            return _equal_parts(b, node, split, axis, sizes)
         first = transposed(b, x, [axis, *(i for i in range(x.rank) if i != axis)])
         return b(ops.Unstack, unsqueezed(b, first, [axis + 1]) if keeps else first)
     parts = _parts(b, x, np.asarray(sizes, np.int64), len(sizes), axis)
     return b(ops.Tuple, *(parts if keeps else [b(ops.Squeeze, part, [axis]) for part in parts]))
+
+
+def _equal_parts(b: Builder, node: Node, split: Value, axis: int, sizes: Sequence[int] | None) -> Value:
+    """Parts of one size that only a run knows: [parts, ..., size, ...].
+
+    A size that does not divide the axis ends the run with an error: of a Reshape.
+    """
+    x = node.operand(0)
+    size = x.shape[axis]
+    if static_ints(split) is not None:
+        what = "into too many parts" if sizes else f"into parts of a number known only at run time (axis of {size})"
+        hint = "fix the sizes of the inputs (`input_shapes`)"
+        raise UnsupportedError(f"a tensor is split {what}", hint=hint, code="E-OP-006")
+    assume(f"the parts that {node.name!r} makes have one size: `split` divides the axis of {size}")
+    part = as_int64(b, reshape(b, split, [1]))
+    length = Term(b, dim_value(b, size, x))
+    number = Term(b, b(ops.FloorDiv, length.value, part)).max(1).value
+    shape = [number, part] if axis == 0 else [dim_vector(b, x.shape[:axis], x), number, part]
+    shape += [dim_vector(b, x.shape[axis + 1 :], x)] if axis < x.rank - 1 else []
+    parts = b(ops.Reshape, x, b(ops.Concatenate, *shape, axis=0))
+    return b(ops.Unstack, transposed(b, parts, [axis, *(i for i in range(x.rank + 1) if i != axis)]))
 
 
 def _part_sizes(split: Value | None, size: Dim) -> list[int] | None:

@@ -13,7 +13,8 @@ import numpy as np
 from onnxtfl.rules import *
 
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-_TRANSFORM_NUMBERS = ("none", "softmax", "logistic", "softmax_zero", "probit")
+_TRANSFORM_NUMBERS = ("none", "logistic", "softmax", "softmax_zero", "probit")
+"""As ONNX Runtime numbers them; in ONNX's text, which its reference does not compute, 1 is SOFTMAX and 2 LOGISTIC."""
 
 
 def _features(rows: Term) -> int | None:

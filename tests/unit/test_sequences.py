@@ -172,6 +172,21 @@ def test_uneven_parts_of_an_unknown_number_are_an_error() -> None:
     convert(text, input_shapes={"x": [5]})
 
 
+@pytest.mark.parametrize(("sizes", "axis"), [("6", 0), ("2,6", 1), ("2,N,3", 1), ("N,4", -1)])
+def test_parts_of_a_size_known_only_at_run_time(sizes: str, axis: int) -> None:
+    """They are one tensor; where the size does not divide the axis, the run ends with an error."""
+    text = (
+        f"main (float[{sizes}] x, int64 split) => (seq(float[]) y) {{ y = SplitToSequence<axis = {axis}>(x, split) }}"
+    )
+    model = onnxtfl.onnx_to_tflite(onnx.parser.parse_model(HEADER % 17 + text), check=False).data or b""
+    x = np.random.default_rng(0).random([6 if d == "N" else int(d) for d in sizes.split(",")]).astype(np.float32)
+    for split in (1, 2):
+        ((_, found),) = run_tflite(model, [x, np.array(split)])
+        np.testing.assert_array_equal(found, np.stack(np.split(x, x.shape[axis] // split, axis)))
+    with pytest.raises(RuntimeError, match="num_input_elements"):
+        run_tflite(model, [x, np.array(5)])
+
+
 # --- inputs and outputs ----------------------------------------------------------------------------------------------
 
 JOIN = "main (seq(float[N,3]) x) => (float[M,3] y) { y = ConcatFromSequence<axis = 0>(x) }"

@@ -183,6 +183,12 @@ def test_tree_ensemble_with_members_of_sets(aggregate: int) -> None:
     check_same("TreeEnsemble", [special_rows()], version=5, aggregate_function=aggregate, **attributes)
 
 
+@pytest.mark.parametrize("transform", [0, 1, 2, 3])
+def test_tree_ensemble_transforms_as_onnx_runtime_numbers_them(transform: int) -> None:
+    attributes = ensemble([0, 4, 3], [-1, 0.25, 1], [])
+    check_same("TreeEnsemble", [special_rows()], version=5, post_transform=transform, **attributes)
+
+
 def test_a_large_forest_stays_small() -> None:
     weights = with_weights(random_trees(20, 9), "target", 1)
     model = ml_model("TreeEnsembleRegressor", [special_rows()], n_targets=1, **weights)

@@ -35,6 +35,8 @@ class Slot:
         """The tensors of a value of the output; MismatchError where there are more or fewer."""
         if self.kind in ("list", "stack") and not isinstance(value, list):
             raise MismatchError(f"{self.name!r} is declared as a sequence, and is none")
+        if self.kind == "stack" and len({np.shape(element) for element in value}) > 1:
+            raise MismatchError(f"the elements of {self.name!r}, one tensor here, have different shapes")
         if self.kind == "stack":
             return [np.stack(value) if value else np.zeros(0, np.float32)]
         parts = value if self.kind == "list" else [] if self.kind == "absent" and value is None else [value]
