@@ -74,7 +74,7 @@ def _global_pool(op: str) -> Step:
 
 
 def _resize(g: Drawing) -> None:
-    x = g.value(("float32", "float32", "uint8"), (2, 3, 4, 4))
+    x = g.value(("float32", "float32", "uint8", "int8", "int32"), (2, 3, 4, 4, 5))
     rank = g.rank(x)
     kept = min(2, rank - 1) if g.chance(0.9) else 0
     mode = g.choose(("nearest", "linear", "linear", "cubic"))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
 from onnxtfl.ir import ops
@@ -103,18 +102,25 @@ def test_upsample(opset: int, attributes: dict[str, Any]) -> None:
     np.testing.assert_array_equal(found, x.repeat(2, axis=2))
 
 
-def test_integers_of_open_sizes_by_an_odd_factor() -> None:
-    """Axes with the factor 1 stay; the others are truncated as ONNX Runtime does it."""
-    x = np.random.default_rng(4).integers(0, 5, (4, 6, 3, 8)).astype(np.uint8)
-    kind = helper.make_tensor_value_info("x", TensorProto.UINT8, ["A", "B", "C", "D"])
-    node = helper.make_node("Resize", ["x", "", "f"], ["y"], mode="linear")
-    factors = numpy_helper.from_array(np.asarray([1, 1, 1.5, 1.5], np.float32), "f")
-    result = helper.make_tensor_value_info("y", TensorProto.UINT8, None)
-    graph = helper.make_graph([node], "g", [kind], [result], [factors])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
-    converted = onnxtfl.onnx_to_tflite(model, check=False, load=False).data
-    assert isinstance(converted, bytes)
-    ((_, found),) = run_tflite(converted, {"x": x}, kernels="builtin")
+_INTEGERS = {
+    "open sizes by an odd factor; others stay": ("uint8[A, B, C, D]", "(x, e, {1, 1, 1.5, 1.5})", (4, 6, 3, 8)),
+    "one element three times": ("uint8[A, B, 1]", "(x, e, e, {3, 3, 3})", (1, 1, 1)),
+    "volumes": ("int8[1, 2, 3, 2, 4]", "(x, e, e, {1, 2, 5, 3, 7})", (1, 2, 3, 2, 4)),
+    "bytes with the channels last, in fixed point": ("int8[N, 3, 4, 5]", "(x, e, e, {2, 5, 7, 5})", (2, 3, 4, 5)),
+    "integers with the channels last": ("int32[2, 3, 4, 5]", "(x, e, e, {2, 5, 7, 5})", (2, 3, 4, 5)),
+}
+
+
+@pytest.mark.parametrize("case", _INTEGERS)
+def test_integers_are_truncated_as_onnx_runtime_does_it(case: str) -> None:
+    kind, operands, shape = _INTEGERS[case]
+    values = operands.split("{")[1].strip("})")
+    constants = f"<float[0] e = {{}}, {'int64' if ', e, e,' in operands else 'float'}[{len(shape)}] s = {{{values}}}>"
+    given = operands.split("{")[0] + "s)"
+    text = f"g ({kind} x) => ({kind.split('[')[0]}[{', '.join('PQRST'[: len(shape)])}] y) {constants}"
+    model = parsed(f'{text} {{ y = Resize <mode = "linear"> {given} }}', 17)
+    x = np.random.default_rng(4).integers(0, 9, shape).astype(kind.split("[")[0])
+    ((_, found),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False, load=False).data, {"x": x}, kernels="builtin")
     np.testing.assert_array_equal(found, run_onnx(model, {"x": x})["y"])
 
 

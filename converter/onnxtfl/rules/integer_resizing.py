@@ -1,11 +1,16 @@
 """Integers resized linearly, to the last bit as ONNX Runtime does it.
 
-The result is truncated, so the order of the float32 arithmetic decides wherever the exact result is an integer.
-Source: ONNX Runtime core/providers/cpu/tensor/upsample.h (SetupUpsampleBilinear, UpsampleBilinear).
+The result is truncated, so the order of the float32 arithmetic decides wherever the exact result is an integer. Bytes
+with the channels last are resized in fixed point instead, with weights in units of 1/1024.
+Source: ONNX Runtime core/providers/cpu/tensor/upsample.h (SetupUpsampleBilinear, UpsampleBilinear, UpsampleTrilinear,
+NhwcUpsampleBilinearInteger).
 """
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onnxtfl.ir import ops
@@ -20,10 +25,15 @@ from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.sizes import positions
 
+_SPATIAL = {2: ((0, 1),), 3: ((0, 1, 2),), 4: ((2, 3), (1, 2)), 5: ((2, 3, 4),)}
+"""The axes that ONNX Runtime resizes linearly, by rank: with the channels first, or last."""
+_ONE = 1 << 10
+_BYTES = (DType.UINT8, DType.INT8)
+
 
 @dataclass(frozen=True)
 class _Taps:
-    """The elements before and after each place of an axis, and the place's distances to them, vectors.
+    """The elements before and after each place of an axis, int32, and the place's distances to them, float32 vectors.
 
     Both distances are a half where both elements are the same.
     """
@@ -33,34 +43,70 @@ class _Taps:
     to_before: Term
     to_after: Term
 
+    def in_fixed_point(self, where: Term) -> _Taps:
+        """The distances in units of 1/1024, int32, between places that are rounded down to such."""
+        fixed, same = (where * float(_ONE)).to(DType.INT32), self.before.equals(self.after)
+        distances = ((fixed - place * _ONE).abs() for place in (self.before, self.after))
+        halves = self.before * 0 + _ONE // 2
+        return _Taps(self.before, self.after, *(same.choose(halves, distance) for distance in distances))
+
 
 def integers_like_onnx(b: Builder, node: Node) -> Value | None:
-    """The linear Resize of one or both of the last two axes; None for all others."""
+    """The linear Resize without a crop; None for all others, and for ranks that ONNX Runtime does not resize."""
     x, sampling = node.operand(0), Sampling.of(attributes_of(node))
-    axes = (x.rank - 2, x.rank - 1)
     if sampling.mode != "linear" or sampling.antialias or sampling.exclude_outside or node.optional(3) is not None:
         return None
-    if x.rank not in (2, 4) or not set(node.attr("dims")) <= set(axes):
+    axes = _spatial_axes(node)
+    if axes is None:
         return None
-    rows, columns = (_taps(b, node, axis) for axis in axes)
-    wide = Term(b, b(ops.Convert, x, dtype=DType.FLOAT32))
-    upper, lower = (wide.apply(ops.Gather, place, axis=axes[0]) for place in (rows.before, rows.after))
-    terms = (
-        (upper, columns.before, rows.to_after, columns.to_after),
-        (upper, columns.after, rows.to_after, columns.to_before),
-        (lower, columns.before, rows.to_before, columns.to_after),
-        (lower, columns.after, rows.to_before, columns.to_before),
-    )
-    total: Term | None = None
-    for part, place, vertical, horizontal in terms:
-        weight = vertical.along(axes[0], x.rank) * horizontal.along(axes[1], x.rank)
-        weighted = part.apply(ops.Gather, place, axis=axes[1]) * weight
-        total = weighted if total is None else total + weighted
-    assert total is not None
+    if axes == (1, 2) and x.dtype in _BYTES:
+        total = _weighted(Term(b, x).to(DType.INT32), node, axes, fixed=True)
+        mean = total.abs().apply(ops.FloorDiv, _ONE * _ONE)
+        total = (total > 0).choose(mean, -mean)
+    else:
+        wide = b(ops.Convert, x, dtype=DType.FLOAT32)
+        for i, axis in enumerate(node.attr("dims")):
+            if axis not in axes:  # of open size; ONNX Runtime refuses sizes that change
+                wide = _opened(b, node, wide, i).resampled()
+        total = _weighted(Term(b, wide), node, axes)
     return as_declared(b, b(ops.Convert, total.value, dtype=x.dtype), node.result.type)
 
 
-def _taps(b: Builder, node: Node, axis: int) -> _Taps:
+def _spatial_axes(node: Node) -> tuple[int, ...] | None:
+    """The axes that ONNX Runtime resizes: those that have all which may change, or else all which do change."""
+    x, resized, dims = node.operand(0).shape, node.result.shape, set(node.attr("dims"))
+    known = {d for d in dims if isinstance(x[d], int) and isinstance(resized[d], int)}
+    found = _SPATIAL.get(len(x), ())
+    fitting = (axes for changed in (dims, known) for axes in found if changed <= set(axes))
+    return next(fitting, found[0] if found else None)
+
+
+def _opened(b: Builder, node: Node, x: Value, i: int) -> OpenAxis:
+    """The ``i``-th resized axis of ``x``, which has the sizes of the node's operand along this axis."""
+    scale = None if node.optional(2) is None else b(ops.Gather, node.operand(2), [i], axis=0)
+    return OpenAxis(b, node, x, node.attr("dims")[i], b(ops.Gather, node.operand(1), [i], axis=0), scale, None)
+
+
+def _weighted(wide: Term, node: Node, axes: tuple[int, ...], fixed: bool = False) -> Term:
+    """The sum of the elements around each place, each times the product of its weights: the last axis varies first."""
+    taps = [_taps(wide.b, node, axis, fixed) for axis in axes]
+
+    def corners(part: Term, todo: int) -> Iterator[tuple[Term, Term | None]]:
+        """The elements at each side of the axes from ``todo`` on, and their weights."""
+        if todo == len(axes):
+            yield part, None
+            return
+        tap, axis = taps[todo], axes[todo]
+        for place, distance in ((tap.before, tap.to_after), (tap.after, tap.to_before)):
+            own = distance.along(axis, wide.rank)
+            for inner, weight in corners(part.apply(ops.Gather, place, axis=axis), todo + 1):
+                yield inner, own if weight is None else weight * own
+
+    terms = [part * weight for part, weight in corners(wide, 0) if weight is not None]
+    return functools.reduce(operator.add, terms)
+
+
+def _taps(b: Builder, node: Node, axis: int, fixed: bool) -> _Taps:
     where, top = _places(b, node, axis)
     where = where.max(0.0).min(top)
     before = where.floor()
@@ -68,7 +114,8 @@ def _taps(b: Builder, node: Node, axis: int) -> _Taps:
     same = before.equals(after)
     halves = where * 0.0 + 0.5
     to_before, to_after = (same.choose(halves, (where - place).abs()) for place in (before, after))
-    return _Taps(before.to(DType.INT32), after.to(DType.INT32), to_before, to_after)
+    found = _Taps(before.to(DType.INT32), after.to(DType.INT32), to_before, to_after)
+    return found.in_fixed_point(where) if fixed else found
 
 
 def _places(b: Builder, node: Node, axis: int) -> tuple[Term, Term | float]:
@@ -81,9 +128,7 @@ def _places(b: Builder, node: Node, axis: int) -> tuple[Term, Term | float]:
         where = Sampling.of(attributes_of(node)).coordinates(int(str(size)), int(str(resized)), scale)
         return Term(b, constant(where)), float(int(str(size)) - 1)
     if axis in dims:
-        i = dims.index(axis)
-        scale_of_axis = None if scales is None else b(ops.Gather, scales, [i], axis=0)
-        opened = OpenAxis(b, node, x, axis, b(ops.Gather, node.operand(1), [i], axis=0), scale_of_axis, None)
+        opened = _opened(b, node, x, dims.index(axis))
         return opened.where, opened.top
     length = dim_value(b, size, x)
     return Term(b, positions(b, length)).to(DType.FLOAT32), Term(b, length).to(DType.FLOAT32) - 1.0
