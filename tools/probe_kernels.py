@@ -85,7 +85,7 @@ def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) ->
         quantized = (case for case in cases_of(op) if case.quantizations)
         return {"inexact": inexact(_findings(f"{op}.quantized", quantized, measurer, options.again))}
     found = _findings(f"{op}.empty", empty_cases_of(op), measurer, options.again)
-    tables = {"empty": list_text("rows", rows) if (rows := empty_rows(found)) else ""}
+    tables = {"empty": list_text("rows", rows) if (rows := empty_rows(op, found)) else ""}
     if options.only == "empty":
         return tables
     found = _findings(f"{op}.hybrid", hybrid_cases_of(op), measurer, options.again)

@@ -52,6 +52,17 @@ class Input:
         return np.asarray(random.integers(int(self.low), int(self.high) + 1, tuple(shape))).astype(self.dtype)
 
 
+def fits_product(array: Array) -> bool:
+    """Whether the product of all integers, of which there may be more, has 31 bits: beyond, runtimes differ.
+
+    LiteRT wraps around, ONNX Runtime has the nearest limit.
+    """
+    if array.dtype.kind == "f":
+        return True
+    bits = math.log2(max(int(np.abs(array.astype(np.float64)).max(initial=0)), 4))
+    return math.prod(size + 1 for size in array.shape) * bits < 31
+
+
 @dataclass
 class Values:
     """The values of a graph under construction. ``arrays``: each in one run. ``sizes``: those of open dims.

@@ -6,7 +6,7 @@ depends on rounding in the source too (a Floor, a comparison, an index of the la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,18 @@ def _with_noise(random: np.random.Generator, array: Array, noise: float) -> Arra
     if array.dtype.kind != "f":
         return array
     return np.asarray(array * (1 + noise * random.standard_normal(array.shape))).astype(array.dtype)
+
+
+def makes_integers_of_nan(ops: Iterable[tuple[Sequence[str], Sequence[str]]], arrays: Arrays) -> bool:
+    """Whether an op makes integers of floats that are no numbers: C++ does not define which, and runtimes differ.
+
+    ``ops``: the names of operands and results of each.
+    """
+    return any(
+        any(n in arrays and arrays[n].dtype.kind == "f" and np.isnan(arrays[n]).any() for n in operands)
+        and any(n in arrays and arrays[n].dtype.kind in "iu" for n in results)
+        for operands, results in ops
+    )
 
 
 def finite(arrays: Arrays) -> bool:

@@ -101,11 +101,11 @@ class TfliteDrawing(Values):
         except (RuntimeError, ValueError):
             return {}
 
-    def model(self) -> bytes:
-        """The file; its outputs are the values without uses, and a few others."""
+    def model(self, every: bool = False) -> bytes:
+        """The file; its outputs are the values without uses, and a few others, or ``every`` value."""
         used = set(self.used())
         made = [name for op in self.ops for name in op.results]
-        kept = [name for i, name in enumerate(made) if name not in used or (self.seed + i) % 7 == 0]
+        kept = [name for i, name in enumerate(made) if every or name not in used or (self.seed + i) % 7 == 0]
         return self._file(self.ops, [n for n in self.inputs if n in used], kept, {})
 
     def _file(self, ops: Sequence[Op], inputs: Iterable[str], outputs: list[str], types: Kinds) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.fuzz.drawing import fits_product
 from tests.fuzz.tflite_drawing import TfliteDrawing
 
 Step = Callable[[TfliteDrawing], Any]
@@ -141,6 +142,8 @@ def axes(g: TfliteDrawing, rank: int) -> list[int]:
 def _reduce(op: str, dtypes: Sequence[str]) -> Step:
     def step(g: TfliteDrawing) -> None:
         x = g.value(dtypes)
+        if op == "REDUCE_PROD" and not fits_product(g.array(x)):
+            return
         rank = g.rank(x)
         named = axes(g, rank) if rank or g.below(2) else [g.choose((0, -1))]
         others = [[(a + 1) % rank for a in named]] if rank else []

@@ -145,7 +145,8 @@ def _suppression(op: str) -> Step:
         [boxes] = g.op("CONCATENATION", [low, *high], axis=1) if high else [""]
         if not boxes:
             return
-        scores = g.weight("float32", [count], 0, 1)
+        ranking = 1 + g.random.permutation(count)  # how LiteRT orders equal scores depends on the state of a heap
+        scores = g.choice(ranking / 64, ranking[::-1] / 32, dtype="float32")
         soft = op == "NON_MAX_SUPPRESSION_V5"
         values = [g.choose((0.3, 0.5, 1.0)), g.choose((0.0, 0.4)), *([g.choose((0.0, 0.0, 0.5, 0.1))] if soft else [])]
         inputs = [boxes, scores, g.choice(g.below(6), 3), *(g.choice(v, dtype="float32", share=0.1) for v in values)]

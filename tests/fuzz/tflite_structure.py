@@ -130,6 +130,16 @@ def _slice(g: TfliteDrawing) -> None:
     g.op("SLICE", [x, g.choice(begin, zero, dtype=dtype), g.choice(size, zero, dtype=dtype)])
 
 
+def _sliced_axes(count: int, ellipsis: int, new: int, rank: int) -> list[int | None]:
+    """The axis that each entry of a STRIDED_SLICE cuts; None where that is none."""
+    whole = [None if (ellipsis | new) >> i & 1 else i for i in range(count)]
+    cut = [i for i in whole if i is not None]
+    skipped = max(rank - len(cut), 0) if ellipsis else 0
+    after = ellipsis.bit_length() - 1 if ellipsis else count
+    axes = {i: place + (skipped if i > after else 0) for place, i in enumerate(cut)}
+    return [axes[i] if i in axes and axes[i] < rank else None for i in range(count)]
+
+
 def _strided_slice(g: TfliteDrawing) -> None:
     x = g.value(ALL)
     shape = g.array(x).shape
@@ -140,9 +150,11 @@ def _strided_slice(g: TfliteDrawing) -> None:
             masks[name] |= (1 << i) * g.chance(share)
     if bin(masks["ellipsis_mask"]).count("1") > 1:
         masks["ellipsis_mask"] = 0
+    if masks["shrink_axis_mask"]:  # LiteRT reads an element after the last one
+        g.fix(x)
     begin, end, strides = ([], [], [])  # type: ignore[var-annotated]
-    for i in range(count):
-        size = shape[i] if i < len(shape) else 3
+    for i, axis in enumerate(_sliced_axes(count, masks["ellipsis_mask"], masks["new_axis_mask"], len(shape))):
+        size = shape[axis] if axis is not None else 3
         shrinks = masks["shrink_axis_mask"] >> i & 1  # with a negative stride, LiteRT leaves the result as it is
         strides.append(g.choose((1, 1, 1, 2, 3) if shrinks else (1, 1, 1, 2, 3, -1, -2)))
         ends = sorted((g.below(size + 1), g.below(size + 1)))
@@ -318,6 +330,8 @@ def _cast(g: TfliteDrawing) -> None:
 
 def _bitcast(g: TfliteDrawing) -> None:
     x = g.value((*NUMBERS, "uint16", "uint64", "float64"))
+    if x not in (*g.inputs, *g.constants):  # floats that were computed differ in their last bits
+        x = g.new(str(g.array(x).dtype), g.array(x).shape)
     bits = 8 * g.array(x).itemsize
     other = g.choose(tuple(_BY_BITS))
     if other > bits:
@@ -402,7 +416,9 @@ def _stablehlo_pad(g: TfliteDrawing) -> None:
 
 def _stablehlo_gather(g: TfliteDrawing) -> None:
     x = g.value(("float32", "int32", "int64", "bool", "int8"), (1, 2, 3))
-    g.fix(x)  # LiteRT reads beyond an operand with an axis that is shorter than the window
+    if x not in (*g.inputs, *g.constants):  # LiteRT reads beyond an operand that is smaller than the window
+        x = g.new(str(g.array(x).dtype), g.array(x).shape)
+    g.fix(x)
     shape, rank = g.array(x).shape, g.rank(x)
     count = 1 + g.below(rank)
     mapped = [int(a) for a in sorted(g.random.permutation(rank)[:count])]

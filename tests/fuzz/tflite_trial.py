@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tests.fuzz import tflite_elementwise, tflite_networks, tflite_quantized, tflite_structure
-from tests.fuzz.graphs_judge import Arrays, noisy_inputs
+from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan, noisy_inputs
 from tests.fuzz.judging import Case, judged, runs_of
 from tests.fuzz.soaking import Found
 from tests.fuzz.tflite_drawing import TfliteDrawing
@@ -77,6 +77,15 @@ def _is_doubtful(quantized: bool, fed: Arrays, expected: Arrays) -> bool:
     return any(array.size == 0 for array in arrays)
 
 
+def _is_undefined(g: TfliteDrawing, fed: Arrays) -> bool:
+    """Whether an op makes integers of what is no number."""
+    try:
+        values = {**g.arrays, **dict(run_tflite(g.model(every=True), fed, kernels="builtin")), **fed}
+    except Exception:
+        return False
+    return makes_integers_of_nan([(op.inputs, op.results) for op in g.ops], values)
+
+
 def attempt(seed: int) -> Found:
     """The outcome of a seed, in the worker process."""
     import onnxtfl
@@ -94,10 +103,8 @@ def attempt(seed: int) -> Found:
     if not runs:
         return Found("skipped")
 
-    def convert() -> bytes:
-        found = onnxtfl.tflite_to_onnx(data, check=False, load=False).data
-        assert isinstance(found, bytes)
-        return found
+    def convert() -> onnxtfl.Conversion:
+        return onnxtfl.tflite_to_onnx(data, check=False, load=False)
 
     def results(converted: bytes, fed: Arrays) -> Iterator[tuple[str, Arrays]]:
         yield "ONNX Runtime", {n: narrow(a) for n, a in run_onnx(converted, fed).items()}
@@ -108,6 +115,7 @@ def attempt(seed: int) -> Found:
         {"model.tflite": data},
         noisy_inputs(run),
         partial(_is_doubtful, bool(g.quantized)),
+        partial(_is_undefined, g),
         frozenset(g.quantized),
     )
     return judged(source, convert, results, runs)

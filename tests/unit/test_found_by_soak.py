@@ -192,3 +192,36 @@ def test_integers_of_open_sizes_are_resized_to_the_last_bit() -> None:
 def test_a_copy_of_no_elements_keeps_its_open_size(op: str) -> None:
     model = onnx_model([helper.make_node(op, ["x"], ["y"])], [("x", FLOAT, [0, 2, "N"])], [("y", FLOAT, None)])
     assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, np.zeros((0, 2, 0), np.float32))
+
+
+@pytest.mark.parametrize("op", ["Unique", "NonZero"])
+def test_nothing_has_no_distinct_elements(op: str) -> None:
+    """Of a size that is known only at run time, a kernel after it would end the process."""
+    nodes = [
+        helper.make_node(op, ["x"], ["a"]),
+        helper.make_node("Cast", ["a"], ["f"], to=FLOAT),
+        helper.make_node("LogSoftmax", ["f"], ["y"]),
+    ]
+    model = onnx_model(nodes, [("x", FLOAT, [0])], [("y", FLOAT, None)])
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, np.zeros(0, np.float32))
+
+
+def test_groups_of_channels_whose_number_depth_to_space_computes() -> None:
+    """XNNPACK tells groups by the sizes in the file, so [N, C // 4, ...] has to be [N, 3, ...]."""
+    nodes = [
+        helper.make_node("DepthToSpace", ["x"], ["d"], blocksize=2),
+        helper.make_node("Conv", ["d", "w"], ["y"], group=3),
+    ]
+    weight = np.random.default_rng(0).standard_normal((6, 1, 3, 3)).astype(np.float32)
+    model = onnx_model(nodes, [("x", FLOAT, ["N", "C", "H", "W"])], [("y", FLOAT, None)], {"w": weight})
+    x = np.random.default_rng(1).standard_normal((1, 12, 5, 2)).astype(np.float32)
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+def test_the_weight_fixes_the_size_of_a_bias(op: str) -> None:
+    node = helper.make_node(op, ["x", "w", "b"], ["y"])
+    inputs = [("x", FLOAT, ["N", "C", 5, 5]), ("b", FLOAT, ["B"])]
+    model = onnx_model([node], inputs, [("y", FLOAT, None)], {"w": np.ones((3, 3, 2, 2), np.float32)})
+    x, bias = onnxtfl.onnx_to_tflite(model, check=False, load=False).report.inputs
+    assert "[N,3,5,5]" in str(x) and "[3]" in str(bias)

@@ -121,7 +121,20 @@ def test_the_rows_of_the_table_have_the_worst_verdict() -> None:
         finding("first", False, litert_builtin="wrong"),
         finding("filled", True, litert_reference="abort"),
     ]
-    assert empty_rows(found) == ['{ axis = "last", verdict = "abort", kernels = "litert builtin" }']
+    assert empty_rows("ADD", found) == ['{ axis = "last", verdict = "abort", kernels = "litert builtin" }']
+
+
+def test_a_pool_without_a_batch_has_sizes_from_memory_that_was_never_written() -> None:
+    """XNNPACK refuses most of them: that is no measurement of what it computes."""
+    found = [
+        Finding({}, {"known": True}, 4, "first", dict.fromkeys(KERNEL_SETS, "correct") | {"litert xnnpack": v})
+        for v in ("refused", "correct")
+    ]
+    assert empty_rows("MAX_POOL_2D", found) == ['{ axis = "first", verdict = "wrong", kernels = "litert xnnpack" }']
+    pool = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])
+    assert assumed(pool, ["batch", 2, 4, 4]) == (
+        "batch is at least 1: of no elements, MAX_POOL_2D computes other values",
+    )
 
 
 @pytest.mark.parametrize("op", ["GRU", "LSTM", "RNN"])

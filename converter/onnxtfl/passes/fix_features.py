@@ -1,4 +1,6 @@
-"""Sizes that convolutions fix: a feature axis whose size is a symbol has the size that the kernel says, everywhere.
+"""Sizes that convolutions fix: a feature axis whose size has a symbol has the size that the kernel says, everywhere.
+
+The same holds for the size of a bias.
 
 ::
 
@@ -10,14 +12,14 @@ No other size would run. Kernels have to know it: LiteRT tells groups by the siz
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Symbol, SymDim, substitute, symbol, symbols
+from onnxtfl.ir.dims import Common, Dim, FloorDiv, Symbol, substitute, symbol
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import TensorType
 
@@ -40,16 +42,45 @@ def fix_features(graph: Graph) -> None:
 
 
 def _fixed(graph: Graph) -> Iterator[tuple[Symbol, int, Node]]:
-    """Each symbol that is the feature axis of a convolution, its size, and the convolution."""
+    """Each symbol that the feature axis or the bias of a convolution has in its size, its value, and the node."""
+    exact = {d for node in graph.walk() if node.op is ops.DepthToSpace for d in node.result.tensor_type.shape or ()}
     for node in graph.walk():
         if node.op not in (ops.Conv, ops.ConvTranspose) or node.operand(0).tensor_type.shape is None:
             continue
         features = node.operand(0).shape[node.attr("input_feature_dimension")]
-        size = _features(node)
-        if isinstance(features, SymDim) and size is not None:
-            name = next(symbols(features), None)
-            if name is not None and features == symbol(name):
-                yield name, size, node
+        for dim, size in (
+            (features, _features(node)),
+            (_size_of(node.optional(2)), node.result.shape[node.attr("output_feature_dimension")]),
+        ):
+            solved = _solved(dim, size, exact) if isinstance(size, int) else None
+            if solved is not None:
+                yield *solved, node
+
+
+def _size_of(vector: Value | None) -> Dim:
+    shape = None if vector is None else vector.tensor_type.shape
+    return shape[0] if shape else 0
+
+
+def _solved(dim: Dim, size: int, exact: Collection[Dim]) -> tuple[Symbol, int] | None:
+    """The symbol and its value for which ``dim`` is ``size``: of a multiple of one symbol plus a constant.
+
+    Also of a quotient in ``exact``, which has no remainder. None for all others.
+    """
+    if isinstance(dim, int):
+        return None
+    rest = size - sum(factor for monomial, factor in dim.terms if not monomial)
+    terms = [(monomial, factor) for monomial, factor in dim.terms if monomial]
+    if len(terms) != 1 or len(terms[0][0]) != 1 or rest < 0 or rest % terms[0][1]:
+        return None
+    (((atom, power),), factor) = terms[0]
+    if power != 1 or isinstance(atom, Common):
+        return None
+    if not isinstance(atom, FloorDiv):
+        return atom, rest // factor
+    if dim not in exact or not isinstance(atom.denominator, int):
+        return None
+    return _solved(atom.numerator, rest // factor * atom.denominator, exact)
 
 
 def _features(node: Node) -> int | None:

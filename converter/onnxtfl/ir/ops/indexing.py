@@ -19,7 +19,8 @@ class NonZero(Op):
 
     @staticmethod
     def shape(x: Value) -> Dims:
-        rank, count = rank_of(x.type), fresh()
+        rank = rank_of(x.type)
+        count: Dim = 0 if 0 in (x.tensor_type.shape or ()) else fresh()
         axes: Dim = fresh() if rank is None else rank
         return (axes, count)
 

@@ -83,7 +83,9 @@ class Unique(Op):
 
     @staticmethod
     def shape(x: Value, *, axis: int | None) -> list[Dims | None]:
-        count, before = fresh(), x.tensor_type.shape
+        before = x.tensor_type.shape
+        counted = before if before is None or axis is None else [before[axis]]
+        count: Dim = 0 if counted is not None and 0 in counted else fresh()
         if before is None:
             return [None if axis is not None else (count,), (count,), (fresh(),), (count,)]
         if axis is None:
