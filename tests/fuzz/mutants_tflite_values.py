@@ -16,6 +16,8 @@ Random = random.Random
 _SIZES = (0, 1, 2, 3, 7, 255, 256, 1 << 10, 1 << 15, 1 << 16, 1 << 20, 1 << 24, 2**31 - 1)
 _INTEGERS = {2: np.int32, 4: np.int64}
 """Numbers of the element types int32 and int64."""
+_LARGEST = 1 << 24
+"""Bytes of a constant that is made."""
 _LINKS = ("condSubgraphIndex", "bodySubgraphIndex", "thenSubgraphIndex", "elseSubgraphIndex", "subgraph")
 
 
@@ -79,7 +81,8 @@ def input_as_constant(model: Any, other: Other, chance: Random) -> None:
     tensor = graph.tensors[at]
     size = int(np.prod(tensor.shape)) * {0: 4, 2: 4, 3: 1, 4: 8, 6: 1, 7: 2, 9: 1}[tensor.type]
     model.buffers.append(type(model.buffers[0])())
-    model.buffers[-1].data = np.frombuffer(chance.randbytes(size), np.uint8) & chance.choice((0, 1, 127))
+    if size <= _LARGEST:  # above it, a constant without its bytes
+        model.buffers[-1].data = np.frombuffer(chance.randbytes(size), np.uint8) & chance.choice((0, 1, 127))
     tensor.buffer = len(model.buffers) - 1
 
 
