@@ -116,7 +116,8 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
 
 @lift_tfl("ARG_MAX", "ARG_MIN")
 def _arg_tfl(b: Builder, node: Node) -> Value:
-    x, op, dtype = node.operand(0), ops.ArgMax if node.op.name == "tfl.ARG_MAX" else ops.ArgMin, node.result.dtype
+    x, op = node.operand(0), ops.ArgMax if node.op.name == "tfl.ARG_MAX" else ops.ArgMin
+    dtype = DType[str(node.attr("output_type"))]  # the kernel writes it whatever the file declares (arg_min_max.cc)
     axis = one_axis(node.operand(1), x)
     if axis is not None:
         return b(op, x, axis=axis, dtype=dtype)

@@ -192,6 +192,7 @@ def quantized(values: Any) -> Value:
     return found
 
 
+_INT16_IMAGE = tensor("float32", 1, 4, 5, 2).stored_as(Quantization("int16", (0.01,), (0,)))
 _REFUSED_TFLITE = {
     "crops of one axis for two blocks": (
         "BATCH_TO_SPACE_ND",
@@ -246,6 +247,30 @@ _REFUSED_TFLITE = {
         [np.ones((3, 2), F), tensor("int32", 6), np.asarray(2, np.int32)],
         tensor("float32", 2, 2),
         {},
+    ),
+    "crops of -2^31, of an open batch": (
+        "BATCH_TO_SPACE_ND",
+        [tensor("float32", "n", 4, 4, 2), np.asarray([2, 1], np.int32), np.asarray([[0, 0], [-(2**31), 0]], np.int32)],
+        tensor("float32", "m", 8, 4, 2),
+        {},
+    ),
+    "other indices than the kernel writes": (
+        "ARG_MIN",
+        [tensor("float32", 2, 6), np.asarray(1, np.int32)],
+        tensor("float32", 2).stored_as(Quantization("int8", (0.5,), (0,))),
+        {"output_type": "INT32"},
+    ),
+    "the weights of an image of 2^24 rows in fixed point": (
+        "RESIZE_BILINEAR",
+        [_INT16_IMAGE, np.asarray([1 << 24, 10], np.int32)],
+        _INT16_IMAGE,
+        {"half_pixel_centers": True},
+    ),
+    "65,536 sizes for 2 parts": (
+        "SPLIT_V",
+        [tensor("float32", "n", 5), tensor("int32", 65536), np.asarray(-1, np.int32)],
+        tensor("float32", "n", 2),
+        {"num_splits": 2},
     ),
     "300 axes": ("NEG", [tensor("float32", *[1] * 300)], tensor("float32", *[1] * 300), {}),
 }

@@ -10,6 +10,7 @@ from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.inputs import UnknownInputError, make_input
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import SymDim, fresh, sum_of
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.reshape import reshaped_constant
@@ -32,6 +33,10 @@ _REFUSED = {
     "a diagonal of 2^32 matrices": (
         'g (float[4294967296,5,5] x) => (float[4294967296,5] y) { y = Einsum <equation = "...ii->...i"> (x) }',
         "an axis of more than 2147483647 elements",
+    ),
+    "an LSTM whose weights are of two widths, where the rows of one are open": (
+        "g (float[M,1,2] x, float[1,28,2] w, float[1,M,1] r) => (float y) { y = LSTM <hidden_size = 7> (x, w, r) }",
+        "28 rows of weights, but 4 in another operand",
     ),
     "a cropping Resize without its roi": (
         "g (float[1,1,4,4] x, int64[4] s) => (float y) { y = Resize <coordinate_transformation_mode = "
@@ -85,6 +90,14 @@ def test_integers_of_few_bits_are_drawn() -> None:
     info = TensorInfo("x", "int4", (4, 9), Quantization("int4", (0.02,), (-5,)))
     values, _ = make_input(info, (4, 9), None, (0,), noisy=True)
     assert int(values.astype(int).min()) >= -8 and int(values.astype(int).max()) <= 7
+
+
+def test_the_sum_of_many_open_sizes_is_unknown() -> None:
+    """In time linear in them: a Concat of 60,000 operands of open sizes has to find it."""
+    unknown = sum_of(fresh() for _ in range(100_000))
+    assert isinstance(unknown, SymDim) and len(unknown.terms) == 1
+    size = fresh()
+    assert sum_of([size, 3, size, 4]) == size * 2 + 7
 
 
 def test_sizes_that_are_declared_quantized_are_refused() -> None:

@@ -6,7 +6,7 @@ Declarations and base classes of ops, values and types, helpers for shapes, axes
 from onnxtfl.ir import numeric
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, broadcast_dim, ceildiv, fresh, fresh_number, is_open, product, static
+from onnxtfl.ir.dims import Dim, broadcast_dim, ceildiv, fresh, fresh_number, is_open, product, static, sum_of
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Derived, Formula, Number, Term, by_expansion, by_formula
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant

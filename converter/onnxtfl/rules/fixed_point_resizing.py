@@ -6,6 +6,7 @@ import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
@@ -16,6 +17,8 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.stored_integers import integers_of, labeled
 
 _ONE = 1 << 10
+_MOST_WEIGHTS = 4 << 20
+"""Elements of the weights of an axis."""
 
 
 def bilinear_of_integers(b: Builder, node: Node, corners: bool, centers: bool) -> Value | None:
@@ -50,6 +53,7 @@ def bilinear_of_integers(b: Builder, node: Node, corners: bool, centers: bool) -
 
 def _weights(size: int, count: int, corners: bool, centers: bool) -> Array:
     """The weight of each of `size` elements in each of `count` means, in units of 1/1024: int64 [count, size]."""
+    check_count(count * size, "weights of a resize in fixed point", _MOST_WEIGHTS)
     step = (_ONE * size + count // 2) // count if count else 0
     if corners and count > 1:
         step = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)

@@ -33,7 +33,7 @@ class Concatenate(Op):
         if any(len(s) != rank for s in shapes):
             raise ValueError("operands differ in rank")
         dims = [_agreed([s[i] for s in shapes]) for i in range(rank)]
-        dims[along] = sum((s[along] for s in shapes), 0) if len(shapes) == len(parts) else fresh()
+        dims[along] = sum_of(s[along] for s in shapes) if len(shapes) == len(parts) else fresh()
         if any(d is None for d in dims):
             raise ValueError(f"shapes {shapes} do not fit along axis {along}")
         return tuple(d for d in dims if d is not None)

@@ -91,7 +91,8 @@ class Recurrent(Derived, register=False):
             raise ValueError(f"weights {weights.type} and {recurrent.type}, which are no matrices")
         _check_equal("rows of weights", weights.shape[0], recurrent.shape[0])
         if "projection" not in given:
-            _check_equal("rows of weights", recurrent.shape[0], recurrent.shape[1] * cls.gates)
+            for rows in (recurrent.shape[0], weights.shape[0]):  # one of them may be open
+                _check_equal("rows of weights", rows, recurrent.shape[1] * cls.gates)
 
     @classmethod
     def sequence(cls, operands: Mapping[str, Value | None]) -> tuple[Value | None, list[Value | None]]:

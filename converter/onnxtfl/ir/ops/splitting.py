@@ -39,8 +39,8 @@ class Split(Op):
             raise ValueError("the number of parts has to be known")
         if before is None:
             return [None] * len(parts)
-        axis, whole = normalize_axis(axis, len(before)), sum(parts, 0)
-        if isinstance(whole, int) and isinstance(total, int) and whole != total:
+        axis, known = normalize_axis(axis, len(before)), [part for part in parts if isinstance(part, int)]
+        if len(known) == len(parts) and isinstance(total, int) and sum(known) != total:
             raise ValueError(f"sizes {parts} for an axis of {total}")
         return [(*before[:axis], size, *before[axis + 1 :]) for size in parts]
 
