@@ -174,17 +174,16 @@ decompose(ops.Reshape, "tfl")(int32_operands(1))
 
 @lift_tfl("RESHAPE")
 def _from_tfl_reshape(b: Builder, node: Node) -> Value:
+    """To the sizes in a vector of int32; else to those in the options, [0] of which means a scalar (reshape.cc)."""
     x, shape = node.operand(0), node.optional(1)
-    if shape is None:
-        return resized(b, x, [int(d) for d in node.attr("new_shape", ())])
+    wanted = [int(d) for d in node.attr("new_shape", ()) or ()]
+    if shape is None or shape.rank != 1 or shape.dtype is not DType.INT32:
+        return resized(b, x, [] if wanted == [0] else wanted)
     dims = static_ints(shape)
     if dims is None:
         return b(ops.Reshape, x, shape)
-    wanted = [int(d) for d in node.attr("new_shape", ()) or ()]
-    if not dims and shape.rank == 1 and wanted and not x.is_single:
+    if not dims and wanted and not x.is_single:
         return resized(b, x, wanted)  # an empty shape beside the options, which have it
-    if shape.rank > 1:  # a shape of [1, 0] means a scalar in old files
-        dims = []
     return resized(b, x, dims, shape)
 
 

@@ -51,11 +51,13 @@ def _stft(b: Builder, node: Node) -> Value:
     """A convolution along the signal with a kernel of the transform's rows times the window."""
     signal, window = node.operand(0), node.optional(2)
     step, length = _known(node.operand(1), 1), _frame_length(node)
+    if signal.rank == 2:  # one part, as ONNX Runtime reads it (core/providers/cpu/signal/dft.cc)
+        signal = unsqueezed(b, signal, [2])
     parts = signal.shape[2]
     if not isinstance(parts, int):
         raise UnsupportedError("an STFT whose number of parts (1 or 2) is unknown", code="E-SHAPE-001")
     if step is None or length is None:
-        return _open_stft(b, node, parts)
+        return _open_stft(b, node, signal, parts)
     matrix = fourier(length, length, False, bool(node.attr("onesided", 1)))[:, :parts]
     kernel: Value = constant(matrix.reshape(length, parts, -1).astype(signal.dtype.numpy))
     if window is not None:
@@ -78,12 +80,12 @@ def _frame_length(node: Node) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _open_stft(b: Builder, node: Node, parts: int) -> Value:
+def _open_stft(b: Builder, node: Node, signal: Value, parts: int) -> Value:
     """Frames gathered at positions known only at run time, times a matrix that is computed there::
 
     x: [n, size, parts] -> [n, frames, length, parts] x matrix [length, parts, results, 2]
     """
-    signal, window, given = node.operand(0), node.optional(2), node.optional(3)
+    window, given = node.optional(2), node.optional(3)
     step = Term(b, reshape(b, as_int32(b, node.operand(1)), (1,)))
     size = Term(b, as_int32(b, dim_value(b, signal.shape[1], signal)))
     whole = size if window is None else Term(b, as_int32(b, dim_value(b, window.shape[0], window)))

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.runtimes.process import brief
+from tests.harness.rounds import parsed
 from tests.unit.tiny_models import onnx_model, onnx_scale, onnx_unknown_op, saved, tflite_scale
 
 FLOAT = TensorProto.FLOAT
@@ -43,6 +44,18 @@ def test_an_op_that_only_the_reference_evaluator_has(tmp_path: Path) -> None:
     report = onnxtfl.check(path, path)
     assert report.ok, report
     assert any("onnx.reference" in note for note in report.notes)
+
+
+def test_inputs_that_both_models_refuse_are_no_failure(tmp_path: Path) -> None:
+    """Sizes of parts that are drawn do not add up; onnx.reference splits by them nevertheless."""
+    text = "g (float[6] x, int64[2] split) => (float[2] a, float[4] b) { a, b = Split <axis = 0> (x, split) }"
+    model = parsed(text, 13)
+    paths = saved(model, tmp_path / "a.onnx"), tmp_path / "b.tflite"
+    onnxtfl.onnx_to_tflite(paths[0], paths[1], check=False)
+    report = onnxtfl.check(*paths)
+    assert report.status == "not checked" and "both models refuse these inputs" in report.reason
+    given = {"x": np.arange(6, dtype=np.float32), "split": np.asarray([2, 4])}
+    assert onnxtfl.check(*paths, inputs=given).ok
 
 
 def test_what_runs_nowhere_is_not_checked(tmp_path: Path) -> None:

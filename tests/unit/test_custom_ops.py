@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import flatbuffers
 import numpy as np
 import pytest
 from flatbuffers import flexbuffers
@@ -247,3 +248,16 @@ def test_an_op_of_a_vendor_names_the_vendor(name: str, vendor: str) -> None:
     model = custom_model(name, [floats(2)], 1, [tensor("float32", 2)], b"")
     with pytest.raises(UnsupportedError, match=vendor):
         onnxtfl.tflite_to_onnx(model, check=False)
+
+
+def test_memory_that_a_custom_op_only_writes_is_no_operand() -> None:
+    """The scratch buffer of Ethos-U, which nothing before writes."""
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    data = custom_model("ethos-u", [floats(2), floats(4)], 2, [tensor("float32", 2)], b"")
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+    model.signatureDefs = []
+    model.subgraphs[0].inputs = model.subgraphs[0].inputs[:1]
+    builder = flatbuffers.Builder(4096)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    with pytest.raises(UnsupportedError, match="Arm Ethos-U"):
+        onnxtfl.tflite_to_onnx(bytes(builder.Output()), check=False)

@@ -321,6 +321,13 @@ def test_both_names_of_the_domain() -> None:
     assert (node.op.domain, node.op.version) == ("", 14)
 
 
+def test_a_model_that_imports_other_domains_only() -> None:
+    """ONNX's own ops are then the newest, as for ONNX Runtime."""
+    proto = model("main (float[2] x) => (float[2] y) { y = Relu (x) }")
+    proto.opset_import[0].domain = "com.microsoft"
+    assert only(read(proto), "Relu").op.version == 14
+
+
 def test_models_from_before_opsets() -> None:
     proto = model("main (float[2] x) => (float[2] y) { y = Relu (x) }")
     del proto.opset_import[:]

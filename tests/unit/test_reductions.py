@@ -124,6 +124,7 @@ def test_axes_of_reductions(axis: Array, keep: bool) -> None:
 
 def test_places_have_the_type_of_the_result() -> None:
     for dtype in (DType.INT32, DType.INT64):
-        found = lifted_tfl("ARG_MAX", X, np.asarray(-1, np.int32), constants=1, result=dtype)
+        options = {"output_type": dtype.value.upper()}
+        found = lifted_tfl("ARG_MAX", X, np.asarray(-1, np.int32), constants=1, result=dtype, **options)
         assert found.dtype == dtype.numpy
         np.testing.assert_array_equal(found, X.argmax(-1))

@@ -16,7 +16,7 @@ from onnxtfl.ir.dims import parse_dim
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import tensor
 from tests.harness.rounds import floats, there_and_back
-from tests.unit.lifting import inferred
+from tests.unit.lifting import Array, inferred, lifted_tfl
 from tests.unit.permuting import check_permuted
 
 
@@ -122,3 +122,11 @@ def test_expand_dims_of_onnx_runtime(axis: int, shape: tuple[int, ...], known: b
         del model.graph.input[1]
     converted = onnxtfl.onnx_to_tflite(model, check=known and "require")
     assert [spec.shape for spec in converted.report.outputs] == [shape] if known else converted.data
+
+
+@pytest.mark.parametrize(("shape", "option"), [(np.zeros(0, np.int64), (6,)), (np.asarray([9]), (6,)), (None, (6,))])
+def test_sizes_of_another_type_than_int32_do_not_count(shape: Array | None, option: tuple[int, ...]) -> None:
+    """TFLite's kernel reads the options then."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    given = [] if shape is None else [shape]
+    np.testing.assert_array_equal(lifted_tfl("RESHAPE", x, *given, constants=len(given), new_shape=option), x.ravel())

@@ -52,6 +52,12 @@ def test_stft_of_steps_known_at_run_time(windowed: bool) -> None:
     check("STFT", [[2, "n", 1], [], ["w"], []], arrays, 2e-5, opset=17)
 
 
+@pytest.mark.parametrize("size", [37, "n"])
+def test_stft_of_signals_without_an_axis_of_parts(size: int | str) -> None:
+    arrays = [floats(2, 37), np.asarray(3), np.hanning(8).astype(np.float32), np.asarray(8)]
+    check("STFT", [[2, size], [], ["w"], []], arrays, 2e-5, opset=17)
+
+
 def test_mel_bands_of_sizes_known_at_run_time() -> None:
     arrays = [np.asarray(x, t) for x, t in ((8, "i8"), (64, "i8"), (16000, "i8"), (20.0, "f4"), (4000.0, "f4"))]
     check("MelWeightMatrix", [[]] * 5, arrays, 1e-6, opset=17)

@@ -222,6 +222,14 @@ def test_a_range_without_scale_is_no_quantization() -> None:
     assert graph.inputs[0].tensor_type.quantization is None
 
 
+def test_the_axis_of_the_scales_of_a_vector() -> None:
+    """Converters wrote that of the weights into the bias; kernels do not read it."""
+    quantization = table("QuantizationParameters", scale=(0.1, 0.2), zero_point=(0, 0), quantized_dimension=3)
+    tensors = [table("Tensor", shape=(2,), type="INT32", name="bias", quantization=quantization)]
+    found = read(minimal(outputs=(0,), tensors=tensors)).inputs[0].tensor_type.quantization
+    assert found is not None and found.axis == 0 and len(found.scales) == 2
+
+
 def test_what_the_file_says_beside_its_graphs_is_kept() -> None:
     whole = read_model(minimal([neg(0, 1)], outputs=(1,), description="what it is"))
     whole.metadata.properties["notes"] = b"\x01\x02" * 1000

@@ -28,7 +28,7 @@ from onnxtfl.checking.rounding_look import RoundingLook
 from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
-from onnxtfl.checking.sides import Begun, FirstRun, Side
+from onnxtfl.checking.sides import Begun, FirstRun, Side, judged_refusal
 from onnxtfl.checking.sizes import Shapes, fits, open_shapes, requested, unit_shapes
 from onnxtfl.checking.states import worst
 from onnxtfl.formats import files
@@ -50,8 +50,6 @@ UNSTEADY = (
     "LiteRT's default kernels compute something else in a second run of one interpreter, its builtin kernels do not: "
     "run this model without XNNPACK, or with a new interpreter for each run"
 )
-EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
-"""Kinds of `RunError` that say nothing about whether the second model is valid."""
 
 
 class Check:
@@ -165,10 +163,13 @@ class Check:
         try:
             got = self.b.run(self._inputs_of_b(chosen, values), self.options)
         except RunError as error:
-            status = "not checked" if error.kind in EXCUSES else "failed"
-            return self._result(status, f"the second model does not run: {error}", used)
+            return self._does_not_run(error, used)
         report = self._compare([outputs], [got], [values], used)
         return self._look_at([(values, outputs)], chosen).judge(report, self.options.kernels)
+
+    def _does_not_run(self, error: RunError, used: tuple[InputUsed, ...]) -> CheckReport:
+        """The report where the second model does not run: no failure where the first one refuses these values too."""
+        return self._result(*judged_refusal(self.a, error), used)
 
     def _match(self, a: Sequence[TensorInfo], b: Sequence[TensorInfo], what: str) -> list[Pair]:
         return match(a, b, what, self.settings.layout, self.settings.tensors)
@@ -451,9 +452,7 @@ class Check:
         except RunError as error:
             if self._changed_b(error):
                 return self._run_kernels(kernels, chosen, used, None, time_limit)
-            error = self.b.refused or error
-            status = "not checked" if error.kind in EXCUSES else "failed"
-            return self._result(status, f"the second model does not run: {error}", used), 0.0
+            return self._does_not_run(self.b.refused or error, used), 0.0
         except MismatchError as error:
             return self._result("failed", str(error), used), 0.0
         fed = [self.done.values, *(values for values, _ in self.done.later)]

@@ -22,6 +22,9 @@ from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
 PathLike = str | os.PathLike[str]
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
+_EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
+"""Kinds of `RunError` that say nothing about whether the second model is valid."""
+
 
 @dataclass
 class Side:
@@ -134,3 +137,12 @@ class FirstRun:
     begun: dict[str, Begun] = field(default_factory=dict)
     elsewhere: Iterator[tuple[list[Any], list[str]]] = field(default_factory=lambda: iter(()))
     units: Iterator[tuple[bool, list[Any], list[str]]] = field(default_factory=lambda: iter(()))
+
+
+def judged_refusal(first: Side, error: RunError) -> tuple[str, str]:
+    """Status and message of a check whose second model does not run: the first one may refuse the same inputs."""
+    if first.refused is not None and first.refused.kind == error.kind == "run":
+        advice = "give some that they take (onnxtfl check --inputs)"
+        return "not checked", f"both models refuse these inputs (the second: {error.message}); {advice}"
+    status = "not checked" if error.kind in _EXCUSES else "failed"
+    return status, f"the second model does not run: {error}"

@@ -43,6 +43,14 @@ def opset_versions(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     return versions
 
 
+def model_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
+    """`opset_versions` of a model: ONNX's own, where it imports others only, is the newest, as for ONNX Runtime
+    (core/graph/model.cc).
+    """
+    versions = opset_versions(imports)
+    return {"": defs.onnx_opset_version()} | versions if versions else versions
+
+
 def imported_since(imports: Mapping[str, int], op: str, domain: str, node: str) -> int:
     """The since-version of `op`; InvalidModelError where its domain is one of ONNX's and not imported."""
     opset = imports.get(domain)

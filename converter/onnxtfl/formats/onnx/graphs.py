@@ -15,6 +15,7 @@ from onnxtfl.formats.onnx.definitions import (
     check_signature,
     implied_domain,
     imported_since,
+    model_opsets,
     normal_domain,
     opset_versions,
     since_version,
@@ -83,7 +84,7 @@ class GraphReader:
         self.tensors = tensors
         self.types = ValueTypes()
         self.functions: dict[FunctionKey, LocalFunction] = {}
-        versions = opset_versions(model.opset_import)
+        versions = model_opsets(model.opset_import)
         for function in model.functions:
             key = _key(function.domain, function.name, function.overload)
             if key in self.functions:

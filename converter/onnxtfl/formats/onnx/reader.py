@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import ModelProto
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.onnx.definitions import opset_versions
+from onnxtfl.formats.onnx.definitions import model_opsets
 from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.graphs import GraphReader
 from onnxtfl.formats.onnx.metadata import read_metadata
@@ -45,7 +45,7 @@ def read(source: PathLike | Content | ModelProto) -> Model:
 def _model(model: ModelProto, tensors: Tensors) -> Model:
     if not model.HasField("graph") or not model.graph.output:
         raise InvalidModelError("not an ONNX model: it has no graph with outputs", code="E-FILE-004")
-    versions = opset_versions(model.opset_import)
+    versions = model_opsets(model.opset_import)
     if not versions and model.ir_version < 3:
         versions = {"": 1}  # files older than opset_import
     reader = GraphReader(model, tensors)

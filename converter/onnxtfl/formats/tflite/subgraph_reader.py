@@ -136,6 +136,13 @@ class SubgraphReader:
             self._values[number] = self._source(number, what)
         return self._values[number]
 
+    def _is_absent(self, number: int, op: str) -> bool:
+        """Whether an operand is none: also memory that a custom op only writes (`_split_1_scratch` of Ethos-U)."""
+        if number == -1 or not op.startswith("custom:") or number in self._values:
+            return number == -1
+        tensor = self._tensor(number)
+        return not tensor["is_variable"] and self._data(tensor, self._type(number), number) is None
+
     def _source(self, number: int, what: str) -> Value:
         tensor, type_ = self._tensor(number), self._stored_type(number)
         data = self._data(tensor, type_, number)
@@ -171,7 +178,8 @@ class SubgraphReader:
         if index >= len(self.model.codes):
             raise InvalidModelError(f"malformed: there is no op code {index}", code="E-FILE-005")
         name, version = self.model.codes[index]
-        inputs = [None if n == -1 else self._operand(n, f"operand of {name}") for n in operator["inputs"] or ()]
+        numbers = operator["inputs"] or ()
+        inputs = [None if self._is_absent(n, name) else self._operand(n, f"operand of {name}") for n in numbers]
         attributes = self._attributes(name, operator)
         if name == "CONV_2D":
             attributes |= self._default_features(operator, inputs)

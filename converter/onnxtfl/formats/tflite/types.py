@@ -79,6 +79,8 @@ def _read_quantization(
         raise InvalidModelError(
             f"{len(scales)} scales but {len(zero_points)} zero points", node=name, code="E-QUANT-001"
         )
+    if shape is not None and len(shape) == 1:
+        axis = 0  # whatever the file says: kernels read a scale for each element of a bias
     if shape is None or not 0 <= axis < len(shape) or shape[axis] != len(scales):
         raise InvalidModelError(
             f"{len(scales)} scales along axis {axis} do not fit the shape", node=name, type_=shape, code="E-QUANT-001"
