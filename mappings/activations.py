@@ -99,18 +99,12 @@ def _parametric_softplus(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> T
 @lift_onnx("Shrink", since=(9,))
 @on_terms
 def _shrink(x: Term, *, bias: float = 0.0, lambd: float = 0.5) -> Term:
-    """Towards 0 by `bias` outside [-lambd, lambd], 0 inside."""
-    if x.dtype.is_integer:
-        return _shrink_integers(x, bias, lambd)
-    return (x < -lambd).choose(x + bias, (x > lambd).choose(x - bias, 0.0))
+    """Towards 0 by `bias` outside [-lambd, lambd], 0 inside.
 
-
-def _shrink_integers(x: Term, bias: float, lambd: float) -> Term:
-    """The threshold is compared as a float, the bias is truncated to an integer."""
-    above, below = x > math.floor(lambd), x < math.ceil(-lambd)
-    if not x.dtype.is_signed and lambd >= 0:
-        return above.choose(x - int(bias), 0)
-    return below.choose(x + int(bias), above.choose(x - int(bias), 0))
+    Integers are computed as float32 and truncated, as in ONNX Runtime (ONNX's definition truncates the numbers first).
+    """
+    wide = x.to(DType.FLOAT32) if x.dtype.is_integer else x
+    return (wide < -lambd).choose(wide + bias, (wide > lambd).choose(wide - bias, 0.0)).to(x.dtype)
 
 
 _BOUNDS = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}

@@ -254,3 +254,11 @@ def test_the_bits_of_float64_are_kept() -> None:
     (_, y), (_, z) = run_tflite(data, {"x": x}, kernels="default")
     np.testing.assert_array_equal(y, np.nextafter(x, np.copysign(np.inf, x)))
     np.testing.assert_allclose(z[:2], y[:2] + 0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("lambd", "bias"), [(1.5, 1.5), (0.0, -0.7), (0.5, 0.9)])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64])
+def test_integers_shrink_by_a_fraction(dtype: Any, lambd: float, bias: float) -> None:
+    x = np.arange(0 if dtype is np.uint8 else -6, 7).astype(dtype)
+    element = helper.np_dtype_to_tensor_dtype(x.dtype)
+    check(model_of("Shrink", [(x.shape, element)], result=element, opset=9, lambd=lambd, bias=bias), x)
