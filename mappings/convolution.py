@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -193,7 +194,54 @@ def _conv_for_tfl(b: Builder, node: Node) -> Value | None:
         return _pad_apart(b, node, window)
     if _has_gaps(window):
         return _without_gaps(b, node, window, sizes)
-    return _groups_apart(b, node) if node.attr("feature_group_count") > 1 else None
+    if node.attr("feature_group_count") > 1:
+        return _groups_apart(b, node)
+    return _by_planes(b, node, window, sizes) if window.rank == 3 else None
+
+
+def _by_planes(b: Builder, node: Node, window: Window, sizes: Sequence[Dim]) -> Value | None:
+    """A convolution over three axes without CONV_3D: for each tap along the first one, a convolution over the others.
+
+    ::
+
+        y[n, d] = sum over k of Conv(x[n, d * stride + k * dilation], kernel[k])
+    """
+    x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
+    count = window.counts(sizes)[0]
+    if not static(x.shape) or not isinstance(count, int) or window.auto_pad != "NOTSET" or not count:
+        return None
+    depth, *plane = attributes["input_spatial_dimensions"]
+    x = padded(b, x, [depth], (window.before[0], window.after[0]))
+    x = transposed(b, x, (0, depth, attributes["input_feature_dimension"], *plane))
+    numbers = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
+    kernel = transposed(b, kernel, (*numbers, *attributes["kernel_spatial_dimensions"]))
+    flat = {
+        **first(2),
+        "window_strides": window.strides[1:],
+        "rhs_dilation": window.dilations[1:],
+        "padding": (*window.before[1:], *window.after[1:]),
+        "feature_group_count": 1,
+    }
+    total: Value | None = None
+    for k in range(window.shape[0]):
+        begin = k * window.dilations[0]
+        planes = sliced(b, x, {1: slice(begin, begin + (count - 1) * window.strides[0] + 1, window.strides[0])})
+        planes = reshape(b, planes, (product(planes.shape[:2]), *planes.shape[2:]))
+        tap = reshape(b, sliced(b, kernel, {2: slice(k, k + 1)}), (*kernel.shape[:2], *kernel.shape[3:]))
+        made = b(ops.Conv, planes, tap, node.optional(2) if total is None else None, **flat)
+        total = made if total is None else b(ops.Add, total, made)
+    assert total is not None
+    spread = reshape(b, total, (x.shape[0], count, *total.shape[1:]))
+    order = [0] * x.rank
+    for place, axis in enumerate((attributes["output_batch_dimension"], *_spatial_first(attributes))):
+        order[axis] = place
+    return transposed(b, spread, order)
+
+
+def _spatial_first(attributes: dict[str, Any]) -> tuple[int, ...]:
+    """The result's axes of the first spatial axis, of the features, and of the other spatial axes."""
+    depth, *plane = attributes["output_spatial_dimensions"]
+    return (depth, attributes["output_feature_dimension"], *plane)
 
 
 def _integers(b: Builder, node: Node, window: Window) -> Value | None:

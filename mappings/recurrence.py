@@ -339,7 +339,7 @@ LARGE = 128 << 10
 def _is_unrolled(node: Node) -> bool:
     """Whether the layer is written out step by step."""
     steps, recurrent = node.operand(0).shape[0], node.operand(2)
-    if not isinstance(steps, int) or not 0 < steps <= MOST_UNROLLED or _keeps_state(node):
+    if not isinstance(steps, int) or not 0 < steps <= (1 if is_compact() else MOST_UNROLLED) or _keeps_state(node):
         return False
     return steps == 1 or recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
 
@@ -384,7 +384,7 @@ def _is_fused(node: Node) -> bool:
     if isinstance(steps, int) and not _keeps_state(node):
         data = node.operand(2).data
         calls = steps <= MOST_CALLS and data is not None and data.nbytes >= LARGE
-        if steps <= MOST_UNROLLED or calls:
+        if steps <= (1 if is_compact() else MOST_UNROLLED) or (calls and not is_compact()):
             return False
     if node.attr("clip") or node.attr("rows") or node.operand(0).dtype is not DType.FLOAT32:
         return False

@@ -139,6 +139,19 @@ def _scatter_onto_given_zeros(b: Builder, node: Node) -> Value | None:
     return b(ops.ScatterND, zeros, node.operand(1), node.operand(2), kind=node.attr("kind"))
 
 
+@decompose(ops.ScatterND, "tfl", "axes")
+def _sums_by_segments(b: Builder, node: Node) -> Value | None:
+    """What SCATTER_ND adds onto zeros, for a target without it: the sums of the rows of each place."""
+    indices, updates, sizes = node.operand(1), node.operand(2), static_ints(node.optional(3))
+    if node.operands[0] is not None or node.attr("kind") != "add" or sizes is None or updates.dtype in _NARROW:
+        return None
+    depth = int(str(indices.shape[-1]))
+    rows, places = product(indices.shape[:-1]), flat_positions(b, indices, sizes[:depth])
+    count, ids = constant(np.asarray(math.prod(sizes[:depth]), np.int32)), reshape(b, places, (rows,), indices)
+    flat = reshape(b, updates, (rows, *sizes[depth:]), updates)
+    return reshape(b, b(ops.SegmentReduce, flat, as_int32(b, ids), count, kind="sum"), sizes)
+
+
 @decompose(ops.ScatterND, "tfl")
 def _scatter_for_tfl(b: Builder, node: Node) -> Value | None:
     """Written with SCATTER_ND, gathers or segments; what only makes zeros of a shape is SCATTER_ND already."""

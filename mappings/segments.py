@@ -32,6 +32,51 @@ def _segments_by_scatter(b: Builder, node: Node) -> Value:
     return sliced(b, whole, {0: slice(0, -1)})
 
 
+MOST_SELECTED = 1 << 12
+"""The most elements that a row for each segment and element may have; beyond it, elements are joined one by one."""
+_JOINS: dict[str, type[Op]] = {"sum": ops.Add, "prod": ops.Mul, "max": ops.Max, "min": ops.Min}
+
+
+@decompose(ops.SegmentReduce)
+def _segments_without_kernel(b: Builder, node: Node) -> Value | None:
+    """For a known number of segments: each one's elements selected and reduced, or element by element in a loop."""
+    x, ids, known = node.operand(0), as_int32(b, node.operand(1)), static_ints(node.operand(2))
+    if known is None or not static(x.shape) or not static(ids.shape) or x.dtype not in (DType.FLOAT32, DType.INT32):
+        return None
+    rows, inner = product(ids.shape), product(x.shape[ids.rank :])
+    if not isinstance(rows, int) or not isinstance(inner, int) or not (rows and inner and known[0]):
+        return None
+    flat, flat_ids = reshape(b, x, (rows, inner)), reshape(b, ids, (rows,))
+    by = _segments_by_selection if known[0] * rows * inner <= MOST_SELECTED else _segments_by_loop
+    return reshape(b, by(b, flat, flat_ids, known[0], node.attr("kind")), (known[0], *x.shape[ids.rank :]))
+
+
+def _segments_by_selection(b: Builder, x: Value, ids: Value, count: int, kind: str) -> Value:
+    """[count, inner]: the reduction of [count, rows, inner], where elements of other segments are neutral."""
+    own = Term(b, constant(np.arange(count, dtype=np.int32)[:, None])).equals(Term(b, ids))
+    own = Term(b, reshape(b, own.value, (count, *ids.shape, 1)))
+    return own.choose(Term(b, x), _blank(kind, x.dtype)).reduce(kind, [1], keepdims=False).value
+
+
+def _segments_by_loop(b: Builder, x: Value, ids: Value, count: int, kind: str) -> Value:
+    """Each row of `x` [rows, inner] joined with what its segment has so far; ids below 0 do not count."""
+    (inner,) = x.shape[1:]
+    start = constant(np.full((count, int(str(inner))), _blank(kind, x.dtype)), x.dtype)
+    region = Graph("element")
+    body = Builder(region)
+    so_far, row, index = (
+        region.add_input(t) for t in (start.type, x.tensor_type.with_shape((inner,)), ids.tensor_type.with_shape(()))
+    )
+    place = Term(body, index).max(0)
+    old = body(ops.Gather, so_far, reshape(body, place.value, (1,)), axis=0)
+    joined = body(_JOINS[kind], old, row)
+    joined = (Term(body, index) >= 0).choose(Term(body, joined), Term(body, old)).value
+    starts = body(ops.Pad, reshape(body, place.value, (1,)), np.asarray([[0, 1]]), None, mode="constant")
+    region.outputs = [body(ops.DynamicUpdateSlice, so_far, joined, starts)]
+    flags = {"carried": 1, "axes": (0, 0), "reversed": (False, False)}
+    return b.many(ops.Scan, None, start, x, ids, body=region, **flags)[0]
+
+
 def _blank(kind: str, dtype: DType) -> float:
     if kind in ("sum", "prod"):
         return int(kind == "prod")

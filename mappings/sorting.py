@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from onnxtfl.rules import *
+from onnxtfl.rules.ranking import top_k_by_comparing
 
 
 @lift_tfl("BUCKETIZE")
@@ -38,7 +39,10 @@ def _to_tfl_top_k(node: Node) -> Form | None:
 
 @decompose(ops.TopK, "tfl")
 def _top_k_for_kernel(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Steps towards TOPK_V2: the axis last, indices in int32, the largest of the elements in reverse order."""
+    """Steps towards TOPK_V2: the axis last, indices in int32, the largest of the elements in reverse order.
+
+    A target without the kernel compares the elements.
+    """
     x, k = node.operand(0), node.operand(1)
     axis, attributes = normalize_axis(node.attr("axis"), x.rank), node.attributes
     if axis != x.rank - 1:
@@ -57,7 +61,7 @@ def _top_k_for_kernel(b: Builder, node: Node) -> Sequence[Value] | None:
     if x.dtype in (DType.INT16, DType.UINT16):
         values, indices = b.many(ops.TopK, b(ops.Convert, x, dtype=DType.INT32), k, **attributes)
         return [b(ops.Convert, values, dtype=x.dtype), indices]
-    return None
+    return top_k_by_comparing(b, node)
 
 
 def _in_reverse_order(b: Builder, x: Value) -> Value:

@@ -192,7 +192,9 @@ def _conv_transpose_for_tfl(b: Builder, node: Node) -> Value | None:
         return _as_grouped_conv(b, node, window)
     if any(d > 1 for d in window.dilations):
         return b(ops.ConvTranspose, node.operand(0), _dilated(b, node), *node.operands[2:], **_undilated(node))
-    return crop_apart(b, node, window) if _tfl_padding(node) is None else None
+    if _tfl_padding(node) is None:
+        return crop_apart(b, node, window)
+    return _as_grouped_conv(b, node, window) if window.rank == 3 else None
 
 
 def _undilated(node: Node) -> dict[str, Any]:

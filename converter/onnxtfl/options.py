@@ -38,7 +38,8 @@ class Options:
     to write in addition to those of the source. `record`: whether the record of the conversion is written into the
     result. `max_memory`: megabytes that the constants computed before run time may hold. `time_limit`: seconds that the
     conversion may take (:mod:`onnxtfl.ir.budget`). `allow_custom`: ops without a conversion become custom ops.
-    `plugins`: modules that register rules. `debug`: the verifier runs after each pass.
+    `plugins`: modules that register rules. `is_quantized_later`: whether a quantizer, which reads no loops, changes the
+    result. `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
@@ -65,6 +66,7 @@ class Options:
     time_limit: float = 300.0
     allow_custom: bool = False
     plugins: Sequence[str] = ()
+    is_quantized_later: bool = False
     debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
 
     @property
@@ -73,3 +75,8 @@ class Options:
         layouts = self.io_layout
         every = [layouts] if isinstance(layouts, str) else list(layouts.values())
         return next((layout for layout in every if layout != "source"), "source")
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether loops stay loops: on a microcontroller each tensor takes memory."""
+        return self.target == "micro" and not self.is_quantized_later

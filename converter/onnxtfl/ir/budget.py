@@ -36,17 +36,30 @@ _LOOK = 64
 
 class Budget:
     """What a conversion has used, and how much it may use: `max_memory` bytes of constants computed before run time,
-    and `seconds`.
+    and `seconds`. `compact`: whether code is small rather than fast, so that loops are not written out.
 
     `elements`: read, written or multiplied by nodes that were computed before run time. `held`: bytes of the constants
     made from them. `terms`: products of terms in symbolic sizes. `unknown`: sizes that became unknown since their
     expressions were too large. `steps`: nodes made and rewrites tried.
     """
 
-    __slots__ = ("deadline", "elements", "held", "limited", "max_memory", "seconds", "steps", "terms", "unknown")
+    __slots__ = (
+        "compact",
+        "deadline",
+        "elements",
+        "held",
+        "limited",
+        "max_memory",
+        "seconds",
+        "steps",
+        "terms",
+        "unknown",
+    )
 
-    def __init__(self, max_memory: float = math.inf, seconds: float = math.inf, *, limited: bool = True) -> None:
-        self.max_memory, self.seconds, self.limited = max_memory, seconds, limited
+    def __init__(
+        self, max_memory: float = math.inf, seconds: float = math.inf, *, limited: bool = True, compact: bool = False
+    ) -> None:
+        self.max_memory, self.seconds, self.limited, self.compact = max_memory, seconds, limited, compact
         self.deadline = time.monotonic() + seconds
         self.elements = self.held = self.terms = self.unknown = self.steps = 0
 

@@ -103,6 +103,7 @@ from onnxtfl.rules.loops import (
     called,
     goes_on,
     is_called,
+    is_compact,
     is_unrolled,
     mask_steps,
     next_round,

@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import current
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import fresh
@@ -28,6 +29,8 @@ from onnxtfl.rules.sizes import INT32_MAX, as_int32, positions, sliced
 
 MOST_UNROLLED = 1 << 10
 """The most nodes that a Scan with a known number of rounds is unrolled to."""
+MOST_COMPACT = 1 << 5
+"""Likewise where code is small: on a microcontroller each tensor takes memory, also one that is not in use."""
 MOST_PACKED = 8 << 20
 """The most bytes of constants of an unrolled Scan, counted once for each round.
 
@@ -47,6 +50,11 @@ MOST_CHUNK_NODES = 1 << 8
 """The most nodes of so many rounds."""
 MOST_PASSED = 64 << 10
 """The most bytes of values that rounds only read; each call copies them, a While does not."""
+
+
+def is_compact() -> bool:
+    """Whether loops stay loops, since code is to be small."""
+    return current().compact
 
 
 def unrolled_size(region: Graph) -> int:
@@ -72,6 +80,8 @@ def is_called(node: Node) -> bool:
     unrolled.
     """
     parts = ScanParts.of(node)
+    if is_compact():
+        return False
     rounds, values = parts.rounds, (*parts.body.inputs, *parts.body.outputs)
     if not isinstance(rounds, int) or not 1 < rounds <= MOST_CALLS or not all(v.tensor_type.is_static for v in values):
         return False
@@ -81,8 +91,8 @@ def is_called(node: Node) -> bool:
 
 def is_unrolled(parts: ScanParts) -> bool:
     """Whether a Scan becomes copies of its body."""
-    rounds = parts.rounds
-    if not isinstance(rounds, int) or rounds * max(1, unrolled_size(parts.body)) > MOST_UNROLLED:
+    rounds, most = parts.rounds, MOST_COMPACT if is_compact() else MOST_UNROLLED
+    if not isinstance(rounds, int) or rounds * max(1, unrolled_size(parts.body)) > most:
         return False
     return rounds < 2 or rounds * constant_bytes(parts.body) <= MOST_PACKED
 
@@ -292,7 +302,7 @@ def _chunk(parts: ScanParts) -> int:
     if not parts.result_axes or any(v.shape[0] != rounds for v in parts.scanned):
         return 1
     least = max(1, rounds * nodes // MOST_CHUNK_NODES)
-    if least < 2:
+    if least < 2 or is_compact():
         return 1
     most = min(MOST_IN_CHUNK, rounds // 2, MOST_CHUNK_NODES // max(nodes, 1), _packable(parts.body))
     return min(range(most, most - most // 4 - 1, -1), key=lambda size: _rest(rounds, size))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onnxtfl.ir.graph import Value
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.rewriting.target import Refusal
-from onnxtfl.targets.table import MICRO, micro_entry, op_names
+from onnxtfl.targets.table import MICRO, MicroEntry, entry, micro_entry, op_names
 from onnxtfl.targets.tflite import TfliteTarget
 
 
@@ -31,11 +31,26 @@ class MicroTarget(TfliteTarget):
         known = micro_entry(form.op)
         if form.op in op_names() and known is None:
             return Refusal("op", f"TFLite Micro has no op {form.op}")
-        if known is not None and known.most_values is not None and len(form.operands) > known.most_values:
-            found = f"{known.most_values} operands, not {len(form.operands)}"
-            return Refusal("other", f"{form.op} accepts at most {found}")
+        if known is not None and (violation := _violation(form, known)) is not None:
+            return Refusal("other", f"{form.op} {violation}")
         return super().refusal(form, results)
 
     def fuses(self, activation: str, op: str) -> bool:
         known = micro_entry(op)
         return known is not None and activation in known.activations and super().fuses(activation, op)
+
+
+def _violation(form: Form, known: MicroEntry) -> str | None:
+    """What the kernel does not accept of the operands and options of `form`; None if it accepts them."""
+    if known.most_values is not None and len(form.operands) > known.most_values:
+        return f"accepts at most {known.most_values} operands, not {len(form.operands)}"
+    names = [operand.name for operand in entry(form.op).operands]
+    present = {name for name, value in zip(names, form.operands, strict=False) if value is not None}
+    if missing := next((name for name in known.needed if name not in present), None):
+        return f"needs the operand {missing}"
+    if unread := next((name for name in known.absent if name in present), None):
+        return f"has no operand {unread}"
+    for name, value in known.only.items():
+        if form.attributes.get(name, value) != value:
+            return f"accepts {name} {value} only, not {form.attributes[name]}"
+    return None

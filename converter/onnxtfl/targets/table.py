@@ -107,7 +107,8 @@ class MicroEntry:
     """The entry of one op of TFLite Micro.
 
     `resolver`: the method of MicroMutableOpResolver that adds it. `most_values`: how many operands it may have (None:
-    any number). `kernels`, `activations`, `inexact`: as in `OpEntry`.
+    any number). `needed`, `absent`: operands that have to be present, or missing. `only`: the single value of options.
+    `kernels`, `activations`, `inexact`: as in `OpEntry`.
     """
 
     resolver: str
@@ -115,6 +116,9 @@ class MicroEntry:
     kernels: tuple[Mapping[str, Any], ...]
     activations: frozenset[str]
     inexact: tuple[Mapping[str, Any], ...]
+    needed: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    only: Mapping[str, Any] = field(default_factory=dict)
 
 
 @functools.cache
@@ -135,6 +139,9 @@ def micro_entry(op: str) -> MicroEntry | None:
         tuple(kernels.get(MICRO, ())),
         frozenset(kernels.get("activations", "").split()),
         tuple(_parse(f"{op}.inexact", _MICRO).get("rows", ())),
+        tuple(table.get("needed", "").split()),
+        tuple(table.get("absent", "").split()),
+        table.get("only", {}),
     )
 
 
