@@ -44,8 +44,8 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Budget]:
     class Noted(Budget):
         __slots__ = ()
 
-        def __init__(self, *arguments: float) -> None:
-            super().__init__(*arguments)
+        def __init__(self, *arguments: float, compact: bool) -> None:
+            super().__init__(*arguments, compact=compact)
             made.append(self)
 
     monkeypatch.setattr("onnxtfl.pipeline.Budget", Noted)
