@@ -44,11 +44,19 @@ def _lift(b: Builder, node: Node) -> Value:
 
 @lift_tfl("SOFTMAX")
 def _softmax_tfl(b: Builder, node: Node) -> Value:
-    """The int16 kernel's result differs from the function by dozens of steps: it is computed as the kernel does."""
+    """The int16 kernel's result differs from the function by dozens of steps: it is computed as the kernel does.
+
+    ONNX Runtime's uint8 kernel has 0 for the only element of an axis: without the step after the largest one, the
+    kernel is not used.
+    """
     beta, x = finite_on_integers(node, "beta"), Term(b, node.operand(0))
-    if quantization_of(node.operand(0)) is not None and x.value.shape[-1] == 1:
-        return (x * 0.0 + 1.0).value  # ONNX Runtime's uint8 kernel has 0 there
-    return int16_softmax(b, node, beta) or (x * beta).apply(ops.Softmax).value
+    stored = quantization_of(node.operand(0))
+    if stored is not None and x.value.shape[-1] == 1:
+        return (x * 0.0 + 1.0).value
+    found = int16_softmax(b, node, beta) or (x * beta).apply(ops.Softmax).value
+    if stored is None or stored.dtype is not DType.UINT8 or isinstance(x.value.shape[-1], int):
+        return found
+    return Term(b, found).min(255 / 256).value
 
 
 @lift_tfl("LOG_SOFTMAX")

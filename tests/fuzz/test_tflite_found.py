@@ -334,3 +334,15 @@ def test_convolutions_of_unknown_sizes(op: str, kernel: list[int], options: dict
     assert g.op(op, [g.given(x), g.given(weight), g.given(bias)], stride_w=1, stride_h=1, **options)
     with pytest.raises(onnxtfl.UnsupportedError, match=message):
         onnxtfl.tflite_to_onnx(g.model(), check=False)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_softmax_of_bytes_over_an_open_axis_of_one_element(dtype: str) -> None:
+    """It is 1, for which ONNX Runtime's kernel of uint8 has 0."""
+
+    def build(g: Graph) -> Any:
+        x = g.given([[5], [9]], dtype, open_axes=[1])
+        g.quantized[x], g.quantized["v0_0"] = Scale((0.25,)), Scale((1 / 256,), (0 if dtype == "uint8" else -128,))
+        return g.op("SOFTMAX", [x], beta=1.0)
+
+    check(build)

@@ -150,7 +150,9 @@ def _strided_slice(g: TfliteDrawing) -> None:
             masks[name] |= (1 << i) * g.chance(share)
     if bin(masks["ellipsis_mask"]).count("1") > 1:
         masks["ellipsis_mask"] = 0
-    if masks["shrink_axis_mask"]:  # LiteRT reads an element after the last one
+    if 0 in shape:  # LiteRT reads an element after the last one
+        masks["shrink_axis_mask"] = 0
+    if masks["shrink_axis_mask"]:
         g.fix(x)
     begin, end, strides = ([], [], [])  # type: ignore[var-annotated]
     for i, axis in enumerate(_sliced_axes(count, masks["ellipsis_mask"], masks["new_axis_mask"], len(shape))):
