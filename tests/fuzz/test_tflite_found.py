@@ -346,3 +346,23 @@ def test_softmax_of_bytes_over_an_open_axis_of_one_element(dtype: str) -> None:
         return g.op("SOFTMAX", [x], beta=1.0)
 
     check(build)
+
+
+@pytest.mark.parametrize("option", ["align_corners", "half_pixel_centers", ""])
+@pytest.mark.parametrize("dtype", ["int16", "int8"])
+def test_a_bilinear_resize_of_integers_over_open_sizes(dtype: str, option: str) -> None:
+    def build(g: Graph) -> Any:
+        x = g.given(np.arange(-12, 12).reshape(1, 3, 4, 2), dtype, open_axes=[0, 1, 2])
+        sizes = g.constant([5, 7], "int32")
+        options = {name: name == option for name in ("align_corners", "half_pixel_centers")}
+        return g.op("RESIZE_BILINEAR", [x, sizes], **options)
+
+    check(build, [(2, 1, 1, 2)], [(1, 7, 3, 2)])
+
+
+def test_a_bilinear_resize_of_integers_to_sizes_known_only_at_run_time() -> None:
+    def build(g: Graph) -> Any:
+        x = g.given(np.arange(-12, 12).reshape(1, 3, 4, 2), "int16")
+        return g.op("RESIZE_BILINEAR", [x, g.given([5, 1], "int32")], align_corners=True, half_pixel_centers=False)
+
+    check(build)

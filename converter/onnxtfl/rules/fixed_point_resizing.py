@@ -12,9 +12,11 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import dim_value
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.stored_integers import integers_of, labeled
+from onnxtfl.rules.sizes import positions
 
 _ONE = 1 << 10
 _MOST_WEIGHTS = 4 << 20
@@ -28,27 +30,52 @@ def bilinear_of_integers(b: Builder, node: Node, corners: bool, centers: bool) -
 
         %y = (rows [P, H] * %x : int64 [N, H, W, C] * columns [Q, W]) / 2^20, rounded    [N, P, Q, C]
 
-    On quantized int8 and uint8 it differs by one step at most from the mean of real values. Raises UnsupportedError for
-    sizes that are not known, and where the kernel reads elements after the last one.
+    On quantized int8 and uint8 it differs by one step at most from the mean of real values. Raises UnsupportedError
+    where the kernel reads elements after the last one.
     Source: LiteRT kernels/internal/reference/resize_bilinear.h (ResizeBilinearInteger).
     """
     x, quantization = node.operand(0), quantization_of(node.operand(0))
     dtype = x.dtype if quantization is None else quantization.dtype
     if dtype not in (DType.INT16, *(() if quantization else (DType.INT8,))):
         return None
-    sizes, resized = x.shape[1:3], static_ints(node.operand(1))
-    if resized is None or not all(isinstance(size, int) for size in sizes):
-        message = f"a bilinear resize of {dtype.value} over sizes that are not known"
-        raise UnsupportedError(message, type_=x.type, code="E-SHAPE-001")
+    resized = static_ints(node.operand(1))
     total = Term(b, integers_of(b, x)).to(DType.INT64)
-    for size, count in zip(sizes, resized, strict=True):
-        weights = _weights(int(size), count, corners, centers)
+    for i, size in enumerate(x.shape[1:3]):
+        weights: Array | Value
+        if resized is not None and isinstance(size, int):
+            weights = _weights(size, resized[i], corners, centers)
+        else:
+            count = b(ops.Gather, node.operand(1), [i], axis=0)
+            weights = _open_weights(b, dim_value(b, size, x), count, corners, centers)
         axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
         # [N, H, W, C] * [P, H] -> [N, W, C, P], then [N, W, C, P] * [Q, W] -> [N, C, P, Q]
         total = Term(b, b(ops.DotGeneral, total.value, weights, **axes))
     mean = (total.abs() + (1 << 19)).apply(ops.FloorDiv, 1 << 20)
     signed = (total > 0).choose(mean, -mean).to(dtype)
     return labeled(b, b(ops.Transpose, signed.value, permutation=(0, 2, 3, 1)), quantization_of(node.result))
+
+
+def _open_weights(b: Builder, length: Value, resized: Value, corners: bool, centers: bool) -> Value:
+    """The same as `_weights`, of two sizes (vectors of one entry) that are known only at run time."""
+    size, count = (Term(b, v).to(DType.INT64) for v in (length, resized))
+    step = _quotient(size, count)
+    if corners:
+        step = (count > 1).choose(_quotient(size - 1, count - 1), step)
+    place = Term(b, positions(b, count.value)) * step
+    if centers:
+        place = place + step.apply(ops.FloorDiv, 2) - _ONE // 2
+    low = place.apply(ops.FloorDiv, _ONE).max(0)
+    high = (place + (_ONE - 1)).apply(ops.FloorDiv, _ONE).min(size - 1)
+    rest, elements = place - low * _ONE, Term(b, positions(b, size.value)).along(1, 2)
+    pairs = ((low, -rest + _ONE), (high, rest))
+    first, second = ((elements.equals(index.along(0, 2))).choose(weight.along(0, 2), 0) for index, weight in pairs)
+    return (first + second).value
+
+
+def _quotient(size: Term, count: Term) -> Term:
+    """1024 * size / count, rounded; count is 1 at least."""
+    count = count.max(1)
+    return (size * _ONE + count.apply(ops.FloorDiv, 2)).apply(ops.FloorDiv, count)
 
 
 def _weights(size: int, count: int, corners: bool, centers: bool) -> Array:
