@@ -117,7 +117,8 @@ def _rounded_rows(b: Builder, node: Node, x: Value, weights: Value, axis: int) -
     """`x`, rounded row by row (along `axis`) where a hybrid kernel quantizes it."""
     if not is_hybrid(x, weights):
         return x
-    return on_int8_grid(b, x, [axis], asymmetric=bool(node.attr("asymmetric_quantize_inputs", False)))
+    of_blocks = (quantization := quantization_of(weights)) is not None and quantization.block is not None
+    return on_int8_grid(b, x, [axis], asymmetric=of_blocks or bool(node.attr("asymmetric_quantize_inputs", False)))
 
 
 @lift_tfl("FULLY_CONNECTED")

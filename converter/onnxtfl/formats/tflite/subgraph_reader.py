@@ -13,7 +13,7 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.types import read_shape, read_type
 from onnxtfl.formats.unique import UniqueNames
-from onnxtfl.ir.data import LARGEST_EMPTY, ArrayData, TensorData
+from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.origin import Origin
@@ -95,7 +95,7 @@ class SubgraphReader:
     def _type(self, number: int, is_input: bool = False) -> Type:
         tensor, name = self._tensor(number), self._choose(number, "")
         shape = read_shape(tensor, name, self._symbols.fresh)
-        type_ = read_type(tensor, name, shape)
+        type_ = read_type(tensor, name, shape, self._stored)
         if (
             isinstance(type_, TensorType)
             and not shape
@@ -104,6 +104,14 @@ class SubgraphReader:
         ):
             return type_.with_shape(None)
         return type_
+
+    def _stored(self, number: int) -> Array:
+        """The elements of a constant; InvalidModelError for another tensor."""
+        tensor, type_ = self._tensor(number), self._type(number)
+        data = None if (tensor["quantization"] or {}).get("details") else self._data(tensor, type_, number)
+        if data is None:
+            raise InvalidModelError("scales that are no constant", node=self._chosen[number], code="E-QUANT-001")
+        return data.numpy()
 
     def _stored_type(self, number: int) -> Type:
         """The type of a tensor that no node computes: elements that the file has are as many as its shape says."""

@@ -9,9 +9,12 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.tflite.schema import enums
-from onnxtfl.ir.dims import Dim, Shape, symbol
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, Shape, static, symbol
 from onnxtfl.ir.quantization import Quantization, limits
 from onnxtfl.ir.types import MOST_AXES, DType, ResourceType, TensorType, Type
 
@@ -46,24 +49,35 @@ def quantization_table(quantization: Quantization) -> dict[str, Any]:
     }
 
 
-def read_type(tensor: Mapping[str, Any], name: str, shape: Shape | None) -> Type:
-    """The type of a decoded Tensor table with this shape; InvalidModelError where it is malformed."""
+def read_type(
+    tensor: Mapping[str, Any], name: str, shape: Shape | None, stored: Callable[[int], Array] | None = None
+) -> Type:
+    """The type of a decoded Tensor table with this shape; InvalidModelError where it is malformed.
+
+    `stored`: the elements of the constant with a number, such as the scales of blocks.
+    """
     kind = tensor["type"]
     if kind in _KINDS:
         return ResourceType(_KINDS[kind])
     dtype = _DTYPES.get(kind)
     if dtype is None or kind not in enums()["TensorType"][1]:
         raise InvalidModelError(f"unknown element type {kind}", node=name, code="E-TYPE-002")
-    quantization = _read_quantization(tensor["quantization"], dtype, shape, name)
+    quantization = _read_quantization(tensor["quantization"], dtype, shape, name, stored)
     return TensorType(dtype if quantization is None else DType.FLOAT32, shape, quantization)
 
 
 def _read_quantization(
-    table: Mapping[str, Any] | None, dtype: DType, shape: Shape | None, name: str
+    table: Mapping[str, Any] | None,
+    dtype: DType,
+    shape: Shape | None,
+    name: str,
+    stored: Callable[[int], Array] | None,
 ) -> Quantization | None:
     """The parameters of an integer tensor with scales, else None: runtimes ignore a table with min and max only."""
     if table is None or not dtype.is_integer or not (table["scale"] or table["details"]):
         return None
+    if table["details"] and table["details"][0].name == "BlockwiseQuantization" and stored is not None:
+        return _read_blocks(table["details"][1], dtype, shape, name, stored)
     if table["details"]:
         raise UnsupportedError(
             f"the quantization has unknown details, {table['details'][0].name}", node=name, code="E-QUANT-001"
@@ -86,6 +100,27 @@ def _read_quantization(
             f"{len(scales)} scales along axis {axis} do not fit the shape", node=name, type_=shape, code="E-QUANT-001"
         )
     return Quantization(dtype.value, scales, zero_points, axis)
+
+
+def _read_blocks(
+    table: Mapping[str, Any], dtype: DType, shape: Shape | None, name: str, stored: Callable[[int], Array]
+) -> Quantization:
+    """Scales for blocks of the last axis of a matrix, which are the elements of a tensor of their own.
+
+    Source: LiteRT's kernels fully_connected.cc and embedding_lookup.cc, which ignore zero points: these have to be 0.
+    """
+    size = table["block_size"]
+    if table["zero_points"] >= 0 and stored(table["zero_points"]).any():
+        raise UnsupportedError("blocks with zero points", node=name, code="E-QUANT-001")
+    scales = tuple(stored(table["scales"]).reshape(-1).astype(np.float64).tolist())
+    if shape is None or len(shape) != 2 or size < 1:
+        raise InvalidModelError(f"blocks of {size} elements", node=name, type_=shape, code="E-QUANT-001")
+    found = Quantization(dtype.value, scales, (0,) * len(scales), 1, size)
+    if not static(shape) or int(str(shape[1])) % size or not found.fits(shape):
+        message = f"{len(scales)} scales for blocks of {size} do not fit the shape"
+        raise InvalidModelError(message, node=name, type_=shape, code="E-QUANT-001")
+    _check_parameters(scales, (0,), dtype, name)
+    return found
 
 
 def _check_parameters(scales: Iterable[float], zero_points: Iterable[int], dtype: DType, name: str) -> None:
