@@ -266,6 +266,12 @@ _REFUSED_TFLITE = {
         _INT16_IMAGE,
         {"half_pixel_centers": True},
     ),
+    "boxes of 8 numbers": (
+        "NON_MAX_SUPPRESSION_V4",
+        [np.ones((6, 8), F), tensor("float32", 6), np.asarray(3, np.int32), F(0.5), F(0)],
+        tensor("int32", 3),
+        {},
+    ),
     "65,536 sizes for 2 parts": (
         "SPLIT_V",
         [tensor("float32", "n", 5), tensor("int32", 65536), np.asarray(-1, np.int32)],

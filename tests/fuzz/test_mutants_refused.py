@@ -8,6 +8,7 @@ import pytest
 import onnxtfl
 from onnxtfl.checking.describe import TensorInfo
 from onnxtfl.checking.inputs import UnknownInputError, make_input
+from onnxtfl.checking.sizes import open_shapes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import SymDim, fresh, sum_of
@@ -84,6 +85,12 @@ def test_inputs_of_gigabytes_are_not_drawn() -> None:
     info = TensorInfo("x", "int64", (1 << 28,))
     with pytest.raises(UnknownInputError, match="no values are drawn for the 2048 MB of input 'x'"):
         make_input(info, (1 << 28,), None, (0,))
+
+
+def test_open_sizes_are_smaller_where_one_input_has_many() -> None:
+    info = TensorInfo("x", "float16", ("n", "m", "m", "n"))
+    shapes = list(open_shapes([info], {}))
+    assert shapes and all(np.prod(shape) <= 1 << 26 for (shape,) in shapes)
 
 
 def test_integers_of_few_bits_are_drawn() -> None:

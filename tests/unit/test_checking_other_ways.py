@@ -46,6 +46,13 @@ def test_an_op_that_only_the_reference_evaluator_has(tmp_path: Path) -> None:
     assert any("onnx.reference" in note for note in report.notes)
 
 
+def test_results_of_types_that_numpy_lacks(tmp_path: Path) -> None:
+    """ml_dtypes names some of them otherwise than ONNX."""
+    text = "g (float[2, 3] x) => (float4e2m1[2, 3] y) <float s = {1}> { y = QuantizeLinear <output_dtype = 23> (x, s) }"
+    path = saved(parsed(text, 23), tmp_path / "a.onnx")
+    assert onnxtfl.check(path, path).ok
+
+
 def test_inputs_that_both_models_refuse_are_no_failure(tmp_path: Path) -> None:
     """Sizes of parts that are drawn do not add up; onnx.reference splits by them nevertheless."""
     text = "g (float[6] x, int64[2] split) => (float[2] a, float[4] b) { a, b = Split <axis = 0> (x, split) }"

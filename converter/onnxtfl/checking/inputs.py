@@ -20,8 +20,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 WORDS = np.array(["alpha", "beta", "gamma", "delta", "a", "", "zwölf", "7"], dtype=object)
 
 
-_MOST_BYTES = 1 << 30
-"""Of one input. Larger ones are of damaged models, and drawing them takes several times the memory."""
+_MOST_BYTES = 1 << 29
+"""Of one input, of at least 4 bytes for an element. Larger ones are of damaged models, and drawing them takes several
+times the memory."""
 _FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
@@ -63,7 +64,7 @@ def make_input(
 
 def _limit(info: TensorInfo, shape: tuple[int, ...]) -> None:
     if info.kind == "tensor" and info.dtype != "string":
-        size = math.prod(shape) * np.dtype(numpy_type(info.dtype)).itemsize
+        size = math.prod(shape) * max(4, np.dtype(numpy_type(info.dtype)).itemsize)
         if size > _MOST_BYTES:
             wanted = "give its values (inputs), or smaller sizes (input_shapes)"
             raise UnknownInputError(f"no values are drawn for the {size >> 20} MB of input {info.name!r}; {wanted}")

@@ -35,6 +35,8 @@ SIZES: Mapping[Kind, tuple[int, ...]] = {
     "signal": (480, 1024, 1600, 8000, 16000, 64),
 }
 """Sizes that people use, by kind of dimension, in the order in which they are tried, with a batch of 2 and of 1."""
+_MOST_ELEMENTS = 1 << 26
+"""Elements of all inputs for sizes that are chosen: many open axes of one tensor have smaller ones."""
 PRECISE = sorted(range(1, 2049), key=lambda size: (-math.gcd(size, 32), size))
 """Sizes that are tried where the graph fits none of these: multiples of 32 first."""
 BATCH_NAME = r"batch|^bs$"
@@ -177,6 +179,7 @@ def open_shapes(
             shapes = shapes_at(partial(_usual, number, batch))
             if shapes not in usual:
                 usual.append(shapes)
+    usual = [shapes for shapes in usual if sum(map(math.prod, shapes)) <= _MOST_ELEMENTS] or usual[:1]
     fitting = [shapes for shapes in usual if fits(infos, shapes, facts)]
     yield from fitting
     if not fitting and len(usual) > 1 and (facts.equal or facts.broadcast):

@@ -416,6 +416,10 @@ def brief(message: str) -> str:
     return one_line(message, 400)
 
 
+_OTHER_NAMES = {"float4e2m1fn": "float4e2m1", "float8e8m0fnu": "float8e8m0"}
+"""Names of ml_dtypes, without underscores, to those of ONNX where they differ."""
+
+
 def _named_type(value: Value, item: dict[str, Any]) -> Value:
     """`value`, the bits of a type that NumPy lacks as an array of its ml_dtypes type."""
     raw = item.get("raw") or item.get("dtype")
@@ -423,4 +427,4 @@ def _named_type(value: Value, item: dict[str, Any]) -> Value:
         return value
     from onnxtfl.ir.dtypes import DType
 
-    return value.view(DType(raw).numpy)
+    return value.view(DType(_OTHER_NAMES.get(raw, raw)).numpy)

@@ -39,6 +39,7 @@ class NonMaxSuppression(Op):
         for name, value in (("boxes", boxes), ("scores", scores)):
             if value.tensor_type.rank not in (None, 3):
                 raise ValueError(f"{name} of rank {value.rank}")
+        _check_corners(boxes)
         _check_numbers(numbers)
         return (fresh(), 3)
 
@@ -59,6 +60,12 @@ def _check_numbers(numbers: Sequence[Value | None]) -> None:
     for number in numbers:
         if number is not None and number.tensor_type.is_static and math.prod(number.shape) != 1:
             raise ValueError(f"a limit or threshold of shape {list(number.shape)}, not of one element")
+
+
+def _check_corners(boxes: Value) -> None:
+    size = 4 if boxes.tensor_type.shape is None else boxes.shape[-1]
+    if isinstance(size, int) and size != 4:
+        raise ValueError(f"boxes of {size} numbers, not of 4")
 
 
 def as_corners(boxes: Array, centered: bool) -> Array:
@@ -111,6 +118,9 @@ class SelectBoxes(Op):
 
     @staticmethod
     def shape(boxes: Value, scores: Value, limit: Value, *thresholds: Value | None) -> list[Dims]:
+        if boxes.tensor_type.rank not in (None, 2) or scores.tensor_type.rank not in (None, 1):
+            raise ValueError(f"boxes {boxes.type} with scores {scores.type}")
+        _check_corners(boxes)
         _check_numbers([limit, *thresholds])
         known = static_ints(limit)
         size = known[0] if known else fresh()
