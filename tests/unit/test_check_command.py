@@ -68,6 +68,18 @@ def test_json_to_a_file_in_a_new_folder(tmp_path: Path, pair: tuple[str, str]) -
     assert not report["outputs"][0]["ok"]
 
 
+def test_json_replaces_no_model(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path(pair[0]).read_bytes()
+    assert check(*pair, "--json", pair[0]) == 2
+    assert Path(pair[0]).read_bytes() == before
+    assert "is not a report of the check" in capsys.readouterr().err
+
+
+def test_json_replaces_an_older_report(pair: tuple[str, str], tmp_path: Path) -> None:
+    for _ in range(2):
+        assert check(*pair, "--json", tmp_path / "out") == 0
+
+
 def test_json_says_why_nothing_was_compared(tmp_path: Path, pair: tuple[str, str]) -> None:
     out = tmp_path / "report.json"
     assert check(pair[0], tmp_path / "none.tflite", "--json", out) == 1

@@ -121,6 +121,14 @@ def test_a_request_that_takes_too_long(tmp_path: Path) -> None:
     assert "Timeout" in done.stderr
 
 
+def test_a_check_leaves_no_file(tmp_path: Path) -> None:
+    """Not even one of a runtime."""
+    model, page = saved(onnx_scale(), tmp_path / "m.onnx"), str(tmp_path / "r.html")
+    command = [sys.executable, "-m", "onnxtfl", "check", model, model, "--report", page]
+    subprocess.run(command, env=environment(tmp_path), check=True, capture_output=True, timeout=60)
+    assert not list((tmp_path / "tmp").iterdir())
+
+
 def test_of_several_models(tmp_path: Path) -> None:
     """Each of them has a process, which has those of its check."""
     for k in range(3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,8 @@ from onnxtfl.cli.streams import is_stdout
 if TYPE_CHECKING:
     from onnxtfl import CheckReport
 
+_START = b'{\n  "version"'
+"""How a report in JSON begins."""
 EXIT_CODES = "Exit codes: 0 the models agree, 1 they cannot be compared, 2 usage, 3 they differ."
 
 
@@ -50,6 +53,7 @@ def check_command(a: str, b: str, quiet: bool, verbose: bool, json_: str | None,
     from onnxtfl import CheckReport, OnnxtflError
 
     pages = requested(options), requested(options, "--junit")
+    _keep_other_files(json_)
     try:
         report = _report(a, b, quiet, options)
     except OnnxtflError as error:
@@ -85,6 +89,21 @@ def _exit_code(b: str, report: CheckReport) -> int:
         hint = None if report.outputs and not report.layers else ""  # how to find the op, where that can help
         raise CheckFailedError(f"the check of {b} {report}", hint=hint)
     return 0
+
+
+def _keep_other_files(target: str | None) -> None:
+    """Raise UsageError where a file that is not such a report would be replaced: a model, or its data."""
+    from onnxtfl import OutputError, UsageError
+
+    if target is None or target.endswith(".json") or is_stdout(target) or not Path(target).is_file():
+        return
+    try:
+        with open(target, "rb") as file:
+            found = file.read(len(_START))
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror}") from error
+    if found not in (b"", _START):
+        raise UsageError(f"{target} is not a report of the check", hint=f"name it {target}.json", code="E-USE-006")
 
 
 def _write(json_: str | None, pages: Iterable[str | None], report: CheckReport, a: str, b: str) -> None:

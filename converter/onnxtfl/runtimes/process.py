@@ -33,8 +33,11 @@ GRACE = 0.5
 """Seconds to wait for an answer that is not needed: a new process takes as long to start."""
 POLL = 1.0
 """Seconds between two looks whether the process lives."""
-IDLE_BLAS = {"OPENBLAS_NUM_THREADS": "1"}
-"""NumPy would start a thread for each core, which costs as much as all other imports; the runtimes have their own."""
+_QUIET = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
+"""NumPy would start a thread for each core, which costs as much as all other imports; the runtimes have their own.
+
+ONNX Runtime 1.31 would leave a file of its telemetry in the folder of temporary files.
+"""
 ROUNDED, ARENAS = 256, 8
 """An arena of TFLite Micro is a multiple of so many bytes; so many larger ones are tried than what is in use."""
 SHORT = 4096
@@ -73,6 +76,11 @@ class RunOptions:
 
 
 DEFAULT = RunOptions()
+
+
+def environment() -> dict[str, str]:
+    """The environment variables of a process that runs models."""
+    return {**_QUIET, **os.environ}
 
 
 class Worker:
@@ -118,7 +126,7 @@ class Worker:
                 stderr=self._stderr,
                 text=True,
                 encoding="utf-8",
-                env={**IDLE_BLAS, **os.environ},
+                env=environment(),
             )
         except OSError as error:
             raise RunError("unavailable", f"cannot start {self.python}: {error.strerror or error}") from error

@@ -13,6 +13,7 @@ import numpy as np
 from onnxtfl.errors import one_line
 from onnxtfl.runtimes import profiler_script as script
 from onnxtfl.runtimes.adapters import Runtime
+from onnxtfl.runtimes.process import environment
 from onnxtfl.runtimes.worker import encode
 from onnxtfl.temporary import Folder, places
 
@@ -41,7 +42,7 @@ def _measured(runtime: Runtime, request: dict[str, Any], time_limit: float) -> d
     """The last answer of the child process."""
     command = [runtime.find_python(), script.__file__, json.dumps(request)]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=time_limit, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=time_limit, check=False, env=environment())
     except subprocess.TimeoutExpired:
         return {"note": f"not measured: it takes more than {time_limit:g} s"}
     except OSError as error:
