@@ -1,11 +1,12 @@
 """Layout: transposes are where a hand would write them, and nowhere else."""
 
+import gc
 from typing import cast
 
 import pytest
 
 from onnxtfl.errors import UsageError
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.layout import IoLayout, IoLayouts, assign_layouts
 from onnxtfl.targets import Target
@@ -221,3 +222,20 @@ def test_a_name_that_cannot_be_moved_is_an_error(name: str, message: str) -> Non
     graph = parse_graph("graph main(%v: tensor<2x3xfloat32>) -> (%y) {\n  %y = Abs(%v)\n}")
     with pytest.raises(UsageError, match=message):
         assign_layouts(graph, OnnxTarget(21), io_layout={name: "channels-first"})
+
+
+def test_nodes_that_the_target_was_asked_about_are_freed() -> None:
+    """At once: garbage is not collected during a conversion."""
+    graph = parse_graph(CHAIN)
+    before = nodes_outside_of_graphs()
+    gc.disable()
+    try:
+        channels_last(graph)
+        assert nodes_outside_of_graphs() <= before
+    finally:
+        gc.enable()
+
+
+def nodes_outside_of_graphs() -> int:
+    """How many nodes are in memory and in no graph."""
+    return sum(isinstance(found, Node) and found.graph is None for found in gc.get_objects())

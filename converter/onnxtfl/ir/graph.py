@@ -269,6 +269,13 @@ class Node:
         if value is not None:
             value.uses[(self, index)] = None
 
+    def detach(self) -> None:
+        """Remove the uses that this node has of its operands, and the cycle with its results: it is freed at once."""
+        for i in range(len(self.operands)):
+            self.set_operand(i, None)
+        for result in self.results:
+            result.producer = None
+
     def add_history(self, *others: Node, made_by: str | None = None) -> None:
         """Add sources and remarks of `others` to this node's, and `made_by` to the rules and passes that made it."""
         if others:
@@ -369,10 +376,7 @@ class Graph:
         """Remove a node; ValueError if its results have uses."""
         if any(result.uses for result in node.results):
             raise ValueError(f"{node.op.name} still has users")
-        for i in range(len(node.operands)):
-            node.set_operand(i, None)
-        for result in node.results:
-            result.producer = None  # no reference cycle, so that the node is freed at once
+        node.detach()
         self.unlink(node)
 
     def drop(self, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""The outputs of a graph: a list that finds the places of a value without a search."""
+"""The inputs and outputs of a graph: lists that find the places of a value without a search."""
 
 from __future__ import annotations
 
@@ -56,13 +56,19 @@ for _name in ("__setitem__", "__delitem__", "__iadd__", "__imul__"):
 
 
 def indexed(cls: type[C]) -> type[C]:
-    """Let instances of `cls` keep what is assigned to `outputs` as `Outputs`."""
-
-    def assign(graph: C, values: Iterable[Any]) -> None:
-        vars(graph)["_outputs"] = Outputs(values)
-
-    setattr(cls, "outputs", property(lambda graph: vars(graph)["_outputs"], assign))  # noqa: B010
+    """Let instances of `cls` keep what is assigned to `inputs` and `outputs` as `Outputs`."""
+    for name in ("inputs", "outputs"):
+        setattr(cls, name, _kept_as(f"_{name}"))
     return cls
+
+
+def _kept_as(place: str) -> property:
+    """A property that keeps what is assigned to it as `Outputs`, in the attribute `place`."""
+
+    def assign(graph: object, values: Iterable[Any]) -> None:
+        vars(graph)[place] = Outputs(values)
+
+    return property(lambda graph: vars(graph)[place], assign)
 
 
 def replace_in(values: list[T], old: T, new: T) -> None:

@@ -107,7 +107,7 @@ def _needed_reads(values: Sequence[Value], inside: Sequence[Sequence[Value]], re
 
 
 def _is_used(region: Graph, value: Value) -> bool:
-    return bool(value.uses) or any(v is value for v in region.outputs)
+    return bool(value.uses) or value in region.outputs
 
 
 @LOOP_SIMPLIFICATION.on(ops.Scan, quantized=True)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, State, Value
+from onnxtfl.ir.outputs import replace_in
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rewriting.lower import lower
 from onnxtfl.targets.tflite import TfliteTarget
@@ -61,7 +62,7 @@ def _own(graph: Graph, node: Node, value: Value) -> Value:
 
 def _read_later(graph: Graph, node: Node, state: Value) -> None:
     """Let the users of `state` [N, K] read it after `node`, whose first result is [T, N, K]."""
-    outside = any(v is state for v in graph.outputs)
+    outside = state in graph.outputs
     if not state.uses and not outside:
         return
     b = Builder(graph, node.next, cause=node, maker="state tensors")
@@ -72,5 +73,5 @@ def _read_later(graph: Graph, node: Node, state: Value) -> None:
     for user, index in list(state.uses):
         if user not in b.created:
             user.set_operand(index, read)
-    graph.outputs = [read if v is state else v for v in graph.outputs]
+    replace_in(graph.outputs, state, read)
     read.name, read.origins, state.name = state.name, state.origins, None

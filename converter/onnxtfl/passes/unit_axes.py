@@ -108,7 +108,7 @@ def _through(b: Builder, node: Node, operands: Sequence[Value | None]) -> UnitRe
         return None
     for move in moves:
         users = move.node.result.users() if move is not None else []
-        shared = move is not None and any(v is move.node.result for v in b.graph.outputs)
+        shared = move is not None and move.node.result in b.graph.outputs
         if shared or len(users) > MOST_USERS or not all(u is node or _may_sink_through(u, first) for u in users):
             return None
     return first

@@ -132,8 +132,7 @@ def _accepts(node: Node, variant: Variant, target: Target) -> bool:
     try:
         return target.accepted(probe) is not None
     finally:
-        for i in range(len(operands)):
-            probe.set_operand(i, None)
+        probe.detach()
 
 
 def _retyped(value: Value | None, quantization: Quantization) -> Value | None:

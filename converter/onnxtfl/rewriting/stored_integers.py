@@ -127,8 +127,7 @@ def on_integers(b: Builder, node: Node, rule: LiftRule) -> list[Value]:
     try:
         lifted = rule(b, plain)
     finally:
-        for i in range(len(plain.operands)):
-            plain.set_operand(i, None)
+        plain.detach()
     values = [lifted] if isinstance(lifted, Value) else lifted
     return [labeled(b, v, quantization_of(r)) for v, r in zip(values, node.results, strict=False)]
 

@@ -82,8 +82,7 @@ def _lift_channels_last(b: Builder, node: Node, row: QLinearRow) -> Value:
     try:
         return channels_trailing(b, _lift(b, first, row))
     finally:
-        for i in range(len(first.operands)):
-            first.set_operand(i, None)
+        first.detach()
 
 
 def channels_second(b: Builder, x: Value) -> Value:
@@ -109,8 +108,7 @@ def lifted(
     try:
         found = rules().lift_onnx[("", name)][version](b, node)
     finally:
-        for i in range(len(node.operands)):
-            node.set_operand(i, None)
+        node.detach()
     return found if isinstance(found, Value) else found[0]
 
 

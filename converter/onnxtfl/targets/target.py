@@ -105,6 +105,7 @@ class Target(engine.Target):
             node = Node(ops.Transpose if moves else ops.Copy, [Value(type_)], {"permutation": order} if moves else {})
             node.add_result(type_.permuted(order) if moves else type_)
             costs = [cost for form in self.forms(node) if (cost := self.cost(node, form)) is not None]
+            node.detach()
             self._transposes[key] = min(costs, default=0.0) / 1000
         return self._transposes[key]
 

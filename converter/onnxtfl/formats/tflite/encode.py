@@ -9,7 +9,7 @@ few different shapes and options (92 % of the size for 10,000 nodes).
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,20 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.schema import SIZES, Field, Table
 
 Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The values of a vector of tables: `make(item)` of each item, made where it is read, not all at the same time."""
+
+    items: Sequence[Any]
+    make: Callable[[Any], Values]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Values]:
+        return map(self.make, self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +70,16 @@ class Encoder:
     """Collects one FlatBuffer in `out`.
 
     The values of a table are a mapping: numbers (or names of an enum) for scalars, str for strings, sequences of
-    numbers or bytes for vectors, a mapping for a table, a list of mappings for a vector of tables, and (member table,
-    mapping) for a union. Fields that are absent, None or equal to their default are left out.
+    numbers or bytes for vectors, a mapping for a table, a list of mappings or `Tables` for a vector of tables, and
+    (member table, mapping) for a union. Fields that are absent, None or equal to their default are left out.
     """
 
     def __init__(self) -> None:
         self.out = bytearray()
         self.deferred: list[tuple[int, Any]] = []
         """(position of the reference to set, content)."""
-        self._shared: dict[_Leaf, list[int]] = {}
-        """Objects that are written last -> positions of the references to them."""
+        self._shared: dict[_Leaf, int] = {}
+        """Objects that are written last -> position of the last reference to them, see `_share`."""
         self._vtables: dict[bytes, int] = {}
         self._layouts: dict[tuple[str, ...], _Layout] = {}
 
@@ -73,10 +87,12 @@ class Encoder:
         """Write the whole buffer."""
         self.out += struct.pack("<I4s", 0, identifier)
         struct.pack_into("<I", self.out, 0, self.table(table, values))
-        for leaf, references in self._shared.items():
-            target = self._leaf(leaf)
-            for reference in references:
+        for leaf, last in self._shared.items():
+            target, reference = self._leaf(leaf), last
+            while reference:
+                (before,) = struct.unpack_from("<I", self.out, reference)
                 self.refer(reference, target)
+                reference = before
 
     def refer(self, position: int, target: int) -> None:
         """Set the reference at `position` to `target`."""
@@ -134,7 +150,9 @@ class Encoder:
                 self._share(_Leaf(layout.align, layout.packed(0, present), layout.vtable), reference)
 
     def _share(self, leaf: _Leaf, reference: int) -> None:
-        self._shared.setdefault(leaf, []).append(reference)
+        """Note a reference to `leaf`: until it is set, its word has the position of the one noted before, or 0."""
+        struct.pack_into("<I", self.out, reference, self._shared.get(leaf, 0))
+        self._shared[leaf] = reference
 
     def _leaf(self, leaf: _Leaf) -> int:
         """Write a leaf; returns its position."""
@@ -146,7 +164,7 @@ class Encoder:
         self.out += leaf.content
         return len(self.out) - len(leaf.content)
 
-    def _tables(self, table: Table, items: Sequence[Values]) -> int:
+    def _tables(self, table: Table, items: Sequence[Values] | Tables) -> int:
         self._pad(4)
         position = len(self.out)
         self.out += struct.pack("<I", len(items)) + bytes(4 * len(items))

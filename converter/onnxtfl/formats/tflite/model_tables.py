@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.tflite import schema
-from onnxtfl.formats.tflite.encode import Values
+from onnxtfl.formats.tflite.encode import Tables, Values
 from onnxtfl.formats.tflite.metadata import entries_of
 from onnxtfl.formats.tflite.names import TensorNames
 from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
@@ -115,27 +115,44 @@ class _Model:
         return len(self.contents) - 1
 
 
+class _Tensor(NamedTuple):
+    """What a Tensor table is made from."""
+
+    type_: Type | None
+    name: str
+    buffer: int = 0
+    is_variable: bool = False
+
+
 class _Subgraph:
-    """The tables of one subgraph."""
+    """The tables of one subgraph.
+
+    Those of its tensors and operators are made twice: here to number op codes, tensors and buffers and to find what
+    the format cannot express, and when they are encoded, one at a time.
+    """
 
     def __init__(self, model: _Model, graph: Graph) -> None:
         self.model = model
         self.graph = graph
-        self.tensors: list[dict[str, Any]] = []
+        self.tensors: list[_Tensor] = []
         self.names = TensorNames(graph, model.constant_names)
         self._numbers: dict[Value, int] = {}
         self._constants: dict[Hashable, int] = {}
+        self._intermediates: dict[Node, list[int]] = {}
         self._states = {state.input: state for state in graph.states}
+        self._written = {s.output: s.input for s in graph.states if s.output is not s.input}
 
     def values(self) -> Values:
         """The values of the SubGraph table."""
         inputs = [self.number(value) for value in self.graph.inputs]
-        operators = [self._operator(node) for node in self.graph.nodes]
+        nodes = list(self.graph.nodes)
+        for node in nodes:
+            self._operator(node)
         return {
-            "tensors": self.tensors,
+            "tensors": Tables(self.tensors, _tensor),
             "inputs": inputs,
             "outputs": [self.number(value) for value in self.graph.outputs],
-            "operators": operators,
+            "operators": Tables(nodes, self._operator),
             "name": self.graph.name,
         }
 
@@ -157,16 +174,15 @@ class _Subgraph:
         return self._constants[key]
 
     def _add(self, value: Value) -> int:
-        tensor = _tensor(value.type, self.names.of(value))
+        buffer = 0
         if value.data is not None:
             if isinstance(value.type, TensorType) and value.data.dtype is not value.type.storage:
                 dtypes = f"{value.data.dtype.value} elements for a tensor of {value.type.storage.value}"
                 raise InvalidModelError(f"a constant has {dtypes}", node=value.name, code="E-FILE-010")
-            tensor["buffer"] = self.model.buffer_number(value.data)
+            buffer = self.model.buffer_number(value.data)
         if value in self._states:
-            tensor["is_variable"] = True
             self._check_initial(value)
-        self.tensors.append(tensor)
+        self.tensors.append(_Tensor(value.type, self.names.of(value), buffer, value in self._states))
         return len(self.tensors) - 1
 
     def _check_initial(self, value: Value) -> None:
@@ -189,7 +205,7 @@ class _Subgraph:
 
     def _outputs(self, node: Node) -> list[Value]:
         """The results without those that an op writes to a variable among its operands."""
-        written = {s.output: s.input for s in self.graph.states if s.output is not s.input} if self._states else {}
+        written = self._written
         for value in node.results:
             if value in written and written[value] in node.operands:
                 self._numbers[value] = self.number(written[value])
@@ -200,7 +216,9 @@ class _Subgraph:
         table = schema.options_table(name)
         values = {field: attributes.pop(field) for field in _OPERATOR_FIELDS if field in attributes}
         if "intermediates" in values:
-            values["intermediates"] = [self._intermediate(type_) for type_ in values["intermediates"]]
+            if node not in self._intermediates:
+                self._intermediates[node] = [self._intermediate(type_) for type_ in values["intermediates"]]
+            values["intermediates"] = self._intermediates[node]
         if table is not None:
             field, number = schema.options_union(table.name)
             values[f"{field}_type"] = number
@@ -227,7 +245,7 @@ class _Subgraph:
     def _intermediate(self, type_: TensorType | None) -> int:
         if type_ is None:
             return -1
-        self.tensors.append(_tensor(type_, self.names.fresh("intermediate")))
+        self.tensors.append(_Tensor(type_, self.names.fresh("intermediate")))
         return len(self.tensors) - 1
 
 
@@ -243,8 +261,18 @@ def _is_held(field: schema.Field, value: Any) -> bool:
 _OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates")
 
 
-def _tensor(type_: Type | None, name: str) -> dict[str, Any]:
-    """A Tensor table without buffer; unknown dimensions are 1 in `shape` and -1 in `shape_signature`."""
+def _tensor(tensor: _Tensor) -> Values:
+    """A Tensor table; unknown dimensions are 1 in `shape` and -1 in `shape_signature`."""
+    values = _typed(tensor.type_, tensor.name)
+    if tensor.buffer:
+        values["buffer"] = tensor.buffer
+    if tensor.is_variable:
+        values["is_variable"] = True
+    return values
+
+
+def _typed(type_: Type | None, name: str) -> dict[str, Any]:
+    """A Tensor table without buffer."""
     if isinstance(type_, ResourceType):
         kind = "VARIANT" if type_.kind == "variant" else "RESOURCE"
         return {"shape": (), "type": kind, "name": name}

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from onnxtfl.formats.archive import write_archive
 from onnxtfl.formats.source import copy_data
 from onnxtfl.formats.tflite import schema
-from onnxtfl.formats.tflite.encode import Deferred, Encoder, Values
+from onnxtfl.formats.tflite.encode import Deferred, Encoder, Tables, Values
 from onnxtfl.formats.tflite.model_tables import Content, model_tables
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Value
@@ -36,7 +36,7 @@ def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: L
     express.
     """
     values, contents, names = model_tables(model, late)
-    encoder = _encode(values, [{"data": Deferred(c)} if c is not None else {} for c in contents])
+    encoder = _encode(values, Tables(contents, lambda c: {"data": Deferred(c)} if c is not None else {}))
     starts = list(_starts(len(encoder.out), (c for _, c in encoder.deferred), header=4))
     if not starts or starts[-1] + _size(encoder.deferred[-1][1]) <= limit:
         for (reference, _), start in zip(encoder.deferred, starts, strict=True):
@@ -61,7 +61,7 @@ def _located(contents: list[Content | None], starts: Iterator[int]) -> list[Valu
     return [{"offset": next(starts), "size": _size(c)} if c is not None and _size(c) else {} for c in contents]
 
 
-def _encode(values: Values, buffers: list[Values]) -> Encoder:
+def _encode(values: Values, buffers: list[Values] | Tables) -> Encoder:
     encoder = Encoder()
     encoder.root(schema.table("Model"), {**values, "buffers": buffers}, IDENTIFIER)
     return encoder

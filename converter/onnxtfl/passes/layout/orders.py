@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from onnxtfl.ir import ops
@@ -154,8 +155,13 @@ class _Search:
         for node, configurations in self.found.configurations.items():
             if len(configurations) > 1 and not issubclass(node.op, Elementwise | ops.Transpose):
                 for configuration in configurations:
-                    unchanged = configuration.change is None
-                    configuration.cost = self.target.node_cost(node if unchanged else _permuted(node, configuration))
+                    configuration.cost = self._cost(node, configuration)
+
+    def _cost(self, node: Node, configuration: Configuration) -> float:
+        if configuration.change is None:
+            return self.target.node_cost(node)
+        with _permuted(node, configuration) as probe:
+            return self.target.node_cost(probe)
 
     def _propagate(self, node: Node, index: int, order: Order) -> None:
         if node in self.fixed or node.regions or not may_match(node, quantized=True):
@@ -185,8 +191,12 @@ class _Search:
         if any(len(order) != len(natural(value)) for value, order in configuration.pairs(node)):
             return
         as_it_is = node.op is ops.Transpose or configuration.change is None or not configuration.change.attributes
-        if as_it_is or acceptable(_permuted(node, configuration), self.target):
+        if as_it_is or self._is_acceptable(node, configuration):
             self._add(node, configuration)
+
+    def _is_acceptable(self, node: Node, configuration: Configuration) -> bool:
+        with _permuted(node, configuration) as probe:
+            return acceptable(probe, self.target)
 
     def _add(self, node: Node, new: Configuration) -> None:
         """Add a configuration of `node`. A Transpose is never kept as it is: it renames memory, or costs."""
@@ -217,15 +227,22 @@ def _is_movable(value: Value) -> bool:
     return False
 
 
-def _permuted(node: Node, configuration: Configuration) -> Node:
-    """A node outside of the graph, equal to `node` in `configuration`, to ask the target about."""
+@contextmanager
+def _permuted(node: Node, configuration: Configuration) -> Iterator[Node]:
+    """A node outside of the graph, equal to `node` in `configuration`, to ask the target about.
+
+    It has its operands and results inside only, and is freed after that.
+    """
     change = configuration.change.attributes if configuration.change is not None else {}
     operands = [_moved(v, p) for v, p in zip(node.operands, configuration.operands, strict=True)]
     probe = Node(node.op, operands, {**node.attributes, **change})
     for value, order in zip(node.results, configuration.results, strict=True):
         result = _moved(value, order)
         probe.add_result(result.type if result is not None else None)
-    return probe
+    try:
+        yield probe
+    finally:
+        probe.detach()
 
 
 def _moved(value: Value | None, order: Order | None) -> Value | None:

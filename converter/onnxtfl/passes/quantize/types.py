@@ -108,7 +108,9 @@ class _Kinds:
         source, result = pair
         node = Node(ops.Convert, [Value(source)], {"dtype": source.dtype})
         node.add_result(result or source.stored_as(None))
-        return self.target.accepted(node) is not None
+        accepted = self.target.accepted(node) is not None
+        node.detach()
+        return accepted
 
 
 @HOIST.on(ops.DequantizeLinear)

@@ -207,7 +207,7 @@ class _Rows:
     def write(self, index: int) -> _Write | None:
         """The write of carried value `index`."""
         state, node = self.inputs[index], self.region.outputs[index].producer
-        if node is None or state.tensor_type.shape is None or any(v is state for v in self.region.outputs):
+        if node is None or state.tensor_type.shape is None or state in self.region.outputs:
             return None
         if [user for user, _ in state.uses] != [node]:
             return None
