@@ -15,6 +15,7 @@ from onnxtfl.checking.inputs import UnknownInputError, make_input
 from onnxtfl.formats import files
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.pipeline import lifted_where_possible
+from tests.harness.rounds import parsed
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model
 
@@ -308,3 +309,22 @@ def test_a_depth_that_is_a_float_is_a_whole_number() -> None:
     nodes = [helper.make_node("OneHot", ["i", "x", "v"], ["y"])]
     model = onnx_model(nodes, [("i", FLOAT, [2]), ("x", FLOAT, []), ("v", FLOAT, [2])], [("y", FLOAT, [2, None])])
     assert facts_of(model).ranges["x"] == Range("index", 4, 7)
+
+
+def test_indices_of_what_is_written_differ() -> None:
+    """Of two updates of one element, which one counts is not said."""
+    for shape, known in (((4, 3), Range("index", 0, 5, 0)), ((2, 5), Range("index", 0, 5, 1))):
+        found, _ = make_input(TensorInfo("x", "int64", shape), shape, known, (1,))
+        assert all(len(set(line)) == len(line) for line in (found.T if known.distinct == 0 else found).tolist())
+    rows, _ = make_input(TensorInfo("x", "int64", (2, 3, 2)), (2, 3, 2), Range("index", 0, 6, -2), (1,))
+    assert len({tuple(row) for row in rows.reshape(-1, 2).tolist()}) == 6
+    order, _ = make_input(TensorInfo("x", "int64", (4,)), (4,), Range("index", 0, 4), (1,))
+    assert sorted(order) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "op", ["y = ScatterElements <axis = 1> (d, i, u)", "y = ScatterND (d, j, v)", "y = ScatterElements (d, i, u)"]
+)
+def test_scattering_to_places_known_at_run_time_passes_the_check(op: str) -> None:
+    text = "g (float[4,4] d, int64[3,3] i, float[3,3] u, int64[4,1] j, float[4,4] v) => (float[4,4] y)"
+    assert onnxtfl.onnx_to_tflite(parsed(f"{text} {{ {op} }}", 18)).report.ops_after

@@ -411,11 +411,12 @@ def test_an_int32_bias_of_int16_activations_without_its_option(option: str, rema
     assert report is not None and len(report.kernels) == remarks
 
 
-def test_a_kernel_that_moves_stored_integers_cannot_return_floats() -> None:
-    text = """
-    graph main(%x: tensor<2x4xfloat32, quant<int16 0.5:0>>) -> (%y) {
+@pytest.mark.parametrize(("type_", "name"), [("float32", "float32"), ("float32, quant<uint8 0.5:3>", "uint8")])
+def test_a_kernel_that_moves_stored_integers_returns_them(type_: str, name: str) -> None:
+    text = f"""
+    graph main(%x: tensor<2x4xfloat32, quant<int16 0.5:0>>) -> (%y) {{
       %shape = constant tensor<1xint32> [8]
-      %y = tfl.RESHAPE@1(%x, %shape) : tensor<8xfloat32>
-    }"""
-    with pytest.raises(OnnxtflError, match="declared as float32, and stored as int16"):
+      %y = tfl.RESHAPE@1(%x, %shape) : tensor<8x{type_}>
+    }}"""
+    with pytest.raises(OnnxtflError, match=f"declared as {name}, and stored as int16"):
         to_onnx(tflite(text))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -88,11 +88,16 @@ CARRIES: Mapping[type[Op], slice] = {
 
 @dataclass(frozen=True)
 class Range:
-    """Values in [low, high). ``kind``: "index", "mask", "range", "value" or "pixels" (a float that is an image)."""
+    """Values in [low, high). ``kind``: "index", "mask", "range", "value" or "pixels" (a float that is an image).
+
+    ``distinct``: the axis along which they differ, of indices of elements that are written: which of two at the same
+    place counts is not said. -2: rows of indices.
+    """
 
     kind: str
     low: float
     high: float
+    distinct: int | None = None
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,7 @@ def _use_range(node: Node, index: int) -> Range | None:
     name = _operand_name(node, index)
     if name == "indices" and node.op in ROWS | POINTS:
         rows = _rows(node)
-        return Range("index", _first_change(node.operand(0)) if rows > SMALL else 0, rows)
+        return Range("index", _first_change(node.operand(0)) if rows > SMALL else 0, rows, _distinct(node))
     if name in AXES:
         return Range("range", 0, 1)
     if name == "lengths":
@@ -192,6 +197,13 @@ def _use_range(node: Node, index: int) -> Range | None:
     if _is_flag(node, index):
         return Range("mask", 0, 2)
     return Range("pixels", 0, 256) if _is_pixels(node, index) else _expected(node, index)
+
+
+def _distinct(node: Node) -> int | None:
+    """The axis along which indices differ where they say what is written; -2 for rows of them."""
+    if node.op not in (ops.ScatterElements, ops.ScatterND) or node.attr("kind") != "none":
+        return None
+    return int(node.attr("axis")) if node.op is ops.ScatterElements else -2
 
 
 def _operand_name(node: Node, index: int) -> str:
@@ -324,7 +336,7 @@ def _through(known: Range, scale: float, offset: float) -> Range | None:
         return Range("range", low, high) if known.kind == "index" and known.low > 0 and low < high else None
     low = max(0.0, float(np.ceil((known.low - offset) / scale)))
     high = float(np.floor((known.high - 1 - offset) / scale) + 1)
-    return Range(known.kind, low, high) if low < high else None
+    return Range(known.kind, low, high, known.distinct) if low < high else None
 
 
 def _join(found: list[Range]) -> Range | None:
@@ -333,7 +345,9 @@ def _join(found: list[Range]) -> Range | None:
         mine = [known for known in found if known.kind == kind]
         if mine:
             low, high = max(known.low for known in mine), min(known.high for known in mine)
-            return Range(kind, low, high) if low < high else min(mine, key=lambda known: known.high)
+            distinct = next((known.distinct for known in mine if known.distinct is not None), None)
+            joined = Range(kind, low, high) if low < high else min(mine, key=lambda known: known.high)
+            return replace(joined, distinct=distinct)
     return None
 
 

@@ -23,6 +23,9 @@ WORDS = np.array(["alpha", "beta", "gamma", "delta", "a", "", "zwölf", "7"], dt
 _MOST_BYTES = 1 << 29
 """Of one input, of at least 4 bytes for an element. Larger ones are of damaged models, and drawing them takes several
 times the memory."""
+_MOST_PERMUTED = 8
+"""Indices of which each is drawn once where they are as many as what they select from: they may be a permutation."""
+_MOST_SORTED = 1 << 24
 _FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
@@ -118,8 +121,29 @@ def _within(random: np.random.Generator, shape: tuple[int, ...], known: Range, i
         return quantize(random.uniform(known.low, known.high, shape), info.quantization)
     if known.kind == "index" or not info.dtype.startswith(("float", "bfloat")):
         low = int(np.ceil(known.low))
-        return np.asarray(random.integers(low, max(int(known.high), low + 1), shape))
+        high = max(int(known.high), low + 1)
+        if known.kind == "index" and (chosen := _distinct(random, shape, high - low, known.distinct)) is not None:
+            return low + chosen
+        return np.asarray(random.integers(low, high, shape))
     return np.asarray(random.uniform(known.low, known.high, shape))
+
+
+def _distinct(random: np.random.Generator, shape: tuple[int, ...], count: int, asked: int | None) -> Array | None:
+    """Indices below ``count`` that differ along the axis ``asked`` (-2: rows of them do), None where any will do, or
+    there are too many. A permutation has each of them.
+    """
+    if asked is None and shape == (count,) and count <= _MOST_PERMUTED:
+        asked = 0
+    if asked == -2:  # rows differ where their first elements do
+        rows = math.prod(shape[:-1])
+        chosen = random.permutation(count)[:rows] if rows <= count <= _MOST_SORTED else None
+        return None if chosen is None else np.broadcast_to(chosen.reshape(*shape[:-1], 1), shape)
+    if asked is None or not -len(shape) <= asked < len(shape) or shape[asked] > count:
+        return None
+    size = [count if i == asked % len(shape) else n for i, n in enumerate(shape)]
+    if math.prod(size) > _MOST_SORTED:
+        return None
+    return np.take(np.argsort(random.random(size), axis=asked), np.arange(shape[asked]), axis=asked)
 
 
 def _integer_span(info: TensorInfo) -> tuple[int, int]:

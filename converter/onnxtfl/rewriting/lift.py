@@ -189,7 +189,7 @@ def _all_as_declared(b: Builder, node: Node, values: Sequence[Value]) -> list[Va
     """The results as the file declares them: parts that are copied have the integers of the first, any scale."""
     found, first = [], quantization_of(node.results[0]) if node.op.dialect == "tfl" else None
     for value, result in zip(values, node.results, strict=False):
-        _check_stored(node, value, result)
+        _check_stored(b, node, value, result)
         wanted, part = quantization_of(result), value
         other = first is not None and wanted is not None and _is_other_scale(first, wanted)
         if first is not None and wanted is not None and other and _copied(value, b.created, node):
@@ -198,12 +198,15 @@ def _all_as_declared(b: Builder, node: Node, values: Sequence[Value]) -> list[Va
     return found
 
 
-def _check_stored(node: Node, value: Value, result: Value) -> None:
-    """Raise ValueError where a TFLite file declares as floats what its kernel moves as stored integers."""
-    stored = quantization_of(value)
-    is_float = isinstance(result.type, TensorType) and result.dtype.is_float and not result.is_quantized
-    if node.op.dialect == "tfl" and stored is not None and is_float:
-        raise ValueError(f"the result is declared as {result.dtype.value}, and stored as {stored.storage}")
+def _check_stored(b: Builder, node: Node, value: Value, result: Value) -> None:
+    """Raise ValueError where a TFLite file declares as another type what its kernel moves as stored integers."""
+    stored, declared = quantization_of(value), quantization_of(result)
+    if node.op.dialect != "tfl" or stored is None or not isinstance(result.type, TensorType):
+        return
+    other = declared is not None and declared.storage != stored.storage and _copied(value, b.created, node)
+    if other or (declared is None and result.dtype.is_float):
+        type_ = result.dtype.value if declared is None else declared.storage
+        raise ValueError(f"the result is declared as {type_}, and stored as {stored.storage}")
 
 
 def _is_other_scale(first: Quantization, second: Quantization) -> bool:
