@@ -221,8 +221,8 @@ def _norms(g: Drawing) -> None:
     elif kind == 3:
         others = [g.weight("float32", [channels]) for _ in range(3)]
         g.node("BatchNormalization", [x, *others, g.constant(g.random.uniform(0.5, 2, channels).astype(np.float32))])
-    elif kind == 4:
-        groups = g.choose([n for n in range(1, channels + 1) if channels % n == 0] or [1])
+    elif kind == 4 and channels:  # a scale of a group, before opset 21, broadcasts to no channels
+        groups = g.choose([n for n in range(1, channels + 1) if channels % n == 0])
         sides = channels if g.opset >= 21 else groups
         scale = [g.weight("float32", [sides]) for _ in range(2)]
         g.node("GroupNormalization", [x, *scale], num_groups=groups, epsilon=0.01)
