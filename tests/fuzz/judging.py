@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.fuzz.drawing import Values
 from tests.fuzz.graphs_judge import Arrays, Noisy, Run, difference, finite
-from tests.fuzz.soaking import OTHER_SIZES, SECONDS, Found
+from tests.fuzz.soaking import EXCLUDED_SIZES, OTHER_SIZES, SECONDS, Found
 from tests.harness.child import stage
 
 Results = Callable[[bytes, Arrays], Iterator[tuple[str, Arrays]]]
@@ -62,22 +62,23 @@ def judged(source: Case, convert: Callable[[], Any], results: Results, runs: lis
     made = _converted(source, convert)
     if isinstance(made, Found):
         return made
-    seconds, excluded = time.process_time() - start, False
+    seconds = time.process_time() - start
     if seconds > SECONDS:
         return Found("hang", "convert", f"{seconds:.1f} s", source.text(), dict(source.files))
-    for number, (fed, expected) in enumerate(runs):
-        if _is_excluded(source.graph, fed, made.report.assumptions):
-            excluded = True
-            continue
-        stage(f"{OTHER_SIZES if number else 'run'} { {name: list(array.shape) for name, array in fed.items()} }")
+    excluded = [is_excluded(source.graph, fed, made.report.assumptions) for fed, _ in runs]
+    for number in sorted(range(len(runs)), key=excluded.__getitem__):
+        fed, expected = runs[number]
+        way = EXCLUDED_SIZES if excluded[number] else OTHER_SIZES if number else "run"
+        stage(f"{way} { {name: list(array.shape) for name, array in fed.items()} }")
         found = _compared(results(made.data, fed), fed, expected, source)
         if found.kind != "agree":
             explained = _explained(found, source, fed, expected, number)
+            explained = replace(explained, kind="empty") if excluded[number] else explained
             return replace(explained, files={**source.files, "result": made.data})
-    return Found("empty", "excluded by the report") if excluded else Found("agree")
+    return Found("agree")
 
 
-def _is_excluded(graph: Values, fed: Arrays, assumptions: Collection[str]) -> bool:
+def is_excluded(graph: Values, fed: Arrays, assumptions: Collection[str]) -> bool:
     """Whether an open size is 0 of which the conversion's report says that it is at least 1."""
     stated = [text for text in assumptions if "at least 1: of no elements" in text]
     zero = [

@@ -29,6 +29,8 @@ DESCRIPTIONS = {"graphs": "tests.fuzz.graphs_trial:described", "tflite": "tests.
 GOOD = ("agree", "refused", "empty", "doubtful", "source", "skipped")
 OTHER_SIZES = "run at other sizes"
 """The stage of a run at sizes of the open dims that are not those the graph was drawn with."""
+EXCLUDED_SIZES = "run at excluded sizes"
+"""The stage of a run at a size of 0 of which the conversion's report says that it is at least 1."""
 SECONDS = 5.0
 """Most processor time of a conversion; longer ones are a "hang"."""
 PATIENCE = 30.0
@@ -43,7 +45,8 @@ class Found:
 
     ``kind``: "agree", "disagree", "refused" (by us), "runtime" (a runtime refuses or ends on the result), "internal"
     (an InternalError, or any exception that is no OnnxtflError), "crash", "hang", "memory", "empty" (the result agrees,
-    but a runtime refuses or ends where an open dim is 0), "doubtful" (a difference at sizes that ONNX's own evaluator
+    but a runtime refuses or ends where an open dim is 0, or has other values where the report of the conversion says
+    that the dim is at least 1), "doubtful" (a difference at sizes that ONNX's own evaluator
     refuses, or reads otherwise than ONNX Runtime), "source" (the result agrees with ONNX Runtime without its
     optimizations, or on empty arrays with ONNX's evaluator, and not with ONNX Runtime), or "skipped" where the source
     does not run in its own runtime. ``group``: what failures of one mechanism have in common. ``text``: the model.
@@ -146,7 +149,7 @@ def _judged(outcome: Outcome) -> Found:
         return Found("internal", f"test: {outcome.message[:80]}", outcome.detail)
     kinds = {"crashed": "runtime" if outcome.stage.startswith("run") else "crash", "timeout": "hang"}
     empty = "[0] " if re.search(r"\b0\b", outcome.stage) else ""
-    if empty and outcome.kind == "crashed" and outcome.stage.startswith(OTHER_SIZES):
+    if empty and outcome.kind == "crashed" and outcome.stage.startswith((OTHER_SIZES, EXCLUDED_SIZES)):
         return Found("empty", f"[0] ended: {lines[-80:]}", f"{outcome.message}: {outcome.stage}")
     message = f"{outcome.message}: {outcome.stage}; {outcome.detail[-400:]}"
     return Found(kinds[outcome.kind], f"{empty}{outcome.stage[:7]}: {lines[-80:]}", message)

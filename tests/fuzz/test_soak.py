@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from onnxtfl.rewriting.registry import rules
 from tests.fuzz import tflite_trial
+from tests.fuzz.drawing import Input, Values
+from tests.fuzz.graphs_judge import makes_integers_of_nan
 from tests.fuzz.graphs_trial import ELSEWHERE, STEPS
+from tests.fuzz.judging import is_excluded
 from tests.fuzz.soaking import GOOD, Found, Tally, soak
 from tests.harness.workers import Worker
 
@@ -67,3 +71,20 @@ def test_a_soak_continues_where_it_stopped(tmp_path: Path) -> None:
     assert again.next == 9
     assert again.failures == [(8, "disagree", "Add", "1 not 2")]
     assert "50.00% disagree" in "\n".join(again.lines(5))
+
+
+def test_integers_of_what_is_no_number_are_not_judged() -> None:
+    arrays = {"x": np.asarray([np.nan], np.float32), "i": np.zeros(1, np.int8), "b": np.zeros(1, bool)}
+    assert makes_integers_of_nan([(["x"], ["i"])], arrays)
+    assert not makes_integers_of_nan([(["x"], ["b"]), (["i"], ["i"])], arrays)
+
+
+def test_sizes_that_the_report_excludes() -> None:
+    g = Values(0)
+    g.inputs = {"x": Input("float32", ("N0", "?1", 0), 0, 1)}
+    softmax = ["N0 is at least 1: of no elements, SOFTMAX ends the process"]
+    for shape, named, computed in (((0, 2, 0), True, True), ((2, 0, 0), True, True), ((2, 2, 0), False, False)):
+        fed = {"x": np.zeros(shape, np.float32)}
+        assert is_excluded(g, fed, softmax) is named
+        assert is_excluded(g, fed, ["each size computed at run time is at least 1: of no elements, X"]) is computed
+        assert not is_excluded(g, fed, ["N0 is not 1"])
