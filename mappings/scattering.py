@@ -234,8 +234,6 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     if not isinstance(depth, int):
         raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
     if x.dtype not in _SEGMENTED:
-        if not static(x.shape[1:depth]):
-            raise UnsupportedError(f"updates of kind {kind} need a shape known before run time", code="E-SHAPE-001")
         return _scatter_by_pairs(b, node)
     sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])
     ids = as_int32(b, reshape(b, _positions(b, x, indices, sizes), (rows,), indices))
@@ -268,19 +266,27 @@ def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), int(str(indices.shape[-1]))
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
-    if not isinstance(count, int) or not isinstance(inner, int) or count * count * inner > MAX_PAIRS:
+    if isinstance(count, int) and isinstance(inner, int) and count * count * inner > MAX_PAIRS:
         return None
-    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth]), (count,)))
+    ids = as_int32(b, reshape(b, _positions(b, x, indices, x.shape[:depth]), (count,), indices))
     same = b(ops.Compare, unsqueezed(b, ids, [1]), unsqueezed(b, ids, [0]), comparison_direction="EQ")
-    flat = reshape(b, updates, (count, inner))
+    flat = reshape(b, updates, (count, inner), indices, x)
     joined = _joined(b, flat, same, kind)
-    first = b(ops.ArgMax, b(ops.Convert, same, dtype=DType.INT32), axis=1, keepdims=False, dtype=DType.INT32)
-    check_elements(count, "the numbers of the updates")
-    is_first = b(ops.Compare, first, np.arange(count, dtype=np.int32), comparison_direction="EQ")
-    written = b(ops.Select, unsqueezed(b, is_first, [1]), joined, b.scalar(0, flat))
-    rows, shape = reshape(b, indices, (count, depth)), dim_vector(b, x.shape, x)
-    full = b(ops.ScatterND, None, rows, reshape(b, written, (count, *x.shape[depth:])), shape, kind="add")
+    written = b(ops.Select, unsqueezed(b, _first_of(b, same, count, indices), [1]), joined, b.scalar(0, flat))
+    rows, shape = reshape(b, indices, (count, depth), indices), dim_vector(b, x.shape, x)
+    blocks = reshape(b, written, (count, *x.shape[depth:]), indices, x)
+    full = b(ops.ScatterND, None, rows, blocks, shape, kind="add")
     return b(ops.Select, _touched(b, x, rows), b(_JOINS[kind], x, full), x)
+
+
+def _first_of(b: Builder, same: Value, count: Dim, indices: Value) -> Value:
+    """For each update whether none before it is the same (`same` [count, count]); there may be none at all."""
+    if isinstance(count, int):
+        check_elements(count, "the numbers of the updates")
+    numbers = positions(b, as_int32(b, dim_value(b, count, indices)))
+    before = Term(b, unsqueezed(b, numbers, [0])) < Term(b, unsqueezed(b, numbers, [1]))
+    earlier = (Term(b, same) & before).to(DType.INT32).reduce("sum", [1], keepdims=False)
+    return earlier.equals(0).value
 
 
 @decompose(ops.ScatterElements, "tfl")
