@@ -36,19 +36,24 @@ def _audio_spectrogram(b: Builder, node: Node) -> Value:
 def _mfcc(b: Builder, node: Node) -> Value:
     """Squared spectra [channels, frames, lines] as coefficients: mel bands, logarithm, cosine transform."""
     options, spectra = custom_options(node), Term(b, node.operand(0))
-    rate = frozen(node.operand(1), "the sample rate")[0]
+    known = static_ints(node.operand(1))
+    rate = known[0] if known else None
     bands, count = (int(options.get(name) or 0) for name in ("filterbank_channel_count", "dct_coefficient_count"))
     limits = [float(options.get(f"{name}_frequency_limit") or 0) for name in ("lower", "upper")]
     lines = spectra.value.shape[2]
     if not isinstance(lines, int):
         raise UnsupportedError("an Mfcc of an unknown number of lines", code="E-SHAPE-001")
-    if not 0 < count <= bands or not 0 <= limits[0] < limits[1] or rate <= 0 or lines < 2:
+    if not 0 < count <= bands or not 0 <= limits[0] < limits[1] or (rate is not None and rate <= 0) or lines < 2:
         raise ValueError(f"options {options} for {lines} lines at {rate} Hz")
     check_elements(bands * lines, "the matrix of the bands")
     angles = np.pi / bands * np.outer(np.arange(bands) + 0.5, np.arange(count))
     cosines = np.sqrt(2 / bands) * np.cos(angles)
     last = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}
-    matrix = _bands(bands, lines, rate, *limits).astype(np.float32)
+    if rate is None:
+        assume(f"the sample rate of {node.name or 'the Mfcc'} is above {2 * limits[1]:g} Hz")
+        matrix: Value = _open_bands(Term(b, node.operand(1)), bands, lines, *limits)
+    else:
+        matrix = constant(_bands(bands, lines, rate, *limits).astype(np.float32))
     energy = spectra.sqrt().apply(ops.DotGeneral, matrix, **last)
     return energy.max(_FLOOR).log().apply(ops.DotGeneral, cosines.astype(np.float32), **last).value
 
@@ -69,3 +74,16 @@ def _bands(bands: int, lines: int, rate: int, lower: float, upper: float) -> Arr
         weights[line, band] += share
         weights[line, band + 1] += 1 - share
     return weights[:, 1:-1]
+
+
+def _open_bands(rate: Term, bands: int, lines: int, lower: float, upper: float) -> Value:
+    """`_bands` of a rate [1] known only at run time, in float64 as the kernel: 1 - |mel - center| / distance."""
+    low, high = (1127 * np.log1p(f / 700) for f in (lower, upper))
+    distance = (high - low) / (bands + 1)
+    line = Term(rate.b, constant(np.arange(lines, dtype=np.float64)[:, None]))
+    centers = Term(rate.b, constant(low + distance * np.arange(1, bands + 1)))
+    width = rate.to(DType.FLOAT64) * (0.5 / (lines - 1))
+    first, last = ((limit / width + add).apply(ops.Floor) for limit, add in ((lower, 1.5), (upper, 0.0)))
+    mel = (line * width / 700.0 + 1.0).log() * 1127.0
+    weights = (1.0 - (mel - centers).abs() / distance).max(0.0)
+    return ((line >= first) & (line <= last)).choose(weights, 0.0).to(DType.FLOAT32).value

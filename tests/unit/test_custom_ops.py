@@ -99,14 +99,18 @@ def test_audio_spectrogram(squared: bool) -> None:
     assert onnxtfl.tflite_to_onnx(model, check=True).check.ok  # type: ignore[union-attr]
 
 
-def test_mfcc() -> None:
+@pytest.mark.parametrize("given", [1, 2])
+@pytest.mark.parametrize("hertz", [8000, 16000, 22050])
+def test_mfcc(hertz: int, given: int) -> None:
+    """At a sample rate in the file, or known at run time only."""
     options = {"upper_frequency_limit": 4000, "lower_frequency_limit": 20, "filterbank_channel_count": 12}
-    rate = np.asarray([16000], np.int32)
+    rate = np.asarray([hertz], np.int32)
     spectra = np.abs(floats(1, 3, 129))
     data = flexible(options | {"dct_coefficient_count": 5})
-    model = custom_model("Mfcc", [spectra, rate], 1, [tensor("float32", 1, 3, 5)], data)
+    model = custom_model("Mfcc", [spectra, rate], given, [tensor("float32", 1, 3, 5)], data)
     made = onnxtfl.tflite_to_onnx(model, check=False)
-    assert onnxtfl.check(model, made.data, inputs={"in0": spectra}).ok
+    inputs = {"in0": spectra, "in1": rate}
+    assert onnxtfl.check(model, made.data, inputs=dict(list(inputs.items())[:given])).ok
 
 
 @pytest.mark.parametrize(("padding", "name"), [(1, "SAME"), (2, "VALID")])
