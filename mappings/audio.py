@@ -3,6 +3,8 @@ mfcc.cc, mfcc_mel_filterbank.cc, mfcc_dct.cc."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxtfl.rules import *
@@ -51,7 +53,8 @@ def _mfcc(b: Builder, node: Node) -> Value:
     last = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}
     if rate is None:
         assume(f"the sample rate of {node.name or 'the Mfcc'} is above {2 * limits[1]:g} Hz")
-        matrix: Value = _open_bands(Term(b, node.operand(1)), bands, lines, *limits)
+        least = Term(b, node.operand(1)).max(math.ceil(2 * limits[1]))  # so the check draws no other
+        matrix: Value = _open_bands(least, bands, lines, *limits)
     else:
         matrix = constant(_bands(bands, lines, rate, *limits).astype(np.float32))
     energy = spectra.sqrt().apply(ops.DotGeneral, matrix, **last)

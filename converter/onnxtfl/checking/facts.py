@@ -263,7 +263,12 @@ def _is_pixels(node: Node, index: int) -> bool:
 
 
 def _expected(node: Node, index: int) -> Range | None:
-    """Return the integer that an operand of one element is compared with: a sampling rate, a mode."""
+    """Return the integer that an operand of one element is compared with: a sampling rate, a mode; from a lower bound
+    to twice that.
+    """
+    number = _scalar(node.operands[1 - index]) if node.op is ops.Max and len(node.operands) == 2 else None
+    if isinstance(number, int) and number > SMALL and _is_single(node.operand(index).tensor_type):
+        return Range("range", number, 2 * number)
     if node.op is not ops.Compare or node.attr("comparison_direction") not in EQUALITY:
         return None
     number = _scalar(node.operands[1 - index])
