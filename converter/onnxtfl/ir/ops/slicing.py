@@ -57,7 +57,8 @@ def _position(size: Dim, at: Dim, forward: bool, is_start: bool) -> Dim | None:
     if at < 0:
         inside = lower_bound(size) >= -at or not (is_start and forward) or at == -1
         return size + at if inside else None
-    inside = lower_bound(size) >= at or (is_start and forward)
+    needed = at + 1 if is_start and not forward else at  # the first element of a slice backward exists
+    inside = lower_bound(size) >= needed or (is_start and forward)
     return at if inside else None
 
 
