@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from onnxtfl.checking import CheckReport, Settings, check_models
-from onnxtfl.checking.noise import Noise, measure
+from onnxtfl.checking.noise import LIMIT, Noise, measure
 from onnxtfl.checking.rounding_look import IN_FLOAT32, OWN_NOISE
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, saved
@@ -60,6 +61,21 @@ def test_noise_is_measured_on_the_source_alone() -> None:
     assert noise is not None
     assert noise.elements.max() == pytest.approx(10 * 2**-23, rel=0.3)
     assert measure(lambda values, kernels: [values[0]], [np.arange(3)], [np.arange(3)]) == [None]
+
+
+def test_few_elements_that_are_infinite_in_one_run_only() -> None:
+    """They are judged by the tolerance's limit, all others by their own noise."""
+    x = np.linspace(1, 2, 1000, dtype=np.float32)
+    source = np.where(x > 1.999, np.float32(3e38), x)
+
+    def run(values: Any, kernels: str) -> list[Any]:
+        return [np.where(x > 1.999, np.float32(np.inf), x + np.float32(1e-6))]
+
+    noise = measure(run, [x], [source])[0]
+    assert noise is not None and 0 < noise.typical < 1e-5
+    floor = noise.floor(np.full(1000, 1e-6), np.full(1000, 1e-3))
+    assert floor[-1] == LIMIT * 1e-3 and floor[0] < 1e-4
+    assert measure(lambda values, kernels: [np.full(9, np.inf)], [x], [np.ones(9, np.float32)]) == [None]
 
 
 def test_few_large_errors_among_small_ones() -> None:

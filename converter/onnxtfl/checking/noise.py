@@ -20,6 +20,8 @@ the corpus that are correct, the largest measured was 6.
 """
 LIMIT = 10.0
 """No noise excuses an error beyond this multiple of the tolerance."""
+MOST_INFINITE = 1e-2
+"""The share of elements that may be finite in one run of the source and infinite in another."""
 SAMPLES = 3
 """How often inputs are changed."""
 Run = Callable[[Sequence[Any], str], Sequence[Any]]
@@ -28,7 +30,10 @@ Run = Callable[[Sequence[Any], str], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Noise:
-    """Of one output: ``elements``, the largest change of each; ``typical``, the root of their mean square."""
+    """Of one output: ``elements``, the largest change of each; ``typical``, the root of their mean square.
+
+    The change is infinite of the few elements that are finite in one run and not in another.
+    """
 
     elements: Array
     typical: float
@@ -40,14 +45,18 @@ class Noise:
         largest noise of all elements: which ones are hit is chance.
         """
         whole = float(np.sqrt(np.mean(error**2))) if error.size else 0.0
-        largest = self.elements.max(initial=0.0) if whole <= FACTOR * self.typical else self.typical
+        largest = (
+            self.elements.max(initial=0.0, where=np.isfinite(self.elements))
+            if whole <= FACTOR * self.typical
+            else self.typical
+        )
         return np.minimum(FACTOR * np.maximum(self.elements, largest), LIMIT * allowed)
 
 
 def measure(run: Run, values: Sequence[Any], outputs: Sequence[Any]) -> list[Noise | None]:
     """The noise of each output; ``outputs``: what the model computes for ``values`` on its default kernels.
 
-    None for outputs that are not float arrays, or whose shape or infinities change too.
+    None for outputs that are not float arrays, or whose shape changes too, or which elements are infinite.
     """
     random = np.random.default_rng(0)
     others = [run(values, "builtin")]
@@ -72,8 +81,11 @@ def _noise(out: Any, others: Sequence[Any]) -> Noise | None:
     if not _is_float(out) or any(other.shape != out.shape for other in others):
         return None
     wide, finite = out.astype(np.float64), np.isfinite(out)
-    if any((np.isfinite(other) != finite).any() for other in others):
+    other = [np.isfinite(run) != finite for run in others]
+    if any(of.sum() > MOST_INFINITE * of.size for of in other):
         return None
-    changes = [np.where(finite, np.abs(other.astype(np.float64) - wide), 0.0) for other in others]
-    elements: Array = np.max(changes, axis=0)
-    return Noise(elements, float(np.sqrt(np.mean(elements**2))) if elements.size else 0.0)
+    with np.errstate(invalid="ignore"):
+        changes = [np.where(finite, np.abs(run.astype(np.float64) - wide), 0.0) for run in others]
+    elements: Array = np.max([np.where(of, np.inf, change) for of, change in zip(other, changes, strict=True)], axis=0)
+    known = elements[np.isfinite(elements)]
+    return Noise(elements, float(np.sqrt(np.mean(known**2))) if known.size else 0.0)
