@@ -35,8 +35,17 @@ from float_twin import float_twin
 from make_models import MODELS
 
 _SIZES = {"chain_5000": ("chain", 5000), "chain_10000": ("chain", 10000)}
-_GROWING = {"split": 100_000, "concat": 60_000, "chain": 100_000}
-"""Outputs, operands or nodes of models whose conversion may take 2.2 times as long as that of half of them."""
+_GROWING = {
+    "split": 100_000,
+    "concat": 60_000,
+    "chain": 100_000,
+    "copies": 20_000,
+    "maximum": 20_000,
+    "readers": 20_000,
+    "inputs": 20_000,
+}
+"""Outputs, operands, nodes, readers or inputs of models whose conversion may take 2.2 times as long as that of half of
+them, and the conversion of the result back to ONNX too."""
 _QUANTIZED = {
     "mobilenet_v2_qdq_int8_pc": 1.5,
     "resnet18_qdq_int8_sym_pertensor": 1.5,
@@ -68,6 +77,7 @@ _COMMAND = _PEAK + (
     "try:\n    command()\nfinally:\n    sys.argv[1:] = [path]\n    write_peak()\n"
 )
 _CONVERT = _COMMAND.format("onnx2tfl")
+_BACK = _COMMAND.format("tfl2onnx")
 _CHECK = _COMMAND.format("main")
 _LITERT_LATENCY = """
 import sys, time, json, statistics
@@ -179,9 +189,11 @@ class Bench:
 
         return run
 
-    def convert(self, source: Path, target: Path, check: bool = False) -> Callable[[Series], None]:
-        """A command: onnx2tfl, by default without the comparison."""
-        run = self.process(_CONVERT, str(source), "-o", str(target), *([] if check else ["--no-check", "--no-load"]))
+    def convert(
+        self, source: Path, target: Path, check: bool = False, code: str = _CONVERT
+    ) -> Callable[[Series], None]:
+        """A command: onnx2tfl, or tfl2onnx (`code`), by default without the comparison."""
+        run = self.process(code, str(source), "-o", str(target), *([] if check else ["--no-check", "--no-load"]))
 
         def fresh(series: Series) -> None:
             target.unlink(missing_ok=True)
@@ -218,7 +230,9 @@ def main() -> int:
     folder = options.dir or Path(tempfile.mkdtemp(prefix="onnxtfl-bench-"))
     folder.mkdir(parents=True, exist_ok=True)
     bench = Bench(folder, options.runs)
+    _keep_bytecode(folder)
     try:
+        _warm_up(bench)
         _conversions(bench, [name for name in _CONVERTED if _wanted(name, options)])
         _growth(bench, [name for name in _GROWING if _wanted(name, options)])
         _checks(bench, [name for name in _CHECKED if _wanted(name, options)])
@@ -249,6 +263,19 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--page", type=Path, help="write the figures to this file, as a page of the documentation")
     parser.add_argument("--strict", action="store_true", help="exit code 1 if a limit is exceeded")
     return parser.parse_args()
+
+
+def _keep_bytecode(folder: Path) -> None:
+    """Let the measured processes read compiled modules as those of an installed package, whatever this one may do."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+
+
+def _warm_up(bench: Bench) -> None:
+    """Compile the modules that the measured processes import."""
+    source, result = bench.source("chain_50"), _target(bench, "chain_50")
+    for run in (bench.process(_IMPORTS), bench.convert(source, result, check=True), bench.process(_BACK, "--help")):
+        run(Series())
 
 
 def _wanted(name: str, options: argparse.Namespace) -> bool:
@@ -285,20 +312,28 @@ def _conversions(bench: Bench, names: Sequence[str]) -> None:
 
 
 def _growth(bench: Bench, names: Sequence[str]) -> None:
-    bench.begin("growth", "CPU at most 2.2 times that of half as many outputs, operands or nodes")
+    bench.begin("growth", "CPU at most 2.2 times that of half as many outputs, operands, nodes, readers or inputs")
     for name in names:
-        sizes = _GROWING[name] // 2, _GROWING[name]
-        sources = [bench.source(f"{name}_{size}") for size in sizes]
-        try:
-            imports, *runs = bench.in_turn(
-                bench.process(_IMPORTS), *(bench.convert(source, _target(bench, source.stem)) for source in sources)
-            )
-        except FailedError as error:
-            bench.failed(name, error)
-            continue
-        small, large = (statistics.median(run.cpu) - statistics.median(imports.cpu) for run in runs)
-        shown = bench.check(f"{name} growth", large / small, 2.2, "times")
-        print(f"  {name:15} {sizes[1]:7,} over {sizes[0]:,}: {shown}; CPU {large:.2f} s", flush=True)
+        stems = [f"{name}_{size}" for size in (_GROWING[name] // 2, _GROWING[name])]
+        made = [_target(bench, stem) for stem in stems]
+        back = [bench.folder / f"{stem}.back.onnx" for stem in stems]
+        ways = [
+            (f"{name} growth", _CONVERT, [bench.source(stem) for stem in stems], made),
+            (f"{name} growth back", _BACK, made, back),
+        ]
+        for what, code, sources, targets in ways:
+            try:
+                _grown(bench, what, [bench.convert(*pair, code=code) for pair in zip(sources, targets, strict=True)])
+            except FailedError as error:
+                bench.failed(what, error)
+                break
+
+
+def _grown(bench: Bench, what: str, commands: Sequence[Callable[[Series], None]]) -> None:
+    """Measure and print the ratio of the CPU times of two commands, the larger last, without that of the imports."""
+    imports, *runs = bench.in_turn(bench.process(_IMPORTS), *commands)
+    small, large = (statistics.median(run.cpu) - statistics.median(imports.cpu) for run in runs)
+    print(f"  {what:22} {bench.check(what, large / small, 2.2, 'times')}; CPU {large:.2f} s", flush=True)
 
 
 def _conversion(bench: Bench, name: str) -> float:

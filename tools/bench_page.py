@@ -25,7 +25,8 @@ _BUSY = """\
 say little. `make bench` on an idle machine writes this page anew.
 """
 _RULES = {
-    "growth": "CPU time of a conversion over that with half as many outputs, operands or nodes: at most 2.2.",
+    "growth": "CPU time of a conversion over that with half as many outputs, operands, nodes, readers of a value or "
+    "inputs: at most 2.2. `back`: of the result to ONNX.",
     "conversion": "Wall time of `onnx2tfl --no-check`: at most 4 imports and 6 copies of the file (chains of 5,000 "
     "and 10,000 nodes: 10 s). Peak memory of the process: at most that of the import and 100 MB. `growth`: the time of "
     "10,000 nodes over that of 5,000.",

@@ -318,6 +318,42 @@ def concat(nodes: int = 60_000) -> Network:
     return net
 
 
+def copies(nodes: int = 100_000) -> Network:
+    """``nodes`` outputs, all of which are the input."""
+    net = Network("copies")
+    x, names = net.input("input", (2,)), [f"output_{i}" for i in range(nodes)]
+    net.nodes += [helper.make_node("Identity", [x], [name], f"/Identity_{i}") for i, name in enumerate(names)]
+    net.outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2,)) for name in names]
+    return net
+
+
+def maximum(nodes: int = 100_000) -> Network:
+    """One Max of ``nodes`` inputs."""
+    net = Network("maximum")
+    largest = net.add("Max", *(net.input(f"input_{i}", (2,)) for i in range(nodes)))
+    net.output(largest, "output", (2,))
+    return net
+
+
+def readers(nodes: int = 100_000) -> Network:
+    """One value that ``nodes`` products read, each with a weight of its own."""
+    net = Network("readers")
+    x = net.input("input", (2,))
+    products = [net.add("Mul", x, net.constant([i, 0.5])) for i in range(nodes)]
+    net.output(net.add("Concat", *products, axis=0), "output", (2 * nodes,))
+    return net
+
+
+def inputs(nodes: int = 100_000) -> Network:
+    """``nodes`` inputs, each of which becomes an output."""
+    net = Network("inputs")
+    for i in range(nodes):
+        name = f"output_{i}"
+        net.nodes.append(helper.make_node("Relu", [net.input(f"input_{i}", (2,))], [name], f"/Relu_{i}"))
+        net.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, (2,)))
+    return net
+
+
 def _gated_block(net: Network, x: str, name: str) -> str:
     y = net.add("Relu", _conv(net, x, f"{name}.a", (8, 8), 3))
     gate = net.add("Sigmoid", _conv(net, y, f"{name}.gate", (8, 8)))
@@ -336,8 +372,21 @@ def _mixing_block(net: Network, x: str, name: str) -> str:
 
 MODELS: dict[str, Callable[..., Network]] = {
     function.__name__: function
-    for function in (resnet50, mobilenet_v2, bert_base, bert_base_plus, chain, split, concat)
+    for function in (
+        resnet50,
+        mobilenet_v2,
+        bert_base,
+        bert_base_plus,
+        chain,
+        split,
+        concat,
+        copies,
+        maximum,
+        readers,
+        inputs,
+    )
 }
+_COUNTED = ("chain", "split", "concat", "copies", "maximum", "readers", "inputs")
 
 
 def main() -> None:
@@ -345,9 +394,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("path", type=Path)
-    parser.add_argument("--nodes", type=int, default=10000, help="size of the chain")
+    parser.add_argument(
+        "--nodes", type=int, default=10000, help="size of the chain, outputs, operands, readers or inputs"
+    )
     options = parser.parse_args()
-    settings = {"nodes": options.nodes} if options.model in ("chain", "split", "concat") else {}
+    settings = {"nodes": options.nodes} if options.model in _COUNTED else {}
     MODELS[options.model](**settings).write(options.path)
 
 
