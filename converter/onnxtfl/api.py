@@ -153,7 +153,7 @@ def onnx_to_tflite(
 
     how, comparison = (checked(**{name: given[name] for name in names}) for names in (_TO_TFLITE, COMPARISON))
     checked(path=path, check=check, load=load, keep_failed=keep_failed, quantize=quantize)
-    quantizing = _quantizing(quantize, calibration, quantized_io)
+    quantizing = _quantizing(quantize, calibration, quantized_io, target)
     return _convert(Job("onnx", model, path, Options(**how), check, comparison, keep_failed, quantizing, load))
 
 
@@ -303,7 +303,7 @@ def _has_failed(job: Job, compared: CheckReport | None) -> bool:
 
 
 def _quantizing(
-    mode: QuantizeMode | None, calibration: Calibration | None, quantized_io: QuantizedIo
+    mode: QuantizeMode | None, calibration: Calibration | None, quantized_io: QuantizedIo, target: TfliteTargetName
 ) -> Quantizing | None:
     """How to quantize, None where that is not asked for. Raises `UsageError` and `RuntimeUnavailableError`."""
     if mode is None and calibration is None:
@@ -314,6 +314,8 @@ def _quantizing(
 
     if quantized_io == "uint8" or (quantized_io == "int8" and mode != "int8"):
         raise UsageError(f"{mode} has no {quantized_io} inputs and outputs", hint="leave out `quantized_io`")
+    if target == "micro" and mode in ("dynamic", "float16"):
+        raise UsageError(f"TFLite Micro has no kernels for {mode} weights", hint="quantize to int8 or int16x8")
     made = Quantizing(mode, calibration, quantized_io != "int8")
     made.validate()
     return made

@@ -89,6 +89,7 @@ from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.state_tensors import own_state_tensors
 from onnxtfl.passes.states import ExposedState, expose_states
 from onnxtfl.passes.unit_axes import sink_reshapes
+from onnxtfl.passes.used_parts import slice_used_parts
 from onnxtfl.rewriting.custom import allowing_custom, custom_ops
 from onnxtfl.rewriting.legalize import legalize, write_formulas
 from onnxtfl.rewriting.lift import count_ops, lift, lift_where_possible
@@ -111,17 +112,16 @@ if TYPE_CHECKING:
 class Report:
     """What a conversion read and wrote.
 
-    `ops_before`, `ops_after`: number of nodes by op. `passes`: time and
-    node count of each pass. `record`: the target tensor of each source tensor, and the origin of each target op.
-    `quantization`: which ops compute on integers and which do not, and why; None if nothing is quantized. `states`:
-    those that became inputs and outputs. `kept_states`: names of the tensors that the next run begins with, None where
-    that was not asked for. `other_signatures`: the entry points of the file that were not converted.
-    `elements`: the names of the tensors that each input and output of sequence or optional type became.
-    `vectors`: inputs that replace maps. `complex_names`: inputs and outputs of complex numbers, as pairs of real ones.
-    `source_size`: bytes of the source with external data, None for a model in memory. `dropped_metadata`: what of the
-    source's metadata was too large, as text. `source_files`: paths of the source's files with external data.
-    `assumptions`: what has to be true of sizes that only a run knows, as text. `io_types`: see `HeldType`.
-    `custom_ops`: those of users. `opset`: that of ONNX and why, if not the default. `float16`: which ops compute in it.
+    `ops_before`, `ops_after`: number of nodes by op. `passes`: time and node count of each pass. `record`: the target
+    tensor of each source tensor, and the origin of each target op. `quantization`: which ops compute on integers and
+    which do not, and why; None if nothing is quantized. `states`: those that became inputs and outputs. `kept_states`:
+    names of the tensors that the next run begins with, None where that was not asked for. `other_signatures`: the entry
+    points of the file that were not converted. `elements`: the names of the tensors that each input and output of
+    sequence or optional type became. `vectors`: inputs that replace maps. `complex_names`: inputs and outputs of
+    complex numbers, as pairs of real ones. `source_size`: bytes of the source with external data, None for a model in
+    memory. `dropped_metadata`: what of the source's metadata was too large, as text. `source_files`: the source's files
+    with external data. `assumptions`: what has to be true of sizes that only a run knows. `io_types`: see `HeldType`.
+    `custom_ops`: those of users. `opset`: ONNX's and why, if not the default. `float16`: which ops compute in it.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -301,7 +301,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         *(float16_passes(target, options.float16)),
         Pass("legalize", partial(legalize, target=target), needs=_NEUTRAL, establishes=_LEGAL),
         *([] if target.saturated_steps is None else saturate),
-        Group("tidy", tidy, needs=_LEGAL),
+        Group("tidy", (*tidy, Pass("parts", partial(slice_used_parts, when=options.is_quantized_later))), needs=_LEGAL),
         Pass("sink", sink_reshapes, needs=_LEGAL),
         Pass("layout", partial(layout, io_layout=options.io_layout), layout, needs=_LEGAL, establishes=_LAID_OUT),
         Pass("legalize late", partial(legalize, target=target, late=True), needs=_LAID_OUT),

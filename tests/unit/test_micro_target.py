@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
+from onnxtfl.api import QuantizeMode
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.runtimes import MICRO
 from onnxtfl.targets.micro import MicroTarget
@@ -258,3 +261,21 @@ def test_dynamic_quantization_is_computed_in_int32() -> None:
     conversion = micro(onnx_model(nodes, [("x", F, (2, 4))], [("y", F, (2, 3))], {"w": w}, opset=13))
     assert conversion.check is not None
     assert conversion.check.ok
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "float16"])
+def test_weights_that_micro_cannot_compute_with_are_refused(mode: QuantizeMode) -> None:
+    with pytest.raises(UsageError, match="int8 or int16x8"):
+        onnxtfl.onnx_to_tflite(cnn(), target="micro", quantize=mode)
+
+
+@needs_micro
+@pytest.mark.skipif(importlib.util.find_spec("litert_quantizer") is None, reason="needs litert-quantizer")
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+@pytest.mark.parametrize("network", [cnn, keyword_spotter])
+def test_networks_are_quantized(network: Callable[[], onnx.ModelProto], mode: QuantizeMode) -> None:
+    conversion = micro(network(), quantize=mode, calibration="random", check="require")
+    assert conversion.check is not None
+    assert conversion.check.runtimes[-1].startswith("micro ")
+    assert conversion.report.arena is not None
+    assert conversion.report.arena < 12_000

@@ -1,0 +1,42 @@
+"""Parts of a Split that nothing uses are not made: a quantizer, which sees no values of theirs, leaves them float.
+
+::
+
+    %a, %b, %c = Split(%x)     ->     %b = Slice(%x)     (where nothing uses %a and %c)
+"""
+
+from __future__ import annotations
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.shapes import normalize_axis
+
+
+def slice_used_parts(graph: Graph, when: bool = True) -> bool:
+    """Replace each Split into parts of known sizes some of which nothing uses; returns whether there was one.
+
+    `when`: whether a quantizer follows.
+    """
+    outputs, changed = graph.output_set(), False
+    for node in list(graph.nodes) if when else ():
+        if node.op is ops.Split and not all(r.uses or r in outputs for r in node.results):
+            changed |= _sliced(graph, node, [r for r in node.results if r.uses or r in outputs])
+    return changed
+
+
+def _sliced(graph: Graph, node: Node, used: list[Value]) -> bool:
+    x = node.operand(0)
+    sizes = [int(d) for d in x.shape if isinstance(d, int)]
+    if len(sizes) != x.rank or not used or not all(r.tensor_type.is_static for r in node.results):
+        return False
+    b, axis, begin = Builder(graph, node, maker="used parts"), normalize_axis(node.attr("axis"), x.rank), 0
+    for result in node.results:
+        end = begin + int(str(result.shape[axis]))
+        if result in used:
+            starts, limits = [0] * x.rank, list(sizes)
+            starts[axis], limits[axis] = begin, end
+            graph.substitute(result, b(ops.Slice, x, starts, limits, [1] * x.rank))
+        begin = end
+    graph.remove(node)
+    return True
