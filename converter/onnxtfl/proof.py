@@ -199,6 +199,12 @@ def _is_heavy(job: Job, size: int) -> bool:
     return job.format == "onnx" and job.check != "require" and size > HEAVY
 
 
+_LOAD_HINTS = {
+    "timeout": "allow more time (`time_limit`)",
+    "memory": "use smaller inputs (`input_shapes`), or a machine with more memory",
+}
+
+
 def check_loads(
     job: Job, converted: Path, stack: ExitStack, workers: Workers | None, custom_ops: Sequence[str] = ()
 ) -> None:
@@ -220,8 +226,7 @@ def check_loads(
     except RunError as error:
         if error.kind == "unavailable" or _is_newer(job, format_, error.kind, worker.runtime if worker else ""):
             return
-        hint = "allow more time (`time_limit`)" if error.kind == "timeout" else "it is a bug: please report it"
-        hint += "; `load=False` writes it nevertheless"
+        hint = _LOAD_HINTS.get(error.kind, "it is a bug: please report it") + "; `load=False` writes it nevertheless"
         raise UnsupportedError(f"the result does not load: {error.message}", hint=hint, code=error.code) from error
     except RuntimeUnavailableError:
         return

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.cli import commands, running
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.runtimes import LITERT, RunError, RunOptions, Worker
 from onnxtfl.runtimes.process import DEFAULT
-from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
+from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
 
 for module in ("onnxruntime", "ai_edge_litert"):
     pytest.importorskip(module, reason=f"{module} is not installed")
@@ -74,3 +76,11 @@ def test_a_worker_that_refuses_goes_on(tmp_path: Path) -> None:
         with pytest.raises(RunError):
             worker.verify(bad)
         worker.verify(good)
+
+
+def test_a_result_that_needs_too_much_memory(tmp_path: Path) -> None:
+    sizes = np.asarray([2**20, 2**16])
+    node = helper.make_node("Expand", ["x", "sizes"], ["y"])
+    model = onnx_model([node], [("x", TensorProto.FLOAT, [1])], [("y", TensorProto.FLOAT, None)], {"sizes": sizes})
+    with pytest.raises(UnsupportedError, match=f"the tensor 'y' alone needs {4 * 2**36} bytes; use smaller inputs"):
+        onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", check=False)

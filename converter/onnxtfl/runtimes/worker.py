@@ -23,6 +23,7 @@ import contextlib
 import ctypes
 import faulthandler
 import json
+import math
 import os
 import sys
 import time
@@ -131,7 +132,7 @@ def load(request: Item) -> None:
         loaded = open_interpreter(request)
         if all(-1 not in slot.get("shape_signature", ()) for slot in loaded.get_input_details()):
             try:
-                loaded.allocate_tensors()
+                allocate_tensors(loaded)
             except (ValueError, RuntimeError) as error:
                 raise WorkerError(tflite_error_kind(error, "load"), str(error)) from error
     LOADED[file_key(request)] = loaded, time.perf_counter() - started
@@ -303,7 +304,31 @@ def allocate(interpreter: Any, inputs: list[Any]) -> None:
     for slot, value in zip(slots, inputs):
         if list(slot["shape"]) != list(value.shape):
             interpreter.resize_tensor_input(slot["index"], list(value.shape))
-    interpreter.allocate_tensors()
+    allocate_tensors(interpreter)
+
+
+def allocate_tensors(interpreter: Any) -> None:
+    """Allocate the tensors; raises `WorkerError` with the size of the largest one where there is no memory for them.
+
+    LiteRT says nothing then.
+    """
+    try:
+        interpreter.allocate_tensors()
+    except RuntimeError as error:
+        if str(error):
+            raise
+        sizes = {
+            t["name"]: math.prod(map(int, t["shape"])) * np.dtype(t["dtype"]).itemsize for t in tensors(interpreter)
+        }
+        name = max(sizes, key=sizes.__getitem__, default="")
+        raise WorkerError(
+            "memory", f"out of memory: the tensor {name!r} alone needs {sizes.get(name, 0)} bytes"
+        ) from error
+
+
+def tensors(interpreter: Any) -> list[Any]:
+    """Return the details of the tensors whose types have a size."""
+    return [t for t in interpreter.get_tensor_details() if t["dtype"] not in (np.object_, np.bytes_, np.str_)]
 
 
 def tflite_output(interpreter: Any, slot: Any) -> Any:
