@@ -11,6 +11,7 @@ on its seed only. Of each failure, the files are in build/soak/; --resume contin
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import sys
 import time
@@ -37,16 +38,17 @@ def main() -> int:
     start = shown = time.monotonic()
     until = start + 60 * (options.minutes or (float("inf") if count else 1))
     earlier = tally.seconds
-    for seed, found in soak(options.kind, seeds, options.jobs, until):
-        tally.add(seed, found)
-        tally.next = seed + 1
-        tally.seconds = earlier + time.monotonic() - start
-        if found.kind not in ("agree", "skipped"):
-            _keep(options.kind, seed, found)
-        if time.monotonic() - shown > _EVERY:
-            shown = time.monotonic()
-            tally.write(options.resume)
-            print(f"{tally.next}: {dict(tally.counts)}", file=sys.stderr, flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        for seed, found in soak(options.kind, seeds, options.jobs, until):
+            tally.add(seed, found)
+            tally.next = seed + 1
+            tally.seconds = earlier + time.monotonic() - start
+            if found.kind not in ("agree", "skipped"):
+                _keep(options.kind, seed, found)
+            if time.monotonic() - shown > _EVERY:
+                shown = time.monotonic()
+                tally.write(options.resume)
+                print(f"{tally.next}: {dict(tally.counts)}", file=sys.stderr, flush=True)
     tally.write(options.resume)
     print("\n".join(tally.lines(options.groups)))
     return int(any(kind not in GOOD for kind in tally.counts))
