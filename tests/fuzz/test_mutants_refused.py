@@ -39,6 +39,11 @@ _REFUSED = {
         "g (float[M,1,2] x, float[1,28,2] w, float[1,M,1] r) => (float y) { y = LSTM <hidden_size = 7> (x, w, r) }",
         "28 rows of weights, but 4 in another operand",
     ),
+    "a Resize of an axis of 1 to 2^24": (
+        f'g (float[1,2,7,5] x) => (float y) <int64[4] s = {{{1 << 24},2,7,5}}> {{ y = Resize <mode = "linear"> '
+        '(x, "", "", s) }',
+        "the coordinates of an axis would be a constant of 16777216 elements",
+    ),
     "a cropping Resize without its roi": (
         "g (float[1,1,4,4] x, int64[4] s) => (float y) { y = Resize <coordinate_transformation_mode = "
         '"tf_crop_and_resize", mode = "linear"> (x, "", "", s) }',

@@ -20,7 +20,7 @@ MOST_ELEMENTS = 2 << 30
 MOST_ELEMENTS_OF_NODE = 1 << 29
 MOST_NODES_OF_RULE = 10_000
 """Nodes that one rule makes, more where a node has more operands or results."""
-LARGEST_CONSTANT = 16 << 20
+LARGEST_CONSTANT = 8 << 20
 """Elements of a constant that a rule computes, from several arrays of that size in float64."""
 MOST_LISTED = 1 << 20
 """Items of a Python list whose length depends on a number in the file: the parts of a Split, the taps of a window."""
