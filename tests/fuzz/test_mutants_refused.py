@@ -104,6 +104,14 @@ def test_integers_of_few_bits_are_drawn() -> None:
     assert int(values.astype(int).min()) >= -8 and int(values.astype(int).max()) <= 7
 
 
+def test_a_state_of_four_axes() -> None:
+    b = Builder(Graph())
+    given = [constant(np.zeros(shape, np.float32)) for shape in ((5, 1, 4), (24, 4), (24, 6), (1, 6, 6, 6))]
+    x, weights, recurrent, cell = given
+    with pytest.raises(onnxtfl.InvalidModelError, match="not of \\[batch, elements\\]"):
+        b.many(ops.Lstm, x, weights, recurrent, None, None, None, cell)
+
+
 def test_the_sum_of_many_open_sizes_is_unknown() -> None:
     """In time linear in them: a Concat of 60,000 operands of open sizes has to find it."""
     unknown = sum_of(fresh() for _ in range(100_000))

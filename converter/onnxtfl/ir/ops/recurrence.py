@@ -77,7 +77,9 @@ class Recurrent(Derived, register=False):
         _check_equal("features", features, weights.shape[1])
         for name, width in zip(("hidden", "cell"), cls.widths(given), strict=False):
             state = given.get(name)
-            if state is not None and state.rank == 2:
+            if state is not None:
+                if state.rank != 2:
+                    raise ValueError(f"a state {state.type}, not of [batch, elements]")
                 _check_equal("sequences", batch, state.shape[0])
                 _check_equal("elements of a state", width, state.shape[1])
                 batch = state.shape[0] if isinstance(state.shape[0], int) else batch  # also where the input's is open
