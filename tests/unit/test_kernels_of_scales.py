@@ -81,6 +81,16 @@ def test_a_product_of_scales_that_overflows_is_refused() -> None:
         assert "product of the scales" in found
 
 
+def test_a_product_of_which_all_integers_are_nothing() -> None:
+    """A scale of 1e-35 that a quantizer made of a part that is always 0: the kernel may write any integer."""
+    g = Graph(0)
+    x = _given(g, [1, 255], "uint8", (0.02,))
+    g.ops.append(Op("MUL", [x, x], ["v0_0"], {"fused_activation_function": "NONE"}))
+    g.arrays["v0_0"] = np.zeros(2, "uint8")
+    g.quantized["v0_0"] = Scale((1e-35,))
+    assert onnxtfl.tflite_to_onnx(g.model(), check=False, load=False).data
+
+
 def test_int16_slopes_are_refused_and_int8_slopes_are_read() -> None:
     assert "as int8" in _refused("PRELU", [([1, -2], "int16", (0.1,)), ([1, 2], "int16", (0.1,))])
 
