@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import infer
 from onnxtfl.ir.graph import Node, constant
 from onnxtfl.ir.op import Permuted
 from onnxtfl.ir.types import DType
+from tests.harness.rounds import parsed
 from tests.unit.lifting import check_legalized, lifted_tfl
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
@@ -62,3 +64,14 @@ def test_as_many_scales_as_the_axis_is_long() -> None:
     node = Node(ops.DequantizeLinear, [constant(np.ones((2, 1), np.int8)), constant(np.ones(3, np.float32))], {})
     with pytest.raises(InvalidModelError, match="3 scales or zero points for an axis of size 1"):
         infer(node)
+
+
+def test_floats_of_8_bits_have_no_zero_point() -> None:
+    """As in ONNX Runtime, which does not add the one of a file, and refuses to subtract it."""
+    text = "g (float[5] x) => (float[5] y) <float s = {{2}}> {{ z = Constant <value_float = 1.0> () "
+    text += "e = Cast <to = 17> (z) {} }}"
+    quantized = parsed(text.format("q = QuantizeLinear (x, s, e) y = Cast <to = 1> (q)"), 21)
+    assert onnxtfl.onnx_to_tflite(quantized, check=True).check.ok  # type: ignore[union-attr]
+    dequantized = parsed(text.format("q = Cast <to = 17> (x) y = DequantizeLinear (q, s, e)"), 21)
+    with pytest.raises(onnxtfl.UnsupportedError, match="a zero point that is not 0"):
+        onnxtfl.onnx_to_tflite(dequantized, check=False)
