@@ -47,20 +47,14 @@ _SINCE = (10, 13, 19, 21, 23, 24, 25, 28)
 @lift_onnx("DequantizeLinear", since=_SINCE)
 @lift_onnx("DequantizeLinear", since=(1,), domain=MICROSOFT)
 def _linear(b: Builder, node: Node) -> Value:
-    """Floats of 8 or 4 bits have no zero point: ONNX Runtime does not add that of a file, and subtracts 0 only
-    (quantize_linear.cc).
-    """
+    """The zero point of floats of 8 or 4 bits is not added, as in ONNX Runtime (quantize_linear.cc)."""
     (x, scale, zero), get = (node.optional(i) for i in range(3)), node.attributes.get
     dtype = dtype_from(number) if (number := get("output_dtype", 0)) else None
-    dtype = zero.dtype if zero is not None and node.op.name == "onnx.QuantizeLinear" else dtype
-    if zero is not None and zero.dtype.is_float:
-        if node.op.name == "onnx.DequantizeLinear" and zero.is_constant and not _is_zero(zero):
-            raise UnsupportedError("floats with a zero point that is not 0", type_=zero.type, code="E-QUANT-001")
-        zero = None
     attributes = {"axis": _axis(node), "block_size": get("block_size", 0), "dtype": dtype}
     if node.op.name == "onnx.DequantizeLinear":
         return b(ops.DequantizeLinear, x, scale, zero, **attributes)
-    attributes["dtype"] = dtype or DType.UINT8
+    attributes["dtype"] = dtype = zero.dtype if zero is not None else dtype or DType.UINT8
+    zero = None if dtype.is_float else zero
     return b(ops.QuantizeLinear, x, scale, zero, **attributes, saturate=bool(get("saturate", 1)))
 
 
