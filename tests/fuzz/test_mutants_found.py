@@ -266,6 +266,12 @@ _REFUSED_TFLITE = {
         _INT16_IMAGE,
         {"half_pixel_centers": True},
     ),
+    "an update of another type": (
+        "DYNAMIC_UPDATE_SLICE",
+        [_INT16_IMAGE, tensor("int16", 1, 4, 5, 2), np.zeros(4, np.int32)],
+        _INT16_IMAGE,
+        {},
+    ),
     "boxes of 8 numbers": (
         "NON_MAX_SUPPRESSION_V4",
         [np.ones((6, 8), F), tensor("float32", 6), np.asarray(3, np.int32), F(0.5), F(0)],

@@ -32,7 +32,7 @@ class Pad(Op):
     Source: neutral-ops 3.86; wrap from ONNX Pad-19.
     """
 
-    operands = (Operand("input"), Operand("padding", INDICES), Operand("value", optional=True))
+    operands = (Operand("input"), Operand("padding", INDICES), Operand("value", optional=True, like="input"))
     defaults = {"mode": "constant"}
     core = True
     shared_axes = SharedAxes(vectors=(1,))

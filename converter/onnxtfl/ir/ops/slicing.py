@@ -99,7 +99,7 @@ class DynamicUpdateSlice(Op):
     Source: neutral-ops 3.46.
     """
 
-    operands = (Operand("input"), Operand("update"), Operand("starts", INDICES))
+    operands = (Operand("input"), Operand("update", like="input"), Operand("starts", INDICES))
     moves = slice(0, 2)
     shared_axes = SharedAxes(2, vectors=(2,))
 
