@@ -272,6 +272,12 @@ _REFUSED_TFLITE = {
         _INT16_IMAGE,
         {},
     ),
+    "four depths of a one-hot axis": (
+        "ONE_HOT",
+        [np.asarray(1, np.int32), np.arange(4), F(1), F(0)],
+        tensor("float32", 4),
+        {"axis": -1},
+    ),
     "boxes of 8 numbers": (
         "NON_MAX_SUPPRESSION_V4",
         [np.ones((6, 8), F), tensor("float32", 6), np.asarray(3, np.int32), F(0.5), F(0)],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxtfl.ir.define import *
@@ -41,6 +43,9 @@ class OneHot(Op):
 
     @staticmethod
     def shape(indices: Value, depth: Value, on: Value, off: Value, *, axis: int) -> Dims:
+        for name, value in (("depth", depth), ("on", on), ("off", off)):
+            if value.tensor_type.is_static and math.prod(value.shape) != 1:
+                raise ValueError(f"{name} has the shape {list(value.shape)}, not of one element")
         at, known = normalize_axis(axis, indices.rank + 1), known_dims(depth)
         return (*indices.shape[:at], known[0] if known else fresh(), *indices.shape[at:])
 
