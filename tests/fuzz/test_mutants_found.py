@@ -278,6 +278,12 @@ _REFUSED_TFLITE = {
         tensor("float32", 4),
         {"axis": -1},
     ),
+    "real values as the sizes of an image": (
+        "RESIZE_BILINEAR",
+        [_INT16_IMAGE, quantized([8, 10])],
+        _INT16_IMAGE,
+        {"half_pixel_centers": True},
+    ),
     "boxes of 8 numbers": (
         "NON_MAX_SUPPRESSION_V4",
         [np.ones((6, 8), F), tensor("float32", 6), np.asarray(3, np.int32), F(0.5), F(0)],

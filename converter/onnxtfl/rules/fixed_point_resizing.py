@@ -12,7 +12,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import dim_value
+from onnxtfl.ir.reshape import as_int64, dim_value
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.stored_integers import integers_of, labeled
@@ -45,7 +45,7 @@ def bilinear_of_integers(b: Builder, node: Node, corners: bool, centers: bool) -
         if resized is not None and isinstance(size, int):
             weights = _weights(size, resized[i], corners, centers)
         else:
-            count = b(ops.Gather, node.operand(1), [i], axis=0)
+            count = b(ops.Gather, as_int64(b, node.operand(1)), [i], axis=0)
             weights = _open_weights(b, dim_value(b, size, x), count, corners, centers)
         axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
         # [N, H, W, C] * [P, H] -> [N, W, C, P], then [N, W, C, P] * [Q, W] -> [N, C, P, Q]
