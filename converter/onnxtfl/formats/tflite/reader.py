@@ -146,9 +146,9 @@ def _read_signature(table: Decoded, graphs: Mapping[int, Graph], subgraphs: Sequ
     number = table["subgraph_index"]
 
     def positions(side: str) -> tuple[tuple[str, int], ...]:
-        tensors = list(subgraphs[number][side] or ())
+        first = {tensor: i for i, tensor in reversed([*enumerate(subgraphs[number][side] or ())])}
         entries = [(e["name"] or "", e["tensor_index"]) for e in table[side] or ()]
-        return tuple((name, tensors.index(tensor)) for name, tensor in entries if tensor in tensors)
+        return tuple((name, first[tensor]) for name, tensor in entries if tensor in first)
 
     return Signature(table["signature_key"] or "", graphs[number], positions("inputs"), positions("outputs"))
 

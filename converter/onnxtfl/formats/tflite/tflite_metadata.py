@@ -101,7 +101,8 @@ def aligned(
 
 def _places(old: Sequence[str], names: Sequence[str], count: int) -> list[int | None]:
     """For each name the index of its entry, None for a new tensor."""
-    found = [old.index(name) if name in old[:count] else None for name in names]
+    first = {name: place for place, name in reversed([*enumerate(old[:count])])}
+    found = [first.get(name) for name in names]
     if all(place is None for place in found):
         return [k if k < count and len(names) == count else None for k in range(len(names))]
     return found
