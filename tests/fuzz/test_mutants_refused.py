@@ -18,6 +18,7 @@ from onnxtfl.ir.reshape import reshaped_constant
 from onnxtfl.ir.spatial import MOST_BETWEEN, pad_spatial
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.rewriting.regions import condition_value
+from onnxtfl.rules.halving import by_halving
 from tests.fuzz.test_mutants_found import tflite_file
 from tests.harness.rounds import parsed
 
@@ -110,6 +111,16 @@ def test_a_state_of_four_axes() -> None:
     x, weights, recurrent, cell = given
     with pytest.raises(onnxtfl.InvalidModelError, match="not of \\[batch, elements\\]"):
         b.many(ops.Lstm, x, weights, recurrent, None, None, None, cell)
+
+
+@pytest.mark.parametrize(("keep", "shape"), [(True, "[n]x1x2"), (False, "[n]x2")])
+def test_products_of_halves_beside_an_open_axis(keep: bool, shape: str) -> None:
+    graph = Graph()
+    b = Builder(graph)
+    product = b(ops.Reduce, graph.add_input(tensor("float32", "n", 5, 2), "x"), [1], kind="prod", keepdims=keep)
+    assert product.producer is not None
+    halved = by_halving(b, product.producer)
+    assert halved is not None and str(halved.type) == f"tensor<{shape}xfloat32>"
 
 
 def test_the_sum_of_many_open_sizes_is_unknown() -> None:

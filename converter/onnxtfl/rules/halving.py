@@ -6,6 +6,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.ops.slicing import END
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType
 
 _PAIRWISE = {"sum": ops.Add, "prod": ops.Mul, "max": ops.Max, "min": ops.Min}
@@ -25,7 +27,7 @@ def by_halving(b: Builder, node: Node) -> Value | None:
         return None
     for axis in axes:
         x = _halved(b, x, axis, _PAIRWISE[kind])
-    return x if node.attr("keepdims") else b(ops.Reshape, x, list(node.result.shape))
+    return x if node.attr("keepdims") else reshape(b, x, node.result.shape, x)
 
 
 def _halved(b: Builder, x: Value, axis: int, op: type[Op]) -> Value:
@@ -41,6 +43,6 @@ def _halved(b: Builder, x: Value, axis: int, op: type[Op]) -> Value:
 
 
 def _part(b: Builder, x: Value, axis: int, start: int, limit: int) -> Value:
-    starts, limits = [0] * x.rank, [int(str(size)) for size in x.shape]
+    starts, limits = [0] * x.rank, [END] * x.rank  # other axes may be open
     starts[axis], limits[axis] = start, limit
     return b(ops.Slice, x, starts, limits, [1] * x.rank)
