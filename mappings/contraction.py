@@ -80,21 +80,10 @@ def _gemm(b: Builder, node: Node) -> Value:
         rhs, alpha = constant(data.scale(np.full(data.shape[0], alpha, np.float32), 0)), 1.0
     axes = 0 if node.attr("transA", 0) else 1, 1 if node.attr("transB", 0) else 0
     product = times(b, contracted(b, lhs, rhs, *axes), alpha)
-    beta = float(node.attr("beta", 1.0))
     if c is None:
         return product
     check_spreads(product, c)
-    return b(ops.Add, product, times(b, c, _beta_at(lhs, rhs, axes, beta)))
-
-
-def _beta_at(lhs: Value, rhs: Value, axes: tuple[int, int], beta: float) -> float:
-    """The factor of C: over no products, ONNX Runtime does not scale C (unless by 0); over integers, it has no Gemm."""
-    depths = lhs.shape[axes[0]], rhs.shape[axes[1]]
-    if beta in (0, 1) or not lhs.dtype.is_float:
-        return beta
-    if not any(isinstance(depth, int) for depth in depths):
-        assume(f"{depths[0]} is at least 1: of no products, ONNX Runtime's Gemm adds C without beta")
-    return 1.0 if 0 in depths else beta
+    return b(ops.Add, product, times(b, c, float(node.attr("beta", 1.0))))
 
 
 def times(b: Builder, x: Value, factor: float) -> Value:

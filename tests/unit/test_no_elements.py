@@ -105,12 +105,6 @@ def test_a_size_that_is_never_0_is_not_named() -> None:
     assert assumed([pad, softmax], [2, "words"], {"p": np.array([0, 1, 0, 0], np.int64)}) == ()
 
 
-def test_gemm_of_open_depth_with_beta() -> None:
-    gemm = helper.make_node("Gemm", ["x", "w", "c"], ["y"], beta=3.0)
-    (line,) = assumed(gemm, [3, "depth"], {"c": np.ones(4, np.float32)}, [("w", FLOAT, ["depth", 4])])
-    assert line == "depth is at least 1: of no products, ONNX Runtime's Gemm adds C without beta"
-
-
 def test_the_rows_of_the_table_have_the_worst_verdict() -> None:
     def finding(mode: str, known: bool, **verdicts: str) -> Finding:
         found = dict.fromkeys(KERNEL_SETS, "correct") | {k.replace("_", " "): v for k, v in verdicts.items()}
