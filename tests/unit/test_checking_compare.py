@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -42,6 +44,18 @@ def test_tolerance_is_relative_plus_a_share_of_the_largest() -> None:
 
 def test_relative_error_of_small_elements_is_against_a_thousandth_of_the_largest() -> None:
     assert judged(A, changed(A, 0.01, (1, 0))).max_rel == pytest.approx(0.01 / 0.1, rel=1e-3)
+
+
+def test_large_outputs_are_compared_in_little_memory() -> None:
+    a = np.ones((3, 1 << 20), np.float32)
+    b = changed(changed(a, 2.0, (0, 5)), 4.0, (2, 7))
+    tracemalloc.start()
+    result = judged(a, b)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert result.message == "2 of 3145728 elements differ, worst at [2,7]: 1 became 4"
+    assert (result.max_abs, result.max_rel) == (3.0, 3.0)
+    assert peak < 3 * a.nbytes
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.checking.errors import TINY, Allowed, Errors, largest_finite, measure_errors, widened
 from onnxtfl.checking.facts import Selection
 from onnxtfl.checking.noise import Noise
 from onnxtfl.checking.report import QUANTIZED_SHARE, OutputCheck
@@ -115,53 +116,35 @@ def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, s
 def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: str) -> OutputCheck:
     dtype, shape = dtype_name(a), tuple(a.shape)
     exact = a.dtype.kind in "iub"
-    x, y = _widened(a), _widened(b)
-    stray = _stray(x, y)
+    if a.dtype.kind == "V":  # types of ml_dtypes: NumPy's functions do not know all of them
+        a, b = widened(a), widened(b)
+    stray = "" if exact else _stray(a, b)
     if stray:
         return OutputCheck(name, False, dtype, shape, message=stray, note=note)
-    finite = np.isfinite(x)
-    error = _integer_error(a, b) if exact else np.abs(np.where(finite, y, 0) - np.where(finite, x, 0))
-    size = np.abs(np.where(finite, x, 0))
-    peak, tiny = float(size.max(initial=0.0)), float(np.finfo(np.float32).tiny)
-    rtol = max(expect.rtol, FINEST.get(dtype, 0.0))
-    allowed = np.zeros_like(size) if exact else rtol * size + max(expect.atol * peak, expect.least, tiny)
-    if expect.noise is not None and expect.noise.elements.shape == size.shape:
-        allowed = np.maximum(allowed, expect.noise.floor(error, allowed))
-    step = _step(a, expect)
+    peak, step = largest_finite(a), _step(a, expect)
     if expect.levels is not None and not exact:
         step = max(step or 0.0, peak / expect.levels) or None
-    message = _judge(error, allowed, step and step * expect.roundings, x, y)
-    largest = float(error.max(initial=0.0))
-    steps = share = None
-    if step:
-        steps, share = largest / step, _share(error, np.zeros(()), step * expect.roundings)
-    relative = float((error / np.maximum(size, max(1e-3 * peak, tiny))).max(initial=0.0))
-    note = note if not a.size or finite.any() else "no finite value to compare"
+    least = max(expect.atol * peak, expect.least, TINY)
+    rtol = max(expect.rtol, FINEST.get(dtype, 0.0))
+    errors = measure_errors(a, b, peak, Allowed(rtol, least, step and step * expect.roundings, expect.noise))
+    message = _judge(errors, step is not None, a, b)
+    steps = errors.largest / step if step else None
+    share = (errors.within / a.size if a.size else 1.0) if step else None
+    note = note if exact or not a.size or np.isfinite(a).any() else "no finite value to compare"
     return OutputCheck(
-        name, not message, dtype, shape, largest, relative, message, note, step, steps, share, expect.roundings
+        name,
+        not message,
+        dtype,
+        shape,
+        errors.largest,
+        errors.relative,
+        message,
+        note,
+        step,
+        steps,
+        share,
+        expect.roundings,
     )
-
-
-def _share(error: Array, allowed: Array, step: float) -> float:
-    """Return the part of the elements that differ by at most ``step``, or by what is ``allowed`` anyway."""
-    return float(np.mean(error <= np.maximum(allowed, step * (1 + 1e-3)))) if error.size else 1.0
-
-
-def _widened(array: Array) -> Array:
-    """Return an array as float64 or complex128."""
-    wide: Array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-    return wide
-
-
-def _integer_error(a: Array, b: Array) -> Array:
-    """Return ``|b - a|`` of integers or bools, exact also where int64 goes beyond float64."""
-    if a.dtype.kind == "b":
-        return np.asarray(np.not_equal(a, b), dtype=np.float64)
-    low, high = np.minimum(a, b), np.maximum(a, b)
-    error: Array = (high.astype(np.uint64) - low.astype(np.uint64)).astype(
-        np.float64
-    )  # exact also where the difference overflows
-    return error
 
 
 def _step(a: Array, expect: Expectation) -> float | None:
@@ -174,8 +157,8 @@ def _step(a: Array, expect: Expectation) -> float | None:
     return max(scales[0]) if scales else None
 
 
-def _stray(x: Array, y: Array) -> str | None:
-    """Return in words where NaN or infinities are at different places, None where they are not."""
+def _stray(x: Array, y: Array) -> str:
+    """Return in words where NaN or infinities are at different places, "" where they are not."""
     for what, at_x, at_y in (("NaN", np.isnan(x), np.isnan(y)), ("infinity", np.isinf(x), np.isinf(y))):
         differ = at_x != at_y
         if what == "infinity":
@@ -183,21 +166,17 @@ def _stray(x: Array, y: Array) -> str | None:
         if differ.any():
             place = _place(differ.reshape(-1).argmax(), x.shape)
             return f"{what} at different places: {int(differ.sum())} of {x.size} elements, first at {place}"
-    return None
+    return ""
 
 
-def _judge(error: Array, allowed: Array, step: float | None, x: Array, y: Array) -> str:
-    """Return why the errors are too large, "" where they are not."""
-    bad = error > allowed
-    if step is not None and _share(error, allowed, step) >= QUANTIZED_SHARE:
+def _judge(errors: Errors, quantized: bool, a: Array, b: Array) -> str:
+    """Return why the errors of ``b`` are too large, "" where they are not."""
+    if not errors.bad or (quantized and errors.excused >= QUANTIZED_SHARE * errors.count):
         return ""
-    if not bad.any():
-        return ""
-    worst = int(np.where(bad, error - allowed, -np.inf).reshape(-1).argmax())
-    expected, got = x.reshape(-1)[worst], y.reshape(-1)[worst]
-    place = _place(worst, x.shape)
+    expected, got = (widened(values.reshape(-1)[errors.worst : errors.worst + 1])[0] for values in (a, b))
     return (
-        f"{int(bad.sum())} of {bad.size} elements differ, worst at {place}: {_number(expected)} became {_number(got)}"
+        f"{errors.bad} of {errors.count} elements differ, worst at {_place(errors.worst, a.shape)}: "
+        f"{_number(expected)} became {_number(got)}"
     )
 
 

@@ -62,7 +62,9 @@ def signal(random: np.random.Generator, shape: Sequence[int]) -> Array:
     at = np.arange(length, dtype=np.float32)
     pitches, fades = random.uniform(0.01, 0.8, (others, 4, 1)), random.uniform(1e-3, 1e-2, (others, 4, 1))
     phases = random.uniform(0, 2 * np.pi, (others, 4, 1))
-    tones = (np.sin(pitches * at + phases) * np.sin(fades * at + phases)).sum(axis=1) / 4
-    noise = NOISE * random.standard_normal((others, length))
-    made: Array = np.clip(LOUDNESS * (tones + noise), -1, 1).astype(np.float32).reshape(shape)
+    sound = NOISE * random.standard_normal((others, length), dtype=np.float32)
+    tones = (drawn.swapaxes(0, 1).astype(np.float32) for drawn in (pitches, fades, phases))
+    for pitch, fade, phase in zip(*tones, strict=True):
+        sound += np.sin(pitch * at + phase) * np.sin(fade * at + phase) / 4  # one tone at a time: memory
+    made: Array = np.clip(LOUDNESS * sound, -1, 1).reshape(shape)
     return made
