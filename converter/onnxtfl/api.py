@@ -316,7 +316,8 @@ def _quantizing(
         raise UsageError(f"{mode} has no {quantized_io} inputs and outputs", hint="leave out `quantized_io`")
     if target == "micro" and mode in ("dynamic", "float16"):
         raise UsageError(f"TFLite Micro has no kernels for {mode} weights", hint="quantize to int8 or int16x8")
-    made = Quantizing(mode, calibration, quantized_io != "int8")
+    runtimes = ("litert", "micro") if target == "micro" else ("litert",)
+    made = Quantizing(mode, calibration, quantized_io != "int8", runtimes)
     made.validate()
     return made
 

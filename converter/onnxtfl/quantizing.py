@@ -48,11 +48,15 @@ STORAGE: Mapping[Mode, str] = {"int8": "int8", "int16x8": "int16"}
 
 @dataclass(frozen=True)
 class Quantizing:
-    """How to quantize: the mode, the calibration data of the user, and whether inputs and outputs stay float."""
+    """How to quantize: the mode, the calibration data of the user, and whether inputs and outputs stay float.
+
+    `runtimes`: those whose kernels have to compute on the quantized tensors; other ops stay float.
+    """
 
     mode: Mode
     calibration: Calibration | None
     float_io: bool
+    runtimes: tuple[str, ...] = ("litert",)
 
     def validate(self) -> None:
         """Raise `UsageError` for missing or needless calibration data, before anything is converted."""
@@ -79,7 +83,9 @@ class Quantizing:
         first = next(samples, None)
         every = samples if first is None else chain([first], samples)
         storage = STORAGE.get(self.mode)
-        kept = [] if storage is None else [name for name in before if not has_quantized_kernel(name, storage)]
+        kept = [
+            name for name in before if storage is not None and not has_quantized_kernel(name, storage, self.runtimes)
+        ]
         names, graph = [info.name for info in infos], lifted_where_possible(files.read(model))
         sensitive = Sensitive(divisors(graph), exponents(graph), unsupported(graph))
         quantize(model, self.mode, names, every, float_io=self.float_io, float_ops=kept, sensitive=sensitive)

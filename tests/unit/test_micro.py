@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import onnxtfl
-from onnxtfl.runtimes import MICRO, RunError
+from onnxtfl.runtimes import MICRO, RunError, RunOptions, Worker
 from tests.unit.tiny_models import onnx_scale, saved, tflite_model, tflite_scale
 
 needs_micro = pytest.mark.skipif(not MICRO.available(), reason="needs tflite-micro (pip install 'onnxtfl[micro]')")
@@ -27,6 +27,21 @@ def test_a_large_arena_is_found(tmp_path: Path) -> None:
     with MICRO.worker() as worker:
         got = worker.run(saved(tflite_scale(shape=x.shape), tmp_path / "m.tflite"), [x])[0]
     np.testing.assert_array_equal(got, 2 * x)
+
+
+@pytest.mark.parametrize("needed", [12_000, 12_100, 17_000, 30_000, 80_000])
+def test_the_size_of_an_arena(needed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than what is in use, 12,000 bytes, to plan the memory; with less, any op may be said to fail."""
+    kinds = iter(("load", "crash", "memory", "unsupported") * 9)
+
+    def arena(worker: Worker, model: str, size: int, options: RunOptions) -> int:
+        if 0 < size < needed:
+            raise RunError(next(kinds), "Node ADD failed to prepare")
+        return 12_000
+
+    monkeypatch.setattr(Worker, "_arena", arena)
+    found = Worker("micro", "python").arena("m.tflite")
+    assert needed <= found <= max(needed + 256, needed * 33 // 32)
 
 
 @needs_micro

@@ -279,3 +279,28 @@ def test_networks_are_quantized(network: Callable[[], onnx.ModelProto], mode: Qu
     assert conversion.check.runtimes[-1].startswith("micro ")
     assert conversion.report.arena is not None
     assert conversion.report.arena < 12_000
+
+
+@needs_micro
+@pytest.mark.skipif(importlib.util.find_spec("litert_quantizer") is None, reason="needs litert-quantizer")
+@pytest.mark.parametrize("mode", ["int8", "int16x8"])
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+def test_recurrent_layers_are_quantized(op: str, mode: QuantizeMode) -> None:
+    conversion = micro(recurrent(op), quantize=mode, calibration="random", check="require")
+    assert conversion.check is not None
+    assert conversion.check.runtimes[-1].startswith("micro ")
+    assert conversion.report.quantization is not None
+    assert not conversion.report.quantization.float_ops
+
+
+@pytest.mark.skipif(importlib.util.find_spec("litert_quantizer") is None, reason="needs litert-quantizer")
+def test_quantized_ops_that_micro_lacks_stay_float() -> None:
+    """GATHER of int16, which LiteRT has."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Gather", ["h", "i"], ["y"], axis=0)]
+    constants = {"w": np.eye(4, dtype=np.float32), "i": np.array([2, 0])}
+    model = onnx_model(nodes, [("x", F, (3, 4))], [("y", F, (2, 4))], constants)
+    conversion = micro(model, quantize="int16x8", calibration="random")
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert conversion.report.quantization is not None
+    assert [op.op for op in conversion.report.quantization.float_ops] == ["GATHER"]

@@ -120,6 +120,16 @@ def test_ranges_that_are_too_wide() -> None:
     assert quantizer_script.wide(found) == {"mask", "masked"}
 
 
+@needs_library
+def test_the_range_of_a_tensor_is_that_of_all_samples(tmp_path: Path) -> None:
+    """Not the average, which clips what is in few samples, or not in the first."""
+    path = tmp_path / "m.tflite"
+    onnxtfl.onnx_to_tflite(two_layers(), path, check=False)
+    values = (1.0, -3.0, 9.0, 0.5)
+    found = quantizer_script.extremes_of(str(path), [{"x": np.full((1, 64), v, np.float32)} for v in values])
+    assert (found["x"]["min"], found["x"]["max"]) == (-3.0, 9.0)
+
+
 def test_exponents_that_would_be_coarse() -> None:
     """With a mask of -10000, a step is 39 in 8 bits, and 0.15 in 16."""
     text = """graph main(%x: tensor<4x8xfloat32>, %mask: tensor<8xfloat32>) -> (%y) {
@@ -267,3 +277,5 @@ def test_the_tolerance_is_known_for_each_mode() -> None:
 def test_ops_without_quantized_kernels_stay_float() -> None:
     assert has_quantized_kernel("CONV_2D", "int8") and has_quantized_kernel("CONV_2D", "int16")
     assert not has_quantized_kernel("SIN", "int8") and not has_quantized_kernel("custom", "int8")
+    assert has_quantized_kernel("GATHER", "int16")
+    assert not has_quantized_kernel("GATHER", "int16", ("litert", "micro"))

@@ -14,6 +14,7 @@ from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.packed import ByteData, FieldData, stacked
 from tests.harness.litert import Array, run_tflite
+from tests.unit.tiny_models import onnx_model
 
 F, N, K = TensorProto.FLOAT, 384, 512
 RANGES = {
@@ -76,6 +77,21 @@ def test_weights_of_a_product(type_: int, axis: int | None, block: int) -> None:
     wanted = x @ ((w - wide[1]) * wide[0])
     np.testing.assert_allclose(y, wanted, atol=1e-5 * np.abs(wanted).max())
     assert ratio < 1.25  # a zero point takes 8 bytes in a TFLite file, and 4 bits in these
+
+
+def test_few_real_values_times_stored_weights_pass_the_check() -> None:
+    """By default, ONNX Runtime rounds the values to int8: with few of them, that is 1 % of the largest result."""
+    rng = np.random.default_rng(0)
+    constants = {"w": rng.integers(-127, 127, (16, 4)).astype(np.int8), "s": np.float32(0.01), "z": np.int8(0)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["r"]),
+        helper.make_node("MatMul", ["x", "r"], ["y"]),
+    ]
+    conversion = onnxtfl.onnx_to_tflite(onnx_model(nodes, [("x", F, (1, 16))], [("y", F, (1, 4))], constants))
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert conversion.check.outputs[0].max_abs is not None
+    assert conversion.check.outputs[0].max_abs < 1e-5
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])

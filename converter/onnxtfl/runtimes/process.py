@@ -40,6 +40,8 @@ ONNX Runtime 1.31 would leave a file of its telemetry in the folder of temporary
 """
 ROUNDED, ARENAS = 256, 8
 """An arena of TFLite Micro is a multiple of so many bytes; so many larger ones are tried than what is in use."""
+PRECISE = 32
+"""The least arena is found to this part of its size."""
 SHORT = 4096
 """Requests of at most so many characters fit into the pipe to a process that does not read it."""
 
@@ -78,6 +80,11 @@ class RunOptions:
 DEFAULT = RunOptions()
 
 
+def _rounded(size: int) -> int:
+    """`size` as a multiple of `ROUNDED`, not smaller."""
+    return -(-size // ROUNDED) * ROUNDED
+
+
 def environment() -> dict[str, str]:
     """The environment variables of a process that runs models."""
     return {**_QUIET, **os.environ}
@@ -88,11 +95,14 @@ class Worker:
 
     Use it as a context manager, in one thread. ``python``: the interpreter to run the worker with. Requests are
     answered one after the other, in order; several may be under way (`submit`, `load`).
+    ``is_source``: whether it runs the source of a conversion, of which ONNX Runtime computes what the file says: by
+    default it rounds real values to int8 where these are multiplied by int8 weights (MatMulNBits).
     """
 
     def __init__(self, runtime: str, python: str) -> None:
         self.runtime = runtime
         self.python = python
+        self.is_source = False
         self._files: temporary.Folder | None = None
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
@@ -198,25 +208,37 @@ class Worker:
     def arena(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> int:
         """The bytes of an arena that ``model`` fits into in TFLite Micro; raises `RunError`.
 
-        That is more than is in use at the end, and the interpreter may crash in less: larger ones are tried.
+        That is more than is in use at the end, by what the interpreter needs to plan its memory: larger ones are tried.
         """
-        used = self._arena(model, 0, options)
-        least = -(-used // ROUNDED) * ROUNDED
-        sizes = (least, *(least + (ROUNDED << k) for k in range(ARENAS)), 2 * least)
-        for size in sizes[:-1]:
-            try:
-                return max(size, self._arena(model, size, options))
-            except RunError as error:
-                if error.kind not in ("memory", "crash"):
-                    raise
-        return sizes[-1]
+        least = _rounded(self._arena(model, 0, options))
+        sizes = [least, *(least + (ROUNDED << k) for k in range(ARENAS))]
+        sizes.append(2 * sizes[-1])
+        tried = itertools.takewhile(lambda size: not self._fits(model, size, options), sizes[:-1])
+        small = max(tried, default=0)
+        large = next((size for size in sizes if size > small), sizes[-1])
+        while small and large - small > max(ROUNDED, large // PRECISE):
+            middle = _rounded((small + large) // 2)
+            small, large = (small, middle) if self._fits(model, middle, options) else (middle, large)
+        return large
+
+    def _fits(self, model: str | os.PathLike[str], size: int, options: RunOptions) -> bool:
+        """Whether ``model`` loads in an arena of so many bytes. In one that is too small, the interpreter may crash, or
+        name any op that it fails to prepare.
+        """
+        try:
+            return self._arena(model, size, options) <= size
+        except RunError as error:
+            if error.kind in ("unavailable", "timeout"):
+                raise
+            return False
 
     def _arena(self, model: str | os.PathLike[str], size: int, options: RunOptions) -> int:
         number = self._send(self._request(model, options) | {"arena": size}, options.time_limit)
         return int(self._answer(number, options.time_limit)["arena"])
 
     def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:
-        return {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
+        request = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
+        return request | {"source": self.is_source}
 
     def close(self) -> None:
         """End the process and remove its files."""

@@ -35,7 +35,7 @@ LARGEST = 1e30
 
 def quantize(request: dict[str, Any]) -> None:
     """Write the quantized model."""
-    from litert_quantizer import calibrator, quantizer
+    from litert_quantizer import quantizer
 
     made = quantizer.Quantizer(request["model"])
     made.load_quantization_recipe(recipe_of(request["mode"]))
@@ -43,8 +43,7 @@ def quantize(request: dict[str, Any]) -> None:
     found, ops = None, ops_of(request["model"])
     kept = [op for op in ops if not set(op.results).isdisjoint(request["unsupported"])]
     if made.need_calibration:
-        mode = calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED
-        found = of_tensor_ranks(made.calibrate({SIGNATURE: samples(request)}, mode=mode), ops)
+        found = of_tensor_ranks(extremes_of(request["model"], samples(request)), ops)
         levels = LEVELS[request["mode"]]
         names = wide(found) | coarse(request["exponents"], found, levels) | small(request["divisors"], found, levels)
         kept += [op for op in ops if names.intersection([*op.operands, *op.results])]
@@ -52,6 +51,22 @@ def quantize(request: dict[str, Any]) -> None:
     result = made.quantize(found, enable_progress_bar=False, enable_progress_report=False).quantized_model
     with open(request["out"], "wb") as out:
         out.write(result)
+
+
+def extremes_of(path: str, given: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the least and the largest value of each tensor over all samples.
+
+    By default the library averages them, mostly over the first samples: elements beyond are clipped, which adds up
+    over the steps of a recurrent layer.
+    """
+    from litert_quantizer import calibrator, recipe_manager
+    from litert_quantizer.utils import qsv_utils
+
+    mode = calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED
+    made = calibrator.Calibrator(path, mode=mode, qsv_update_func=qsv_utils.min_max_update)
+    made.calibrate({SIGNATURE: given}, recipe_manager.RecipeManager())
+    found: dict[str, Any] = made.get_model_qsvs()
+    return found
 
 
 def recipe_of(mode: str) -> Any:

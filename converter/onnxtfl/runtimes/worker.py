@@ -7,12 +7,13 @@ onnxtfl but the script `temporary`, and runs on Python 3.9 and newer, so that an
 (tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
 
 Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
-"kernels", "spare", "keep", "time_limit"}``: the inputs of each run of one session or interpreter, which keeps its state
-from run to run; an input that is fed back gets the value of that output of the run before. The runs after the first are
-left out where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the model is only loaded,
-for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0:
-large enough) the answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. The process
-ends where a request takes `LATE` seconds longer than its limit: its parent would have killed it before.
+"kernels", "spare", "keep", "source", "time_limit"}``: the inputs of each run of one session or interpreter, which keeps
+its state from run to run; an input that is fed back gets the value of that output of the run before. The runs after the
+first are left out where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the model is only
+loaded, for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0: large enough) the
+answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. With "source", ONNX Runtime
+multiplies real values by int8 weights as they are: by default it rounds them to int8. The process ends where a request
+takes `LATE` seconds longer than its limit: its parent would have killed it before.
 Answer: ``{"id", "outputs": [[item]], "seconds"}`` or ``{"id", "error", "kind"}``. Item: see `encode`.
 """
 
@@ -236,6 +237,8 @@ def new_session(ort: Any, request: Item) -> Any:
     options.log_severity_level = 3
     if request["kernels"] != "default":
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if request.get("source"):
+        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     try:
         return ort.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"])
     except Exception as error:

@@ -68,6 +68,8 @@ class Workers:
             return
         self._started = True
         self.a, self.b = self._start(a), self._start(b)
+        if self.a is not None:
+            self.a.is_source = b == "tflite"
         parallel = b == "tflite" and self.runtime != "micro" and size >= LARGE and (os.cpu_count() or 1) > 1
         self.other = self._start(b, again=True) if parallel else self.b
 

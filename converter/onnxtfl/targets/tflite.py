@@ -241,8 +241,9 @@ def fused_activation_of(op: str) -> str | None:
     return entry(op).fuses_as if op in op_names() else None
 
 
-def has_quantized_kernel(op: str, storage: str) -> bool:
-    """Whether some kernel of `op` computes correct values on tensors that are stored as `storage`, in LiteRT."""
+def has_quantized_kernel(op: str, storage: str, runtimes: Sequence[str] = ("litert",)) -> bool:
+    """Whether some kernel of `op` computes correct values on tensors stored as `storage`, in each of `runtimes`."""
     if op not in op_names():
         return False
-    return any(f"q{storage}" in elements for form in _forms(op, ("litert",)) for elements in form.types.values())
+    forms = _forms(op, tuple(runtimes))
+    return any(f"q{storage}" in elements for form in forms for elements in form.types.values())
