@@ -61,6 +61,41 @@ def test_only_what_kernels_convert_becomes_a_quantized_type(dtype: str, zero: in
     assert found == [[0.0, 0.5, 62.0 if typed else 100.0, -1.0]]
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("dtype", "zero"), [("uint16", 3), ("int16", -3)])
+def test_what_no_kernel_stores_is_rounded(dtype: str, zero: int, axis: int) -> None:
+    """To the bit, also zeros and what is clamped; one scale, or one for each index of an axis."""
+    scales, zeros, shape = ("0.5", str(zero), "") if axis else ("0.5, 0.3", f"{zero}, 0", "2x")
+    text = f"""graph main(%x: tensor<2x5xfloat32>) -> (%y) {{
+      %s = constant tensor<{shape}float32> [{scales}]
+      %z = constant tensor<{shape}{dtype}> [{zeros}]
+      %q = QuantizeLinear(%x, %s, %z) {{dtype = !{dtype}, axis = 0}}
+      %y = DequantizeLinear(%q, %s, %z) {{axis = 0}}
+    }}"""
+    graph, x = parse_graph(text), np.asarray([[0.7, -0.2, 1e9, -1e9, 0.25], [-0.2, 7, 0.0, 3e4, -3e4]], np.float32)
+    wanted = np.asarray(run(graph, [x])[0])
+    read_quantized_types(graph, TARGET)
+    names = [n.op.name for n in graph.nodes]
+    assert names == ["Div", "RoundNearestEven", "Add", "Clamp", "Sub", "Mul"]
+    found = np.asarray(run(graph, [x])[0])
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+
+
+def test_uint16_around_its_middle_is_int16() -> None:
+    text = """graph main(%x: tensor<4xfloat32>) -> (%y) {
+      %s = constant tensor<float32> [0.5]
+      %z = constant tensor<uint16> [32768]
+      %q = QuantizeLinear(%x, %s, %z) {dtype = !uint16, axis = 0}
+      %y = DequantizeLinear(%q, %s, %z) {axis = 0}
+    }"""
+    graph = parse_graph(text)
+    read_quantized_types(graph, TARGET)
+    (kept,) = [r.tensor_type.quantization for n in graph.nodes for r in n.results if r.is_quantized]
+    assert kept is not None and (kept.storage, kept.scales, kept.zero_points) == ("int16", (0.5,), (0,))
+    assert stored(graph, np.asarray([0.2, 0.3, 1e6, -1e6], np.float32)) == [[0.0, 0.5, 16383.5, -16384.0]]
+
+
 # --- fused ------------------------------------------------------------------------------------------------------------
 
 

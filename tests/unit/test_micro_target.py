@@ -304,3 +304,37 @@ def test_quantized_ops_that_micro_lacks_stay_float() -> None:
     assert conversion.check.ok
     assert conversion.report.quantization is not None
     assert [op.op for op in conversion.report.quantization.float_ops] == ["GATHER"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero", "reason"),
+    [
+        (np.int16, 0, ""),
+        (np.int16, 700, "no int16 with this zero point"),
+        (np.uint16, 32768, ""),
+        (np.uint16, 0, "no uint16 with this zero point"),
+        (np.uint16, 30000, "no uint16 with this zero point"),
+    ],
+)
+def test_activations_of_16_bits(dtype: type[np.generic], zero: int, reason: str) -> None:
+    """onnxruntime.quantization writes zero points of 16 bits unless it quantizes symmetrically."""
+    constants: dict[str, object] = {"w": (np.arange(48).reshape(8, 6) % 11 - 5).astype(np.int8), "ws": np.float32(0.1)}
+    constants |= {"wz": np.int8(0), "s": np.float32(2**-12), "z": dtype(zero), "t": np.float32(2**-11)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["a", "s", "z"], ["b"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["c"]),
+        helper.make_node("MatMul", ["b", "c"], ["d"]),
+        helper.make_node("Relu", ["d"], ["e"]),
+        helper.make_node("QuantizeLinear", ["e", "t", "z"], ["f"]),
+        helper.make_node("DequantizeLinear", ["f", "t", "z"], ["y"]),
+    ]
+    conversion = micro(onnx_model(nodes, [("x", F, (2, 8))], [("y", F, (2, 6))], constants, opset=21))
+    assert conversion.check is not None
+    assert conversion.check.ok
+    summary = conversion.report.quantization
+    assert summary is not None
+    assert bool(summary.integer_ops) == (not reason)
+    assert [reason] * len(summary.islands) == [
+        op.reason.partition("has ")[2].partition(":")[0] for op in summary.islands
+    ]

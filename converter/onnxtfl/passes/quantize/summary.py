@@ -30,7 +30,7 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
     `names`: the written name of each value; `target`: whose ops the graph has.
     """
     nodes = list(graph.walk())
-    if not any(quantization_of(v) for node in nodes for v in (*node.operands, *node.results)):
+    if not any(_island(node) or any(map(quantization_of, (*node.operands, *node.results))) for node in nodes):
         return None
     counts: dict[Kind, Counter[str]] = {"integer": Counter(), "hybrid": Counter(), "float": Counter()}
     floats = []

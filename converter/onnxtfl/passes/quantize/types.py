@@ -25,11 +25,13 @@ from onnxtfl.ir.quantization import Quantization, dequantize, shifted_to_int8
 from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.fold import fold_node
+from onnxtfl.passes.quantize.wide import as_int16, round_in_float, store_as_int16
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target
 
 INTEGER_KINDS = frozenset({DType.INT4, DType.UINT4, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32})
 HOIST = Patterns()
+_WIDE = (DType.INT16, DType.UINT16)
 _WITHIN = ("nearest", "linear")
 """Interpolations whose results are between elements of the operand, so that all of them can be stored."""
 MOST_SCALES = 1 << 18
@@ -51,6 +53,10 @@ def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = Fals
     for node in list(graph.nodes):
         if node.op is ops.QuantizeLinear:
             _widen(graph, node, kinds)
+    if target.name == "tfl":
+        for node in list(graph.nodes):
+            if node.op is ops.QuantizeLinear:
+                _without_kernels(graph, node, kinds)
     for node in list(graph.nodes):
         if node.graph is not graph:
             continue
@@ -83,6 +89,22 @@ def _widen(graph: Graph, node: Node, kinds: _Kinds) -> None:
         at = Builder(graph, user, maker="quantized types")
         graph.replace(user, [at(ops.DequantizeLinear, made, node.operand(1), zero, **user.attributes)])
     graph.remove(node)
+
+
+def _without_kernels(graph: Graph, node: Node, kinds: _Kinds) -> None:
+    """Store uint16 as int16, and where that has a zero point, compute the real values: no kernel has such integers."""
+    quantization, x = quantization_of(node), node.operand(0)
+    if quantization is None or quantization.dtype not in _WIDE or quantization.block or node.result in kinds.fixed:
+        return
+    if graph.is_output(node.result) or not all(_dequantizes(user, quantization) for user in node.result.users()):
+        return
+    if kinds.converts(x.tensor_type.stored_as(quantization)):
+        return
+    stored = as_int16(quantization)
+    if stored is not quantization and kinds.converts(x.tensor_type.stored_as(stored)):
+        store_as_int16(graph, node, stored)
+    elif x.tensor_type.rank is not None:
+        round_in_float(graph, node, quantization, kinds.target.title)
 
 
 class _Kinds:
