@@ -5,7 +5,9 @@ ONNX            NonMaxSuppression 10 11
 TFLite          NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5: one list of boxes at a time
 ==============  =============================================================================================
 
-TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it."""
+TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it. LiteRT's kernel drops a
+chosen box only since that overlaps itself: one without an area, or any with a threshold above 1, it chooses in each
+round."""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from onnxtfl.rules import *
 
 _LOWEST = float(np.finfo(np.float32).min)
 _TINY = 1e-37
+_FAR = 2.0**60
 
 
 row(ops.NonMaxSuppression, onnx="NonMaxSuppression", since=(10, 11), attributes="center_point_box")
@@ -47,10 +50,11 @@ def _class_by_class(b: Builder, node: Node) -> Value:
     batches, classes = scores.shape[:2]
     if not isinstance(batches, int) or not isinstance(classes, int):
         raise UnsupportedError("boxes of batches or classes whose number is not known", code="E-SHAPE-001")
-    operands = [_limit(b, node.optional(2), scores), *_thresholds(b, node)]
+    never, *thresholds = _thresholds(b, node)
+    operands = [_limit(b, node.optional(2), scores), *thresholds]
     parts, margin = [], np.asarray([[0, 0], [2, 0]])
     for batch in range(batches):
-        corners = _corners(b, _item(b, boxes, batch), bool(node.attr("center_point_box")))
+        corners = _chosen_once(_corners(b, _item(b, boxes, batch), bool(node.attr("center_point_box"))), never)
         rows = _item(b, scores, batch)
         for label in range(classes):
             indices, _, count = b.many(ops.SelectBoxes, corners, _item(b, rows, label), *operands)
@@ -77,22 +81,47 @@ def _limit(b: Builder, limit: Value | None, scores: Value) -> Value:
     return b(ops.Convert, bounded, dtype=DType.INT32)
 
 
-def _thresholds(b: Builder, node: Node) -> tuple[Value, Value]:
-    """The overlap's next larger number, and the least score."""
+def _thresholds(b: Builder, node: Node) -> tuple[Term, Value, Value]:
+    """Whether no overlap exceeds its limit; the next larger number, at most 1; and the least score."""
     overlap, least = node.optional(3), node.optional(4)
     score = b.scalar(_LOWEST, DType.FLOAT32) if least is None else reshape(b, least, ())
-    if overlap is None or overlap.is_constant:
-        number = np.float32(0.0 if overlap is None else overlap.numpy().reshape(-1)[0])
-        return constant(np.asarray(max(np.nextafter(number, np.float32(np.inf)), np.float32(_TINY)))), score
-    return (Term(b, reshape(b, overlap, ())) * (1 + 2**-23) + _TINY).value, score
+    limit = b.scalar(0.0, DType.FLOAT32) if overlap is None else reshape(b, overlap, ())
+    if limit.is_constant:
+        number = np.float32(limit.numpy().reshape(-1)[0])
+        above = max(np.nextafter(number, np.float32(np.inf)), np.float32(_TINY))
+        return Term(b, constant(np.asarray(number >= 1))), constant(np.asarray(min(above, np.float32(1)))), score
+    term = Term(b, limit)
+    return term >= 1, (term * (1 + 2**-23) + _TINY).min(1).value, score
 
 
-def _corners(b: Builder, boxes: Value, centered: bool) -> Value:
+def _corners(b: Builder, boxes: Value, centered: bool) -> Term:
     """Boxes [n, 4] as lower and upper corners."""
     first, second = (Term(b, b(ops.Slice, boxes, [0, i], [1 << 30, i + 2], [1, 1])) for i in (0, 2))
     half = second * 0.5
     low, high = (first - half, first + half) if centered else (first.min(second), first.max(second))
-    return b(ops.Concatenate, low.value, high.value, axis=1)
+    return low.apply(ops.Concatenate, high, axis=1)
+
+
+def _chosen_once(corners: Term, never: Term) -> Value:
+    """Move boxes that drop no box to where each overlaps itself only; `never`: whether this is so for all."""
+    constantly = never.value.is_constant
+    if constantly and never.value.numpy().item():
+        return _distant(corners).value
+    low, high = (Term(corners.b, sliced(corners.b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
+    is_flat = (high - low).reduce("prod", [1]) <= 0
+    return (is_flat if constantly else is_flat | never).choose(_distant(corners), corners).value
+
+
+def _distant(corners: Term) -> Term:
+    """[n, 4]: boxes with an area of 1 each, beside one another and far from what other boxes may be."""
+    b, count = corners.b, corners.value.shape[0]
+    if isinstance(count, int):
+        first = Term(b, constant(np.arange(1, count + 1, dtype=np.float32)[:, None] * np.float32(_FAR)))
+    else:
+        numbers = Term(b, positions(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
+        first = (numbers.along(0, 2) + 1) * _FAR
+    unit = np.asarray([[1, 0, 1, 0]], np.float32)
+    return first.apply(ops.Mul, unit) + Term(b, constant(np.asarray([[0, 0, _FAR / 2, 2 / _FAR]], np.float32)))
 
 
 @decompose(ops.SelectBoxes, "onnx")
@@ -146,7 +175,7 @@ def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
     boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
     if not _is_zero(sigma) and not (least.is_constant and float(least.numpy()) >= 0):
         assume(f"no score of {node.name!r} that is above its threshold is negative")
-    corners = b(ops.Pad, _corners(b, boxes, False), np.asarray([[0, 1], [0, 0]]), None, mode="constant")
+    corners = b(ops.Pad, _corners(b, boxes, False).value, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
     one_more = Term(b, b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(-np.inf, scores), mode="constant"))
     spread = Term(b, reshape(b, sigma, ()))
     scale = (spread > 0).choose(spread.constant(-0.5) / spread, 0.0)
