@@ -48,10 +48,22 @@ _BY_TFL = {tfl: kind for kind, tfl in _TFL.items()}
 
 def _axes(b: Builder, node: Node) -> Value | None:
     """The axes operand of the neutral op: absent for all axes, empty for none."""
-    axes = node.optional(1)
+    axes, keeps = node.optional(1), bool(node.attributes.get("noop_with_empty_axes", 0))
+    if axes is not None and (axes.tensor_type.rank or 0) > 1:
+        raise InvalidModelError(f"axes of shape {list(axes.shape)}, not a vector", code="E-FILE-009")
     if axes is not None and axes.tensor_type.shape != (0,):
+        return axes if keeps else _all_if_empty(b, axes, node.operand(0).tensor_type.rank)
+    return constant(np.zeros(0, np.int64)) if keeps else None
+
+
+def _all_if_empty(b: Builder, axes: Value, rank: int | None) -> Value:
+    """The axes; all of `rank` where only a run knows how many there are, and there are none."""
+    shape = axes.tensor_type.shape
+    if rank is None or shape is None or all(isinstance(d, int) for d in shape):
         return axes
-    return constant(np.zeros(0, np.int64)) if node.attributes.get("noop_with_empty_axes", 0) else None
+    is_empty = Term(b, b(ops.Shape, axes)).equals(0).to(DType.INT64)
+    every = b(ops.Slice, constant(np.arange(rank)), [0], (is_empty * rank).value, [1])
+    return b(ops.Concatenate, axes, every, axis=0)
 
 
 def _lift_kind(b: Builder, node: Node, kind: str, op: type[Op] = ops.Reduce) -> Value:
