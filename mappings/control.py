@@ -276,11 +276,11 @@ def scan_regions_onnx(node: Node) -> None:
         bind_captures(body, values[-captures:])
 
 
-def _int_list(node: Node, name: str, count: int) -> tuple[int, ...]:
-    """Attribute `name` with `count` entries, by default zeros."""
+def _int_list(node: Node, name: str, count: int, stop: int | None = None) -> tuple[int, ...]:
+    """Attribute `name` with `count` entries, by default zeros, all in [0, stop)."""
     entries = tuple(node.attr(name) or (0,) * count)
-    if len(entries) != count:
-        raise ValueError(f"{name} has {len(entries)} entries, not {count}")
+    if len(entries) != count or (stop and any(e not in range(stop) for e in entries)):
+        raise ValueError(f"{name} is {list(entries)[:9]}, with {count} entries expected")
     return entries
 
 
@@ -318,9 +318,9 @@ def scan_onnx(b: Builder, node: Node) -> Sequence[Value]:
         body=body,
         carried=count,
         axes=_int_list(node, "scan_input_axes", scanned),
-        reversed=tuple(map(bool, _int_list(node, "scan_input_directions", scanned))),
+        reversed=tuple(map(bool, _int_list(node, "scan_input_directions", scanned, 2))),
         result_axes=_int_list(node, "scan_output_axes", collected),
-        result_reversed=tuple(map(bool, _int_list(node, "scan_output_directions", collected))),
+        result_reversed=tuple(map(bool, _int_list(node, "scan_output_directions", collected, 2))),
     )
 
 

@@ -59,7 +59,7 @@ def _copy_by_reshape(node: Node) -> Form | None:
     shape = node.result.shape
     if (is_open := sum(not isinstance(d, int) for d in shape)) > 1 or (is_open and 0 in shape):
         return None
-    sizes = np.asarray([d if isinstance(d, int) else -1 for d in shape], np.int32)
+    sizes = int32([d if isinstance(d, int) else -1 for d in shape])
     return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})
 
 

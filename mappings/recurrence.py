@@ -92,9 +92,10 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
     size, recurrent = node.attr("hidden_size"), operands[2]
     if size is not None and isinstance(recurrent, Value) and recurrent.shape[-1] != size and static(recurrent.shape):
         raise ValueError(f"hidden_size is {size}, but the recurrent weights are {recurrent.type}")
+    each = list(_attributes(node, layer))
     directions = [
-        b.many(layer.op, *_operands(b, x, layer, operands, i, batch_major), **attributes)
-        for i, attributes in enumerate(_attributes(node, layer))
+        b.many(layer.op, *_operands(b, x, layer, operands, (i, len(each)), batch_major), **attributes)
+        for i, attributes in enumerate(each)
     ]
     outputs, *states = zip(*directions, strict=True)
     weights = operands[1]
@@ -151,19 +152,16 @@ def _functions(
         if name.lower() not in _ACTIVATIONS:
             raise UnsupportedError(f"the activation {name}")
         kind, alpha, beta = _ACTIVATIONS[name.lower()]
-        yield (
-            kind,
-            0.0 if alpha is None else float(next(next_alpha, alpha)),
-            0.0 if beta is None else float(next(next_beta, beta)),
-        )
+        first = 0.0 if alpha is None else float(next(next_alpha, alpha))
+        yield kind, first, 0.0 if beta is None else float(next(next_beta, beta))
 
 
 def _operands(
-    b: Builder, x: Value, layer: _Layer, operands: Sequence[_Given], index: int, batch_major: bool
+    b: Builder, x: Value, layer: _Layer, operands: Sequence[_Given], which: tuple[int, int], batch_major: bool
 ) -> list[Value | None]:
-    """The operands of the neutral op of direction `index`, in its order."""
+    """The operands of the neutral op of the direction `which[0]` of `which[1]`, in its order."""
     w, r, bias, lengths, hidden, cell, peepholes = (
-        _of_direction(b, v, index, 1 if batch_major and i in (4, 5) else 0, rank)
+        _of_direction(b, v, *which, 1 if batch_major and i in (4, 5) else 0, rank)
         for i, (v, rank) in enumerate(zip(operands[1:], _RANKS, strict=True))
     )
     if layer is _LSTM:
@@ -177,8 +175,8 @@ _RANKS = (3, 3, 2, 1, 3, 3, 2)
 """The ranks of the operands after the input; the lengths, of rank 1, have no directions."""
 
 
-def _of_direction(b: Builder, x: _Given, index: int, axis: int, rank: int) -> Value | None:
-    """Part `index` of `x` along its axis of directions, which is dropped.
+def _of_direction(b: Builder, x: _Given, index: int, count: int, axis: int, rank: int) -> Value | None:
+    """Part `index` of the `count` parts of `x` along its axis of directions, which is dropped.
 
     PyTorch's first exporter wrote weights of one direction, and read the output, without that axis.
     """
@@ -186,6 +184,8 @@ def _of_direction(b: Builder, x: _Given, index: int, axis: int, rank: int) -> Va
         return x[index]
     if x is None or rank == 1 or (x.rank == rank - 1 and index == 0):
         return x
+    if isinstance(x.shape[axis], int) and x.shape[axis] != count:
+        raise ValueError(f"an operand of type {x.type} for {count} directions")
     if axis == 0:
         return _part(b, x, index)
     part = sliced(b, x, {axis: slice(index, index + 1)})

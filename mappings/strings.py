@@ -79,6 +79,7 @@ class _Pool:
         self.weights = np.asarray(node.attr("weights", None) or np.ones(len(self.indexes)), np.float32)
         self._check()
         self.columns = int(self.indexes.max()) + 1
+        check_elements(self.columns * len(self.indexes), "the columns of the n-grams")
 
     def _check(self) -> None:
         """Raise InvalidModelError where the attributes disagree."""

@@ -26,6 +26,8 @@ def _conv_transpose(b: Builder, node: Node) -> Value:
     strides = tuple(node.attr("strides", ())) or (1,) * rank
     dilations = tuple(node.attr("dilations", ())) or (1,) * rank
     grow = tuple(node.attr("output_padding", ())) or (0,) * rank
+    if len(grow) != rank or not all(0 <= g <= LONGEST_STRIDE for g in grow):
+        raise ValueError(f"output_padding is {list(grow)}")
     window = Window(sizes, strides, dilations, (0,) * (2 * rank))
     attributes = {
         **first(rank),

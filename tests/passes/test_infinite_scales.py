@@ -16,6 +16,7 @@ HEAD = f"""graph main(%x: tensor<2x3xfloat32>, %c: tensor<2x3xbool>) -> (%y) {{{
   %m = Select(%c, %none, %mask) : tensor<2x3xfloat32>
 """
 Q = "QuantizeLinear(%v, %s, %z) {dtype = !int8, axis = 0}"
+EQUALS_LOW = 'Compare(%a, %mask) {comparison_direction = "EQ"}'
 DQ = "DequantizeLinear(%q, %s, %z) {axis = 0}"
 
 
@@ -49,6 +50,15 @@ def test_dequantized_by_infinity() -> None:
         ("%a = Add(%x, %m)\n %y = IsFinite(%a)", {"Select": 1, "Add": 1, "IsFinite": 1}),
         ("%y = IsFinite(%m)", {}),
         ("%y = IsInf(%m)", {"Not": 1}),
+        # So is a sum with a mask before it is compared with -infinity, which kernels make the lowest number.
+        (f"%a = Add(%x, %m)\n %y = {EQUALS_LOW}", {"Compare": 1, "Not": 1, "Or": 1}),
+        (
+            f"%f = constant tensor<2xint64> [1, 6]\n %r = Reshape(%m, %f)\n %h = Reshape(%x, %f)\n"
+            f" %s = Add(%r, %h)\n %e = constant tensor<1xint64> [1]\n"
+            f' %a = Reduce(%s, %e) {{kind = "max", keepdims = true}}\n %y = {EQUALS_LOW}',
+            {"Compare": 1, "Not": 1, "Or": 1, "Reduce": 1, "Reshape": 2},
+        ),
+        (f"%a = Abs(%x)\n %y = {EQUALS_LOW}", {"Abs": 1, "Compare": 1}),
     ],
 )
 def test_masks(body: str, left: dict[str, int]) -> None:

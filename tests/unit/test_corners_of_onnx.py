@@ -102,6 +102,9 @@ def test_flags(value: int) -> None:
     check(model_of("ArgMax", [([2, 3], FLOAT)], result=INT64, axis=1, keepdims=value), _counting(2, 3))
     ties = np.ones((2, 3), np.float32)
     check(model_of("ArgMax", [([2, 3], FLOAT)], result=INT64, axis=1, select_last_index=value), ties)
+    turned = model_of("RotaryEmbedding", [([1, 1, 2, 4], FLOAT)], [_counting(1, 2, 2)] * 2, opset=23, interleaved=value)
+    check(turned, _counting(1, 1, 2, 4))
+    check(model_of("Attention", [([1, 1, 2, 4], FLOAT)] * 3, opset=23, is_causal=value), *[_counting(1, 1, 2, 4)] * 3)
     pool = {"kernel_shape": [2], "strides": [2]}
     check(model_of("MaxPool", [([1, 1, 5], FLOAT)], ceil_mode=value, **pool), _counting(1, 1, 5))
     pool["pads"] = [1, 1]
@@ -127,6 +130,15 @@ def test_flags(value: int) -> None:
             "a bias of 4 elements for 3 output features",
         ),
         (model_of("Conv", [([1, 2, 3], FLOAT)], [_counting(3, 2, 2), _counting(1)]), "a bias of 1 elements for 3"),
+        (model_of("Conv", [([1, 2, 5], FLOAT)], [_counting(3, 2, 2)], kernel_shape=[3]), r"kernel_shape is \[3\], the"),
+        (
+            model_of("ConvTranspose", [([1, 3, 5, 5], FLOAT)], [_counting(3, 2, 2, 2)], kernel_shape=[2]),
+            r"kernel_shape is \[2\], the",
+        ),
+        (
+            model_of("BatchNormalization", [([1, 2, 3], FLOAT)], [_counting(2)] * 4, training_mode=2),
+            "'training_mode' is 2, not 0 or 1",
+        ),
     ],
 )
 def test_what_onnx_runtime_refuses_or_ignores_is_refused(model: onnx.ModelProto, message: str) -> None:
@@ -266,3 +278,55 @@ def test_integers_shrink_by_a_fraction(dtype: Any, lambd: float, bias: float) ->
     x = np.arange(0 if dtype is np.uint8 else -6, 7).astype(dtype)
     element = helper.np_dtype_to_tensor_dtype(x.dtype)
     check(model_of("Shrink", [(x.shape, element)], result=element, opset=9, lambd=lambd, bias=bias), x)
+
+
+def _boxes(count: Any, centered: int = 0) -> onnx.ModelProto:
+    """NonMaxSuppression with open thresholds."""
+    inputs = [([1, count, 4], FLOAT), ([1, 1, count], FLOAT), ([1], INT64), ([1], FLOAT)]
+    return model_of("NonMaxSuppression", inputs, (), INT64, center_point_box=centered)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("count", [5, "n"])
+@pytest.mark.parametrize("centered", [0, 1])
+@pytest.mark.parametrize("limit", [0.0, 0.5, 1.0])
+def test_boxes_that_drop_no_box_are_chosen_once(frozen: bool, count: Any, centered: int, limit: float) -> None:
+    """Those without an area, and all with a threshold of 1, also equal ones."""
+    boxes = np.asarray([[[0, 0, 1, 1], [0, 0, 1, 1], [3, 3, 0, 0], [2, 2, 2, 5], [2, 2, 2, 2]]], np.float32)
+    scores = np.asarray([[[0.5, 0.3, 0.9, 0.8, 0.7]]], np.float32)
+    limits = np.asarray([4]), np.asarray([limit], np.float32)
+    if frozen:
+        inputs = [([1, count, 4], FLOAT), ([1, 1, count], FLOAT)]
+        check(model_of("NonMaxSuppression", inputs, limits, INT64, center_point_box=centered), boxes, scores)
+    else:
+        check(_boxes(count, centered), boxes, scores, *limits)
+
+
+@pytest.mark.parametrize("kernels", ["default", "builtin"])
+def test_rows_of_attention_that_see_no_key_are_zero(kernels: str) -> None:
+    """Builtin kernels make -infinity the lowest number where they add it, so sums are not compared with it."""
+    shapes = [([1, 1, 3, 4], FLOAT)] * 3 + [([3, 3], FLOAT), ([0], FLOAT), ([0], FLOAT), ([1], INT64)]
+    model = model_of("Attention", shapes, opset=24, is_causal=1)
+    del model.graph.input[4:6]
+    model.graph.node[0].input[4:6] = ["", ""]
+    data = onnx_to_tflite(model, check=False).data
+    assert data is not None
+    x = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4) + 1
+    feeds = {"x0": x, "x1": x, "x2": x, "x3": np.zeros((3, 3), np.float32), "x6": np.asarray([1])}
+    ((_, found),) = run_tflite(data, feeds, kernels=kernels)
+    np.testing.assert_array_equal(found[0, 0], [[0] * 4, [0] * 4, [1, 2, 3, 4]])
+
+
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceL2", "ReduceMean"])
+@pytest.mark.parametrize("keeps", [0, 1])
+@pytest.mark.parametrize("axes", [[], [1], [-1, 0]])
+def test_axes_of_which_only_a_run_knows_how_many(op: str, keeps: int, axes: list[int]) -> None:
+    """None are all, unless noop_with_empty_axes says that they are none."""
+    model = model_of(op, [([2, 3], FLOAT), (["n"], INT64)], noop_with_empty_axes=keeps)
+    check(model, _counting(2, 3), np.asarray(axes, np.int64))
+
+
+def test_axes_in_a_matrix_are_refused() -> None:
+    model = model_of("ReduceSum", [([2, 3], FLOAT)], [np.zeros((1, 0), np.int64)])
+    with pytest.raises(InvalidModelError, match=r"axes of shape \[1, 0\], not a vector"):
+        onnx_to_tflite(model, check=False)

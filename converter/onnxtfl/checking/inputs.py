@@ -129,10 +129,12 @@ def _within(random: np.random.Generator, shape: tuple[int, ...], known: Range, i
 
 
 def _distinct(random: np.random.Generator, shape: tuple[int, ...], count: int, asked: int | None) -> Array | None:
-    """Indices below ``count`` that differ along the axis ``asked`` (-2: rows of them do), None where any will do, or
-    there are too many. A permutation has each of them.
+    """Indices below ``count`` that differ along the axis ``asked`` (-2: rows of them do, or the elements of a vector,
+    which becomes rows of one element), None where any will do, or there are too many. A permutation has each of them.
     """
     if asked is None and shape == (count,) and count <= _MOST_PERMUTED:
+        asked = 0
+    if asked == -2 and len(shape) == 1:
         asked = 0
     if asked == -2:  # rows differ where their first elements do
         rows = math.prod(shape[:-1])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
@@ -47,9 +48,16 @@ def last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Seque
 
 
 def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
-    """The spatial sizes of an ONNX kernel, from its type or the attribute kernel_shape; UnsupportedError if unknown."""
+    """The spatial sizes of an ONNX kernel, from its type or the attribute kernel_shape.
+
+    Raises InvalidModelError where these differ, UnsupportedError where the sizes are unknown.
+    """
     given = tuple(node.attr("kernel_shape", ()))
     shape = kernel.tensor_type.shape
+    if given and shape is not None and not _may_equal(given, shape[2:]):
+        raise InvalidModelError(
+            f"kernel_shape is {list(given)}, the kernel has the shape {kernel.type}", code="E-FILE-009"
+        )
     sizes = given or (shape[2:] if shape is not None else ())
     known = tuple(k for k in sizes if isinstance(k, int))
     if not known or len(known) != len(sizes):
@@ -59,6 +67,10 @@ def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
             code="E-SHAPE-001",
         )
     return known
+
+
+def _may_equal(given: Sequence[int], sizes: Sequence[Dim]) -> bool:
+    return len(given) == len(sizes) and all(a == b or not isinstance(b, int) for a, b in zip(given, sizes, strict=True))
 
 
 def fixed_kernel(b: Builder, kernel: Value, sizes: Sequence[int]) -> Value:

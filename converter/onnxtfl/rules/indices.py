@@ -35,7 +35,9 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
 
 
 def _checked(indices: Array, sizes: Sequence[Dim]) -> Array:
-    """Return `indices` [..., len(sizes)] (or of one axis); ValueError if one is out of range for its axis."""
+    """Return `indices` [..., len(sizes)] (or of one axis); ValueError if one is out of range for its axis, or none."""
+    if indices.dtype.kind not in "iuV":
+        raise ValueError(f"indices cannot be {indices.dtype}")
     wide, limits = indices.astype(np.int64), np.asarray(sizes, np.int64)
     outside = (wide >= limits) | (wide < -limits)
     if outside.any():

@@ -48,10 +48,17 @@ _STRINGS: Mapping[str, Mapping[str, Collection[str]]] = {
     "round_mode": {"Cast": ("up", "down", "nearest"), "CastLike": ("up", "down", "nearest")},
 }
 """The strings that an attribute can be, by attribute and op."""
-_TRUE_IF_ONE = frozenset({"ceil_mode", "keepdims", "largest", "noop_with_empty_axes", "sorted"})
+_TRUE_IF_ONE = frozenset(
+    {"ceil_mode", "interleaved", "is_causal", "keepdims", "largest", "noop_with_empty_axes", "sorted"}
+)
 """Flags that only 1 sets (measured on ONNX Runtime)."""
-_ZERO_OR_ONE = frozenset({"allowzero", "center_point_box", "exclusive", "fmod", "reverse", "storage_order"})
-"""Flags for which ONNX Runtime refuses other integers."""
+_ZERO_OR_ONE = frozenset(
+    {
+        *("allowzero", "center_point_box", "exclusive", "fmod", "layout", "new_axis", "reverse", "storage_order"),
+        "training_mode",
+    }
+)
+"""Flags for which ONNX or ONNX Runtime refuse other integers."""
 _TRUE_UNLESS_ZERO = frozenset(
     {
         *("align_corners", "antialias", "count_include_pad", "detect_negative", "detect_positive", "exclude_outside"),

@@ -7,6 +7,8 @@
     f(Select(c, 0, -inf))         ->  Select(c, f(0), f(-inf))            f: DequantizeLinear and tests
     IsFinite(Add(x, m))           ->  false, if no element of m is finite
     IsNaN(Convert(q))             ->  false                               q: quantized
+    Add(x, m) = -inf              ->  x = -inf or m = -inf                m: Select(c, 0, -inf), maybe spread
+    Max(Add(x, m)) = -inf         ->  all of Add(x, m) = -inf             Max: along axes
 
 Kernels that compute this as arithmetic differ: those of LiteRT without XNNPACK clamp infinite sums and products to the
 largest finite values.
@@ -27,6 +29,7 @@ from onnxtfl.rewriting.patterns import Patterns
 
 INFINITE = Patterns()
 _TESTS = ops.IsFinite, ops.IsInf, ops.IsNaN
+_SPREADING = ops.Reshape, ops.Transpose, ops.BroadcastTo
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -60,6 +63,48 @@ def of_chosen(b: Builder, node: Node) -> Value | None:
         return None
     sides = (b(node.op, v, *node.operands[1:], **node.attributes) for v in chosen.operands[1:])
     return b(ops.Select, chosen.operand(0), *sides)
+
+
+@INFINITE.on(ops.Compare)
+def hidden_by_mask(b: Builder, node: Node) -> Value | None:
+    """Ask a sum with masks whether it is -infinity before it is computed: which rows attention hides."""
+    x, low, shape = node.operand(0), _number(node.operand(1)), node.result.tensor_type.shape
+    if low != -np.inf or node.attr("comparison_direction") != "EQ" or shape is None or x.shape != shape:
+        return None
+    highest = made_by(x, ops.Reduce)
+    if highest is not None and highest.attr("kind") == "max" and _masked(highest.operand(0)) is not None:
+        below = b(ops.Compare, highest.operand(0), node.operand(1), comparison_direction="EQ")
+        return b(ops.Reduce, below, *highest.operands[1:], kind="all", keepdims=highest.attr("keepdims"))
+    if (parts := _masked(x)) is None:
+        return None
+    other = b(ops.Compare, parts[0], node.operand(1), comparison_direction="EQ")
+    return b(ops.Or, other, _is_low(b, parts[1]))
+
+
+def _masked(value: Value | None) -> tuple[Value, Value] | None:
+    """The two terms of a sum of which the second is a choice of 0 and -infinity."""
+    node = made_by(value, ops.Add) if value is not None else None
+    if node is None:
+        return None
+    a, b = node.operand(0), node.operand(1)
+    return (a, b) if _is_mask(b) else (b, a) if _is_mask(a) else None
+
+
+def _is_mask(value: Value) -> bool:
+    """Whether this is a choice of 0 and -infinity, maybe spread."""
+    if (spread := made_by(value, *_SPREADING)) is not None:
+        return _is_mask(spread.operand(0))
+    chosen = _chosen(value)
+    return chosen is not None and {_number(v) for v in chosen.operands[1:]} == {0.0, -np.inf}
+
+
+def _is_low(b: Builder, mask: Value) -> Value:
+    """Which elements of a mask are -infinity."""
+    if (spread := made_by(mask, *_SPREADING)) is not None:
+        return b(spread.op, _is_low(b, spread.operand(0)), *spread.operands[1:], **spread.attributes)
+    chosen = _chosen(mask)
+    assert chosen is not None
+    return chosen.operand(0) if _number(chosen.operand(1)) else b(ops.Not, chosen.operand(0))
 
 
 @INFINITE.on(ops.Select)

@@ -1,0 +1,72 @@
+"""The smallest models of what single faults in valid ones showed: each is refused in one line that names the node."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import NodeProto, TensorProto, helper
+
+import onnxtfl
+from tests.fuzz.test_mutants_found import node, onnx_file
+
+F = np.float32
+_RNN = {"w": np.ones((1, 4, 1), F), "r": np.ones((1, 4, 1), F)}
+_REFUSED: dict[str, tuple[NodeProto, list[int | str], dict[str, Any], str]] = {
+    "a copy of 2^31 elements": (
+        node("MaxPool", "x", kernel_shape=[3, 3], strides=[2, 2]),
+        [1, 1, 4, 2**31],
+        {},
+        "with an axis of more than 2147483647 elements",
+    ),
+    "2^40 columns of n-grams": (
+        node(
+            *("TfIdfVectorizer", "x"),
+            mode="TF",
+            pool_int64s=[2, 3],
+            ngram_counts=[0],
+            ngram_indexes=[0, 2**40],
+            min_gram_length=1,
+            max_gram_length=1,
+            max_skip_count=0,
+        ),
+        [5],
+        {},
+        "the columns of the n-grams would be a constant of",
+    ),
+    "complex indices": (
+        node("ScatterElements", "x i x"),
+        [2],
+        {"i": np.ones(2, np.complex64)},
+        "indices cannot be complex64",
+    ),
+    "first states of no direction": (
+        helper.make_node("LSTM", ["x", "w", "r", "", "", "h"], ["y"], name="n", hidden_size=1),
+        [1, 2, 1],
+        {**_RNN, "h": np.ones((0, 2, 1), F)},
+        "an operand of type tensor<0x2x1xfloat32> for 1 directions",
+    ),
+    "2^31 more rows of a transposed convolution": (
+        node("ConvTranspose", "x w", output_padding=[2**31, 1], output_shape=[10, 8], strides=[3, 2]),
+        [1, 1, 3, 3],
+        {"w": np.ones((1, 2, 3, 3), F)},
+        r"output_padding is \[2147483648, 1\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _REFUSED)
+def test_refused(name: str) -> None:
+    found, shape, constants, message = _REFUSED[name]
+    file = onnx_file([found], shape, constants)
+    if found.op_type == "TfIdfVectorizer":
+        model = onnx.load_from_string(file)
+        model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+        file = model.SerializeToString()
+    with warnings.catch_warnings(), pytest.raises(onnxtfl.OnnxtflError, match=message) as error:
+        warnings.simplefilter("error")
+        onnxtfl.onnx_to_tflite(file, check=False)
+    assert not isinstance(error.value, onnxtfl.InternalError) and "\n" not in str(error.value)
