@@ -112,7 +112,7 @@ def _rounded_rows(b: Builder, node: Node, x: Value, weights: Value, axis: int) -
 
 @lift_tfl("FULLY_CONNECTED")
 def _tfl_fully_connected(b: Builder, node: Node) -> Value:
-    x, weights, bias = node.operand(0), node.operand(1), node.optional(2)
+    x, weights, bias = node.operand(0), node.operand(1), flat_bias(b, node.optional(2))
     if node.attr("weights_format", "DEFAULT") != "DEFAULT":
         raise UnsupportedError(f"weights_format {node.attr('weights_format')}")
     fits = x.shape[-1] == weights.shape[1] or not isinstance(x.shape[-1], int)
@@ -122,8 +122,6 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
     axes = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (1,)}
     if bias is None:
         return activated(b, b(ops.DotGeneral, x, weights, **axes), node)
-    if bias.rank != 1:
-        bias = reshape(b, bias, [-1])
     return activated(b, b(ops.DotGeneralBias, x, weights, bias, **axes), node)
 
 

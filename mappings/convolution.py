@@ -111,7 +111,7 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
         remark_narrow_bias(node)
     if is_hybrid(x, kernel):
         x = on_int8_grid(b, x, range(1, x.rank), asymmetric=name != "CONV_2D" or not _has_one_scale(kernel))
-    return activated(b, b(ops.Conv, x, kernel, node.optional(2), **attributes), node)
+    return activated(b, b(ops.Conv, x, kernel, flat_bias(b, node.optional(2)), **attributes), node)
 
 
 def _groups(node: Node, features: Dim, each: Dim, kernel: Value) -> int:

@@ -27,13 +27,19 @@ row(ops.NonMaxSuppression, onnx="NonMaxSuppression", since=(10, 11), attributes=
 
 @lift_tfl("NON_MAX_SUPPRESSION_V4")
 def _tfl_select_boxes(b: Builder, node: Node) -> list[Value]:
-    indices, _, count = b.many(ops.SelectBoxes, *node.operands)
+    indices, _, count = _selected(b, node)
     return [indices, count]
 
 
 @lift_tfl("NON_MAX_SUPPRESSION_V5")
 def _tfl_select_boxes_softly(b: Builder, node: Node) -> list[Value]:
-    return b.many(ops.SelectBoxes, *node.operands)
+    return _selected(b, node)
+
+
+def _selected(b: Builder, node: Node) -> list[Value]:
+    """Limit and thresholds have one element, of any shape."""
+    numbers = [v if v is None or product(v.shape) != 1 else reshape(b, v, ()) for v in node.operands[2:]]
+    return b.many(ops.SelectBoxes, node.operand(0), node.operand(1), *numbers)
 
 
 @lower_tfl(ops.SelectBoxes)

@@ -79,7 +79,8 @@ def _to_tfl_one_hot(node: Node) -> Form:
 @decompose(ops.OneHot)
 def _one_hot_by_comparing(b: Builder, node: Node) -> Value:
     """The positions along the new axis, compared with the indices."""
-    indices, depth, on, off = (node.operand(i) for i in range(4))
+    indices, depth = node.operand(0), node.operand(1)
+    on, off = (reshape(b, node.operand(i), ()) for i in (2, 3))
     axis, known = normalize_axis(node.attr("axis"), indices.rank + 1), static_ints(depth)
     if known is not None:
         check_elements(known[0], "the positions along the new axis")

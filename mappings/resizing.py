@@ -328,7 +328,9 @@ def _resize_all_axes(b: Builder, node: Node) -> Value:
         ends = _spread(b, b(ops.Slice, roi, [len(dims)], [2 * len(dims)], [1]), dims, x.rank, 1.0)
         roi = b(ops.Concatenate, starts, ends, axis=0)
     whole = None if sizes is None else _all_sizes(b, node, sizes)
-    return b(ops.Resize, x, whole, scales, roi, **{**node.attributes, "dims": tuple(range(x.rank))})
+    resized = b(ops.Resize, x, whole, scales, roi, **{**node.attributes, "dims": tuple(range(x.rank))})
+    resized.type = node.result.type  # inference knows less of factors
+    return resized
 
 
 @decompose(ops.Resize, "onnx")
@@ -411,7 +413,9 @@ def axis_by_axis(b: Builder, node: Node) -> Value:
         if known and isinstance(x.shape[axis], int) and isinstance(node.result.shape[axis], int):
             x = _known_axis(b, node, x, i)
         else:
-            size = b(ops.Gather, node.operand(1), [i], axis=0)
+            sizes = node.optional(1)
+            new = node.result.shape[axis]
+            size = dim_vector(b, [new], x) if sizes is None else b(ops.Gather, sizes, [i], axis=0)
             x = OpenAxis(b, node, x, axis, size, scale, part).resampled()
     return x
 

@@ -22,6 +22,8 @@ def _find(b: Builder, node: Node) -> Value:
         raise UnsupportedError("the table has no constant contents", code="E-OP-007")
     keys, values, query, default = (node.operand(i) for i in range(4))
     keys, values = (reshape(b, v, (product(v.shape),)) for v in (keys, values))
+    if not isinstance(product(keys.shape), int):
+        raise UnsupportedError("a table of unknown size", type_=keys.type, code="E-SHAPE-001")
     if keys.shape == (0,):
         return b(ops.BroadcastTo, default, b(ops.Shape, query))
     first = b(ops.Gather, reshape(b, default, (product(default.shape),)), np.asarray(0), axis=0)

@@ -13,11 +13,14 @@ from onnxtfl.rules.ranking import top_k_by_comparing
 
 @lift_tfl("BUCKETIZE")
 def _bucketize(b: Builder, node: Node) -> Value:
-    """The number of boundaries that are at most the element. Source: LiteRT kernels/bucketize.cc (std::upper_bound)."""
+    """The number of boundaries that are at most the element; all for NaN.
+
+    Source: LiteRT kernels/bucketize.cc (std::upper_bound).
+    """
     x, boundaries = Term(b, node.operand(0)), np.asarray(node.attr("boundaries") or (), np.float32)
     real = x if x.dtype.is_float else x.to(DType.FLOAT32)
-    reached = Term(b, unsqueezed(b, real.value, [x.rank])) >= Term(b, constant(boundaries, real.dtype))
-    return reached.to(DType.INT32).reduce("sum", [x.rank], keepdims=False).value
+    below = Term(b, unsqueezed(b, real.value, [x.rank])) < Term(b, constant(boundaries, real.dtype))
+    return (below.to(DType.INT32) * -1 + 1).reduce("sum", [x.rank], keepdims=False).value
 
 
 # --- TopK ------------------------------------------------------------------------------------------------------------

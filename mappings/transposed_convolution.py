@@ -130,7 +130,7 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
     attributes = {"window_strides": window.strides, "rhs_dilation": window.dilations}
     if is_hybrid(x, kernel):
         x = on_int8_grid(b, x, range(1, x.rank), asymmetric=True)
-    bias = node.optional(3)
+    bias = flat_bias(b, node.optional(3))
     if padding is not None:
         result = b(ops.ConvTranspose, x, kernel, bias, **numbers, **attributes, padding=padding)
         return activated(b, result, node)

@@ -104,6 +104,8 @@ def _step(name: str, function: Callable[..., Any], *given: Any, **how: Any) -> t
 def _bad_refusal(name: str, error: Any) -> Found | None:
     """The failure that an error is, None for a clear line."""
     text = str(error)
+    if error.code.startswith("E-INT"):  # of the verifier
+        return Found("internal", f"{name}: {_general(text)}", "".join(traceback.format_exception(error)))
     if error.code == _OUT_OF_MEMORY:
         return Found("memory", f"{name}: {_place(_root(error))}", "".join(traceback.format_exception(error)))
     if "\n" in text or len(text) > _LONGEST:

@@ -60,6 +60,7 @@ from onnxtfl.rewriting.regions import bind_captures, condition_value, copied, si
 from onnxtfl.rewriting.registry import (
     ANY_VERSION,
     Computed,
+    Copies,
     Form,
     Inlined,
     Products,
@@ -124,6 +125,7 @@ from onnxtfl.rules.open_windows import (
 from onnxtfl.rules.operands import (
     align_by_axis,
     finite_on_integers,
+    flat_bias,
     formula,
     moved_last,
     on_permuted,

@@ -13,6 +13,7 @@ from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import extent
+from onnxtfl.ir.dims import product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
@@ -165,3 +166,8 @@ def summed_in_float(
         total = whole if total is None else b(ops.Add, total, whole)
     assert total is not None
     return total
+
+
+def flat_bias(b: Builder, bias: Value | None) -> Value | None:
+    """A bias as a vector; None where it is absent. TFLite's kernels only count its elements."""
+    return bias if bias is None or bias.rank == 1 else reshape(b, bias, [product(bias.shape)])

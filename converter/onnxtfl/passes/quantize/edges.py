@@ -16,11 +16,12 @@ from typing import Literal
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.builder import Builder, infer
 from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
+from onnxtfl.ir.quantized import may_declare
 from onnxtfl.ir.types import DType, TensorType
 
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
@@ -52,13 +53,37 @@ def count_steps_of_outputs(graph: Graph) -> None:
         if quantization is None or quantization.storage != "int32" or not quantization.per_tensor:
             continue
         b = Builder(graph, None, cause=value.producer, maker="quantized inputs and outputs")
-        real = converted(b, value, None) if value.uses else value
-        real.type = real.tensor_type.stored_as(None)  # its node rounds no more: the steps do
-        steps = Term(b, real) / quantization.scales[0]
+        steps = Term(b, _as_real(b, value)) / quantization.scales[0]
         whole = steps.apply(ops.RoundNearestEven) + float(quantization.zero_points[0])
         counted = whole.clamp(-(2.0**31), float(np.nextafter(np.float32(2**31), np.float32(0)))).to(DType.INT32).value
         counted.name, value.name, counted.origins = value.name, None, value.origins
         graph.outputs[i] = counted
+
+
+def _as_real(b: Builder, value: Value) -> Value:
+    """An output without its quantization: its node, and those that move what it has, round no more (the steps do)."""
+    chain = [value]
+    while not _is_computed(chain[-1]):
+        moved = _only_moved(chain[-1].producer)
+        if value.uses or moved is None or len(moved.uses) > 1:
+            return converted(b, value, None)
+        chain.append(moved)
+    if value.uses:
+        return converted(b, value, None)
+    for real in chain:
+        real.type = real.tensor_type.stored_as(None)
+    return value
+
+
+def _is_computed(value: Value) -> bool:
+    """Whether the node of `value` may round its result, or not."""
+    return value.producer is not None and may_declare(value.producer, infer(value.producer)[value.index])
+
+
+def _only_moved(node: Node | None) -> Value | None:
+    """The only operand whose elements `node` moves."""
+    moved = node.operands[node.op.moves] if node is not None and node.op.moves is not None else []
+    return moved[0] if len(moved) == 1 else None
 
 
 def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
