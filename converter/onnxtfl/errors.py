@@ -20,6 +20,10 @@ MANY = 12  # names that an advice lists
 MOST_COMPARED = 5000  # names among which the nearest one is searched
 _QUANTIZED = re.compile(r"(quant<[^<>]*?)((?: [^\s:<>]+:-?\d+)+)>")
 """A quantization in the text form: storage type, axis and block, then "scale:zero_point" pairs."""
+_OF_PYTHON = re.compile(
+    r"values to unpack|^zip\(\)|object is not|object cannot be|not supported between|unsupported operand|^expected str"
+)
+"""What Python says of a list of another length, or of a value of another type."""
 _CODE = re.compile(r" \(E-[A-Z]+-\d{3}\)")
 """The code of an error whose line is part of another one's message."""
 
@@ -140,6 +144,16 @@ class OutputError(OnnxtflError):
     """The output file cannot be written."""
 
     default_code = "E-OUT-001"
+
+
+def reason(error: Exception) -> str:
+    """Return what ``error``, raised by a rule or an inference, says about the op: words of Python do not."""
+    if isinstance(error, ZeroDivisionError):
+        return "a size, stride or factor is 0"
+    text = str(error)
+    if isinstance(error, IndexError | KeyError) or _OF_PYTHON.search(text):
+        return "the number of its operands, their ranks, or its options are not those of this op"
+    return text
 
 
 def suggestion(name: str, known: Iterable[str], what: str) -> str:

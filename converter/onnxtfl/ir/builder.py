@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
+from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
 from onnxtfl.ir.budget import MOST_NODES_OF_RULE, current
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import ANY
@@ -141,7 +141,7 @@ def infer(node: Node) -> list[Type]:
     except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as error:
         shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
         raise InvalidModelError(
-            f"operands do not fit: {error}", op=node.op.name, type_=shown, code="E-FILE-009"
+            f"operands do not fit: {reason(error)}", op=node.op.name, type_=shown, code="E-FILE-009"
         ) from error
 
 

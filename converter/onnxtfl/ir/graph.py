@@ -238,7 +238,7 @@ class Node:
 
     def operand(self, index: int) -> Value:
         """Operand `index`; ValueError if it is absent."""
-        value = self.operands[index]
+        value = self.operands[index] if index < len(self.operands) else None
         if value is None:
             raise ValueError(f"{self.op.name}: operand {index} is absent")
         return value

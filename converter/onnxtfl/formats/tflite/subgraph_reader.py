@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.types import read_shape, read_type
@@ -107,10 +107,11 @@ class SubgraphReader:
 
     def _stored(self, number: int) -> Array:
         """The elements of a constant; InvalidModelError for another tensor."""
-        tensor, type_ = self._tensor(number), self._type(number)
-        data = None if (tensor["quantization"] or {}).get("details") else self._data(tensor, type_, number)
+        tensor = self._tensor(number)
+        is_plain = not (tensor["quantization"] or {}).get("details")  # no tensor has its own elements as scales
+        data = self._data(tensor, self._type(number), number) if is_plain else None
         if data is None:
-            raise InvalidModelError("scales that are no constant", node=self._chosen[number], code="E-QUANT-001")
+            raise InvalidModelError("scales that are no constant", node=self._choose(number, ""), code="E-QUANT-001")
         return data.numpy()
 
     def _stored_type(self, number: int) -> Type:
@@ -219,6 +220,7 @@ class SubgraphReader:
     def _attributes(self, name: str, operator: Mapping[str, Any]) -> dict[str, Any]:
         table = schema.options_table(name)
         attributes = self._options(table, operator) if table is not None else {}
+        self._check_enums(table, attributes, operator)
         for field in _OPERATOR_FIELDS:
             if operator[field]:
                 attributes[field] = operator[field]
@@ -232,6 +234,15 @@ class SubgraphReader:
         member, found = operator[field] or (None, None)
         values = found if member is table and found is not None else schema.defaults(table)
         return {f.name: self._graphs(values[f.name]) if f.is_graph else values[f.name] for f in table.fields}
+
+    def _check_enums(self, table: schema.Table | None, values: Mapping[str, Any], operator: Mapping[str, Any]) -> None:
+        """Raise UnsupportedError for an option of a value that its enum lacks: kernels read it as one or another."""
+        wrong = [f for f in table.fields if f.enum and isinstance(values[f.name], int)] if table is not None else []
+        if wrong:
+            op, version = self.model.codes[operator["opcode_index"]]
+            node = self._choose(operator["outputs"][0], "") if operator["outputs"] else None
+            message = f"the option {wrong[0].name} is {values[wrong[0].name]}, which the format does not define"
+            raise UnsupportedError(message, node=node, op=op, version=version, code="E-OP-003")
 
     def _graphs(self, numbers: Any) -> Any:
         if isinstance(numbers, int):
