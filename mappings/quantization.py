@@ -10,15 +10,17 @@ import numpy as np
 from onnxtfl.rules import *
 
 # What the kernels of LiteRT 2.3 compute where parameters of quantized tensors are unusual, measured (all kernel sets).
-kernels_read("integers", "NEG", "CAST", "FLOOR_DIV", "FLOOR_MOD", "SCATTER_ND")
+kernels_read("integers", "NEG", "CAST", "BITCAST", "FLOOR_DIV", "FLOOR_MOD", "SCATTER_ND")
 kernels_read("copies", "TOPK_V2", "UNIQUE", "ONE_HOT", "SPARSE_TO_DENSE")
+kernels_read(Copies("int16"), "CONCATENATION")
 kernels_read(Scales(clamps=True), "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
 kernels_read(Scales(), "LEAKY_RELU", "SUB", "DIV", "SQUARED_DIFFERENCE", "MEAN", "SUM")
 kernels_read(Scales(plain=("int16",)), "ADD")
 kernels_read(Scales(plain=("int16",), multiplied=True), "MUL")
 kernels_read(Scales(several=True), "DEQUANTIZE")
+kernels_read(Scales(several=True, plain=("int8", "uint8", "int16")), "QUANTIZE", "EMBEDDING_LOOKUP")
 kernels_read(Scales(multiplied=True), "PRELU")
-kernels_read(Scales(several=True, multiplied=True), "BATCH_MATMUL")
+kernels_read(Scales(several=True, multiplied=True, weights=1), "BATCH_MATMUL")
 kernels_read(Products(x=0, weights=1, bias=2, axis=0), "CONV_2D")
 kernels_read(Products(x=0, weights=1, bias=2, axis=3), "DEPTHWISE_CONV_2D")
 kernels_read(Products(x=2, weights=1, bias=3, axis=0), "TRANSPOSE_CONV")
@@ -29,6 +31,8 @@ kernels_read(Products(x=0, weights=1, bias=2, axis=0, offset=True), "FULLY_CONNE
 def _fake_quant(b: Builder, node: Node) -> Value:
     """Quantize and dequantize. Source: LiteRT kernels/internal/quantization_util.cc."""
     x, options = Term(b, node.operand(0)), node.attributes
+    if x.dtype is not DType.FLOAT32 or x.value.is_quantized:
+        raise UnsupportedError("TFLite's kernel takes float32", type_=node.operand(0).type)
     low, high = np.float32(options.get("min", 0.0)), np.float32(options.get("max", 0.0))
     first = np.float32(1 if options.get("narrow_range", False) else 0)
     last = np.float32((1 << options.get("num_bits", 0)) - 1)

@@ -102,6 +102,7 @@ from onnxtfl.targets import Target
 from onnxtfl.targets.empty import assume_elements
 from onnxtfl.targets.micro import MicroTarget
 from onnxtfl.targets.onnx import OnnxTarget
+from onnxtfl.targets.stored_types import check_declared_results, plain_integers
 from onnxtfl.targets.tflite import TfliteTarget, lowest_runtime, refuse_unknown_versions
 
 if TYPE_CHECKING:
@@ -224,9 +225,7 @@ def lifted_where_possible(model: Model) -> Graph:
 
 
 def unsupported(model: str | os.PathLike[str] | bytes | onnx.ModelProto, options: Options) -> list[UnsupportedOp]:
-    """What of a model (either format) has no conversion to the other one; where all of it can be lifted, what a whole
-    conversion says.
-    """
+    """What of a model has no conversion to the other format; where all can be lifted, what a conversion says."""
     to_onnx = isinstance(model, str | os.PathLike | bytes) and files.sniff(model) == "tflite"
     target: Target = _onnx_target(options) if to_onnx else _tflite_target(options)
     with _Conversion.of(options, target) as conversion:
@@ -242,9 +241,10 @@ def unsupported(model: str | os.PathLike[str] | bytes | onnx.ModelProto, options
 
 
 def explicit_states(model: Model) -> None:
-    """Make the states of a TFLite model's main graph explicit."""
+    """Make the states of a TFLite model's main graph explicit, and integers plain whose scale no kernel reads."""
     if model.format == "tflite":
         tflite_states.explicit_states(model, _evaluated)
+        plain_integers(model.main)
 
 
 def _evaluated(graph: Graph) -> list[Array]:
@@ -403,6 +403,7 @@ class _Conversion:
         """The main graph of `source` after all passes, or after the one called `until`."""
         graph = self.part(source)
         if self.target.name == "onnx":
+            check_declared_results(graph)
             self.states = expose_states(graph, self.options.state)
         passes = passes_for(self.target, self.options)
         manager = PassManager(passes, observe=self.observe, check=self.options.debug)
@@ -477,10 +478,7 @@ class _Conversion:
 
 
 def stages(source: FormatName, options: Options) -> list[str]:
-    """The steps of the conversion of a model in the format `source` to the other one, after which it can be looked at.
-
-    "file" is the graph as it was read.
-    """
+    """The steps of a conversion from the format `source`, after which a graph can be looked at; "file": as read."""
     target: Target = _onnx_target(options) if source == "tflite" else _tflite_target(options)
     return ["file", "lifted", *dict.fromkeys(step.name for step in passes_for(target, options))]
 

@@ -131,15 +131,6 @@ def test_the_sum_of_many_open_sizes_is_unknown() -> None:
     assert sum_of([size, 3, size, 4]) == size * 2 + 7
 
 
-def test_sizes_that_are_declared_quantized_are_refused() -> None:
-    steps = constant(
-        np.asarray([1, 3], np.int32), type_=tensor("float32", 2).stored_as(Quantization("int32", (-1.0,), (0,)))
-    )
-    data = tflite_file("DILATE", [tensor("int32", 2, 2), steps, np.asarray(0, np.int32)], tensor("int32", 2, 4))
-    with pytest.raises(onnxtfl.OnnxtflError, match="sizes are"):
-        onnxtfl.tflite_to_onnx(data, check=False)
-
-
 def test_images_between_padding_and_windows_have_a_largest_size() -> None:
     with pytest.raises(NotImplementedError):
         pad_spatial(np.zeros((1, 2)), (0, MOST_BETWEEN), 0.0)

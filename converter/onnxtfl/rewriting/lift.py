@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
+from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
@@ -22,6 +22,7 @@ from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import prepare, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules
 from onnxtfl.rewriting.stored_integers import (
+    check_axes,
     check_parameters,
     check_scales,
     clamps,
@@ -106,10 +107,8 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
             "subgraphs or functions are nested too deeply", node=node.name, op=name, code="E-FILE-011"
         ) from error
     except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError, OverflowError) as error:
-        message = f"invalid {name}: {error}"
-        raise InvalidModelError(
-            message, node=node.name, op=name, version=node.op.version, type_=_types(node), code="E-FILE-009"
-        ) from error
+        found = InvalidModelError(f"invalid {name}: {reason(error)}", type_=_types(node), code="E-FILE-009")
+        raise _located(found, node, name) from error
 
 
 def _no_conversion(node: Node) -> UnsupportedError:
@@ -201,6 +200,8 @@ def _all_as_declared(b: Builder, node: Node, values: Sequence[Value]) -> list[Va
 def _check_stored(b: Builder, node: Node, value: Value, result: Value) -> None:
     """Raise ValueError where a TFLite file declares as another type what its kernel moves as stored integers."""
     stored, declared = quantization_of(value), quantization_of(result)
+    if node.op.dialect == "tfl" and not node.regions and "custom:" not in node.op.name:
+        check_axes(node, value, result, _copied(value, b.created, node))
     if node.op.dialect != "tfl" or stored is None or not isinstance(result.type, TensorType):
         return
     other = declared is not None and declared.storage != stored.storage and _copied(value, b.created, node)

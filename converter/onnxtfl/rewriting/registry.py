@@ -133,16 +133,25 @@ class Scales:
 
     `plain`: the integers that it also computes as they are. `several`: whether it reads one for each index of an axis;
     if not, it reads 0 there too. `multiplied`: it multiplies the scales of its operands, in float32. `clamps`: where
-    it is fused into another op, it only clamps.
+    it is fused into another op, it only clamps. `weights`: the operand whose zero point it does not subtract where the
+    other one is real.
     """
 
     plain: tuple[str, ...] = ()
     several: bool = False
     multiplied: bool = False
     clamps: bool = False
+    weights: int | None = None
 
 
-Reading = Literal["integers", "copies"] | Products | Scales
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """A kernel that returns the integers of the type `stored` as they are, and rescales others."""
+
+    stored: str
+
+
+Reading = Literal["integers", "copies"] | Copies | Products | Scales
 """How a kernel reads quantized tensors: "integers" computes on what is stored, "copies" returns what is stored."""
 
 

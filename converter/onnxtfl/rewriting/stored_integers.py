@@ -6,7 +6,7 @@ one operand or several, which are known by the neutral ops of their lifting (:mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, product_quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType, Type
-from onnxtfl.rewriting.registry import LiftRule, Products, Reading, Scales, rules
+from onnxtfl.rewriting.registry import Copies, LiftRule, Products, Reading, Scales, rules
 
 _REAL = DType.FLOAT32
 _SMALL = ("int8", "uint8", "int16")
@@ -74,6 +74,26 @@ def _check_scales_of(type_: TensorType, reading: Scales) -> None:
         raise UnsupportedError(message, type_=type_, code="E-QUANT-001")
 
 
+def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value]) -> None:
+    """Raise UnsupportedError where a tensor with several scales is not read or declared as the kernel computes it.
+
+    `value`: what `node` computes for its `result`. `copied`: its operands whose integers the kernel moves. These are
+    what the result stores, so it has to declare their scales. Kernels that compute read 0 as the scale of such tensors.
+    """
+    reading, moved = _reading(node), list(copied)
+    if isinstance(reading, Products):
+        read = [node.optional(reading.x), *node.results]
+    elif moved:
+        read = [] if quantization_of(value) == quantization_of(result) else [*moved, result]
+    else:
+        read = [] if reading is not None or reads_integers(node) else [*node.operands, *node.results]
+    for found in read:
+        quantization = quantization_of(found)
+        if quantization is not None and not quantization.per_tensor and found is not None:
+            message = f"TFLite's kernel reads one scale, and this tensor has {len(quantization.scales)}"
+            raise UnsupportedError(message, type_=found.type, code="E-QUANT-001")
+
+
 def _check_product(node: Node, scales: Sequence[Sequence[float]]) -> None:
     """Raise UnsupportedError where a product of `scales` of two operands is no float32, or far above the result's."""
     if len(scales) < 2:
@@ -110,6 +130,9 @@ def _activation(value: Value | None) -> Quantization | None:
 def reads_integers(node: Node) -> bool:
     """Whether the kernel of `node` computes on the integers whatever the scales are, and the scales are not all one."""
     reading = _reading(node)
+    if isinstance(reading, Copies):
+        kept = {q.storage for v in node.results if (q := quantization_of(v)) is not None} == {reading.stored}
+        reading = "copies" if kept else None
     if reading == "copies":
         return len({q for v in (*node.operands, *node.results) if (q := quantization_of(v)) is not None}) > 1
     return reading == "integers"
@@ -177,6 +200,7 @@ def restate_products(b: Builder, node: Node) -> None:
     scales along their output features. Measured on LiteRT 2.3, all kernel sets that accept other parameters.
     """
     reading = _reading(node)
+    _restate_hybrid(b, node, reading)
     if not isinstance(reading, Products):
         return
     x, weights = (quantization_of(node.optional(i)) for i in (reading.x, reading.weights))
@@ -192,14 +216,55 @@ def restate_products(b: Builder, node: Node) -> None:
             _relabel(b, node, reading.bias, wanted)
 
 
+def _restate_hybrid(b: Builder, node: Node, reading: Reading | None) -> None:
+    """Let quantized weights of real activations have the parameters that hybrid kernels read: no zero point.
+
+    Weights of uint8 are read as int8 (CONV_2D and FULLY_CONNECTED; other kernels refuse them).
+    """
+    x, place = (reading.x if isinstance(reading, Products) else 0), getattr(reading, "weights", None)
+    if place is None or quantization_of(node.optional(x)) is not None:
+        return
+    given = quantization_of(node.optional(place))
+    if given is None:
+        return
+    weights = _along_features(node.operand(place), given, reading) if isinstance(reading, Products) else given
+    if weights.dtype is DType.UINT8:
+        _check_one_scale(node.operand(place), weights)
+        _as_int8(node, place, replace(weights, storage="int8", zero_points=(0,)))
+    elif any(weights.zero_points) or weights != given:
+        _relabel(b, node, place, replace(weights, zero_points=(0,) * len(weights.scales)))
+
+
+def _check_one_scale(value: Value, weights: Quantization) -> None:
+    if value.data is None or not weights.per_tensor:
+        message = "TFLite's kernel takes weights of uint8 for real activations as constants with one scale"
+        raise UnsupportedError(message, type_=value.type, code="E-QUANT-001")
+
+
+def _as_int8(node: Node, place: int, quantization: Quantization) -> None:
+    """Read the bytes of an operand, a constant of uint8, as int8."""
+    value = node.operand(place)
+    assert value.data is not None
+    data = ArrayData(value.data.numpy().view(np.int8), DType.INT8)
+    node.set_operand(place, constant(data, type_=TensorType(value.dtype, value.tensor_type.shape, quantization)))
+
+
 def _read_weights(value: Value, given: Quantization, reading: Products) -> Quantization:
-    axis, shape = given.axis, value.tensor_type.shape
-    if axis is None:
+    if given.axis is None:
         # weights of uint8 have their zero point in every kernel
         return given if reading.offset or given.dtype is DType.UINT8 else replace(given, zero_points=(0,))
-    if shape is not None and axis != reading.axis and shape[reading.axis] == len(given.scales):
-        axis = reading.axis
-    return replace(given, axis=axis, zero_points=(0,) * len(given.scales))
+    return replace(_along_features(value, given, reading), zero_points=(0,) * len(given.scales))
+
+
+def _along_features(value: Value, given: Quantization, reading: Products) -> Quantization:
+    """The parameters of weights along the axis of their output features, whatever axis the file says."""
+    shape = value.tensor_type.shape
+    if given.axis is None or given.axis == reading.axis or given.block is not None or shape is None:
+        return given
+    if shape[reading.axis] != len(given.scales):
+        message = f"TFLite's kernel reads a scale for each of {shape[reading.axis]} output features"
+        raise UnsupportedError(message, type_=value.type, code="E-QUANT-001")
+    return replace(given, axis=reading.axis)
 
 
 def _alike(given: Quantization | None, wanted: Quantization) -> bool:

@@ -1,0 +1,116 @@
+"""What a TFLite file declares about stored types, and its kernels ignore or contradict (measured on LiteRT 2.3).
+
+Not in here: types without any quantization, which lifting compares with those that it computes; scales and zero points
+that kernels ignore (:mod:`onnxtfl.rewriting.stored_integers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.targets.table import OpEntry, Parameter, entry
+
+_RESCALING = frozenset({"QUANTIZE", "DEQUANTIZE"})
+"""The ops that read the scale of integers of 32 and 64 bits; all others read that of biases at most."""
+_PLAIN = ("int32", "int64")
+_REAL = DType.FLOAT32
+_REAL_RESULTS = frozenset({"DEQUANTIZE", "EMBEDDING_LOOKUP"})
+"""The ops whose results are real where their operands do not say otherwise; those of DEQUANTIZE always."""
+_WIDER = {"FULLY_CONNECTED": "int16"}
+"""The stored type that an op's results may have besides that of the operand."""
+
+
+def plain_integers(graph: Graph) -> None:
+    """Drop scales of int32 and int64 from `graph` and its regions where no kernel reads them.
+
+    ::
+
+        %y = tfl.ADD(%x : int32 0.5:0, %x)    ->    %y = tfl.ADD(%x : int32, %x)
+
+    Kernels compute on such integers as they are: ADD, GATHER, the axes of REDUCE_MAX. Biases have scales, operands and
+    results of ops that rescale too: a graph that has one of the latter stays as it is.
+    """
+    nodes = [(node, found) for node in graph.walk() if (found := _entry(node)) is not None]
+    if any(node_name(node) in _RESCALING and any(map(_is_plain, _values(node))) for node, _ in nodes):
+        return
+    biases = {value for node, found in nodes for value in _biases(node, found)}
+    for node, _ in nodes:
+        for value in _values(node):
+            if _is_plain(value) and value not in biases:
+                value.type = TensorType(value.tensor_type.storage, value.tensor_type.shape)
+
+
+def check_declared_results(graph: Graph) -> None:
+    """Raise InvalidModelError for a quantized result of `graph` or its regions that its kernel stores otherwise.
+
+    The signature says which results have the element type of an operand. Kernels refuse another one, or write theirs
+    whatever the file says (ADD, CEIL).
+    """
+    for node in graph.walk():
+        if not node.regions and any(v.is_quantized for v in _values(node)) and (found := _entry(node)) is not None:
+            _check(node, found)
+
+
+def node_name(node: Node) -> str:
+    """The name of a builtin op without its dialect."""
+    return node.op.name.partition(".")[2]
+
+
+def _entry(node: Node) -> OpEntry | None:
+    """The entry of a builtin op; None for another one."""
+    try:
+        return entry(node_name(node)) if node.op.dialect == "tfl" else None
+    except KeyError:
+        return None
+
+
+def _values(node: Node) -> Iterator[Value]:
+    return (v for v in (*node.operands, *node.results) if v is not None and isinstance(v.type, TensorType))
+
+
+def _is_plain(value: Value) -> bool:
+    return value.is_quantized and value.tensor_type.storage.value in _PLAIN
+
+
+def _biases(node: Node, found: OpEntry) -> Iterator[Value]:
+    pairs = zip(node.operands, _repeated(found.operands, len(node.operands)), strict=False)
+    return (value for value, parameter in pairs if value is not None and "bias" in parameter.name)
+
+
+def _check(node: Node, found: OpEntry) -> None:
+    given = _stored_by_variable(node, found.operands)
+    is_real = found.name in _REAL_RESULTS and (
+        found.name == "DEQUANTIZE" or not any(v is not None and v.is_quantized for v in node.operands)
+    )
+    for result, parameter in zip(node.results, _repeated(found.results, len(node.results)), strict=False):
+        declared = result.type
+        if not isinstance(declared, TensorType):
+            continue
+        read = given.get(parameter.variable) or (TensorType(_REAL, declared.shape) if is_real else declared)
+        is_quantized = read.quantization is not None or declared.quantization is not None
+        if is_quantized and declared.storage is not read.storage and declared.storage.value != _WIDER.get(found.name):
+            message = f"the result is declared as {declared.storage.value}, and stored as {read.storage.value}"
+            place, version = node.name or result.name, node.op.version
+            raise InvalidModelError(
+                message, node=place, op=found.name, version=version, type_=declared, code="E-FILE-009"
+            )
+
+
+def _stored_by_variable(node: Node, parameters: Sequence[Parameter]) -> dict[str, TensorType]:
+    """The type of the first operand of each variable."""
+    stored: dict[str, TensorType] = {}
+    for value, parameter in zip(node.operands, _repeated(parameters, len(node.operands)), strict=False):
+        if value is not None and isinstance(value.type, TensorType):
+            stored.setdefault(parameter.variable, value.type)
+    return stored
+
+
+def _repeated(parameters: Sequence[Parameter], count: int) -> list[Parameter]:
+    """The parameter of each of `count` values; a variadic one is the last."""
+    found = list(parameters[:count])
+    if parameters and parameters[-1].variadic:
+        found += [parameters[-1]] * (count - len(found))
+    return found
