@@ -79,8 +79,11 @@ def _dynamic(b: Builder, node: Node) -> list[Value]:
 
 @lift_tfl("DEQUANTIZE", "QUANTIZE")
 def _from_tfl(b: Builder, node: Node) -> Value:
-    """The types say from which quantization, or from float16, to which."""
-    return b(ops.Convert, node.operand(0), dtype=node.result.dtype)
+    """The types say from which quantization, or from float16, to which; scales are of float32."""
+    x = node.operand(0)
+    if x.dtype is DType.FLOAT16 and node.result.is_quantized:
+        x = b(ops.Convert, x, dtype=DType.FLOAT32)
+    return b(ops.Convert, x, dtype=node.result.dtype)
 
 
 # --- into the core ----------------------------------------------------------------------------------------------------

@@ -171,6 +171,18 @@ def test_an_int8_average_pool_runs_on_integers(tmp_path: Path) -> None:
     assert optimized_ops(to_onnx(tflite(text)), tmp_path)["QLinearAveragePool"] == 1
 
 
+def test_halves_are_quantized_as_xnnpack_does() -> None:
+    text = """
+    graph main(%x: tensor<2x4xfloat16>) -> (%y) {
+      %y = tfl.QUANTIZE@1(%x) : tensor<2x4xfloat32, quant<int8 0.02:3>>
+    }"""
+    x = RNG.standard_normal((2, 4)).astype(np.float16)
+    data = tflite(text)
+    ((_, wanted),) = run_tflite(data, [x])
+    (found,) = run_onnx(to_onnx(data), {"x": x}).values()
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("name", ["EXP", "LOG", "RSQRT"])
 def test_int16_tables(name: str) -> None:
     """The kernel's table, element by element; RSQRT refuses what is not positive."""

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from click import ParamType
+else:
+
+    class ParamType(click.ParamType):
+        """Click's own, which takes type parameters from 8.4 on only."""
+
+        def __class_getitem__(cls, _):
+            return cls
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
@@ -15,7 +26,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 Sizes = tuple[int | str | None, ...]
 
 
-class InputShape(click.ParamType[tuple[str, Sizes]]):
+class InputShape(ParamType[tuple[str, Sizes]]):
     """``NAME:1,3,224,224``; ``?`` is a size that is open, a word one that is called so; the name may contain colons."""
 
     name = "NAME:SIZES"
@@ -35,7 +46,7 @@ def _size(word: str) -> int | str | None:
     return int(word) if word.isdecimal() else word
 
 
-class InputRange(click.ParamType[tuple[str, tuple[float, float]]]):
+class InputRange(ParamType[tuple[str, tuple[float, float]]]):
     """``NAME:LOW,HIGH``; the name may contain colons."""
 
     name = "NAME:LOW,HIGH"
@@ -54,7 +65,7 @@ class InputRange(click.ParamType[tuple[str, tuple[float, float]]]):
         return name, (low, high)
 
 
-class Elements(click.ParamType[tuple[str, "int | None"]]):
+class Elements(ParamType[tuple[str, "int | None"]]):
     """``NAME:3``, or ``NAME:none``; the name may contain colons."""
 
     name = "NAME:COUNT"
@@ -67,7 +78,7 @@ class Elements(click.ParamType[tuple[str, "int | None"]]):
         return name, None if count == "none" else int(count)
 
 
-class Layout(click.ParamType[tuple[str, str]]):
+class Layout(ParamType[tuple[str, str]]):
     """``LAYOUT`` of all inputs and outputs, or ``NAME:LAYOUT`` of one; the name may contain colons."""
 
     name = "[NAME:]LAYOUT"
@@ -81,7 +92,7 @@ class Layout(click.ParamType[tuple[str, str]]):
         return name or "*", layout
 
 
-class Entry(click.ParamType[tuple[str, str]]):
+class Entry(ParamType[tuple[str, str]]):
     """``KEY=VALUE``; the value may contain equals signs."""
 
     name = "KEY=VALUE"
