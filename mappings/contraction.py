@@ -8,7 +8,7 @@ TFLite                 FULLY_CONNECTED (constant rhs, [n, k]), BATCH_MATMUL
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 
 import numpy as np
@@ -338,23 +338,27 @@ def _row_blocks(rows: Value, columns: Value) -> list[slice]:
     return [slice(start, min(start + length, count)) for start in range(0, count, length)]
 
 
-def _is_dequantized(value: Value, constant: bool = False) -> bool:
-    """Whether `value` is moved elements of a dequantized tensor, of a constant one if `constant`."""
+def _is_dequantized(value: Value, bits: Container[int], constant: bool = False) -> bool:
+    """Whether `value` is moved elements of a dequantized tensor of so many bits, of a constant one if `constant`."""
     node = value.producer
     while node is not None and node.op is not ops.Convert and node.op.moves == slice(0, 1):
         node = node.operand(0).producer
     source = node.operand(0) if node is not None and node.op is ops.Convert else None
-    return source is not None and source.is_quantized and (source.is_constant or not constant)
+    if source is None or (constant and not source.is_constant):
+        return False
+    quantization = source.tensor_type.quantization
+    return quantization is not None and quantization.dtype.bits in bits
 
 
 def _has_stored_weights(node: Node) -> bool:
-    """Real values times a dequantized constant matrix.
+    """Real values, or those of int16, times a dequantized constant matrix.
 
-    ONNX Runtime makes a MatMulNBits of their MatMul, or Gemm without transB: that quantizes the real values again (the
-    default of ``session.qdq_matmulnbits_accuracy_level``), and it is refused in a Loop (1.31).
+    ONNX Runtime makes a MatMulNBits of their MatMul, or Gemm without transB (of int16 from 1.32 on): that quantizes the
+    left matrix to int8 (the default of ``session.qdq_matmulnbits_accuracy_level``), and it is refused in a Loop (1.31).
     """
     lhs, rhs = node.operand(0), node.operand(1)
-    return rhs.tensor_type.rank == 2 and _is_dequantized(rhs, constant=True) and not _is_dequantized(lhs)
+    stored = rhs.tensor_type.rank == 2 and _is_dequantized(rhs, range(1, 9), constant=True)
+    return stored and not _is_dequantized(lhs, range(1, 9))
 
 
 @lower_onnx(ops.DotGeneral)
@@ -415,7 +419,7 @@ def _size(shape: Sequence[object]) -> int:
 def _dot_for_onnx(b: Builder, node: Node) -> Value:
     """Axes grouped for MatMul; its batch axes broadcast, its weights are [k, n]."""
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
-    if _has_stored_weights(node) and roles.lhs_free:
+    if _has_stored_weights(node):
         product = _rows_times_weights(b, lhs, rhs, roles)
     elif not roles.lhs_batch and len(roles.lhs_contract) == 1 and roles.lhs_free:
         rows = transposed(b, lhs, (*roles.lhs_free, *roles.lhs_contract))

@@ -71,12 +71,12 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
     return b(op, x, **pool_attributes(window, dims), **attributes)
 
 
-def _pool_of(b: Builder, node: Node, value: float = 0.0) -> tuple[Value, Window, list[int]]:
-    """The operand, the window and the spatial axes of an ONNX pool.
+def _pool_of(b: Builder, node: Node, value: float = 0.0, x: Value | None = None) -> tuple[Value, Window, list[int]]:
+    """The operand, or `x` of its shape instead, the window and the spatial axes of an ONNX pool.
 
     Padding of SAME that only a run can tell is in the operand already: zeros or `value`.
     """
-    x, shape = node.operand(0), node.attr("kernel_shape")
+    x, shape = x or node.operand(0), node.attr("kernel_shape")
     sizes, dims = x.shape[2:], list(range(2, x.rank))
     window = onnx_window(node, shape, sizes)
     if any(p >= k for p, k in zip(node.attr("pads", ()), (*shape, *shape), strict=False)):
@@ -115,9 +115,17 @@ def _same_at_run_time(b: Builder, node: Node, window: Window) -> Amounts | None:
         return None
     skips = any(s > k for s, k in zip(window.strides, window.shape, strict=True))
     moves = any(s > 1 and not isinstance(n, int) for s, n in zip(window.strides, sizes, strict=True))
-    if (skips and (dilated or node.op.name == "onnx.LpPool")) or (dilated and moves):
+    if (skips and (dilated or _is_cropped(node))) or (dilated and moves):
         return same_padding_of_open_pool(b, x, range(2, x.rank), window, auto_pad == "SAME_LOWER")
     return None
+
+
+def _is_cropped(node: Node) -> bool:
+    """Whether ONNX Runtime's kernel crops by negative padding; those of MLAS refuse it (pool.cc)."""
+    if node.op.name == "onnx.LpPool":
+        return True
+    exact = node.operand(0).dtype not in (DType.FLOAT32, DType.FLOAT16)
+    return node.op.name == "onnx.MaxPool" and (exact or len(node.results) > 1)
 
 
 def _cropped(b: Builder, x: Value, window: Window) -> tuple[Value, Window]:
@@ -148,10 +156,20 @@ def _max_pool(b: Builder, node: Node) -> list[Value]:
     x, window, dims = _pool_of(b, node, _padding_number(node.operand(0)))
     if len(node.results) == 1:
         return [pooled(b, ops.MaxPool, x, window, dims)]
-    if x is not node.operand(0):
-        raise UnsupportedError("indices of a MaxPool with negative padding", code="E-OP-004")
     best, indices = b.many(ops.MaxPool, x, **pool_attributes(window, dims), return_indices=True)
-    return [best, in_fortran_order(b, indices, x) if node.attr("storage_order", 0) else indices]
+    if x is not node.operand(0):
+        indices = _in_operand(b, node, indices)
+    return [best, in_fortran_order(b, indices, node.operand(0)) if node.attr("storage_order", 0) else indices]
+
+
+def _in_operand(b: Builder, node: Node, indices: Value) -> Value:
+    """Of indices into the cropped operand, those into the operand: its elements, numbered, are cropped the same way."""
+    x = node.operand(0)
+    count = Term(b, b(ops.Shape, x, dtype=DType.INT32)).reduce("prod", [0])
+    numbers = reshape(b, positions(b, count.value), x.shape, x)
+    kept = _pool_of(b, node, x=numbers)[0]
+    flat = reshape(b, kept, [product(kept.shape)], kept)
+    return b(ops.Convert, b(ops.Gather, flat, indices, axis=0), dtype=DType.INT64)
 
 
 @lift_onnx("NhwcMaxPool", since=(1,), domain=MICROSOFT)

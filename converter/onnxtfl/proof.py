@@ -202,6 +202,7 @@ def _is_heavy(job: Job, size: int) -> bool:
 _LOAD_HINTS = {
     "timeout": "allow more time (`time_limit`)",
     "memory": "use smaller inputs (`input_shapes`), or a machine with more memory",
+    "unsupported": "update the runtime; if it is the newest, it is a bug: please report it",
 }
 
 

@@ -64,7 +64,7 @@ def test_an_opset_that_is_newer_than_the_runtime_was_asked_for(monkeypatch: pyte
         raise RunError("unsupported", "onnxruntime: opset 24 is under development")
 
     monkeypatch.setattr(Worker, "verify", refuse)
-    with pytest.raises(UnsupportedError, match="under development"):
+    with pytest.raises(UnsupportedError, match="under development; update the runtime"):
         onnxtfl.tflite_to_onnx(tflite_scale(), check=False)
     assert onnxtfl.tflite_to_onnx(tflite_scale(), check=False, opset=24).data
 

@@ -66,6 +66,15 @@ def test_indices_of_the_largest_over_open_sizes() -> None:
     check("MaxPool", _SIZES, True, **_CEIL, pads=[1, 0, 1, 1], indices=True, storage_order=1)
 
 
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("sizes", [(8, 6), (5, 7)])
+def test_indices_where_same_padding_crops(auto_pad: str, order: int, sizes: tuple[int, int]) -> None:
+    skips = {"kernel_shape": [1, 2], "strides": [4, 5], "auto_pad": auto_pad}
+    for open_ in (False, True):
+        check("MaxPool", [sizes], open_, indices=True, storage_order=order, **skips)
+
+
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
 def test_a_window_larger_than_the_input(op: str) -> None:
     """ONNX Runtime computes it as a global pool, also without ceil_mode and with a dilation."""

@@ -171,6 +171,20 @@ def test_an_int8_average_pool_runs_on_integers(tmp_path: Path) -> None:
     assert optimized_ops(to_onnx(tflite(text)), tmp_path)["QLinearAveragePool"] == 1
 
 
+@pytest.mark.parametrize("shape", [(8,), (3, 8)])
+def test_int16_rows_times_int8_weights_are_not_rounded_to_int8(shape: tuple[int, ...]) -> None:
+    rows = "x".join(map(str, shape[:-1] or (1,)))
+    text = f"""
+    graph main(%x: tensor<{"x".join(map(str, shape))}xfloat32, quant<int16 0.0002:0>>) -> (%y) {{
+      %w = constant tensor<4x8xfloat32, quant<int8 0.02:0>> [{_numbers(32)}]
+      %y = tfl.FULLY_CONNECTED@7(%x, %w, _) {{asymmetric_quantize_inputs = false, fused_activation_function = "NONE",
+        keep_num_dims = false, quantized_bias_type = "FLOAT32", weights_format = "DEFAULT"}} :
+        tensor<{rows}x4xfloat32, quant<int16 0.003:0>>
+    }}"""
+    wanted, found = both(text, _stored(*shape, dtype="int16"))
+    assert np.abs(wanted.astype(int) - found).max() <= 1
+
+
 def test_halves_are_quantized_as_xnnpack_does() -> None:
     text = """
     graph main(%x: tensor<2x4xfloat16>) -> (%y) {

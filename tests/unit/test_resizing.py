@@ -124,6 +124,14 @@ def test_integers_are_truncated_as_onnx_runtime_does_it(case: str) -> None:
     np.testing.assert_array_equal(found, run_onnx(model, {"x": x})["y"])
 
 
+def test_constant_integers_are_truncated_as_at_run_time() -> None:
+    text = """g () => (int32[P, Q, R, S, T] y) <float[0] e = {}, float[5] s = {1, 1, 1.5, 1, 1},
+      int32[1, 1, 3, 1, 1] x = {4, -1, -1}> { y = Resize <mode = "linear"> (x, e, s) }"""
+    model = parsed(text, 17)
+    ((_, found),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False, load=False).data, {})
+    np.testing.assert_array_equal(found, run_onnx(model, {})["y"])
+
+
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 def test_factors_of_a_crop_are_those_of_the_whole_axis(mode: str) -> None:
     """ONNX Runtime resizes what `roi` leaves to the size that the factor has of the whole axis."""

@@ -15,7 +15,7 @@ else:
     class ParamType(click.ParamType):
         """Click's own, which takes type parameters from 8.4 on only."""
 
-        def __class_getitem__(cls, _):
+        def __class_getitem__(cls, _: object) -> type:
             return cls
 
 

@@ -68,6 +68,8 @@ class Resize(Op):
     @staticmethod
     def compute(x: Array, sizes: Array | None, scales: Array | None, roi: Array | None, **attributes: Any) -> Array:
         dims, sampling = attributes["dims"], Sampling.of(attributes)
+        if x.dtype.kind in "iu" and sampling.mode == "linear" and not sampling.antialias and roi is None:
+            raise NotImplementedError("truncated sums depend on their order, which is that of the runtime's kernel")
         if sizes is None:
             assert scales is not None
             sizes = np.floor(np.asarray([x.shape[d] for d in dims], np.float32) * scales)
