@@ -324,7 +324,7 @@ def _deform_conv(b: Builder, node: Node) -> Value:
     assert x is not None and kernel is not None and offset is not None
     sizes, groups = kernel_sizes(node, kernel), int(node.attr("offset_group", 1))
     spatial = [d for d in offset.shape[2:] if isinstance(d, int)]
-    if len(sizes) != 2 or len(spatial) != 2 or not isinstance(x.shape[1], int):
+    if len(sizes) != 2 or len(spatial) != 2 or not static((x.shape[1], *kernel.shape)):
         raise UnsupportedError("a deformable convolution over other than two axes of known size", code="E-SHAPE-001")
     window = onnx_window(node, sizes, x.shape[2:])
     taps, count = list(window.taps()), spatial[0] * spatial[1]

@@ -67,6 +67,8 @@ def _class_by_class(b: Builder, node: Node) -> Value:
             chosen = b(ops.Slice, indices, [0], reshape(b, count, (1,)), [1])
             columns = b(ops.Pad, reshape(b, chosen, (*chosen.shape, 1)), margin, None, mode="constant")
             parts.append(b(ops.Add, columns, np.asarray([[batch, label, 0]], np.int32)))
+    if not parts:
+        return constant(np.zeros((0, 3), np.int64))
     joined = parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
     return b(ops.Convert, joined, dtype=DType.INT64)
 

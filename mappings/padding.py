@@ -68,6 +68,8 @@ def _pad(b: Builder, node: Node) -> Value:
         value = reshape(b, value, ())
     places = static_ints(axes)
     if axes is not None and places is None:
+        if min(static_ints(pads) or (), default=0) < 0:
+            raise UnsupportedError("negative padding of axes that only a run knows", code="E-SHAPE-002")
         return b(ops.Pad, x, _rows_of_axes_at_run_time(b, pads, axes, x.rank), value, mode=mode)
     where = list(range(x.rank)) if places is None else list(normalize_axes(places, x.rank))
     return b(ops.Pad, x, _rows_at_run_time(b, pads, where, x.rank), value, mode=mode)
@@ -175,7 +177,11 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
     known = static_ints(node.operand(1))
     if known is None or min(known, default=0) >= 0:
         return None
-    rows = np.asarray(known, np.int64).reshape(-1, 2)
+    sizes, rows = node.operand(0).shape, np.asarray(known, np.int64).reshape(-1, 2)
+    rows = np.asarray([cut_within(n, *row) for n, row in zip(sizes, rows.tolist(), strict=True)], np.int64)
+    for size, row in zip(sizes, rows.tolist(), strict=True):
+        if not isinstance(size, int) and min(row) < 0 < max(row):
+            assume(f"an axis that {node.name!r} cuts and pads has {-min(row)} elements or more")
     starts, limits = np.maximum(-rows[:, 0], 0), np.where(rows[:, 1] < 0, rows[:, 1], HUGE)
     cut = b(ops.Slice, node.operand(0), starts, limits, np.ones_like(starts))
     rows = np.maximum(rows, 0)
@@ -282,17 +288,8 @@ def _stablehlo_pad(b: Builder, node: Node) -> Value:
     for axis, gap in enumerate(node.attr("interior_padding")):
         x = interleaved(b, x, axis, int(gap) + 1, value)
     rows = zip(x.shape, node.attr("edge_padding_low"), node.attr("edge_padding_high"), strict=True)
-    amounts = np.asarray([_cut_within(*row) for row in rows], np.int64).reshape(-1, 2)
+    amounts = np.asarray([cut_within(*row) for row in rows], np.int64).reshape(-1, 2)
     sizes = [n + sum(row) for n, row in zip(x.shape, amounts.tolist(), strict=True)]
     if any(isinstance(n, int) and n <= 0 for n in sizes):
         return b(ops.BroadcastTo, value, [0] * x.rank)  # the kernel's result for a size of 0 along any axis
     return b(ops.Pad, x, amounts, value)
-
-
-def _cut_within(size: Dim, low: int, high: int) -> tuple[int, int]:
-    """Amounts with the same result, neither of which cuts off more than there is."""
-    if not isinstance(size, int) or size + low + high <= 0:
-        return low, high
-    if low < -size:
-        return -size, high + low + size
-    return (low + high + size, -size) if high < -size else (low, high)

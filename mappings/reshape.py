@@ -112,7 +112,7 @@ def _squeeze_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
 @lift_onnx("Unsqueeze", since=(13, 21, 23, 24, 25))
 def _unsqueeze(b: Builder, node: Node) -> Value:
     x, axes = node.operand(0), node.operand(1)
-    known = static_ints(axes)
+    known = [] if axes.tensor_type.shape == (0,) else static_ints(axes)
     return _unsqueeze_at_run_time(b, x, axes) if known is None else unsqueezed(b, x, known)
 
 

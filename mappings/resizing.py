@@ -59,8 +59,8 @@ def _by_factors(b: Builder, node: Node, grows: bool) -> Value:
 def _resize_19(b: Builder, node: Node) -> Value:
     """A Resize in the form of version 19 (a superset of 11 on)."""
     x = node.operand(0)
-    axes = node.attr("axes")
-    dims = normalize_axes(axes, x.rank) if axes is not None else tuple(range(x.rank))
+    axes = node.attr("axes")  # ONNX Runtime resizes all where there are none
+    dims = normalize_axes(axes, x.rank) if axes else tuple(range(x.rank))
     crops = node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     roi = _roi(node.optional(1), len(dims)) if crops else None
     scales, sizes = (_given(node.optional(i), len(dims)) for i in (2, 3))
@@ -81,9 +81,11 @@ def _roi(vector: Value | None, count: int) -> Value:
 
 
 def _given(vector: Value | None, count: int) -> Value | None:
-    """An operand that is present: an empty vector means an absent one."""
+    """An operand that is present: an empty vector means an absent one. ValueError for other than `count` elements."""
     if vector is None or (vector.tensor_type.shape == (0,) and count > 0):
         return None
+    if vector.rank != 1 or (isinstance(vector.shape[0], int) and vector.shape[0] != count):
+        raise ValueError(f"sizes or scales of type {vector.type} for {count} axes")
     return vector
 
 

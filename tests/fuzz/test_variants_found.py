@@ -70,3 +70,23 @@ def test_refused(name: str) -> None:
         warnings.simplefilter("error")
         onnxtfl.onnx_to_tflite(file, check=False)
     assert not isinstance(error.value, onnxtfl.InternalError) and "\n" not in str(error.value)
+
+
+def test_tests_for_minus_infinity_read_real_constants_only() -> None:
+    """Strings and complex numbers are compared too."""
+    strings = helper.make_tensor("c", TensorProto.STRING, [1], [b"a"])
+    x = helper.make_tensor_value_info("x", TensorProto.STRING, [3])
+    graph = helper.make_graph([node("Equal", "x c")], "g", [x], [helper.make_empty_tensor_value_info("y")], [strings])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
+    assert onnxtfl.onnx_to_tflite(model, check=False).data
+    model.graph.initializer[0].CopyFrom(helper.make_tensor("c", TensorProto.COMPLEX64, [1], [1j]))
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.COMPLEX64
+    with pytest.raises(onnxtfl.UnsupportedError, match="not complex64"):
+        onnxtfl.onnx_to_tflite(model, check=False)
+
+
+def test_a_scalar_less_its_zero_point() -> None:
+    """Its known value is an array of rank 0."""
+    constants = {"w": np.ones((2, 1, 2, 2), np.uint8), "z": np.uint8(1)}
+    with pytest.raises(onnxtfl.InvalidModelError, match="input of rank 0"):
+        onnxtfl.onnx_to_tflite(onnx_file([node("ConvInteger", "z w z")], [1], constants), check=False)

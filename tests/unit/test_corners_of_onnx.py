@@ -330,3 +330,74 @@ def test_axes_in_a_matrix_are_refused() -> None:
     model = model_of("ReduceSum", [([2, 3], FLOAT)], [np.zeros((1, 0), np.int64)])
     with pytest.raises(InvalidModelError, match=r"axes of shape \[1, 0\], not a vector"):
         onnx_to_tflite(model, check=False)
+
+
+def test_a_resize_of_an_empty_list_of_axes_is_of_all() -> None:
+    operands = [None, None, np.asarray([1, 1, 3, 1])]
+    model = model_of("Resize", [([1, 1, 4, 4], FLOAT)], operands, mode="linear")
+    model.graph.node[0].attribute.append(onnx.AttributeProto(name="axes", type=onnx.AttributeProto.INTS))
+    check(model, _counting(1, 1, 4, 4))
+
+
+def test_a_resize_ignores_the_nearest_mode_of_other_modes() -> None:
+    operands = [None, None, np.asarray([1, 1, 3, 8])]
+    check(model_of("Resize", [([1, 1, 4, 4], FLOAT)], operands, mode="linear", nearest_mode=""), _counting(1, 1, 4, 4))
+
+
+def test_no_new_axes() -> None:
+    check(model_of("Unsqueeze", [([2, 3], FLOAT), ([0], INT64)]), _counting(2, 3), np.zeros(0, np.int64))
+
+
+@pytest.mark.parametrize("shape", [[0, 2, 5], [1, 0, 5]])
+def test_boxes_of_no_batches_or_classes(shape: list[int]) -> None:
+    inputs = [([shape[0], 5, 4], FLOAT), (shape, FLOAT)]
+    data = onnx_to_tflite(model_of("NonMaxSuppression", inputs, [np.asarray([4])], INT64), check=False).data
+    assert data is not None
+    ((_, found),) = run_tflite(data, {"x0": np.zeros((shape[0], 5, 4), np.float32), "x1": np.zeros(shape, np.float32)})
+    assert found.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            model_of("Resize", [([1, 1, 4, 4], FLOAT)], [None, np.ones((1, 4), np.float32)]),
+            "sizes or scales of type tensor<1x4xfloat32> for 4 axes",
+        ),
+        (
+            model_of("Resize", [([1, 1, 4, 4], FLOAT)], [None, None, np.ones(4, np.int64)], axes=[2, 3]),
+            "sizes or scales of type tensor<4xint64> for 2 axes",
+        ),
+        (
+            model_of(
+                "DeformConv", [([1, 2, 3, 3], FLOAT), ([1, "depth", 2, 2], FLOAT), ([1, 8, 2, 2], FLOAT)], opset=22
+            ),
+            "other than two axes of known size",
+        ),
+        (model_of("LpPool", [([1, 1, 4], FLOAT)], kernel_shape=[2], p=0), "p is 0"),
+    ],
+)
+def test_refused_in_words_about_the_model(model: onnx.ModelProto, message: str) -> None:
+    with pytest.raises((InvalidModelError, UnsupportedError), match=message):
+        onnx_to_tflite(model, check=False)
+
+
+@pytest.mark.parametrize("size", [4, "n"])
+@pytest.mark.parametrize("pads", [(2, -5), (-5, 2), (2, -4), (-4, 1), (2, -6), (-7, 3)])
+def test_padding_that_is_cut_off_again(size: Any, pads: tuple[int, int]) -> None:
+    if size == 4 or min(pads) >= -4:
+        check(model_of("Pad", [([size], FLOAT)], [np.asarray(pads)]), _counting(4))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_nothing_left_to_repeat(mode: str) -> None:
+    with pytest.raises(InvalidModelError, match=f"cuts off all 4 elements of an axis, of which {mode} would repeat"):
+        onnx_to_tflite(model_of("Pad", [([4], FLOAT)], [np.asarray([2, -5])], opset=19, mode=mode), check=False)
+
+
+def test_negative_padding_of_axes_that_only_a_run_knows() -> None:
+    found = model_of("Pad", [([2, 3], FLOAT)], [np.asarray([0, 0, 0, -1]), None])
+    found.graph.node[0].input.append("axes")
+    found.graph.input.append(helper.make_tensor_value_info("axes", INT64, [2]))
+    with pytest.raises(UnsupportedError, match="negative padding of axes that only a run knows"):
+        onnx_to_tflite(found, check=False)

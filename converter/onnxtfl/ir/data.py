@@ -357,7 +357,7 @@ class CastData(TensorData):
         return self._converted(self.base.slab(axis, start, stop))
 
     def _converted(self, array: Array) -> Array:
-        moved: Array = array.astype(np.int32) + self.offset if self.offset else array
+        moved: Array = np.asarray(array.astype(np.int32) + self.offset) if self.offset else array
         return moved.astype(self.dtype.numpy)
 
 

@@ -36,7 +36,10 @@ class Sampling:
     def of(cls, attributes: Mapping[str, Any]) -> Sampling:
         """Read the attributes of a Resize; ValueError for unknown modes."""
         sampling = cls(**{name: attributes[name] for name in cls.__dataclass_fields__})
-        if sampling.mode not in ("nearest", "linear", "cubic") or sampling.nearest_mode not in _NEAREST:
+        known = (
+            sampling.nearest_mode in _NEAREST if sampling.mode == "nearest" else sampling.mode in ("linear", "cubic")
+        )
+        if not known:
             raise ValueError(f"unknown mode {sampling.mode} or nearest_mode {sampling.nearest_mode}")
         if sampling.coordinate_transformation_mode not in _PLACES:
             raise ValueError(f"unknown coordinate_transformation_mode {sampling.coordinate_transformation_mode}")

@@ -48,7 +48,9 @@ def may_hold_zeros(shape: Value) -> bool:
 
 
 def int32(values: Sequence[int] | Array) -> Array:
-    """Constant sizes or indices as int32; larger ones, which mean "to the end", are clamped."""
+    """Constant sizes or indices as int32; larger ones, which mean "to the end", are clamped. ValueError for others."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fc":
+        raise ValueError(f"sizes or indices of type {values.dtype}")
     return np.clip(np.asarray(values, np.int64), -INT32_MAX, INT32_MAX).astype(np.int32)
 
 

@@ -43,7 +43,7 @@ class Pad(Op):
     choices = {"mode": ("constant", "edge", "reflect", "symmetric", "wrap")}
 
     @staticmethod
-    def shape(x: Value, padding: Value, value: Value | None) -> Dims:
+    def shape(x: Value, padding: Value, value: Value | None, *, mode: str) -> Dims:
         rank = x.rank
         if padding.tensor_type.is_static and padding.shape != (rank, 2):
             raise ValueError(f"padding of {padding.type} for rank {rank}")
@@ -51,6 +51,8 @@ class Pad(Op):
         for i, d in enumerate(x.shape):
             before, after = (entry_of(padding, place) for place in (2 * i, 2 * i + 1))
             dims.append(fresh() if before is None or after is None else d + before + after)
+            if mode != "constant" and _repeats_nothing(d, before, after):
+                raise ValueError(f"padding cuts off all {d} elements of an axis, of which {mode} would repeat some")
         if any(isinstance(d, int) and d < 0 for d in dims):
             raise ValueError(f"padding crops more than the size of {x.shape}")
         return tuple(dims)
@@ -65,10 +67,28 @@ class Pad(Op):
 
     @staticmethod
     def compute(x: Array, padding: Array, value: Array | None, *, mode: Any) -> Array:
-        rows = [(int(a), int(b)) for a, b in padding]
+        rows = [cut_within(n, int(a), int(b)) for n, (a, b) in zip(x.shape, padding, strict=True)]
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(rows, x.shape, strict=True))]
         rows = [(max(a, 0), max(b, 0)) for a, b in rows]
         return _filled(x, rows, value) if mode == "constant" else np.asarray(np.pad(x, rows, mode))
+
+
+def cut_within(size: Dim, low: int, high: int) -> tuple[int, int]:
+    """Amounts with the same result, neither of which cuts off more than there is."""
+    if not isinstance(size, int) or size + low + high < 0:
+        return low, high
+    if size + low + high == 0:
+        return -size, 0
+    if low < -size:
+        return -size, high + low + size
+    return (low + high + size, -size) if high < -size else (low, high)
+
+
+def _repeats_nothing(size: Dim, before: Dim | None, after: Dim | None) -> bool:
+    """Whether an axis is padded of which no elements are left."""
+    if not isinstance(size, int) or not isinstance(before, int) or not isinstance(after, int):
+        return False
+    return size > 0 and max(before, after) > 0 and size + min(before, 0) + min(after, 0) <= 0
 
 
 def _filled(x: Array, rows: Sequence[tuple[int, int]], value: Array | None) -> Array:

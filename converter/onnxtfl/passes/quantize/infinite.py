@@ -166,8 +166,10 @@ def _chosen(value: Value) -> Node | None:
 
 
 def _number(value: Value | None) -> float | None:
-    """The only element, which may be NaN, of a constant that is not quantized."""
+    """The only element, which may be NaN, of a real constant that is not quantized."""
     if value is None or value.data is None or not value.is_single or value.is_quantized:
+        return None
+    if value.dtype.is_complex or value.dtype is DType.STRING:
         return None
     return float(value.numpy().reshape(()))
 
