@@ -76,6 +76,7 @@ from onnxtfl.passes.quantize import (
     set_quantized_io,
     store_as_int8,
     store_as_uint8,
+    store_real_constants,
     summary,
     surround_moves,
     use_hybrid_weights,
@@ -288,6 +289,8 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     keep = [Pass("keep states", partial(keep_states, target=target), Pass.idle, needs=_NEUTRAL)]
     keep = keep if options.lstm == "fused" and target.name == "tfl" else []
     saturate = [Pass("saturate", partial(saturate_quantized, target=target), needs=_LEGAL)]
+    real_constants = Group("real constants", (Pass("real constants", store_real_constants), *CLEANUP), dependent=True)
+    constants = [] if target.has_hybrid_kernels else [real_constants]
     real = [Pass("real products", multiply_real, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []
     return [
         *real,
@@ -296,11 +299,13 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         *(_quantized(target, options)),
         *keep,
         *([Pass("opset", target.raise_opset)] if isinstance(target, OnnxTarget) else []),
+        *constants,
         Group("formulas", (formulas, SIMPLIFY), dependent=True, needs=_NEUTRAL),
         separate,
         *(float16_passes(target, options.float16)),
         Pass("legalize", partial(legalize, target=target), needs=_NEUTRAL, establishes=_LEGAL),
         *([] if target.saturated_steps is None else saturate),
+        *constants,
         Group("tidy", (*tidy, Pass("parts", partial(slice_used_parts, when=options.is_quantized_later))), needs=_LEGAL),
         Pass("sink", sink_reshapes, needs=_LEGAL),
         Pass("layout", partial(layout, io_layout=options.io_layout), layout, needs=_LEGAL, establishes=_LAID_OUT),

@@ -23,6 +23,7 @@ from onnxtfl.passes.quantize import (
     saturate_quantized,
     set_quantized_io,
     store_as_int8,
+    store_real_constants,
 )
 from onnxtfl.pipeline import inspect
 from onnxtfl.targets.tflite import TfliteTarget
@@ -94,6 +95,26 @@ def test_uint16_around_its_middle_is_int16() -> None:
     (kept,) = [r.tensor_type.quantization for n in graph.nodes for r in n.results if r.is_quantized]
     assert kept is not None and (kept.storage, kept.scales, kept.zero_points) == ("int16", (0.5,), (0,))
     assert stored(graph, np.asarray([0.2, 0.3, 1e6, -1e6], np.float32)) == [[0.0, 0.5, 16383.5, -16384.0]]
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    ["int8 0.0123:3", "uint8 0.7:200", "int16 1e-05:0", "int8 axis=1 0.1:0 0.3:0 0.7:0", "int8 axis=0 0.1:0 0.3:4"],
+)
+def test_dequantized_constants_become_real(quantization: str) -> None:
+    """To the bit, computed when they are read or at once."""
+    first = "100" if quantization.startswith("uint8") else "-100"
+    text = f"""graph main(%x: tensor<2x3xfloat32>) -> (%y) {{
+      %w = constant tensor<2x3xfloat32, quant<{quantization}>> [{first}, 1, 2, 3, 4, 127]
+      %r = Convert(%w) {CONVERT}
+      %y = Mul(%x, %r)
+    }}"""
+    graph, x = parse_graph(text), np.ones((2, 3), np.float32)
+    wanted = np.asarray(run(graph, [x])[0])
+    assert store_real_constants(graph)
+    assert [n.op.name for n in graph.nodes] == ["Mul"]
+    np.testing.assert_array_equal(np.asarray(run(graph, [x])[0]), wanted)
+    assert not store_real_constants(graph)
 
 
 # --- fused ------------------------------------------------------------------------------------------------------------

@@ -106,8 +106,11 @@ def keyword_spotter(*, quantized: bool = False) -> onnx.ModelProto:
     return net.model((1, 4))
 
 
-def recurrent(op: str, units: int = 6, steps: int = 5, inputs: int = 4) -> onnx.ModelProto:
-    """An LSTM or GRU layer on [steps, 1, inputs], and a dense layer on its last state."""
+def recurrent(op: str, units: int = 6, steps: int = 5, inputs: int = 4, *, quantized: bool = False) -> onnx.ModelProto:
+    """An LSTM or GRU layer on [steps, 1, inputs], and a dense layer on its last state.
+
+    `quantized`: as onnxruntime.quantization writes it: the input, the state and all constants in int8.
+    """
     gates = {"LSTM": 4, "GRU": 3}[op]
     rng = np.random.default_rng(3)
 
@@ -127,4 +130,25 @@ def recurrent(op: str, units: int = 6, steps: int = 5, inputs: int = 4) -> onnx.
         helper.make_node("Squeeze", ["h", "zero"], ["last"]),
         helper.make_node("MatMul", ["last", "v"], ["y"]),
     ]
+    if quantized:
+        nodes, constants = _in_int8(nodes, constants)
     return onnx_model(nodes, [("x", F, (steps, 1, inputs))], [("y", F, (1, 3))], constants)
+
+
+def _in_int8(nodes: list[onnx.NodeProto], constants: dict[str, Array]) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
+    """The nodes between Q and DQ ops: of "x", of "h" and of all float constants, with a scale each."""
+    made: list[onnx.NodeProto] = []
+    stored = {name: array for name, array in constants.items() if array.dtype != np.float32}
+    for name in (*(constants.keys() - stored.keys()), "x", "h"):
+        scale = np.float32(4 / 127) if name in ("x", "h") else np.abs(constants[name]).max() / np.float32(127)
+        stored |= {f"{name}_s": scale, f"{name}_z": np.int8(0)}
+        source, parameters = f"{name}_q", [f"{name}_s", f"{name}_z"]
+        if name in constants:
+            stored[source] = np.round(constants[name] / scale).astype(np.int8)
+        else:
+            made.append(helper.make_node("QuantizeLinear", [name, *parameters], [source]))
+        made.append(helper.make_node("DequantizeLinear", [source, *parameters], [f"{name}_r"]))
+    for node in nodes:
+        node.input[:] = [name if name in stored or name == "last" else f"{name}_r" for name in node.input]
+    after = [node for node in made if node.output[0].startswith("h_")]
+    return [*(node for node in made if node not in after), nodes[0], *after, *nodes[1:]], stored

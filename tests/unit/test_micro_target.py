@@ -31,6 +31,8 @@ MODELS = {
     "int8 keyword spotter": keyword_spotter(quantized=True),
     "LSTM": recurrent("LSTM"),
     "GRU": recurrent("GRU"),
+    "int8 LSTM": recurrent("LSTM", quantized=True),
+    "int8 GRU": recurrent("GRU", quantized=True),
 }
 
 
@@ -338,3 +340,23 @@ def test_activations_of_16_bits(dtype: type[np.generic], zero: int, reason: str)
     assert [reason] * len(summary.islands) == [
         op.reason.partition("has ")[2].partition(":")[0] for op in summary.islands
     ]
+
+
+def test_weights_in_int8_of_a_float_product_take_no_memory() -> None:
+    """TFLite Micro has no hybrid kernels: what DEQUANTIZE makes would be in the arena."""
+    constants = {"w": np.arange(64 * 64).reshape(64, 64).astype(np.int8), "s": np.float32(0.01), "z": np.int8(3)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["r"]),
+        helper.make_node("MatMul", ["x", "r"], ["y"]),
+    ]
+    conversion = micro(onnx_model(nodes, [("x", F, (1, 64))], [("y", F, (1, 64))], constants))
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert conversion.report.ops_after == {"FULLY_CONNECTED": 1}
+    assert conversion.report.arena is None or conversion.report.arena < 64 * 64
+
+
+def test_an_lstm_with_quantized_weights_is_one_kernel() -> None:
+    ops = micro(MODELS["int8 LSTM"], check=False, load=False).report.ops_after
+    assert ops["UNIDIRECTIONAL_SEQUENCE_LSTM"] == 1
+    assert "WHILE" not in ops

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.types import DType
 
 
 def converted(b: Builder, value: Value, quantization: Quantization | None) -> Value:
@@ -16,6 +20,22 @@ def converted(b: Builder, value: Value, quantization: Quantization | None) -> Va
     made = b(ops.Convert, value, dtype=value.dtype)
     made.type = made.tensor_type.stored_as(quantization)
     return made
+
+
+_LAZY = (DType.INT8, DType.UINT8, DType.INT16)
+
+
+def dequantized_constant(value: Value) -> Value:
+    """A quantized constant as a real one, whose elements are computed when they are written where that is exact."""
+    quantization, data = value.tensor_type.quantization, value.data
+    assert quantization is not None and data is not None
+    zeros, type_ = set(quantization.zero_points), value.tensor_type.stored_as(None)
+    if quantization.block or len(zeros) > 1 or quantization.dtype not in _LAZY or not data.shape:
+        return constant(ArrayData(value.numpy().astype(np.float32)), type_=type_)
+    axis = quantization.axis or 0
+    factors = np.asarray(quantization.scales, np.float32)
+    factors = np.repeat(factors, data.shape[axis]) if quantization.per_tensor else factors
+    return constant(data.cast(DType.FLOAT32, -zeros.pop()).scale(factors, axis), type_=type_)
 
 
 def output_instead(graph: Graph, old: Value, new: Value) -> None:

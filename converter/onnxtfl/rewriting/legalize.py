@@ -139,7 +139,7 @@ def _refusals(node: Node, target: Target) -> list[Refusal]:
 def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: Sequence[Refusal]) -> list[Value]:
     """Change quantizations, move axes around one quantized op, or compute in float in between."""
     if not target.may_compute_on_integers(node):
-        results = in_float(builder, node)
+        results = in_float(builder, node, target)
         for made in builder.created:
             if made.op is node.op and made.op is not ops.Convert and not acceptable(made, target):
                 made.remarks += (_in_float(node, target, ()),)
@@ -156,7 +156,7 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
     builder.created.clear()
     builder.maker = "float arithmetic"
     node.remarks += (_in_float(node, target, refusals),)
-    return in_float(builder, node)
+    return in_float(builder, node, target)
 
 
 def _in_float(node: Node, target: Target, refusals: Sequence[Refusal]) -> Remark:

@@ -20,7 +20,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import converted
+from onnxtfl.ir.conversions import converted, dequantized_constant
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import SMALL
@@ -51,9 +51,14 @@ def requantized(b: Builder, node: Node, target: Target) -> list[Value] | None:
     return None
 
 
-def in_float(b: Builder, node: Node) -> list[Value]:
+def in_float(b: Builder, node: Node, target: Target) -> list[Value]:
     """The results of `node` computed on dequantized operands, and quantized."""
-    operands = [v if v is None else converted(b, v, None) for v in node.operands]
+
+    def real(value: Value) -> Value:
+        constant = value.is_constant and value.is_quantized and not target.has_hybrid_kernels
+        return dequantized_constant(value) if constant else converted(b, value, None)
+
+    operands = [v if v is None else real(v) for v in node.operands]
     results = b.many(node.op, *operands, **node.attributes)
     return [converted(b, new, quantization_of(old)) for new, old in zip(results, node.results, strict=True)]
 

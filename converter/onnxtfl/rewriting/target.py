@@ -46,6 +46,8 @@ class Target(ABC):
     title: str
     has_int64: bool = True
     """Whether kernels compute in int64."""
+    has_hybrid_kernels: bool = True
+    """Whether kernels multiply real values by quantized weights, and memory for dequantized weights is no concern."""
     longest_axis: int = (1 << 63) - 1
     """The most elements that an axis of a tensor may have."""
     raised: str = ""

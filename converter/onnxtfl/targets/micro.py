@@ -20,6 +20,7 @@ class MicroTarget(TfliteTarget):
     title = "TFLite Micro"
     has_open_sizes = False
     has_uint8_kernels = False
+    has_hybrid_kernels = False
     has_int64 = False
 
     @property

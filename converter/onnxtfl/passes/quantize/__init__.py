@@ -8,6 +8,7 @@ from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.edges import QuantizedIo, count_steps_of_outputs, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
 from onnxtfl.passes.quantize.hybrid import TOLERANCE, multiply_real, use_hybrid_weights
+from onnxtfl.passes.quantize.real_constants import store_real_constants
 from onnxtfl.passes.quantize.saturate import saturate_quantized
 from onnxtfl.passes.quantize.storage import store_as_int8
 from onnxtfl.passes.quantize.summary import summary
@@ -28,6 +29,7 @@ __all__ = [
     "set_quantized_io",
     "store_as_int8",
     "store_as_uint8",
+    "store_real_constants",
     "summary",
     "surround_moves",
     "use_hybrid_weights",
