@@ -205,7 +205,7 @@ def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
     """Scan if only the trip count ends the loop, else While; both carry the number of the round."""
     body = _graph(node, "body")
     number, condition = body.inputs[:2]
-    if condition.dtype is not DType.BOOL or condition.rank > 1:
+    if condition.dtype is not DType.BOOL or condition.rank > 1 or not all(map(may_be_one, condition.shape)):
         raise ValueError(f"the condition of a round is {condition.type}")
     count, go_on = node.operands[:2]
     count = None if count is None else b(ops.Reshape, count, [])
@@ -279,8 +279,10 @@ def scan_regions_onnx(node: Node) -> None:
 def _int_list(node: Node, name: str, count: int, stop: int | None = None) -> tuple[int, ...]:
     """Attribute `name` with `count` entries, by default zeros, all in [0, stop)."""
     entries = tuple(node.attr(name) or (0,) * count)
-    if len(entries) != count or (stop and any(e not in range(stop) for e in entries)):
-        raise ValueError(f"{name} is {list(entries)[:9]}, with {count} entries expected")
+    if len(entries) != count:
+        raise ValueError(f"{name} has {len(entries)} entries, not {count}")
+    if stop and not set(entries) <= set(range(stop)):
+        raise ValueError(f"{name} has entries outside of [0, {stop})")
     return entries
 
 

@@ -219,8 +219,6 @@ def _lp_pool(b: Builder, node: Node) -> Value:
     if (nothing := _without_windows(b, node)) is not None:
         return nothing
     p, (x, window, dims) = int(node.attr("p", 2)), _pool_of(b, node)
-    if not p:
-        raise ValueError("p is 0")
     if window.ceil and ends_at_run_time(window, x.shape[2:]):
         x, window = grown(b, x, dims, padding_at_run_time(b, x, dims, window)), bare(window)
     elif window.ceil:

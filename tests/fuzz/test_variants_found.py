@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import NodeProto, TensorProto, helper
+from onnx import NodeProto, TensorProto, helper, parser
 
 import onnxtfl
 from tests.fuzz.test_mutants_found import node, onnx_file
@@ -70,6 +70,18 @@ def test_refused(name: str) -> None:
         warnings.simplefilter("error")
         onnxtfl.onnx_to_tflite(file, check=False)
     assert not isinstance(error.value, onnxtfl.InternalError) and "\n" not in str(error.value)
+
+
+def test_the_condition_of_a_round_is_one_element() -> None:
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 13]>
+        g (int64 n, bool[0] c, float[2] x) => (float[2] y) {
+            y = Loop (n, c, x) <body = b (int64 i, bool[0] go, float[2] z) => (bool[0] on, float[2] w) {
+                on = Identity(go)
+                w = Neg(z)
+            }>
+        }""")
+    with pytest.raises(onnxtfl.InvalidModelError, match="the condition of a round is tensor<0xbool>"):
+        onnxtfl.onnx_to_tflite(model, check=False)
 
 
 def test_tests_for_minus_infinity_read_real_constants_only() -> None:

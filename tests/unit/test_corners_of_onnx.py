@@ -374,7 +374,6 @@ def test_boxes_of_no_batches_or_classes(shape: list[int]) -> None:
             ),
             "other than two axes of known size",
         ),
-        (model_of("LpPool", [([1, 1, 4], FLOAT)], kernel_shape=[2], p=0), "p is 0"),
     ],
 )
 def test_refused_in_words_about_the_model(model: onnx.ModelProto, message: str) -> None:
