@@ -252,6 +252,7 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
     if summary.coarse_ops:
         lines.append("kernels round coarsely: " + ", ".join(f"{op} {n} steps" for op, n in summary.coarse_ops.items()))
     warnings = [Row("warning", f"{name}: {text}", "yellow") for name, text in summary.kernels]
+    warnings += [Row("warning", f"{count} {text}", "yellow") for text, count in summary.faults.items()]
     return titled("quantized", lines) + warnings + _island_rows(summary, verbose)
 
 

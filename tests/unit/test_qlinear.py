@@ -10,11 +10,12 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import onnxtfl
 from onnxtfl.ir.interpret import run
 from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect
 from tests.harness.litert import run_onnx
-from tests.unit.tiny_models import Array
+from tests.unit.tiny_models import Array, onnx_model
 
 Operand = Any
 MICROSOFT = "com.microsoft"
@@ -138,3 +139,17 @@ def test_channels_last(dtype: str, z: int) -> None:
     check("NhwcMaxPool", x[:1], **window)
     kernel, bias = [integers("int8", 6, 2, 3, 3), scale(0.01), zero("int8", 0)], np.asarray(range(6), np.int32)
     check("QLinearConv", [*x, *kernel, *result, bias], constant_from=3, channels_last=1, group=2, strides=[2, 1])
+
+
+@pytest.mark.parametrize(
+    ("z", "runtime", "warned"), [(14, "2.14", True), (14, "litert-2.3", False), (0, "2.14", False)]
+)
+def test_zero_points_of_weights_that_some_releases_leave_out(z: int, runtime: str, warned: bool) -> None:
+    x, y = ("x", onnx.TensorProto.INT8, [4, 16]), ("y", onnx.TensorProto.INT8, [4, 8])
+    constants = {"s": scale(0.02), "zx": zero("int8", 3), "w": integers("int8", 16, 8), "zw": zero("int8", z)}
+    constants["b"] = np.arange(8, dtype=np.int32)
+    node = helper.make_node("QGemm", ["x", "s", "zx", "w", "s", "zw", "b", "s", "zx"], ["y"], domain=MICROSOFT)
+    found = onnx_model([node], [x], [y], constants)
+    found.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
+    report = onnxtfl.onnx_to_tflite(found, check=False, min_runtime=runtime).report
+    assert any("leaves out the zero point" in row.text for row in report.rows()) == warned

@@ -30,6 +30,7 @@ class QuantizationSummary:
     read in another quantization than the source's. `tolerance`: how far results may be off, relative to an output's
     largest element, since hybrid kernels quantize activations that the source quantizes otherwise, or not at all.
     `kernels`: (tensor, what is computed) of each op that the source's runtime computes otherwise than the op means.
+    `faults`: what releases of the runtime that were not measured are known to compute wrongly, to the number of ops.
     `coarse_ops`: the integer ops whose kernels may be several steps off the nearest one, by name, and how many.
     """
 
@@ -41,6 +42,7 @@ class QuantizationSummary:
     tolerance: float = 0.0
     coarse_ops: Mapping[str, int] = field(default_factory=dict)
     kernels: tuple[tuple[str, str], ...] = ()
+    faults: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def islands(self) -> tuple[FloatOp, ...]:

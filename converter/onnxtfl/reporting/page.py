@@ -324,6 +324,11 @@ def _quantized(report: ConversionReport) -> str:
         ("biases", "Biases with another scale", summary.rescaled_biases),
         ("requantized", "Requantized tensors", summary.requantized),
         ("kernels", "Ops that the source's runtime computes otherwise", summary.kernels),
+        (
+            "faults",
+            "Faults of runtime releases that were not measured",
+            [(k, f"{n} ops") for k, n in summary.faults.items()],
+        ),
     ):
         if entries:
             changed = [(e.name(tensor), what) for tensor, what in entries]

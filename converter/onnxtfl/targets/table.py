@@ -94,6 +94,7 @@ class OpEntry:
     inexact: tuple[Mapping[str, Any], ...] = ()
     factor_bits: int | None = None
     interpolated: frozenset[str] = frozenset()
+    unread_zero: Mapping[str, str] = field(default_factory=dict)
 
 
 MEASURED = ("2.14", "litert")
@@ -180,6 +181,7 @@ def entry(op: str) -> OpEntry:
         inexact=tuple(_parse(f"{op}.inexact").get("rows", ())),
         factor_bits=table.get("factor_bits"),
         interpolated=frozenset(table.get("interpolated", "").split()),
+        unread_zero=table.get("unread_zero", {}),
     )
 
 

@@ -61,6 +61,12 @@ class Target(engine.Target):
         """How many steps quantized results of an accepted `form` may be off the nearest ones; 0 where it is exact."""
         return 0
 
+    def unmeasured_fault(self, form: Form) -> str:
+        """What releases that the target includes, other than the measured ones, compute wrongly of `form`; "" if none
+        is known.
+        """
+        return ""
+
     @abstractmethod
     def costs(self, form: Form) -> Sequence[CostRow]:
         """The costs measured for the op of `form`."""

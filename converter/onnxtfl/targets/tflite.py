@@ -120,6 +120,17 @@ class TfliteTarget(Target):
         instance = self.bound(form, results)
         return 0 if instance is None else steps_off(instance, self.runtimes)
 
+    def unmeasured_fault(self, form: Form) -> str:
+        known = entry(form.op) if form.op in op_names() else None
+        if known is None or not known.unread_zero or self.release >= _numbers(known.unread_zero["read_from"]):
+            return ""
+        named = zip(known.operands, operands_of(form), strict=False)
+        read = next((v for o, v in named if v is not None and o.name == known.unread_zero["operand"]), None)
+        quantization = None if read is None else quantization_of(read)
+        if quantization is None or quantization.storage != "int8" or not any(quantization.zero_points):
+            return ""
+        return f"{known.unread_zero['by']} leaves out the zero point of int8 weights"
+
     def op_version(self, form: Form, results: Sequence[Value]) -> int:
         if form.own_version is not None:
             return form.own_version
@@ -143,12 +154,16 @@ def _release(min_runtime: str) -> Release:
     """`min_runtime` in TensorFlow's numbering; UsageError if there is no such runtime."""
     if min_runtime in LITERT_RELEASES:
         return LITERT_RELEASES[min_runtime]
-    found = tuple(map(int, min_runtime.split(".")))[:2] if re.fullmatch(r"\d+(\.\d+)+", min_runtime) else (0, 0)
+    found = _numbers(min_runtime)[:2] if re.fullmatch(r"\d+(\.\d+)+", min_runtime) else (0, 0)
     if not OLDEST <= found <= MEASURED_LITERT:
         first, *_, last = LITERT_RELEASES
         hint = f"use {_dotted(OLDEST)} to {_dotted(MEASURED_LITERT)} (TensorFlow's numbers), or {first} to {last}"
         raise UsageError(f"`min_runtime` cannot be {min_runtime!r}", hint=hint)
     return found
+
+
+def _numbers(release: str) -> Release:
+    return tuple(map(int, release.split(".")))
 
 
 def _dotted(release: Release) -> str:

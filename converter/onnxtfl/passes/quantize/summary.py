@@ -47,7 +47,12 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
     integer, hybrid = (dict(counts[kind].most_common()) for kind in ("integer", "hybrid"))
     coarse = _coarse(nodes, target)
     found = (tuple(floats), tuple(biases), tuple(changed))
-    return QuantizationSummary(integer, hybrid, *found, coarse_ops=coarse, kernels=tuple(kernels.values()))
+    faults = Counter(
+        f"{_op_name(node)}: {fault}" for node in nodes if (fault := target.unmeasured_fault(as_form(node)))
+    )
+    return QuantizationSummary(
+        integer, hybrid, *found, coarse_ops=coarse, kernels=tuple(kernels.values()), faults=dict(faults)
+    )
 
 
 def _coarse(nodes: Sequence[Node], target: Target) -> dict[str, int]:
