@@ -257,6 +257,16 @@ def test_int16_softmax(shape: tuple[int, ...], scale: float, beta: float) -> Non
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_int16_softmax_over_an_open_axis() -> None:
+    text = f"""
+    graph main(%x: tensor<[n]x[m]xfloat32, quant<int16 0.0003:0>>) -> (%y) {{
+      %y = tfl.SOFTMAX@3(%x) {{beta = 1.0}} : tensor<[n]x[m]xfloat32, quant<int16 {2.0**-15}:0>>
+    }}"""
+    for shape in ((5, 2), (3, 1000), (2, 40000)):
+        wanted, found = both(text, _stored(*shape, dtype="int16"))
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_scatter_fills_with_a_stored_0() -> None:
     """Also, stored elements with the same index are added as they are stored."""
     text = """

@@ -24,10 +24,12 @@ _UNIT = np.float64(2.0 / _RANGE * -32768), np.float64(2.0 / _RANGE * 32767)
 """The bounds of int16 in the kernel's steps for [-1, 1]."""
 _LONGEST, _STEEPEST = 1 << 14, 2.0
 """Sums of more elements, and differences in larger steps, may overflow int32."""
+_HIGHEST = 30
+"""The exponent of the largest sum of an axis of open size; the kernel's own sums overflow beyond it."""
 
 
 def int16_softmax(b: Builder, node: Node, beta: float) -> Value | None:
-    """The kernel's result along the last axis; None for other tensors than int16, or an axis that is too long.
+    """The kernel's result along the last axis; None for other tensors than int16, or where the axis is known to be long.
 
     ::
 
@@ -38,11 +40,12 @@ def int16_softmax(b: Builder, node: Node, beta: float) -> Value | None:
     if x is None or y is None or {x.storage, y.storage} != {"int16"} or not shape or any(x.zero_points):
         return None
     size, last = shape[-1], [len(shape) - 1]
-    if not isinstance(size, int) or not 0 < size < _LONGEST or not 0 < x.scales[0] * beta < _STEEPEST:
+    if not 0 < x.scales[0] * beta < _STEEPEST or (isinstance(size, int) and not 0 < size < _LONGEST):
         return None
+    highest = max(15, math.floor(math.log2(size * 32768.0))) if isinstance(size, int) else _HIGHEST
     stored = Term(b, stored_int16(b, node.operand(0), x))
     powers = _gathered(_exponentials(x, beta), stored.reduce("max", last) - stored)
-    share = _quotient(powers, powers.reduce("sum", last), max(15, math.floor(math.log2(size * 32768.0))))
+    share = _quotient(powers, powers.reduce("sum", last), highest)
     return real_of_int16(b, share.clamp(0, 32767).to(DType.INT16).value, y)
 
 
