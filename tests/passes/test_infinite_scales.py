@@ -67,6 +67,38 @@ def test_masks(body: str, left: dict[str, int]) -> None:
     assert op_counts(graph) == left
 
 
+@pytest.mark.parametrize(
+    ("mask", "left"),
+    [
+        # The rows are those in which all elements of the mask are; products are never -infinity.
+        ("%m = Select(%c, %none, %low) : tensor<3x3xfloat32>", {"DotGeneral": 1, "Add": 1, "Softmax": 1, "Not": 1,
+         "Select": 2, "Reduce": 1}),
+        # A causal mask hides no row.
+        ("%m = constant tensor<3x3xfloat32> [0, -inf, -inf, 0, 0, -inf, 0, 0, 0]",
+         {"DotGeneral": 1, "Add": 1, "Softmax": 1}),
+    ],
+)  # fmt: skip
+def test_rows_that_masks_hide(mask: str, left: dict[str, int]) -> None:
+    """PyTorch's attention asks the softmax, which LiteRT's kernels compute from the lowest number: it is not NaN."""
+    text = f"""graph main(%x: tensor<3x3xfloat32>, %c: tensor<3x3xbool>) -> (%y) {{
+      %none = constant tensor<float32> [0.0]
+      %low = constant tensor<float32> [-inf]
+      {mask}
+      %q = DotGeneral(%x, %x) {{lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]}}
+      %a = Add(%q, %m)
+      %s = Softmax(%a) {{axis = 1}}
+      %t = IsNaN(%s)
+      %y = Select(%t, %none, %s)
+    }}"""
+    graph = parse_graph(text)
+    simplify(graph)
+    assert op_counts(graph) == left
+    x, c = np.eye(3, dtype=np.float32), np.asarray([[True, False, True], [False] * 3, [True] * 3])
+    (found,) = run(graph, [x, c])
+    (wanted,) = run(parse_graph(text), [x, c])
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_quantized_values_are_finite() -> None:
     """What PyTorch's attention does about rows without any key is needless after quantization."""
     text = """graph main(%q: tensor<2x3xfloat32, quant<int8 0.5:3>>) -> (%y) {

@@ -152,7 +152,7 @@ def cast(x: Array, dtype: DType, saturate: bool, rounding: str = "nearest") -> A
     if dtype.is_integer and not is_integral(x) and x.dtype.kind != "b":
         whole = np.trunc(widened(x))
         return whole.astype(np.uint64 if dtype is DType.UINT64 else np.int64).astype(dtype.numpy)
-    return x.astype(dtype.numpy)
+    return (x if dtype.is_complex else x.real).astype(dtype.numpy)
 
 
 def _powers_of_two(x: Array, saturate: bool, rounding: str) -> Array:

@@ -9,12 +9,15 @@
     IsNaN(Convert(q))             ->  false                               q: quantized
     Add(x, m) = -inf              ->  x = -inf or m = -inf                m: Select(c, 0, -inf), maybe spread
     Max(Add(x, m)) = -inf         ->  all of Add(x, m) = -inf             Max: along axes
+    Select(IsNaN(Softmax(s)), ..) ->  Select(all of s = -inf, ..)         s: a sum with such masks
 
 Kernels that compute this as arithmetic differ: those of LiteRT without XNNPACK clamp infinite sums and products to the
 largest finite values.
 """
 
 from __future__ import annotations
+
+import functools
 
 import numpy as np
 
@@ -30,6 +33,8 @@ from onnxtfl.rewriting.patterns import Patterns
 INFINITE = Patterns()
 _TESTS = ops.IsFinite, ops.IsInf, ops.IsNaN
 _SPREADING = ops.Reshape, ops.Transpose, ops.BroadcastTo
+_MOST_READ = 1 << 22
+"""Elements of a constant mask that is looked into."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -81,6 +86,40 @@ def hidden_by_mask(b: Builder, node: Node) -> Value | None:
     return b(ops.Or, other, _is_low(b, parts[1]))
 
 
+@INFINITE.on(ops.Select)
+def hidden_rows(b: Builder, node: Node) -> Value | None:
+    """Ask the masks which rows of a Softmax they hide, which are NaN: PyTorch's attention makes them zeros."""
+    test = made_by(node.operand(0), ops.IsNaN)
+    softmax = made_by(test.operand(0), ops.Softmax) if test is not None else None
+    if softmax is None or softmax.result.type != node.result.type:
+        return None
+    if _masked(softmax.operand(0)) is None or node.operand(2).type != node.result.type:
+        return None
+    hidden = functools.reduce(functools.partial(b, ops.Or), _low_terms(b, softmax.operand(0)))
+    axis = softmax.attr("axis") % softmax.result.rank - softmax.result.rank
+    if -axis <= hidden.rank:
+        hidden = b(ops.Reduce, hidden, [hidden.rank + axis], kind="all", keepdims=True)
+    return b(ops.Select, hidden, *node.operands[1:])
+
+
+def _low_terms(b: Builder, value: Value) -> list[Value]:
+    """Where each term of a sum is -infinity; products are never."""
+    total = made_by(value, ops.Add)
+    if total is not None:
+        return [term for v in (total.operand(0), total.operand(1)) for term in _low_terms(b, v)]
+    if _is_mask(value):
+        return [_is_low(b, value)]
+    if _is_product(value):
+        return []
+    return [b(ops.Compare, value, b.scalar(-np.inf, value), comparison_direction="EQ")]
+
+
+def _is_product(value: Value) -> bool:
+    """Whether this is a product of matrices, maybe scaled and moved."""
+    node = made_by(value, ops.DotGeneral, ops.Mul, ops.Div, *_SPREADING)
+    return node is not None and (node.op is ops.DotGeneral or _is_product(node.operand(0)))
+
+
 def _masked(value: Value | None) -> tuple[Value, Value] | None:
     """The two terms of a sum of which the second is a choice of 0 and -infinity."""
     node = made_by(value, ops.Add) if value is not None else None
@@ -91,9 +130,12 @@ def _masked(value: Value | None) -> tuple[Value, Value] | None:
 
 
 def _is_mask(value: Value) -> bool:
-    """Whether this is a choice of 0 and -infinity, maybe spread."""
+    """Whether this is a choice of 0 and -infinity, maybe spread, or a constant of these."""
     if (spread := made_by(value, *_SPREADING)) is not None:
         return _is_mask(spread.operand(0))
+    if value.data is not None:
+        few = value.dtype.is_float and not value.is_quantized and value.data.size <= _MOST_READ
+        return few and set(np.unique(value.numpy()).tolist()) == {0.0, -np.inf}
     chosen = _chosen(value)
     return chosen is not None and {_number(v) for v in chosen.operands[1:]} == {0.0, -np.inf}
 
@@ -103,7 +145,8 @@ def _is_low(b: Builder, mask: Value) -> Value:
     if (spread := made_by(mask, *_SPREADING)) is not None:
         return b(spread.op, _is_low(b, spread.operand(0)), *spread.operands[1:], **spread.attributes)
     chosen = _chosen(mask)
-    assert chosen is not None
+    if chosen is None:
+        return constant(mask.numpy() == -np.inf)
     return chosen.operand(0) if _number(chosen.operand(1)) else b(ops.Not, chosen.operand(0))
 
 
