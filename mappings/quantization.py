@@ -22,9 +22,10 @@ kernels_read(Scales(several=True, plain=("int8", "uint8", "int16")), "QUANTIZE",
 kernels_read(Scales(multiplied=True), "PRELU")
 kernels_read(Scales(several=True, multiplied=True, weights=1), "BATCH_MATMUL")
 kernels_read(Products(x=0, weights=1, bias=2, axis=0), "CONV_2D")
-kernels_read(Products(x=0, weights=1, bias=2, axis=3), "DEPTHWISE_CONV_2D")
-kernels_read(Products(x=2, weights=1, bias=3, axis=0), "TRANSPOSE_CONV")
-kernels_read(Products(x=0, weights=1, bias=2, axis=0, offset=True), "FULLY_CONNECTED")
+kernels_read(Products(x=0, weights=1, bias=2, axis=3, wide=("int8",)), "DEPTHWISE_CONV_2D")
+kernels_read(Products(x=2, weights=1, bias=3, axis=0, wide=("int8",)), "TRANSPOSE_CONV")
+_CONNECTED = Products(x=0, weights=1, bias=2, axis=0, offset=True, wide=("int8", "int4", "int16"))
+kernels_read(_CONNECTED, "FULLY_CONNECTED")
 
 
 @lift_tfl("FAKE_QUANT")

@@ -218,6 +218,13 @@ _REFUSED = {
         "tensor<2x1x2x1xfloat32, quant<int8 0.1:0>>",
         "a scale for each of 1 output features",
     ),
+    "weights of uint8 for int16": (
+        "%w = constant tensor<1x1x1x1xfloat32, quant<uint8 0.1:0>> [200]\n"
+        "%b = constant tensor<1xfloat32, quant<int64 0.01:0>> [0]\n"
+        f"%y = tfl.CONV_2D@4(%x, %w, %b) {{{_WINDOW}, {_DILATION}}} : tensor<2x1x1x1xfloat32, quant<int16 0.1:0>>",
+        "tensor<2x1x1x1xfloat32, quant<int16 0.1:0>>",
+        "takes weights of int8 or int4",
+    ),
     "a FAKE_QUANT of stored integers": (
         f"%y = tfl.FAKE_QUANT@2(%x) {{min = -1.0, max = 1.0, num_bits = 8}} : {_INT8}", _INT8, "takes float32"
     ),

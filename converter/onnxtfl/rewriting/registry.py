@@ -117,7 +117,8 @@ class Products:
     """The places of the operands of a kernel that adds up products, and the axis of the weights' output features.
 
     The bias is read in units of the products. `offset`: whether the kernel subtracts a zero point of weights that have
-    one scale; it subtracts no others.
+    one scale; it subtracts no others. `wide`: the types of weights of int16 activations; it reads the bytes of others
+    as if they were of one of these.
     """
 
     x: int
@@ -125,6 +126,7 @@ class Products:
     bias: int
     axis: int
     offset: bool = False
+    wide: tuple[str, ...] = ("int8", "int4")
 
 
 @dataclass(frozen=True, slots=True)

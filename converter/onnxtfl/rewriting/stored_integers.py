@@ -206,6 +206,7 @@ def restate_products(b: Builder, node: Node) -> None:
     x, weights = (quantization_of(node.optional(i)) for i in (reading.x, reading.weights))
     if x is None or weights is None or not x.per_tensor or node.operand(reading.weights).data is None:
         return
+    _check_types(node.operand(reading.weights), x, weights, reading)
     read = _read_weights(node.operand(reading.weights), weights, reading)
     if read != weights:
         _relabel(b, node, reading.weights, read)
@@ -247,6 +248,14 @@ def _as_int8(node: Node, place: int, quantization: Quantization) -> None:
     assert value.data is not None
     data = ArrayData(value.data.numpy().view(np.int8), DType.INT8)
     node.set_operand(place, constant(data, type_=TensorType(value.dtype, value.tensor_type.shape, quantization)))
+
+
+def _check_types(value: Value, x: Quantization, weights: Quantization, reading: Products) -> None:
+    """Raise UnsupportedError for weights whose bytes the kernel reads as those of another type."""
+    taken = {"uint8": ("uint8",), "int8": ("int8", "int4", "int2"), "int16": reading.wide}.get(x.storage)
+    if taken is not None and weights.storage not in taken:
+        message = f"TFLite's kernel takes weights of {' or '.join(taken)} for activations of {x.storage}"
+        raise UnsupportedError(message, type_=value.type, code="E-QUANT-001")
 
 
 def _read_weights(value: Value, given: Quantization, reading: Products) -> Quantization:
