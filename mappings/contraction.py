@@ -115,7 +115,8 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
     x, weights, bias = node.operand(0), node.operand(1), flat_bias(b, node.optional(2))
     if node.attr("weights_format", "DEFAULT") != "DEFAULT":
         raise UnsupportedError(f"weights_format {node.attr('weights_format')}")
-    fits = x.shape[-1] == weights.shape[1] or not isinstance(x.shape[-1], int)
+    features = (x.shape[-1], weights.shape[1])
+    fits = features[0] == features[1] or not all(isinstance(d, int) for d in features)
     if not (fits and (node.attr("keep_num_dims") or x.rank == 2)):
         x = b(ops.Reshape, x, dim_vector(b, [-1, weights.shape[1]], weights))
     x = _rounded_rows(b, node, x, weights, x.rank - 1)

@@ -112,8 +112,9 @@ _WHOLE = (DType.FLOAT32, DType.INT64, DType.INT32, DType.INT16)
 
 def _check_bytes(x: Value) -> None:
     """Raise UnsupportedError for elements of which LiteRT's kernels move one byte (kernels/matrix_diag.cc)."""
-    if quantization_of(x) is None and x.dtype not in _WHOLE and x.dtype.bits > 8:
-        raise UnsupportedError(f"LiteRT's kernel moves one byte of each {x.dtype.value}", type_=x.type, code="E-OP-001")
+    stored = x.tensor_type.storage
+    if stored not in _WHOLE and stored.bits > 8:
+        raise UnsupportedError(f"LiteRT's kernel moves one byte of each {stored.value}", type_=x.type, code="E-OP-001")
 
 
 @lift_tfl("MATRIX_DIAG")

@@ -11,6 +11,8 @@ from onnxtfl.rules import *
 
 # What the kernels of LiteRT 2.3 compute where parameters of quantized tensors are unusual, measured (all kernel sets).
 kernels_read("integers", "NEG", "CAST", "BITCAST", "FLOOR_DIV", "FLOOR_MOD", "SCATTER_ND")
+_ON_INTEGERS = ("REDUCE_WINDOW", "STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_REDUCE_WINDOW", "STABLEHLO_SCATTER")
+kernels_read("integers", *_ON_INTEGERS)
 kernels_read("copies", "TOPK_V2", "UNIQUE", "ONE_HOT", "SPARSE_TO_DENSE")
 kernels_read(Copies("int16"), "CONCATENATION")
 kernels_read(Scales(clamps=True), "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
@@ -18,7 +20,9 @@ kernels_read(Scales(), "LEAKY_RELU", "SUB", "DIV", "SQUARED_DIFFERENCE", "MEAN",
 kernels_read(Scales(plain=("int16",)), "ADD")
 kernels_read(Scales(plain=("int16",), multiplied=True), "MUL")
 kernels_read(Scales(several=True), "DEQUANTIZE")
-kernels_read(Scales(several=True, plain=("int8", "uint8", "int16")), "QUANTIZE", "EMBEDDING_LOOKUP")
+_PLAIN = ("int8", "uint8", "int16")
+kernels_read(Scales(several=True, plain=_PLAIN), "EMBEDDING_LOOKUP")
+kernels_read(Scales(several=True, plain=_PLAIN, rescales=True), "QUANTIZE")
 kernels_read(Scales(multiplied=True), "PRELU")
 kernels_read(Scales(several=True, multiplied=True, weights=1), "BATCH_MATMUL")
 kernels_read(Products(x=0, weights=1, bias=2, axis=0), "CONV_2D")

@@ -4,6 +4,7 @@ refused in one line that names the node.
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import flatbuffers
@@ -12,7 +13,11 @@ import onnx
 import pytest
 
 import onnxtfl
+from onnxtfl.formats.tflite import writer
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import tensor
 from tests.fuzz.test_mutants_found import quantized, tflite_file
 from tests.harness.litert import run_onnx, run_tflite
@@ -96,6 +101,14 @@ def test_a_bitcast_of_quantized_integers_is_of_what_is_stored() -> None:
       %y = tfl.BITCAST@1(%x) : tensor<2x2xfloat32, quant<int16 0.25:0>>
     }"""
     agree(tflite(text), np.asarray([[1, 2], [-3, 400]], np.int16))
+
+
+@pytest.mark.parametrize("op", ["STABLEHLO_ADD", "STABLEHLO_MULTIPLY"])
+def test_stablehlo_kernels_compute_on_what_is_stored(op: str) -> None:
+    given = "tensor<4xfloat32, quant<int16 0.1:0>>"
+    text = f"graph main(%x: {given}, %y: {given}) -> (%z) {{\n%z = tfl.{op}@1(%x, %y) : {given}\n}}"
+    x = np.asarray([30, -20, 100, 150], np.int16)
+    agree(tflite(text), x, x[::-1])
 
 
 def test_a_concatenation_of_int16_copies_and_one_of_uint8_rescales() -> None:
@@ -229,6 +242,25 @@ _REFUSED = {
         f"%y = tfl.FAKE_QUANT@2(%x) {{min = -1.0, max = 1.0, num_bits = 8}} : {_INT8}", _INT8, "takes float32"
     ),
     "a CONV_2D of one operand": (f"%y = tfl.CONV_2D@1(%x) : {_REAL}", _REAL, "operand 1 is absent"),
+    "rows with a scale each that are requantized": (f"%y = tfl.QUANTIZE@2(%x) : {_ONE}", _EACH, "reads one scale"),
+    "diagonals of uint16": (
+        "%y = tfl.MATRIX_DIAG@1(%x) : tensor<4x4xuint16>", "tensor<4xuint16>", "moves one byte of each uint16"
+    ),
+    "the largest of each segment of bools": (
+        "%i = constant tensor<4xint32> [0, 1, 1, 0]\n%n = constant tensor<int32> [2]\n"
+        "%y = tfl.UNSORTED_SEGMENT_MAX@1(%x, %i, %n) : tensor<2xbool>",
+        "tensor<4xbool>",
+        "input cannot be bool",
+    ),
+    "a projection of another width": (
+        "%m = constant tensor<2x2xfloat32> [1.0, 2.0, 3.0, 4.0]\n%v = constant tensor<2xfloat32> [0.0, 0.0]\n"
+        "%p = constant tensor<3x2xfloat32> [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n"
+        "%s = constant tensor<1x2xfloat32> [0.0, 0.0]\n"
+        f"%y = tfl.UNIDIRECTIONAL_SEQUENCE_LSTM@1(%x, {', '.join(['%m'] * 8)}, _, _, _, {', '.join(['%v'] * 4)}, "
+        '%p, _, %s, %s) {fused_activation_function = "TANH", time_major = true} : tensor<3x1x2xfloat32>',
+        "tensor<3x1x2xfloat32>",
+        "numbers of projection",
+    ),
     "blocks of size 0": (
         "%y = tfl.SPACE_TO_DEPTH@1(%x) {block_size = 0} : tensor<1x2x2x1xfloat32>",
         "tensor<1x2x2x1xfloat32>",
@@ -318,3 +350,47 @@ def test_a_nearest_resize_of_integers_of_open_sizes() -> None:
     x = np.arange(6, dtype=np.int64).reshape(1, 2, 3, 1)
     (found,) = run_onnx(onnxtfl.tflite_to_onnx(tflite(text), check=False).data, {"x": x}).values()
     np.testing.assert_array_equal(found, x.repeat(2, 1).repeat(2, 2))
+
+
+def test_a_product_with_open_weights_keeps_its_axes() -> None:
+    text = """
+    graph main(%x: tensor<1x1x2xfloat32>, %w: tensor<[n]x[k]xfloat32>) -> (%y) {
+      %y = tfl.FULLY_CONNECTED@6(%x, %w) {keep_num_dims = true} : tensor<1x1x[n]xfloat32>
+    }"""
+    x, weights = np.asarray([[[1, 2]]], np.float32), np.asarray([[1, 0], [0, 1], [3, 4]], np.float32)
+    agree(tflite(text), x, weights, tolerance=1e-6)
+
+
+def test_resources_are_no_numbers_of_segments() -> None:
+    def is_resource(model: Any) -> None:
+        from ai_edge_litert import schema_py_generated as schema
+
+        model.subgraphs[0].tensors[2].type = schema.TensorType.RESOURCE
+
+    types = [tensor("float32", 4), tensor("int32", 4), tensor("int32")]
+    data = tflite_file("UNSORTED_SEGMENT_SUM", types, tensor("float32", 2))
+    with pytest.raises(onnxtfl.InvalidModelError, match=r"operand count is a resource"):
+        onnxtfl.tflite_to_onnx(changed(data, is_resource), check=False)
+
+
+def test_results_of_ops_without_results_are_refused() -> None:
+    text = """
+    graph main(%x: tensor<2xfloat32>) -> (%y) {
+      %v = tfl.VAR_HANDLE@1() {shared_name = "v"} : resource<variable>
+      %y = tfl.ASSIGN_VARIABLE@1(%v, %x) : tensor<2xfloat32>
+    }"""
+    with pytest.raises(onnxtfl.InvalidModelError, match="this op has no results"):
+        onnxtfl.tflite_to_onnx(tflite(text), check=False)
+
+
+def test_an_absent_operand_of_a_composite_is_refused() -> None:
+    body, main = Graph("body"), Graph("main")
+    pair = [body.add_input(tensor("float32", 2), name) for name in "ab"]
+    body.outputs = Builder(body).foreign("tfl", "ADD", pair, [tensor("float32", 2)])
+    x = main.add_input(tensor("float32", 2), "x")
+    options = {"decomposition_subgraph_index": body}
+    main.outputs = Builder(main).foreign("tfl", "STABLEHLO_COMPOSITE", [x, None], [tensor("float32", 2)], 1, **options)
+    file = io.BytesIO()
+    writer.write(Model(main), file)
+    with pytest.raises(onnxtfl.InvalidModelError, match="absent"):
+        onnxtfl.tflite_to_onnx(file.getvalue(), check=False)

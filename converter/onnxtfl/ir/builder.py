@@ -18,7 +18,7 @@ from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
 from onnxtfl.ir.shapes import normalize_axes, possible_rank
-from onnxtfl.ir.types import DType, TensorType, TupleType, Type
+from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type
 
 Operand = Value | Array | TensorData | Sequence[int] | None
 
@@ -173,6 +173,8 @@ def _check_operands(node: Node) -> None:
             raise TypeError(f"operand {operand.name} cannot be {value.type.dtype.value}")
         elif isinstance(value.type, TupleType) and operand.dtypes != ANY:
             raise TypeError(f"operand {operand.name} is a sequence: {value.name!r}")
+        elif isinstance(value.type, ResourceType) and operand.dtypes != ANY:
+            raise TypeError(f"operand {operand.name} is a {value.type}: {value.name!r}")
         elif operand.like:
             _check_alike(node, operand, value)
 

@@ -423,11 +423,17 @@ class Graph:
     def splice(self, body: Graph, operands: Sequence[Value | None], before: Node) -> list[Node]:
         """Move the nodes of `body` before `before`, with `operands` as its inputs; return the moved nodes.
 
-        `body` has no nodes then; its outputs are values of this graph.
+        `body` has no nodes then; its outputs are values of this graph. Operands that are an absent input are absent;
+        ValueError where an output is.
         """
         for inner, outer in zip(body.inputs, operands, strict=True):
             if outer is not None:
                 body.substitute(inner, outer, retyped=True)
+                continue
+            if inner in body.outputs:
+                raise ValueError("an absent operand is a result")
+            for user, i in list(inner.uses):
+                user.set_operand(i, None)
         moved = list(body.nodes)
         for node in moved:
             body.unlink(node)

@@ -135,14 +135,15 @@ class Scales:
 
     `plain`: the integers that it also computes as they are. `several`: whether it reads one for each index of an axis;
     if not, it reads 0 there too. `multiplied`: it multiplies the scales of its operands, in float32. `clamps`: where
-    it is fused into another op, it only clamps. `weights`: the operand whose zero point it does not subtract where the
-    other one is real.
+    it is fused into another op, it only clamps. `rescales`: it reads one where operand and result have scales.
+    `weights`: the operand whose zero point it does not subtract where the other one is real.
     """
 
     plain: tuple[str, ...] = ()
     several: bool = False
     multiplied: bool = False
     clamps: bool = False
+    rescales: bool = False
     weights: int | None = None
 
 

@@ -83,6 +83,8 @@ def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value])
     reading, moved = _reading(node), list(copied)
     if isinstance(reading, Products):
         read = [node.optional(reading.x), *node.results]
+    elif isinstance(reading, Scales) and reading.rescales:
+        read = [] if quantization_of(node.operand(0)) is None else [node.operand(0), *node.results]
     elif moved:
         read = [] if quantization_of(value) == quantization_of(result) else [*moved, result]
     else:

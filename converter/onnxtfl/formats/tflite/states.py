@@ -270,9 +270,15 @@ class _Threader:
             self.graph.replace(node, [self._value(name)], retyped=True)
         elif node.op.name == "tfl.ASSIGN_VARIABLE":
             self.current[name] = node.operand(1)
-            self.graph.remove(node)
+            self._remove(node)
         elif node.op.name.startswith("tfl.HASHTABLE_"):
             self._table(node, name)
+
+    def _remove(self, node: Node) -> None:
+        """Remove a node of an op without results; InvalidModelError where the file uses one."""
+        if any(result.uses or self.graph.is_output(result) for result in node.results):
+            raise InvalidModelError("this op has no results", node=node.name, op=node.op.name, code="E-FILE-009")
+        self.graph.remove(node)
 
     def _update_operands(self, node: Node) -> None:
         """Add a result for each operand that the node updates in place."""
@@ -297,7 +303,7 @@ class _Threader:
                     "the contents of the table are not constant", node=node.name, op=node.op.name, code="E-OP-007"
                 )
             self.variables.tables.setdefault(name, (keys, values))  # the kernel ignores further ones
-            self.graph.remove(node)
+            self._remove(node)
             return
         if name not in self.variables.tables:
             raise UnsupportedError("the table has no contents here", node=node.name, op=node.op.name, code="E-OP-007")
@@ -315,7 +321,7 @@ class _Threader:
     def _regions(self, node: Node) -> None:
         """Thread the variables that the regions of `node` read or write through it."""
         if node.op.name == _ONCE:
-            self.graph.remove(node)
+            self._remove(node)
             return
         condition = node.attributes.get(_CONDITION)
         for region in node.regions:

@@ -383,6 +383,18 @@ class Lstm(Recurrent):
         return [*shapes, (shapes[1][0] if shapes[1] else operands[0].shape[1], operands[1].shape[0] // 4)]
 
     @classmethod
+    def _check_weights(cls, given: Mapping[str, Value]) -> None:
+        super()._check_weights(given)
+        hidden, cells = cls.widths(given)
+        wanted = {"peepholes": (3 * cells,), "norm": (4 * cells,)}
+        for name, sizes in {**wanted, "projection": (hidden, cells), "projection_bias": (hidden,)}.items():
+            found = sizes if name not in given else given[name].shape
+            if len(found) != len(sizes):
+                raise ValueError(f"{name} of rank {len(found)}")
+            for size, other in zip(found, sizes, strict=True):
+                _check_equal(f"numbers of {name}", size, other)
+
+    @classmethod
     def widths(cls, given: Mapping[str, Value | None]) -> list[Dim]:
         recurrent = given["recurrent"]
         assert recurrent is not None

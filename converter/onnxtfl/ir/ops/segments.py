@@ -17,7 +17,7 @@ class SegmentReduce(Op):
     Source: TFLite UNSORTED_SEGMENT_*.
     """
 
-    operands = (Operand("input"), Operand("segment_ids", INTEGERS), Operand("count", INTEGERS))
+    operands = (Operand("input", NUMERIC), Operand("segment_ids", INTEGERS), Operand("count", INTEGERS))
     defaults = {"kind": "sum"}
     core = True
 
