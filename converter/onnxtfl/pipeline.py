@@ -254,9 +254,8 @@ def _evaluated(graph: Graph) -> list[Array]:
     try:
         return evaluate_graph(graph, [])
     except NotImplementedError as error:
-        raise UnsupportedError(
-            "the initial values of variables cannot be computed before run time", code="E-OP-007"
-        ) from error
+        message = "the initial values of variables cannot be computed before run time"
+        raise UnsupportedError(message, code="E-OP-007") from error
 
 
 _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
@@ -438,16 +437,14 @@ class _Conversion:
         to_onnx = self.target.name == "onnx"
         metadata, self.report.dropped_metadata = carried(source, graph, self.options.metadata, to_onnx=to_onnx)
         if not to_onnx:
-            metadata.properties |= of_the_file(lowest_runtime(graph))
-            metadata.properties |= as_property(graph)
+            metadata.properties |= of_the_file(lowest_runtime(graph)) | as_property(graph)
         return Model(graph, metadata=metadata, constant_names=constant_names(graph, self.weights, self.target))
 
     def _select_part(self, graph: Graph) -> None:
         """Apply `input_shapes`, `inputs` and `outputs` of the options."""
         names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
-        lengths = self.options.elements or {}
+        lengths, shapes = self.options.elements or {}, self.options.input_shapes or {}
         flatten_inputs(graph, lengths, strict=False)
-        shapes = self.options.input_shapes or {}
         by_tensor = {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))}
         set_input_shapes(graph, by_tensor, self.options.inputs)
         graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
