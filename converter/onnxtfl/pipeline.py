@@ -82,7 +82,7 @@ from onnxtfl.passes.quantize import (
     use_hybrid_weights,
     use_integer_constants,
 )
-from onnxtfl.passes.recognize import RECOGNIZE, RECOGNIZE_LAYERS
+from onnxtfl.passes.recognize import LAST_OUTPUTS, RECOGNIZE, RECOGNIZE_LAYERS
 from onnxtfl.passes.sequences import check_names, flatten_inputs, flatten_outputs
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
@@ -295,6 +295,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         *real,
         Pass("quantized types", typed, partial(typed, is_region=True), needs=_NEUTRAL),
         SIMPLIFY,
+        *([Pass("last outputs", LAST_OUTPUTS.apply, needs=_NEUTRAL), *CLEANUP] if options.is_compact else []),
         *(_quantized(target, options)),
         *keep,
         *([Pass("opset", target.raise_opset)] if isinstance(target, OnnxTarget) else []),

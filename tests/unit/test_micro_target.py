@@ -360,3 +360,39 @@ def test_an_lstm_with_quantized_weights_is_one_kernel() -> None:
     ops = micro(MODELS["int8 LSTM"], check=False, load=False).report.ops_after
     assert ops["UNIDIRECTIONAL_SEQUENCE_LSTM"] == 1
     assert "WHILE" not in ops
+
+
+@needs_micro
+@pytest.mark.parametrize("output", ["h", "s"])
+def test_a_loop_holds_the_input_and_the_last_state(output: str) -> None:
+    """Not the products of all steps, nor all states, each of which a loop holds several times: that is 80 KB here."""
+    model = recurrent("GRU", units=32, steps=49, inputs=8)
+    if output == "s":  # the last step of all outputs, as PyTorch models read it
+        layer, squeeze = model.graph.node[:2]
+        layer.output[:] = ["s", "h"]
+        squeeze.input[0] = "picked"
+        model.graph.node.insert(1, helper.make_node("Gather", ["s", "last_step"], ["picked"]))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(-1), "last_step"))
+    conversion = micro(model, check="require")
+    assert conversion.report.arena is not None
+    assert conversion.report.arena < 12_000
+    assert conversion.report.ops_after["WHILE"] == 1
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("with_lengths", [False, True])
+@pytest.mark.parametrize(("op", "gates"), [("GRU", 3), ("LSTM", 4), ("RNN", 1)])
+def test_loops_of_one_step(op: str, gates: int, with_lengths: bool, direction: str) -> None:
+    """The products of the input are in the loop where the input is smaller."""
+    count, rng = 2 if direction == "bidirectional" else 1, np.random.default_rng(5)
+    sizes = {"w": (count, gates * 6, 5), "r": (count, gates * 6, 6), "b": (count, 12 * gates)}
+    constants = {name: (rng.standard_normal(size) / 2).astype(np.float32) for name, size in sizes.items()}
+    inputs = [("x", F, (7, 3, 5))]
+    names = ["x", "w", "r", "b"]
+    if with_lengths:
+        constants["lengths"] = np.array([7, 2, 4], np.int32)
+        names.append("lengths")
+    node = helper.make_node(op, names, ["y", "h"], hidden_size=6, direction=direction)
+    conversion = micro(onnx_model([node], inputs, [("y", F, (7, count, 3, 6)), ("h", F, (count, 3, 6))], constants))
+    assert conversion.check is not None
+    assert conversion.check.ok

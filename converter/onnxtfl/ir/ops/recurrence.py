@@ -1,7 +1,8 @@
 """Recurrent layers over a sequence, each defined by one Scan: Lstm Gru Rnn.
 
 One direction each; a bidirectional layer is two ops, whose outputs the mapping joins. Time is the first axis. The
-products of the input with its weights are taken for all steps at once; each step is one product with the state.
+products of the input with its weights are taken for all steps at once, unless loops are to be small (`Budget.compact`)
+and the input is smaller than they are; each step is one product with the state.
 
 Names of dimensions: T steps, N batch, I input, H cells, K hidden state (H, or fewer under a projection).
 """
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir.budget import current
 from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.arithmetic import Add
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
@@ -110,9 +112,10 @@ class Recurrent(Derived, register=False):
     def expand(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
         """The layer as a Scan."""
         layer = _Layer(cls, b, operands, attributes)
-        x, product, lengths = layer.input, layer.product, layer.lengths
+        x, lengths = layer.input, layer.lengths
+        product = x if layer.is_multiplied_inside else layer.product(b, x)
         body = _Body([s.type for s in layer.states], product, lengths, layer.captures)
-        body.finish(cls, attributes)
+        body.finish(cls, layer if layer.is_multiplied_inside else None, attributes)
         steps = [] if lengths is None else [_counts(b, x)]
         back = bool(attributes["reverse"])
         scanned = [product, *steps]
@@ -140,7 +143,7 @@ class Recurrent(Derived, register=False):
         count, batch, _ = layer.input.shape
         captures = {name: Term(b, v) for name, v in layer.captures.items()}
         states = [Term(b, v) for v in layer.states]
-        inputs = _steps(b, layer.product, count)
+        inputs = _steps(b, layer.product(b, layer.input), count)
         outputs: list[Term | None] = [None] * count
         for i in reversed(range(count)) if attributes["reverse"] else range(count):
             new = cls.step(inputs[i], states, captures, attributes)
@@ -166,8 +169,8 @@ def _check_equal(what: str, a: Dim, b: Dim) -> None:
 class _Layer:
     """The parts of a layer of kind `kind`, made of its `operands`.
 
-    `input` [T, N, I]; `product` [T, N, gates * H]: the input's products with the weights, with the bias; `lengths`;
-    `states` before the first step; `captures`: the other operands by name, which each step takes.
+    `input` [T, N, I]; `weights` and `bias`: of the input; `lengths`; `states` before the first step; `captures`: the
+    other operands by name, which each step takes.
     """
 
     def __init__(
@@ -177,19 +180,32 @@ class _Layer:
         x, weights, self.lengths = given.pop("input"), given.pop("weights"), given.pop("lengths")
         assert x is not None and weights is not None
         bias, initial = kind.sequence(given)
-        self.input = x
+        self.input, self.weights, self.bias, self.attributes = x, weights, bias, attributes
         self.states = [
             v if v is not None else _zeros(b, (x.shape[1], width), x, *(v for v in operands if v is not None))
             for v, width in zip(initial, kind.widths(given), strict=True)
         ]
-        product = _matmul(Term(b, x), Term(b, weights), attributes).value
-        self.product = product if bias is None else b(Add, product, bias)
         states = {id(v) for v in (bias, *initial)}
         self.captures = {name: v for name, v in given.items() if v is not None and id(v) not in states}
 
+    @property
+    def is_multiplied_inside(self) -> bool:
+        """Whether each step multiplies its part of the input: a loop holds what it scans several times."""
+        features, rows = self.input.shape[-1], self.weights.shape[0]
+        constants = all(v is None or _is_weight(v) for v in (self.weights, self.bias))
+        known = isinstance(features, int) and isinstance(rows, int)
+        return current().compact and constants and known and bool(features < rows)
+
+    def product(self, b: Builder, x: Value) -> Value:
+        """The products [..., gates * H] of `x` [..., I] with the weights, with the bias."""
+        product = _matmul(Term(b, x), Term(b, _inside(b, self.weights)), self.attributes).value
+        return product if self.bias is None else b(Add, product, _inside(b, self.bias))
+
 
 class _Body:
-    """The body of a layer's Scan: states, the input's product of a step, its number under lengths, captures."""
+    """The body of a layer's Scan: states, the input's product of a step (or what it is of), its number under lengths,
+    captures.
+    """
 
     def __init__(
         self, states: Sequence[Type | None], product: Value, lengths: Value | None, captures: Mapping[str, Value]
@@ -204,17 +220,15 @@ class _Body:
 
     def _captured(self, value: Value) -> Term:
         """`value` inside the body; weights are constants there too, also quantized ones."""
-        if not _is_weight(value):
-            return self._input(value.type)
-        node = value.producer
-        return Term(self.b, value if node is None else self.b.remade(node, *node.operands)[0])
+        return Term(self.b, _inside(self.b, value)) if _is_weight(value) else self._input(value.type)
 
     def _input(self, type_: Type | None) -> Term:
         return Term(self.b, self.graph.add_input(type_))
 
-    def finish(self, layer: type[Recurrent], attributes: Attributes) -> None:
-        """Compute the step of `layer`."""
-        new = layer.step(self.product, self.states, self.captures, attributes)
+    def finish(self, kind: type[Recurrent], layer: _Layer | None, attributes: Attributes) -> None:
+        """Compute the step of a layer of `kind`; `layer`: what multiplies the input of the step."""
+        product = self.product if layer is None else Term(self.b, layer.product(self.b, self.product.value))
+        new = kind.step(product, self.states, self.captures, attributes)
         lengths = None if self.lengths is None else self.lengths.value
         output, states = _valid(self.number, lengths, new, self.states)
         self.graph.outputs = [*(s.value for s in states), output.value]
@@ -224,6 +238,12 @@ def _is_weight(value: Value) -> bool:
     """Whether `value` is a constant, or converted from one."""
     node = value.producer
     return value.is_constant or (node is not None and node.op is Convert and node.operand(0).is_constant)
+
+
+def _inside(b: Builder, value: Value) -> Value:
+    """`value` where `b` builds: what is converted from a constant is converted there."""
+    node = value.producer
+    return value if node is None or node.graph is b.graph else b.remade(node, *node.operands)[0]
 
 
 def _valid(

@@ -12,16 +12,16 @@ from __future__ import annotations
 from onnxtfl.ir.graph import Graph
 from onnxtfl.passes.recognize.recurrence.bidirectional import DIRECTIONS
 from onnxtfl.passes.recognize.recurrence.blocks import BLOCKS, join_parts
-from onnxtfl.passes.recognize.recurrence.cleanup import AROUND_LAYERS
+from onnxtfl.passes.recognize.recurrence.cleanup import AROUND_LAYERS, LAST_OUTPUTS
 from onnxtfl.passes.recognize.recurrence.directions import join_directions
 from onnxtfl.passes.recognize.recurrence.scans import SCANS
 from onnxtfl.passes.recognize.recurrence.single import recognize_single_steps
 from onnxtfl.passes.recognize.recurrence.unrolled import recognize_unrolled
 from onnxtfl.rewriting.patterns import Patterns
 
-__all__ = ["RECURRENCE", "join_directions", "join_parts", "recognize_layers"]
+__all__ = ["LAST_OUTPUTS", "RECURRENCE", "join_directions", "join_parts", "recognize_layers"]
 
-RECURRENCE = Patterns.of(AROUND_LAYERS, DIRECTIONS)
+RECURRENCE = Patterns.of(LAST_OUTPUTS, AROUND_LAYERS, DIRECTIONS)
 """Rewrites of layers that are there."""
 
 

@@ -25,6 +25,7 @@ from onnxtfl.passes.recognize.recurrence.reading import peeled
 from onnxtfl.rewriting.patterns import Patterns
 
 AROUND_LAYERS = Patterns()
+LAST_OUTPUTS = Patterns()
 LAYERS = (ops.Rnn, ops.Gru, ops.Lstm)
 MOST_BYTES = 1 << 20
 """The largest constant that is compared with zeros."""
@@ -80,26 +81,38 @@ def reversed_twice(b: Builder, node: Node) -> Value | None:
     return before.operand(0)
 
 
-@AROUND_LAYERS.on(ops.Slice)
+@LAST_OUTPUTS.on(ops.Slice)
 def last_output(b: Builder, node: Node) -> Value | None:
     """The output of the last step is the last hidden state."""
-    layer = _layer_with_output(node.operand(0))
     starts, strides = static_ints(node.optional(1)), static_ints(node.optional(3))
-    shape = node.operand(0).tensor_type.shape
-    if layer is None or shape is None or starts is None or strides != [1] * len(shape):
+    shape, sliced = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
+    if shape is None or sliced is None or starts is None or strides != [1] * len(shape):
         return None
-    if node.result.shape != (1, *shape[1:]) or not _is_last(layer, starts[0]):
+    axes = [i for i, (whole, part) in enumerate(zip(shape, sliced, strict=True)) if whole != part]
+    layer = _layer_with_steps(node.operand(0), axes[0]) if len(axes) == 1 and sliced[axes[0]] == 1 else None
+    if layer is None or not _is_last(layer, starts[axes[0]]):
         return None
-    return reshape(b, layer.results[1], node.result.shape, node.operand(0))
+    return reshape(b, layer.results[1], sliced, node.operand(0))
 
 
-@AROUND_LAYERS.on(ops.Gather)
+@LAST_OUTPUTS.on(ops.Gather)
 def gathered_last_output(b: Builder, node: Node) -> Value | None:
     """The output of the last step is the last hidden state."""
-    layer, index = _layer_with_output(node.operand(0)), static_ints(node.operand(1))
-    if layer is None or index is None or len(index) != 1 or node.attr("axis") != 0 or not _is_last(layer, index[0]):
+    layer, index = _layer_with_steps(node.operand(0), node.attr("axis")), static_ints(node.operand(1))
+    if layer is None or index is None or len(index) != 1 or not _is_last(layer, index[0]):
         return None
     return reshape(b, layer.results[1], node.result.shape, node.operand(0))
+
+
+def _layer_with_steps(value: Value, axis: int) -> Node | None:
+    """The layer of which `value` is the output, or its elements in another shape, with the steps along `axis`."""
+    move = made_by(value, ops.Reshape)
+    output = value if move is None else move.operand(0)
+    layer, shape = _layer_with_output(output), value.tensor_type.shape
+    if layer is None or move is None or shape is None:
+        return layer if move is None and axis == 0 else None
+    before = all(d == 1 for d in shape[:axis])
+    return layer if before and isinstance(shape[axis], int) and shape[axis] == output.shape[0] else None
 
 
 def _layer_with_output(value: Value) -> Node | None:
