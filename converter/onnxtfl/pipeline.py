@@ -438,7 +438,8 @@ class _Conversion:
         to_onnx = self.target.name == "onnx"
         metadata, self.report.dropped_metadata = carried(source, graph, self.options.metadata, to_onnx=to_onnx)
         if not to_onnx:
-            metadata.properties |= of_the_file(lowest_runtime(graph)) | as_property(graph)
+            metadata.properties |= of_the_file(lowest_runtime(graph))
+            metadata.properties |= as_property(graph)
         return Model(graph, metadata=metadata, constant_names=constant_names(graph, self.weights, self.target))
 
     def _select_part(self, graph: Graph) -> None:
@@ -456,9 +457,8 @@ class _Conversion:
 
     def late(self, graph: Graph) -> Late | None:
         """The record of the conversion as a property of the result."""
-        if not self.options.record:
-            return None
-        return lambda names: {RECORD: compact_record.encode(graph, names, self._source_names)}
+        written: Late = lambda names: {RECORD: compact_record.encode(graph, names, self._source_names)}  # noqa: E731
+        return written if self.options.record else None
 
     def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
         """The report; `names`: the written name of each value."""
