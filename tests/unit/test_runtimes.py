@@ -87,6 +87,13 @@ def test_scalars_keep_their_rank(tmp_path: Path) -> None:
     assert run_once(LITERT, path, [np.float32(3)])[0] == np.float32(-3)
 
 
+@pytest.mark.parametrize("value", ["x", "zwölf", "a\0"])
+def test_scalar_strings_in_litert(tmp_path: Path, value: str) -> None:
+    """The array of a string is no array of pointers."""
+    path = saved(tflite_model("RESHAPE", [("x", (), None)], ("y", ()), type_="STRING"), tmp_path / "m.tflite")
+    assert run_once(LITERT, path, [np.array(value, object)])[0].tolist() == value
+
+
 def test_sequences(tmp_path: Path) -> None:
     model = identity(TensorProto.FLOAT)
     model.graph.node[0].op_type = "SequenceConstruct"

@@ -75,8 +75,12 @@ def tflite_model(
     names: tuple[str, str] = ("x", "y"),
     signature: bool = True,
     open_shape: Sequence[int] | None = None,
+    type_: str = "FLOAT32",
 ) -> bytes:
-    """A model of one node with one result; the first operand is the input. ``names`` stand in the signature."""
+    """A model of one node with one result; the first operand is the input. ``names`` stand in the signature.
+
+    ``type_``: of what is no constant.
+    """
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
 
@@ -86,7 +90,7 @@ def tflite_model(
     graph = schema.SubGraphT()
     graph.name, graph.tensors = "main", []
     for name, shape, value in (*operands, (*result, None)):
-        graph.tensors.append(_tensor(schema, model, name, shape, value))
+        graph.tensors.append(_tensor(schema, model, name, shape, value, type_))
     if open_shape is not None:
         graph.tensors[0].shapeSignature = graph.tensors[-1].shapeSignature = list(open_shape)
     last = len(graph.tensors) - 1
@@ -104,9 +108,9 @@ def tflite_model(
     return bytes(builder.Output())
 
 
-def _tensor(schema: Any, model: Any, name: str, shape: Sequence[int], value: Array | None) -> Any:
+def _tensor(schema: Any, model: Any, name: str, shape: Sequence[int], value: Array | None, type_: str) -> Any:
     tensor = schema.TensorT()
-    tensor.name, tensor.shape, tensor.type = name, list(shape), schema.TensorType.FLOAT32
+    tensor.name, tensor.shape, tensor.type = name, list(shape), getattr(schema.TensorType, type_)
     tensor.buffer = 0
     if value is not None:
         tensor.type = {"float32": schema.TensorType.FLOAT32, "int32": schema.TensorType.INT32}[value.dtype.name]

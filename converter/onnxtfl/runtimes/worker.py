@@ -362,12 +362,15 @@ def tflite_error_kind(error: Exception, otherwise: str) -> str:
 
 
 def tflite_input(value: Any) -> Any:
-    """Return ``value`` as ``set_tensor`` wants it: strings as bytes."""
+    """Return ``value`` as ``set_tensor`` wants it: strings as bytes.
+
+    Of an object array of rank 0, LiteRT reads the bytes of the pointer.
+    """
     if value.dtype.kind != "O":
         return np.asarray(value, order="C")
     array = np.empty(value.size, dtype=object)
     array[:] = [as_text(v).encode("utf-8", "surrogateescape") for v in value.reshape(-1)]
-    return array.reshape(value.shape)
+    return array.reshape(value.shape) if value.ndim else np.array(array[0])
 
 
 def run_micro(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
