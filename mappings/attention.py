@@ -38,8 +38,9 @@ def _attention(b: Builder, node: Node) -> list[Value]:
 def _projected(
     b: Builder, node: Node, x: Value, w: Value, mask: Value | None, past: Value | None, added: Value | None
 ) -> list[Value]:
-    """Q, K and V are columns of x @ weights + bias; x [b, s, n], weights [n, q + k + v]."""
-    columns = dot(b, x, w, [], 2, 0).apply(ops.Add, node.optional(2))
+    """Q, K and V are columns of x @ weights + bias; x [b, s, n], weights [n, q + k + v]; the bias may be absent."""
+    columns, bias = dot(b, x, w, [], 2, 0), node.optional(2)
+    columns = columns if bias is None else columns.apply(ops.Add, bias)
     total = w.shape[1]
     if not isinstance(total, int):
         raise UnsupportedError("weights of unknown size", type_=w.type, code="E-SHAPE-001")
@@ -107,17 +108,26 @@ def _mask(b: Builder, node: Node, mask: Value, scores: Term) -> Term:
 def _between(b: Builder, mask: Value, scores: Term) -> Term:
     """Where positions are below the ends, and from the starts on, as bools [b, total]."""
     batch, keys = scores.value.shape[0], scores.value.shape[3]
-    if mask.rank != 1 or mask.shape[0] not in (batch, 2 * batch):
+    if mask.rank != 1 or (isinstance(mask.shape[0], int) and isinstance(batch, int) and mask.shape[0] % batch):
         raise UnsupportedError("this form of the mask", type_=mask.type)
     places = Term(b, counted(b, keys, scores.value)).to(mask.dtype)
-    ends = Term(b, unsqueezed(b, mask if mask.shape[0] == batch else _half(b, mask, 0), [1]))
     if mask.shape[0] == batch:
-        return places < ends
-    return (places < ends) & (places >= Term(b, unsqueezed(b, _half(b, mask, 1), [1])))
+        return places < Term(b, unsqueezed(b, mask, [1]))
+    if mask.shape[0] == 2 * batch:
+        halves: Sequence[Value] = b.many(ops.Split, mask, None, axis=0, count=2)
+    else:
+        halves = _ends_and_starts(b, mask, batch, scores.value)
+    ends, starts = (Term(b, unsqueezed(b, half, [1])) for half in halves)
+    return (places < ends) & (places >= starts)
 
 
-def _half(b: Builder, vector: Value, index: int) -> Value:
-    return b.many(ops.Split, vector, None, axis=0, count=2)[index]
+def _ends_and_starts(b: Builder, mask: Value, batch: Dim, source: Value) -> list[Value]:
+    """The first `batch` elements of a mask of open size, and as many after them: zeros where it ends."""
+    rows = Term(b, counted(b, batch, source))
+    zeros = (rows * 0).to(mask.dtype)
+    longer = b(ops.Concatenate, mask, zeros.value, axis=0)
+    after = rows.apply(ops.Add, dim_value(b, batch, source))
+    return [b(ops.Gather, longer, index.value, axis=0) for index in (rows, after)]
 
 
 def _of_earlier(b: Builder, scores: Term) -> Term:

@@ -48,6 +48,11 @@ def _batch_norm_9(b: Builder, node: Node) -> None:
 
 @lift_onnx("BatchNormalization", since=(14, 15))
 def _batch_norm(b: Builder, node: Node) -> list[Value]:
+    """The features are axis 1; an input of one axis is the batch, with one feature."""
+    if node.operand(0).rank == 1:
+        node.set_operand(0, unsqueezed(b, node.operand(0), [1]))
+        result, *statistics = _batch_norm(b, node)
+        return [reshape(b, result, result.shape[:1], result), *statistics]
     if node.attr("training_mode", 0):
         return _batch_norm_training(b, node)
     epsilon = float(node.attr("epsilon", 1e-5))
@@ -80,13 +85,14 @@ row(ops.BatchNormInference, onnx="BatchNormalization", attributes="epsilon", whe
 def _layer_norm(b: Builder, node: Node) -> list[Value]:
     """The mean and the inverse deviation are results too.
 
-    ONNX Runtime's optimizer writes the op in models of opsets before it, 17, too.
+    ONNX Runtime's optimizer writes the op in models of opsets before it, 17, too; the result has the scale's type then.
     """
     x, axes, epsilon = Term(b, node.operand(0)), _axes(node), float(node.attr("epsilon", 1e-5))
-    if len(node.results) == 1:
+    dtype = node.operand(1).dtype
+    if len(node.results) == 1 and dtype == x.dtype:
         return [b(ops.LayerNorm, *node.operands, axis=axes[0], epsilon=epsilon)]
     result, mean, inverse = ops.standardized(x.to(_stash(node)), axes, epsilon)
-    scaled = _affine(result.to(x.dtype), node.optional(1), node.optional(2))
+    scaled = _affine(result.to(dtype), node.operand(1), node.optional(2))
     return [scaled.value, mean.value, inverse.value][: len(node.results)]
 
 
@@ -113,22 +119,22 @@ def _affine(x: Term, scale: Value | None, bias: Value | None) -> Term:
 @lift_onnx("SimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
 @lift_onnx("RMSNormalization", since=(23,))
 def _rms_norm(b: Builder, node: Node) -> list[Value]:
-    return list(_root_mean_square(Term(b, node.operand(0)), node, node.optional(1)))[: len(node.results)]
+    return list(_root_mean_square(Term(b, node.operand(0)), node, node.operand(1)))[: len(node.results)]
 
 
-def _root_mean_square(x: Term, node: Node, scale: Value | None) -> tuple[Value, Value]:
-    """x / sqrt(mean of squares + epsilon) * scale, and the inverse root."""
+def _root_mean_square(x: Term, node: Node, scale: Value) -> tuple[Value, Value]:
+    """x / sqrt(mean of squares + epsilon) * scale, of the scale's type, and the inverse root."""
     wide = x.to(_stash(node))
     inverse = ((wide * wide).mean(_axes(node)) + float(node.attr("epsilon", 1e-5))).rsqrt()
-    return _affine((wide * inverse).to(x.dtype), scale, None).value, inverse.value
+    return _affine((wide * inverse).to(scale.dtype), scale, None).value, inverse.value
 
 
 @lift_onnx("SkipLayerNormalization", since=(1,), domain="com.microsoft")
 def _skip_layer_norm(b: Builder, node: Node) -> list[Value]:
-    """Results: output, mean, inverse deviation, and the sum that was normalized."""
+    """Results: output, mean, inverse deviation (both float32), and the sum that was normalized."""
     x = _sum(b, node, 4)
-    result, mean, inverse = ops.standardized(x, [x.rank - 1], float(node.attr("epsilon", 1e-12)))
-    scaled = _affine(result, node.optional(2), node.optional(3))
+    result, mean, inverse = ops.standardized(x.to(_stash(node)), [x.rank - 1], float(node.attr("epsilon", 1e-12)))
+    scaled = _affine(result.to(x.dtype), node.optional(2), node.optional(3))
     return [scaled.value, mean.value, inverse.value, x.value][: len(node.results)]
 
 
@@ -141,9 +147,11 @@ def _sum(b: Builder, node: Node, extra: int) -> Term:
 
 @lift_onnx("SkipSimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
 def _skip_rms_norm(b: Builder, node: Node) -> list[Value]:
+    """Results as those of SkipLayerNormalization; the mean, which is not computed, is 0 in ONNX Runtime."""
     x = _sum(b, node, 3)
-    result, inverse = _root_mean_square(x, node, node.optional(2))
-    return [result, inverse, inverse, x.value][: len(node.results)]
+    result, inverse = _root_mean_square(x, node, node.operand(2))
+    mean = Term(b, inverse) * 0.0
+    return [result, mean.value, inverse, x.value][: len(node.results)]
 
 
 @upgrade("GroupNormalization", since=(18,))
@@ -158,7 +166,11 @@ def _group_norm_18(b: Builder, node: Node) -> None:
 @lift_onnx("MeanVarianceNormalization", since=(9, 13))
 @on_terms
 def _mean_variance_norm(x: Term, *, axes: Sequence[int] = (0, 2, 3)) -> Term:
-    """(x - mean) / (deviation + 1e-9). Source: the function body of the op."""
+    """(x - mean) / (deviation + 1e-9). Source: the function body of the op.
+
+    Axes that an input of fewer axes does not have are left out, as in ONNX Runtime: a scene of one dimension.
+    """
+    axes = [axis for axis in axes if axis < x.rank]
     difference = x - x.mean(axes)
     return difference / ((difference * difference).mean(axes).sqrt() + 1e-9)
 

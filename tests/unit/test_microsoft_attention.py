@@ -31,6 +31,21 @@ def test_attention(mask: str, later: int) -> None:
     compare(made("Attention", x, constants=constants, num_heads=N, unidirectional=later), x)
 
 
+def test_attention_without_a_bias() -> None:
+    x = {"x": normal(B, S, H)}
+    compare(made("Attention", x, constants={"w": normal(H, 3 * H)}, num_heads=N), x)
+
+
+@pytest.mark.parametrize("mask", ["lengths", "ends"])
+def test_attention_with_a_mask_of_open_size(mask: str) -> None:
+    """Whether it has starts after the ends is known at run time only."""
+    x = {"x": normal(B, S, H), "m": MASKS[mask]}
+    model = made("Attention", x, 1, {"w": normal(H, 3 * H), "b": normal(3 * H)}, "x,w,b,m", num_heads=N, open_=True)
+    made_ = onnxtfl.onnx_to_tflite(model, input_shapes={"x": (None, S, H), "m": (None,)}, check=False)
+    found = run_tflite(made_.data or b"", x)[0][1]
+    np.testing.assert_allclose(found, run_onnx(model, x)["y0"], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("open_", [False, True])
 def test_attention_with_a_past(open_: bool) -> None:
     x = {"x": normal(B, S, H), "past": normal(2, B, N, P, D), "m": np.ones((B, P + S), np.int32)}

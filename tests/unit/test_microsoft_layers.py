@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.errors import UnsupportedError
-from tests.harness.litert import run_tflite
+from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.test_gated_layers import with_open_batch
 from tests.unit.test_microsoft_ops import compare, made, normal
 
@@ -74,3 +75,32 @@ def test_softmax_with_a_bias(axis: int) -> None:
     ((_, found),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", [x, bias])
     powers = np.exp(x + bias)
     np.testing.assert_allclose(found, powers / powers.sum(tuple(range(axis, 4)), keepdims=True), rtol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_statistics_of_halves_are_float32(op: str) -> None:
+    """The mean and the inverse deviation; the first is 0 where it is not subtracted."""
+    x = {name: normal(2, 2, 8).astype(np.float16) for name in ("x", "s")}
+    gamma = {"g": normal(8).astype(np.float16)}
+    model = onnx.ModelProto.FromString(made(op, x, 4, gamma, results=TensorProto.FLOAT16, epsilon=1e-5))
+    for i in (1, 2):
+        model.graph.output[i].type.tensor_type.elem_type = TensorProto.FLOAT
+    wanted = run_onnx(model.SerializeToString(), x)
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", x)
+    for value, (_, got) in zip(wanted.values(), found, strict=True):
+        assert got.dtype == value.dtype
+        np.testing.assert_allclose(got, value, rtol=5e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "SimplifiedLayerNormalization"])
+@pytest.mark.parametrize("types", [(np.float16, np.float32), (np.float32, np.float16)])
+def test_a_scale_of_another_type(op: str, types: tuple[type, type]) -> None:
+    """Normalization of ONNX Runtime, before opset 17: the result is of the scale's type."""
+    x, gamma = {"x": normal(3, 8).astype(types[0])}, {"g": normal(8).astype(types[1])}
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(types[1]))
+    model = onnx.ModelProto.FromString(made(op, x, 1, gamma, domain="", results=kind, axis=-1))
+    model.opset_import[0].version = 12
+    wanted = run_onnx(model.SerializeToString(), x)["y0"]
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", x)[0][1]
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=5e-3, atol=5e-3)

@@ -57,6 +57,24 @@ def test_batch_normalization(opset: int) -> None:
     np.testing.assert_allclose(found, normalized(x, *vectors), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("training", [0, 1])
+def test_batch_normalization_of_one_axis(training: int) -> None:
+    """It is the batch, of one feature (the definition of the op)."""
+    x, vectors = floats(7), [floats(1, seed=1), floats(1, seed=2), floats(1, seed=3), np.abs(floats(1, seed=4))]
+    found = lifted_onnx("BatchNormalization", 15, [x, *vectors], epsilon=1e-3, training_mode=training)
+    own = [x.mean(keepdims=True), x.var(keepdims=True)] if training else vectors[2:]
+    wanted = normalized(x[:, None], *vectors[:2], *own)[:, 0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_mean_variance_normalization_of_three_axes() -> None:
+    """Of the axes 0, 2 and 3 there are two, as in ONNX Runtime."""
+    x = floats(2, 3, 4)
+    found = lifted_onnx("MeanVarianceNormalization", 13, [x])
+    mean, deviation = x.mean(axis=(0, 2), keepdims=True), x.std(axis=(0, 2), keepdims=True)
+    np.testing.assert_allclose(found, (x - mean) / deviation, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("opset", [1, 6, 22])
 def test_instance_normalization(opset: int) -> None:
     x, scale, bias = floats(2, 3, 4, 5), floats(3), floats(3)
