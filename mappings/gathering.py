@@ -194,10 +194,10 @@ def _gather_of_merged_axes(b: Builder, node: Node) -> Value | None:
         return b(ops.GatherND, x, as_int64(b, indices))
     depth = indices.shape[-1]
     sizes = x.shape[batch : batch + depth] if isinstance(depth, int) else ()
-    if not batch or not sizes or not all(isinstance(d, int) for d in sizes):
+    if not batch or not sizes:
         return None
     merged = reshape(b, x, (*x.shape[:batch], product(sizes), *x.shape[batch + len(sizes) :]))
-    return b(ops.Gather, merged, flat_positions(b, indices, sizes), axis=batch, batch_dims=batch)
+    return b(ops.Gather, merged, flat_positions(b, indices, sizes, x), axis=batch, batch_dims=batch)
 
 
 # --- GatherElements --------------------------------------------------------------------------------------------------

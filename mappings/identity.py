@@ -31,13 +31,17 @@ def _dropout_of_operands(b: Builder, node: Node) -> None:
 
 @lift_onnx("Dropout", since=(7, 10))
 def _dropout(b: Builder, node: Node) -> list[Value]:
-    """The operand, and a mask of ones: bool since version 10, before that of the operand's type."""
+    """The operand, and a mask: bool since version 10, before that of the operand's type.
+
+    ONNX Runtime's kernel for versions 7 and 10 clears it, where its later one says that all elements are kept.
+    """
     x, training = node.operand(0), node.optional(2)
     if training is None:
         if len(node.results) == 1:
             return [x]
         kind = x.dtype if node.op.version < 10 else DType.BOOL
-        return [x, b(ops.BroadcastTo, b.scalar(1, kind), b(ops.Shape, x))]
+        kept = int(node.op.version not in (7, 10))
+        return [x, b(ops.BroadcastTo, b.scalar(kept, kind), b(ops.Shape, x))]
     return _dropped(b, node, Term(b, x), training)
 
 

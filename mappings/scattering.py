@@ -146,7 +146,7 @@ def _sums_by_segments(b: Builder, node: Node) -> Value | None:
     if node.operands[0] is not None or node.attr("kind") != "add" or sizes is None or updates.dtype in _NARROW:
         return None
     depth = int(str(indices.shape[-1]))
-    rows, places = product(indices.shape[:-1]), flat_positions(b, indices, sizes[:depth])
+    rows, places = product(indices.shape[:-1]), flat_positions(b, indices, sizes[:depth], indices)
     count, ids = constant(np.asarray(math.prod(sizes[:depth]), np.int32)), reshape(b, places, (rows,), indices)
     flat = reshape(b, updates, (rows, *sizes[depth:]), updates)
     return reshape(b, b(ops.SegmentReduce, flat, as_int32(b, ids), count, kind="sum"), sizes)
@@ -236,22 +236,13 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     if x.dtype not in _SEGMENTED:
         return _scatter_by_pairs(b, node)
     sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])
-    ids = as_int32(b, reshape(b, _positions(b, x, indices, sizes), (rows,), indices))
+    ids = as_int32(b, reshape(b, flat_positions(b, indices, sizes, x), (rows,), indices))
     flat = reshape(b, updates, (rows, *inner), indices)
     count = reshape(b, dim_value(b, product(sizes), x), ())
     joined = b(ops.SegmentReduce, flat, ids, count, kind=_REDUCTIONS.get(kind, kind))
     joined = reshape(b, joined, x.shape, x)
     joined = b(_JOINS[kind], x, joined)
     return joined if kind == "mul" else b(ops.Select, _touched(b, x, indices), joined, x)
-
-
-def _positions(b: Builder, x: Value, indices: Value, sizes: Sequence[Dim]) -> Value:
-    """Flat indices of the rows of `indices` into the leading axes of `x`, of `sizes`, some of them open."""
-    if static(sizes[1:]):
-        return flat_positions(b, indices, sizes)
-    strides = dim_vector(b, [product(sizes[i + 1 :]) for i in range(len(sizes))], x)
-    scaled = b(ops.Mul, as_int64(b, indices), strides)
-    return b(ops.Reduce, scaled, [indices.rank - 1], kind="sum", keepdims=False)
 
 
 _SEGMENTED = (DType.FLOAT16, DType.FLOAT32, DType.INT32)
@@ -268,7 +259,7 @@ def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
     if isinstance(count, int) and isinstance(inner, int) and count * count * inner > MAX_PAIRS:
         return None
-    ids = as_int32(b, reshape(b, _positions(b, x, indices, x.shape[:depth]), (count,), indices))
+    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
     same = b(ops.Compare, unsqueezed(b, ids, [1]), unsqueezed(b, ids, [0]), comparison_direction="EQ")
     flat = reshape(b, updates, (count, inner), indices, x)
     joined = _joined(b, flat, same, kind)

@@ -81,8 +81,8 @@ def _input_dims(*dims: int) -> Callable[[onnx.ModelProto], object]:
     return change
 
 
-def _twice_in_the_imports(model: onnx.ModelProto) -> None:
-    model.opset_import.append(helper.make_opsetid("", 3))
+def _of_opset_0(model: onnx.ModelProto) -> None:
+    model.opset_import[0].version = 0
 
 
 def _second_weight(model: onnx.ModelProto) -> None:
@@ -173,7 +173,7 @@ ONNX: dict[str, tuple[Make, str]] = {
     ),
     "an opset of 0": (changed(_set("opset_import.0.version", 0)), "opset"),
     "an opset of -1": (changed(_set("opset_import.0.version", -1)), "opset"),
-    "two opsets": (changed(_twice_in_the_imports), "opset"),
+    "opset 0": (changed(_of_opset_0), "opset"),
     "an attribute that is missing": (one_node(node("Cast", ["x"], ["y"])), "the_node' Cast-13"),
     "an attribute of another type": (one_node(node("Softmax", ["x"], ["y"], axis="last")), "the_node' Softmax-13"),
     "an axis out of range": (one_node(node("Softmax", ["x"], ["y"], axis=5)), "the_node' Softmax-13"),

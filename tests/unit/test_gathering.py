@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -14,6 +17,8 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import tensor
 from onnxtfl.rules.indices import nonnegative
+from tests.harness.litert import run_onnx, run_tflite
+from tests.unit.tiny_models import onnx_model
 
 
 def test_only_indices_that_may_be_negative_cost_something() -> None:
@@ -54,3 +59,18 @@ def test_misfits_are_refused(op: type[Op], shapes: list[tuple[int, ...]], attrib
     types = [tensor("int64" if i == 1 else "float32", *s) for i, s in enumerate(shapes)]
     with pytest.raises(InvalidModelError):
         Builder(graph)(op, *(graph.add_input(t) for t in types), **attributes)
+
+
+@pytest.mark.parametrize(("depth", "batch"), [(1, 1), (2, 1), (1, 2)])
+def test_vectors_of_indices_into_open_axes_after_batch_axes(depth: int, batch: int) -> None:
+    """The indexed axes are merged to one, whose strides are known at run time."""
+    x = np.arange(120, dtype=np.float32).reshape(2, 3, 5, 4)
+    random, shape = np.random.default_rng(0), (2, 3, 6)[: batch + 1]
+    places = np.stack([random.integers(-n, n, shape) for n in x.shape[batch : batch + depth]], -1)
+    node = helper.make_node("GatherND", ["x", "i"], ["y"], batch_dims=batch)
+    inputs = [("x", TensorProto.FLOAT, ["a", "b", "c", "d"]), ("i", TensorProto.INT64, ["a", "b", "n"][: batch + 1])]
+    inputs[1][2][batch:] = ["n", depth]
+    model = onnx_model([node], inputs, [("y", TensorProto.FLOAT, None)]).SerializeToString()
+    feed = {"x": x, "i": places}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])

@@ -328,6 +328,22 @@ def test_a_model_that_imports_other_domains_only() -> None:
     assert only(read(proto), "Relu").op.version == 14
 
 
+def test_a_domain_of_onnx_that_is_not_imported() -> None:
+    """Its ops are the newest, as for ONNX Runtime."""
+    proto = model("main (float[2] x) => (float[2] y) { y = ai.onnx.ml.Binarizer <threshold: float = 0.5> (x) }")
+    assert [entry.domain for entry in proto.opset_import] == [""]
+    assert only(read(proto), "Binarizer").op.version == 1
+
+
+@pytest.mark.parametrize("versions", [(9, 13), (13, 9), (0, 13)])
+def test_a_domain_that_is_imported_twice(versions: tuple[int, int]) -> None:
+    """The last import counts, as for ONNX Runtime."""
+    proto = model("main (float[2] x) => (float[2] y) { y = Softmax (x) }")
+    del proto.opset_import[:]
+    proto.opset_import.extend(helper.make_opsetid("", version) for version in versions)
+    assert only(read(proto), "Softmax").op.version == (13 if versions[1] == 13 else 1)
+
+
 def test_models_from_before_opsets() -> None:
     proto = model("main (float[2] x) => (float[2] y) { y = Relu (x) }")
     del proto.opset_import[:]

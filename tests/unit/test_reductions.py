@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, tensor
-from tests.unit.lifting import check_legalized, lifted_onnx, lifted_tfl, onnx_target
+from tests.harness.litert import run_tflite
+from tests.unit.lifting import check_legalized, floats, lifted_onnx, lifted_tfl, onnx_target
 from tests.unit.permuting import check_permuted
+from tests.unit.tiny_models import onnx_model
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -128,3 +132,17 @@ def test_places_have_the_type_of_the_result() -> None:
         found = lifted_tfl("ARG_MAX", X, np.asarray(-1, np.int32), constants=1, result=dtype, **options)
         assert found.dtype == dtype.numpy
         np.testing.assert_array_equal(found, X.argmax(-1))
+
+
+@pytest.mark.parametrize(("op", "keep"), [("ReduceMean", 1), ("ReduceSum", 0)])
+@pytest.mark.parametrize("shape", [(1, 512, 512, 4), (1, 1, 512, 512, 4)])
+def test_sums_of_many_floats(op: str, keep: int, shape: tuple[int, ...]) -> None:
+    """A kernel adds them one after the other, with an error of 10^-4 for 500,000; sums of sums have 10^-6."""
+    x = (floats(*shape) ** 2).astype(np.float32)
+    axes = [len(shape) - 3, len(shape) - 2]
+    node = helper.make_node(op, ["x"], ["y"], axes=axes, keepdims=keep)
+    model = onnx_model([node], [("x", TensorProto.FLOAT, shape)], [("y", TensorProto.FLOAT, None)], opset=11)
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", {"x": x})[0][1]
+    exact = x.astype(np.float64)
+    wanted = exact.mean(tuple(axes), keepdims=bool(keep)) if keep else exact.sum(tuple(axes))
+    np.testing.assert_allclose(found, wanted, rtol=2e-6)

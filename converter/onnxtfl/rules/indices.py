@@ -11,7 +11,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
 from onnxtfl.ir.signs import never_negative
@@ -66,12 +66,16 @@ def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
     return b(ops.FloorMod, wide, dim_vector(b, sizes, x))
 
 
-def flat_positions(b: Builder, rows: Value, sizes: Sequence[Dim]) -> Value:
-    """Index vectors [..., len(sizes)] as flat indices [...] in C order; all `sizes` must be ints."""
-    strides = strides_of(sizes)
-    if rows.is_constant:
-        return constant((rows.numpy().astype(np.int64) * strides).sum(-1).astype(rows.dtype.numpy))
+def flat_positions(b: Builder, rows: Value, sizes: Sequence[Dim], source: Value) -> Value:
+    """Index vectors [..., len(sizes)] as flat indices [...] in C order; `source` has the `sizes` that are open."""
     if len(sizes) == 1:
         return reshape(b, rows, rows.shape[:-1])
-    scaled = b(ops.Mul, rows, constant(strides.astype(rows.dtype.numpy)))
+    if all(isinstance(size, int) for size in sizes[1:]):
+        strides = strides_of((1, *sizes[1:]))
+        if rows.is_constant:
+            return constant((rows.numpy().astype(np.int64) * strides).sum(-1).astype(rows.dtype.numpy))
+        scaled = b(ops.Mul, rows, constant(strides.astype(rows.dtype.numpy)))
+    else:
+        steps = [product(sizes[i + 1 :]) for i in range(len(sizes))]
+        scaled = b(ops.Mul, as_int64(b, rows), dim_vector(b, steps, source))
     return b(ops.Reduce, scaled, [rows.rank - 1], kind="sum", keepdims=False)

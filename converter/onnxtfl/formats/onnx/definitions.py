@@ -34,12 +34,14 @@ def since_version(op: str, opset: int, domain: str) -> int:
 
 
 def opset_versions(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
-    """Opset by domain; InvalidModelError for a version below 1 or a domain with two."""
-    versions: dict[str, int] = {}
-    for entry in imports:
-        domain, version = normal_domain(entry.domain), int(entry.version)
-        if version < 1 or versions.setdefault(domain, version) != version:
-            raise InvalidModelError(f"invalid or second opset version {version} of domain {domain or 'ai.onnx'!r}")
+    """Opset by domain, the last one of a domain with several, as for ONNX Runtime (core/graph/model.cc).
+
+    Raises InvalidModelError for a version below 1.
+    """
+    versions = {normal_domain(entry.domain): int(entry.version) for entry in imports}
+    for domain, version in versions.items():
+        if version < 1:
+            raise InvalidModelError(f"invalid opset version {version} of domain {domain or 'ai.onnx'!r}")
     return versions
 
 
@@ -52,12 +54,15 @@ def model_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
 
 
 def imported_since(imports: Mapping[str, int], op: str, domain: str, node: str) -> int:
-    """The since-version of `op`; InvalidModelError where its domain is one of ONNX's and not imported."""
+    """The since-version of `op`, the newest where another domain of ONNX is not imported, as for ONNX Runtime.
+
+    Raises InvalidModelError where ONNX's own domain is not imported.
+    """
     opset = imports.get(domain)
     if opset is None:
-        if domain in _ONNX_DOMAINS:
-            raise InvalidModelError(f"no opset of domain {domain or 'ai.onnx'!r} is imported", node=node, op=op)
-        return 1
+        if not domain:
+            raise InvalidModelError("no opset of domain 'ai.onnx' is imported", node=node, op=op)
+        return since_version(op, _LATEST, domain) if domain in _ONNX_DOMAINS else 1
     return since_version(op, opset, domain)
 
 
