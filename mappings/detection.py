@@ -54,10 +54,10 @@ def _class_by_class(b: Builder, node: Node) -> Value:
     """Select the boxes of each batch and class separately; each selection follows its batch and class."""
     boxes, scores = node.operand(0), node.operand(1)
     batches, classes = scores.shape[:2]
-    if not isinstance(batches, int) or not isinstance(classes, int):
-        raise UnsupportedError("boxes of batches or classes whose number is not known", code="E-SHAPE-001")
     never, *thresholds = _thresholds(b, node)
     operands = [_limit(b, node.optional(2), scores), *thresholds]
+    if not isinstance(batches, int) or not isinstance(classes, int):
+        return _list_by_list(b, node, [never.value, *operands])
     parts, margin = [], np.asarray([[0, 0], [2, 0]])
     for batch in range(batches):
         corners = _chosen_once(_corners(b, _item(b, boxes, batch), bool(node.attr("center_point_box"))), never)
@@ -71,6 +71,45 @@ def _class_by_class(b: Builder, node: Node) -> Value:
         return constant(np.zeros((0, 3), np.int64))
     joined = parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
     return b(ops.Convert, joined, dtype=DType.INT64)
+
+
+def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
+    """Where the number of batches or classes is open: one selection in each round, padded to the limit.
+
+    `operands`: whether no overlap exceeds its limit, the most boxes, the thresholds. Of the rows [r, j] those below the
+    counts are kept; the batch and the class of list r follow from it.
+    """
+    boxes, scores = node.operand(0), node.operand(1)
+    batches, classes, count = scores.shape
+    lists = reshape(b, scores, (batches * classes, count), scores)
+    per_batch = as_int64(b, dim_value(b, classes, scores))
+    owners = Term(b, counted(b, batches * classes, lists)).apply(ops.FloorDiv, per_batch)
+    captures = [boxes, *(v for v in operands if not v.is_constant)]
+    types = [tensor(scores.dtype, count), tensor(DType.INT64), *(v.type for v in captures)]
+    body = _round_of_lists(types, operands, bool(node.attr("center_point_box")))
+    flags = {"carried": 0, "axes": (0, 0), "reversed": (False, False)}
+    collected = {"result_axes": (0, 0), "result_reversed": (False, False)}
+    indices, counts = b.many(ops.Scan, None, lists, owners.value, *captures, body=body, **flags, **collected)
+    places = Term(b, counted(b, indices.shape[1], indices)).to(DType.INT32)
+    chosen = b(ops.NonZero, (places < Term(b, unsqueezed(b, counts, [1]))).value)
+    number = Term(b, b(ops.Gather, chosen, np.asarray(0), axis=0))
+    batch = number.apply(ops.FloorDiv, per_batch)
+    kept = Term(b, b(ops.GatherND, indices, transposed(b, chosen, (1, 0)))).to(DType.INT64)
+    columns = (batch, number - batch.apply(ops.Mul, per_batch), kept)
+    return b(ops.Concatenate, *(unsqueezed(b, column.value, [1]) for column in columns), axis=1)
+
+
+def _round_of_lists(types: Sequence[Type | None], operands: Sequence[Value], centered: bool) -> Graph:
+    """The selection from one list of scores, given the number of its batch, and how many of it count."""
+    region = Graph("round")
+    b = Builder(region)
+    scores, batch, boxes, *captured = (region.add_input(t) for t in types)
+    given = iter(captured)
+    never, *operands = [v if v.is_constant else next(given) for v in operands]
+    corners = _chosen_once(_corners(b, b(ops.Gather, boxes, batch, axis=0), centered), Term(b, never))
+    indices, _, count = b.many(ops.SelectBoxes, corners, scores, *operands)
+    region.outputs = [indices, count]
+    return region
 
 
 def _item(b: Builder, x: Value, index: int) -> Value:

@@ -1,0 +1,47 @@
+"""The ops of the family detection: what they mean, how they are lifted, and what is written for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import onnxtfl
+from tests.harness.litert import run_onnx, run_tflite
+from tests.unit.tiny_models import onnx_model
+
+OPTIONS = {
+    "limit": np.array([3], np.int64),
+    "overlap": np.array([0.4], np.float32),
+    "least": np.array([0.2], np.float32),
+}
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["constants", "inputs"])
+@pytest.mark.parametrize("centered", [0, 1])
+@pytest.mark.parametrize("shape", [("b", 3, 7), (2, "c", 7), ("b", "c", "n")])
+@pytest.mark.parametrize("sizes", [(2, 3, 7), (0, 3, 7)], ids=str)
+def test_boxes_of_an_open_number_of_lists(
+    sizes: tuple[int, int, int], shape: tuple[Any, ...], centered: int, given: bool
+) -> None:
+    """One list in each round of a loop; its batch and class follow from its number."""
+    random = np.random.default_rng(0)
+    if 0 in sizes and shape[0] != "b":
+        return
+    x = {
+        "boxes": random.random((sizes[0], sizes[2], 4), np.float32) + np.float32([0, 0, 0.5, 0.5]),
+        "scores": random.random(sizes, np.float32),
+    }
+    node = helper.make_node("NonMaxSuppression", [*x, *OPTIONS], ["y"], center_point_box=centered)
+    boxes = ("boxes", TensorProto.FLOAT, [shape[0], shape[2], 4])
+    inputs = [boxes, ("scores", TensorProto.FLOAT, shape)]
+    if given:
+        kinds = (TensorProto.INT64, TensorProto.FLOAT, TensorProto.FLOAT)
+        inputs += [(name, kind, [1]) for name, kind in zip(OPTIONS, kinds, strict=True)]
+    constants = {} if given else OPTIONS
+    model = onnx_model([node], inputs, [("y", TensorProto.INT64, None)], constants).SerializeToString()
+    feed = {**x, **(OPTIONS if given else {})}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
