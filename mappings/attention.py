@@ -83,13 +83,16 @@ def attended(b: Builder, node: Node, q: Value, k: Value, v: Value, mask: Value |
     size = q.shape[3]
     scale = float(node.attr("scale", 0.0) or 0.0) or (size if isinstance(size, int) else 1) ** -0.5
     scores = dot(b, q, k, [0, 1], 3, 3) * scale
+    if mask is not None and not np.isfinite(np.asarray(_filter(node)).astype(scores.dtype.numpy)):
+        scores = scores.to(DType.FLOAT32)  # ONNX Runtime has no kernel for halves
     if mask is not None:
         scores = scores + _mask(b, node, mask, scores)
     if added is not None:
-        scores = scores.apply(ops.Add, added)
+        scores = scores + Term(b, added).to(scores.dtype)
     if node.attr("unidirectional", 0):
         scores = _of_earlier(b, scores)
-    weighted = dot(b, b(ops.Softmax, scores.value, axis=3), v, [0, 1], 3, 2)
+    weights = scores.apply(ops.Softmax, axis=3).to(v.dtype)
+    weighted = dot(b, weights.value, v, [0, 1], 3, 2)
     batch, heads, length, width = weighted.value.shape
     return reshape(b, transposed(b, weighted.value, (0, 2, 1, 3)), [batch, length, heads * width], q, v)
 
@@ -101,8 +104,13 @@ def _mask(b: Builder, node: Node, mask: Value, scores: Term) -> Term:
     row's keys, then the starts [2 * b].
     """
     kept = Term(b, mask).differs(0) if mask.rank in (2, 3) else _between(b, mask, scores)
-    added = (kept.to(scores.dtype) - 1.0) * -float(node.attr("mask_filter_value", -10000.0))
+    added = kept.choose(scores.constant(0.0), _filter(node))
     return Term(b, unsqueezed(b, added.value, [1] if kept.rank == 3 else [1, 2]))
+
+
+def _filter(node: Node) -> float:
+    """What is added to the products with keys that do not count."""
+    return float(node.attr("mask_filter_value", -10000.0))
 
 
 def _between(b: Builder, mask: Value, scores: Term) -> Term:
@@ -136,7 +144,9 @@ def _of_earlier(b: Builder, scores: Term) -> Term:
     if isinstance(rows, int) and isinstance(keys, int):
         check_elements(rows * keys, "the mask of later positions")
     row, key = (counted(b, d, scores.value) for d in (rows, keys))
-    more = dim_value(b, keys - rows, scores.value)
+    more: Array | Term = np.asarray([keys - rows])
+    if not isinstance(keys - rows, int):
+        more = Term(b, dim_value(b, keys, scores.value)) - Term(b, dim_value(b, rows, scores.value))
     last = Term(b, unsqueezed(b, row, [1])).apply(ops.Add, more)
     allowed = Term(b, key) <= last
     low = float(np.finfo(scores.dtype.numpy).min)

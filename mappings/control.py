@@ -172,7 +172,7 @@ def loop_regions(node: Node) -> Steps | None:
         carried = [v for v in _carried(node) if v is not None]
         names = SequenceOps("SplitToSequence", "ConcatFromSequence", "SequenceAt")
         return loop_over_sequences(node, body, carried, names)
-    body.inputs[0].type, body.inputs[1].type = tensor("int64"), _condition_type(node)
+    body.inputs[0].type, body.inputs[1].type = number_type(body.inputs[0].type), _condition_type(node)
     for inside, outside in zip(body.inputs[2:], _carried(node), strict=False):
         if outside is None:
             raise ValueError("a loop-carried value is absent")
@@ -204,7 +204,7 @@ def _condition_type(node: Node) -> TensorType:
 def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
     """Scan if only the trip count ends the loop, else While; both carry the number of the round."""
     body = _graph(node, "body")
-    number, condition = body.inputs[:2]
+    number, condition = number_of_round(body), body.inputs[1]
     if condition.dtype is not DType.BOOL or condition.rank > 1 or not all(map(may_be_one, condition.shape)):
         raise ValueError(f"the condition of a round is {condition.type}")
     count, go_on = node.operands[:2]

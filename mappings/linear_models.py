@@ -12,8 +12,10 @@ from onnxtfl.rules import *
 
 
 def _weights(node: Node, targets: int, features: Dim) -> Array:
-    """The coefficients as [targets, features]."""
+    """The coefficients as [targets, features]; of too many the first, as in ONNX Runtime (its example logreg_iris)."""
     found = floats(node, "coefficients")
+    if isinstance(features, int) and found.size > targets * features > 0:
+        found = found[: targets * features]
     if targets < 1 or found.size % targets:
         raise InvalidModelError(f"{found.size} coefficients for {targets} targets", code="E-FILE-009")
     if isinstance(features, int) and found.size != targets * features:

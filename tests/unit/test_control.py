@@ -175,6 +175,21 @@ def test_a_loop_whose_trip_count_is_known_is_unrolled() -> None:
     assert there["CAST"] == 0
 
 
+@pytest.mark.parametrize("condition", ["yes", "again"])
+def test_the_number_of_a_round_as_a_vector(condition: str) -> None:
+    """ONNX Runtime gives a scalar, or one element where the body declares that (old exporters of TensorFlow)."""
+    text = f"""main (int64 n, float[5,2] x) => (float[n,2] y) <bool yes = {{1}}, int64[1] zero = {{0}}> {{
+      y = Loop (n, yes) <body = round (int64[1] i, bool c) => (bool again, float[2] row) {{
+        a = Squeeze (i, zero)
+        four = Constant <value_int = 4> ()
+        below = Less (a, four)
+        again = Identity ({"c" if condition == "yes" else "below"})
+        row = Gather (x, a)
+      }}>
+    }}"""
+    there_and_back(text, *({"n": np.asarray(n), "x": floats(5, 2)} for n in (3, 1, 5)))
+
+
 def test_a_loop_that_may_not_begin() -> None:
     text = (COLLECTS % {"type": "float", "to": 1, "cond": "b"}).replace("(int64 n,", "(int64 n, bool b,")
     there_and_back(text, *({"n": np.asarray(3), "b": np.asarray(b), "x": floats(2)} for b in (True, False)))

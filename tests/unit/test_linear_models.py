@@ -49,7 +49,15 @@ def test_other_types_become_floats(dtype: Any) -> None:
     check_same("LinearClassifier", [x], 2, coefficients=WEIGHTS, intercepts=[0.1, 0.2, 0.3], classlabels_ints=[0, 1, 2])
 
 
+@pytest.mark.parametrize("op", ["LinearRegressor", "LinearClassifier"])
+def test_of_too_many_coefficients_the_first_count(op: str) -> None:
+    """ONNX Runtime's example logreg_iris has twice as many as its input has features."""
+    more: dict[str, Any] = {"targets": 3} if op == "LinearRegressor" else {"classlabels_ints": [0, 1, 2]}
+    results = 1 if op == "LinearRegressor" else 2
+    check_same(op, [features()[:, :2]], results, coefficients=WEIGHTS, intercepts=[0.1, 0.2, 0.3], **more)
+
+
 def test_coefficients_that_do_not_fit_are_refused() -> None:
-    model = ml_model("LinearRegressor", [features()], coefficients=WEIGHTS[:5], targets=1)
-    with pytest.raises(InvalidModelError, match="5 coefficients for 4 features"):
+    model = ml_model("LinearRegressor", [features()], coefficients=WEIGHTS[:3], targets=1)
+    with pytest.raises(InvalidModelError, match="3 coefficients for 4 features"):
         inspect(model, "lifted", Options())

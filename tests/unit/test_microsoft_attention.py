@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import onnxtfl
 from onnxtfl.errors import UnsupportedError
@@ -36,6 +37,18 @@ def test_attention_without_a_bias() -> None:
     compare(made("Attention", x, constants={"w": normal(H, 3 * H)}, num_heads=N), x)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_keys_are_masked_by_the_lowest_number(dtype: type) -> None:
+    """It is -infinity as a half, of which 0 times is no number."""
+    x = {"x": normal(B, S, H).astype(dtype)}
+    constants = {"w": normal(H, 3 * H).astype(dtype), "b": normal(3 * H).astype(dtype), "m": MASKS["keys"]}
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    lowest = float(np.finfo(np.float32).min)
+    model = made("Attention", x, constants=constants, results=kind, num_heads=N, mask_filter_value=lowest)
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", x)[0][1]
+    np.testing.assert_allclose(found, run_onnx(model, x)["y0"], rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.parametrize("mask", ["lengths", "ends"])
 def test_attention_with_a_mask_of_open_size(mask: str) -> None:
     """Whether it has starts after the ends is known at run time only."""
@@ -54,7 +67,7 @@ def test_attention_with_a_past(open_: bool) -> None:
     operands = "x,w,b,m,past"
     compare(made("Attention", x, 2, constants, operands, num_heads=N, unidirectional=1, open_=False), x)
     if open_:
-        model = made("Attention", x, 2, constants, operands, num_heads=N, open_=True)
+        model = made("Attention", x, 2, constants, operands, num_heads=N, unidirectional=1, open_=True)
         shapes = {"x": (None, None, H), "past": (2, None, N, None, D)}
         found = onnxtfl.onnx_to_tflite(model, input_shapes=shapes)
         assert found.check is not None

@@ -109,6 +109,8 @@ from onnxtfl.rules.loops import (
     is_unrolled,
     mask_steps,
     next_round,
+    number_of_round,
+    number_type,
     unrolled,
 )
 from onnxtfl.rules.open_windows import (

@@ -261,6 +261,22 @@ def _from_end(b: Builder, size: Value, number: Value) -> Value:
     return b(ops.Sub, b(ops.Sub, size, b.scalar(1, size)), number)
 
 
+def number_type(declared: Type | None) -> TensorType:
+    """The type of the number of a round: a scalar, or a vector of one entry where the body declares that."""
+    shape = declared.shape if isinstance(declared, TensorType) else None
+    return tensor("int64", *([1] if shape is not None and len(shape) == 1 else []))
+
+
+def number_of_round(body: Graph) -> Value:
+    """The first input of `body`, as a scalar."""
+    number = body.inputs[0]
+    if not number.rank:
+        return number
+    body.inputs[0] = scalar = Value(tensor("int64"), number.name)
+    body.substitute(number, Builder(body, body.first)(ops.Reshape, scalar, [1]))
+    return scalar
+
+
 def next_round(
     body: Graph, captures: Sequence[Value], collected: Sequence[Collected], wholes: Sequence[Value], limit: Value | None
 ) -> None:
