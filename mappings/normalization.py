@@ -49,14 +49,16 @@ def _batch_norm_9(b: Builder, node: Node) -> None:
 @lift_onnx("BatchNormalization", since=(14, 15))
 def _batch_norm(b: Builder, node: Node) -> list[Value]:
     """The features are axis 1; an input of one axis is the batch, with one feature."""
-    if node.operand(0).rank == 1:
-        node.set_operand(0, unsqueezed(b, node.operand(0), [1]))
-        result, *statistics = _batch_norm(b, node)
-        return [reshape(b, result, result.shape[:1], result), *statistics]
-    if node.attr("training_mode", 0):
-        return _batch_norm_training(b, node)
+    x = node.operand(0)
+    if x.rank == 1:
+        node.set_operand(0, unsqueezed(b, x, [1]))
+    results = _batch_norm_training(b, node) if node.attr("training_mode", 0) else [_batch_norm_inference(b, node)]
+    return [reshape(b, results[0], x.shape, x), *results[1:]] if x.rank == 1 else results
+
+
+def _batch_norm_inference(b: Builder, node: Node) -> Value:
     epsilon = float(node.attr("epsilon", 1e-5))
-    return [b(ops.BatchNormInference, *node.operands[:5], epsilon=epsilon, feature_index=1)]
+    return b(ops.BatchNormInference, *node.operands[:5], epsilon=epsilon, feature_index=1)
 
 
 def _batch_norm_training(b: Builder, node: Node) -> list[Value]:
