@@ -102,3 +102,14 @@ def test_a_scalar_less_its_zero_point() -> None:
     constants = {"w": np.ones((2, 1, 2, 2), np.uint8), "z": np.uint8(1)}
     with pytest.raises(onnxtfl.InvalidModelError, match="input of rank 0"):
         onnxtfl.onnx_to_tflite(onnx_file([node("ConvInteger", "z w z")], [1], constants), check=False)
+
+
+def test_the_vocabulary_of_maps_is_a_list() -> None:
+    made = helper.make_node("DictVectorizer", ["x"], ["y"], name="n", domain="ai.onnx.ml", int64_vocabulary=3)
+    value = onnx.TypeProto()
+    value.tensor_type.elem_type = TensorProto.FLOAT
+    x = helper.make_value_info("x", helper.make_map_type_proto(TensorProto.INT64, value))
+    graph = helper.make_graph([made], "g", [x], [helper.make_empty_tensor_value_info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 1)], ir_version=8)
+    with pytest.raises(onnxtfl.InvalidModelError, match="another type than DictVectorizer declares"):
+        onnxtfl.onnx_to_tflite(model, check=False)

@@ -51,9 +51,13 @@ def _vector(node: NodeProto, given: ValueInfoProto) -> Vector:
     if node.domain != _ML or node.op_type not in _MAKERS or len(node.output) != 1:
         raise UnsupportedError(f"{where} is a map, which {node.op_type} takes", code="E-TYPE-002",
                                hint="cut the model after it (`inputs`)")  # fmt: skip
-    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     of = element_type(given.type.map_type.value_type.tensor_type.elem_type, where)
-    type_, columns = _MAKERS[node.op_type](attributes, of)
+    try:
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        type_, columns = _MAKERS[node.op_type](attributes, of)
+    except (TypeError, ValueError) as error:
+        message = f"an attribute has another type than {node.op_type} declares"
+        raise InvalidModelError(message, node=node.name, op=node.op_type, code="E-FILE-009") from error
     name = node.output[0]
     return Vector(node, name, type_, f"the map {given.name!r} is read as the tensor {name!r}: {columns}")
 
