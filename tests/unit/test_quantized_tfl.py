@@ -232,6 +232,17 @@ def test_integer_kernels_have_no_infinite_factor(op: str, number: str) -> None:
         to_onnx(tflite(text))
 
 
+def test_softmax_of_int8_is_int16() -> None:
+    """As in keyword models of TFLite Micro."""
+    text = f"""
+    graph main(%x: tensor<64x8xfloat32, quant<int8 0.1:0>>) -> (%y) {{
+      %y = tfl.SOFTMAX@2(%x) {{beta = 1.0}} : tensor<64x8xfloat32, quant<int16 {2.0**-16}:-32768>>
+    }}"""
+    wanted, found = both(text, _stored(64, 8))
+    assert found.dtype == np.int16
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("name", ["LOGISTIC", "TANH"])
 @pytest.mark.parametrize("scale", [2.0**-13, 2.0**-12, 2.0**-11, 2.0**-11 * 1.0005, 0.0001, 0.0077])
 def test_int16_sigmoids(name: str, scale: float) -> None:

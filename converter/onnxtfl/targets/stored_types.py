@@ -19,7 +19,7 @@ _PLAIN = ("int32", "int64")
 _REAL = DType.FLOAT32
 _REAL_RESULTS = frozenset({"DEQUANTIZE", "EMBEDDING_LOOKUP"})
 """The ops whose results are real where their operands do not say otherwise; those of DEQUANTIZE always."""
-_WIDER = {"FULLY_CONNECTED": "int16"}
+_WIDER = {"FULLY_CONNECTED": "int16", "SOFTMAX": "int16"}
 """The stored type that an op's results may have besides that of the operand."""
 
 
