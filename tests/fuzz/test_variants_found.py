@@ -113,3 +113,21 @@ def test_the_vocabulary_of_maps_is_a_list() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 1)], ir_version=8)
     with pytest.raises(onnxtfl.InvalidModelError, match="another type than DictVectorizer declares"):
         onnxtfl.onnx_to_tflite(model, check=False)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (node("BiasSplitGelu", "x", domain="com.microsoft"), "operand 1 is absent"),
+        (
+            node("NhwcMaxPool", "x", domain="com.microsoft", kernel_shape=[2], strides=[1.0]),
+            "the attribute 'strides' is of type floats, not ints",
+        ),
+    ],
+)
+def test_ops_that_onnx_does_not_define(made: NodeProto, message: str) -> None:
+    x, y = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 4]), helper.make_empty_tensor_value_info("y")
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph([made], "g", [x], [y]), opset_imports=imports, ir_version=10)
+    with pytest.raises(onnxtfl.InvalidModelError, match=message):
+        onnxtfl.onnx_to_tflite(model, check=False)

@@ -34,17 +34,21 @@ def on_terms(function: Callable[..., Sequence[Term]]) -> Callable[[Builder, Node
 def on_terms(function: Callable[..., Any]) -> Callable[[Builder, Node], Any]:
     """A rule from a function that computes the results from the operands, all as terms (None: absent).
 
-    Its keyword-only parameters are attributes of the node, with their defaults for ops of a file's dialect.
+    ValueError where one is absent that the function annotates as a Term. Its keyword-only parameters are attributes of
+    the node, with their defaults for ops of a file's dialect.
     """
     code = function.__code__
     count, variadic = code.co_argcount, bool(code.co_flags & 0x04)
     names = code.co_varnames[count : count + code.co_kwonlyargcount]
     defaults = function.__kwdefaults__ or {}
+    required = [i for i, n in enumerate(code.co_varnames[:count]) if function.__annotations__.get(n) == "Term"]
 
     @functools.wraps(function)
     def rule(b: Builder, node: Node) -> Any:
         given = node.operands if variadic else [node.optional(i) for i in range(count)]
         terms = [None if v is None else Term(b, v) for v in given]
+        if absent := [i for i in required if i >= len(terms) or terms[i] is None]:
+            raise ValueError(f"operand {absent[0]} is absent")
         result = function(*terms, **{name: node.attr(name, defaults.get(name)) for name in names})
         return getattr(result, "value", None) if not isinstance(result, Sequence) else [term.value for term in result]
 

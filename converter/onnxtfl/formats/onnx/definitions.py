@@ -87,6 +87,10 @@ class Signature:
     required: frozenset[str]
 
 
+_LISTS = frozenset({"axes", "dilations", "kernel_shape", "output_padding", "output_shape", "pads", "perm", "strides"})
+"""Attributes that are lists of integers in all ops."""
+
+
 @functools.cache
 def signature(op: str, version: int, domain: str) -> Signature | None:
     """The signature of an op; None where ONNX does not define it."""
@@ -107,7 +111,7 @@ def check_signature(proto: NodeProto, version: int, domain: str, name: str) -> N
     """
     op = str(proto.op_type)
     known = signature(op, version, domain)
-    violation = None if known is None else _violation(proto, known)
+    violation = _other_violation(proto) if known is None else _violation(proto, known)
     if violation is not None:
         raise InvalidModelError(violation, node=name, op=op, version=version, code="E-FILE-009")
 
@@ -128,6 +132,17 @@ def _violation(proto: NodeProto, known: Signature) -> str | None:
         kind, defined = attribute_kind(attribute), known.kinds.get(attribute.name)
         if defined not in (None, kind) and not attribute.ref_attr_name and not _is_type_name(proto, attribute):
             return f"the attribute {attribute.name!r} is of type {NAMES.get(kind, kind)}, not {NAMES[defined]}"
+    return None
+
+
+def _other_violation(proto: NodeProto) -> str | None:
+    """What is wrong with a node of an op that ONNX does not define."""
+    for attribute in proto.attribute if proto.domain == "com.microsoft" else ():
+        kind = attribute_kind(attribute)
+        if attribute.name in _LISTS and kind != AttributeProto.INTS and not attribute.ref_attr_name:
+            return (
+                f"the attribute {attribute.name!r} is of type {NAMES.get(kind, kind)}, not {NAMES[AttributeProto.INTS]}"
+            )
     return None
 
 
