@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from onnxtfl.rules import *
 
 _FLAGS = {name: Spelled(name, default=False) for name in ("exclusive", "reverse")}
@@ -25,26 +27,50 @@ def _cumprod(b: Builder, node: Node) -> Value:
     return chosen.value
 
 
+@decompose(ops.CumSum, "tfl", order="axes")
+def _integer_sums(b: Builder, node: Node) -> Value | None:
+    """Sums by doubling, in kernels that add integers: TFLite Micro's CUMSUM has floats only."""
+    x, where = node.operand(0), static_ints(node.operand(1))
+    if where is None or not x.dtype.is_integer or x.is_quantized or not isinstance(x.shape[where[0]], int):
+        return None
+    axis = normalize_axis(where[0], x.rank)
+    return _doubled(b, x, _Running(ops.Add, 0, axis, bool(node.attr("reverse"))), bool(node.attr("exclusive")))
+
+
 def _products(b: Builder, x: Value, axis: int, exclusive: bool, reverse: bool) -> Value:
-    """By doubling: each round multiplies every element by the product that ends where its own begins."""
-    size = x.shape[axis]
-    if not isinstance(size, int):
+    if not isinstance(x.shape[axis], int):
         raise UnsupportedError("products along an axis of unknown size", code="E-SHAPE-001")
-    step = 1
-    result = _moved_along(b, x, axis, 1, reverse) if exclusive else x
+    return _doubled(b, x, _Running(ops.Mul, 1, axis, reverse), exclusive)
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An op with a neutral element, along an axis, from its end on under `reverse`."""
+
+    op: type[Op]
+    neutral: int
+    axis: int
+    reverse: bool
+
+
+def _doubled(b: Builder, x: Value, running: _Running, exclusive: bool) -> Value:
+    """By doubling: each round joins to every element what ends where its own begins."""
+    step, size = 1, x.shape[running.axis]
+    assert isinstance(size, int)
+    result = _moved_along(b, x, running, 1) if exclusive else x
     while step < size:
-        result = b(ops.Mul, result, _moved_along(b, result, axis, step, reverse))
+        result = b(running.op, result, _moved_along(b, result, running, step))
         step *= 2
     return result
 
 
-def _moved_along(b: Builder, x: Value, axis: int, step: int, reverse: bool) -> Value:
-    """`x` moved by `step` along `axis`, filled with ones."""
+def _moved_along(b: Builder, x: Value, running: _Running, step: int) -> Value:
+    """`x` moved by `step` along the axis, filled with the neutral element."""
+    axis, reverse, neutral = running.axis, running.reverse, b.scalar(running.neutral, x)
     size = x.shape[axis]
     assert isinstance(size, int)
-    room = [step if i == axis else d for i, d in enumerate(x.shape)]
-    ones = broadcast(b, b.scalar(1, x), room, x)
+    room = broadcast(b, neutral, [step if i == axis else d for i, d in enumerate(x.shape)], x)
     if step >= size:
-        return broadcast(b, b.scalar(1, x), x.shape, x)
+        return broadcast(b, neutral, x.shape, x)
     parts = b.many(ops.Split, x, [step, size - step] if reverse else [size - step, step], axis=axis)
-    return b(ops.Concatenate, *((parts[1], ones) if reverse else (ones, parts[0])), axis=axis)
+    return b(ops.Concatenate, *((parts[1], room) if reverse else (room, parts[0])), axis=axis)

@@ -116,13 +116,24 @@ def test_open_sizes_are_refused() -> None:
 def test_all_missing_ops_are_named() -> None:
     nodes = [
         helper.make_node("NonZero", ["x"], ["places"], name="places"),
-        helper.make_node("CumSum", ["i", "axis"], ["sums"], name="sums"),
+        helper.make_node("RandomUniformLike", ["x"], ["noise"], name="noise"),
     ]
-    i = TensorProto.INT32
-    outputs = [("places", TensorProto.INT64, (2, None)), ("sums", i, (1, 3))]
-    model = onnx_model(nodes, [("x", F, (1, 3)), ("i", i, (1, 3))], outputs, {"axis": np.array(1, np.int64)})
-    with pytest.raises(UnsupportedError, match=r"TFLite Micro cannot run \d ops: .*no op WHERE.*CUMSUM"):
+    outputs = [("places", TensorProto.INT64, (2, None)), ("noise", F, (1, 3))]
+    model = onnx_model(nodes, [("x", F, (1, 3))], outputs)
+    with pytest.raises(UnsupportedError, match=r"TFLite Micro cannot run \d ops: .*no op WHERE.*no op RANDOM_UNIFORM"):
         micro(model)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("axis", "size"), [(0, 1), (1, 2), (-1, 9)])
+@pytest.mark.parametrize("flags", [{}, {"exclusive": 1}, {"reverse": 1}, {"exclusive": 1, "reverse": 1}])
+def test_integers_are_summed_by_doubling(dtype: type[np.generic], axis: int, size: int, flags: dict[str, int]) -> None:
+    shape = (size, 3) if axis == 0 else (3, size)
+    type_ = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    node = helper.make_node("CumSum", ["x", "axis"], ["y"], **flags)
+    conversion = micro(onnx_model([node], [("x", type_, shape)], [("y", type_, shape)], {"axis": np.array(axis)}))
+    assert conversion.check is not None
+    assert conversion.check.ok
 
 
 def test_a_result_of_unknown_size_is_refused() -> None:
