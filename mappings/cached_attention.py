@@ -147,21 +147,22 @@ def _turned(b: Builder, node: Node, x: Value, before: Value) -> Value:
 def _stored(b: Builder, node: Node, index: int, new: Value, before: Value) -> Value:
     """The cache with `new` [b, heads, s, size] at the positions after `before`.
 
-    Its length is that of the past with the new ones, or that of the past where it is a buffer of fixed size.
+    Its length is that of the past with the new ones, or that of the past where it is a buffer of fixed size; at run
+    time the larger one of that of the past and `total_sequence_length`.
     """
     if _is_first(node):
         return new
     past = node.operand(index)
     length, more = past.shape[2], new.shape[2]
     whole = b(ops.Concatenate, past, new, axis=2)
-    if not _grows(node, length + more):
-        if not isinstance(length, int):
-            raise UnsupportedError(
-                "a cache whose length does not follow from total_sequence_length",
-                hint="fix its length (`input_shapes`)",
-            )
+    if not _grows(node, length + more) and isinstance(length, int):
         assume(f"the cache of {length} positions holds all of them")
         whole = past
+    elif not _grows(node, length + more):
+        total = Term(b, as_int64(b, reshape(b, node.operand(6), [1]))).max(Term(b, dim_value(b, length, past)))
+        everything = np.full(1, INT32_MAX, np.int64)
+        limits = b(ops.Concatenate, everything, everything, total.value, everything, axis=0)
+        whole = b(ops.Slice, whole, [0] * 4, limits, [1] * 4)
     total = whole.shape[2]
     place = Term(b, unsqueezed(b, counted(b, total, whole), [0])) - Term(b, unsqueezed(b, before, [1]))
     inside = (place >= 0) & (place < Term(b, dim_value(b, more, new)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -172,6 +173,32 @@ def test_grouped_attention_to_a_buffer() -> None:
     model, x = cached(8, [6], 1, 1, do_rotary=1)
     x["pk"][:, :, 5:] = x["pv"][:, :, 5:] = 0
     compare(model, x)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"do_rotary": 1}, {"local_window_size": 3}], ids=str)
+@pytest.mark.parametrize(
+    ("past", "lengths", "new"),
+    [(3, [4, 4], 1), (3, [7], 4), (0, [4], 4), (6, [5], 1), (6, [3, 4], 1)],
+    ids=["one more", "several more", "no past", "a buffer", "a buffer of rows of other lengths"],
+)
+def test_grouped_attention_to_a_cache_of_open_length(
+    past: int, lengths: list[int], new: int, attributes: dict[str, Any]
+) -> None:
+    """As ONNX Runtime's generator exports it: that the cache grows is known at run time only."""
+    model, x = cached(max(past, 1), lengths, new=new, **attributes)
+    shape = (len(lengths), 1, past, WIDE)
+    x |= {"pk": normal(*shape), "pv": normal(*shape), "total": np.asarray(max(lengths), np.int32)}
+    for row, length in enumerate(lengths):  # ONNX Runtime clears the rest of a buffer
+        x["pk"][row, :, length - new :] = x["pv"][row, :, length - new :] = 0
+    proto = onnx.ModelProto.FromString(model)
+    kept = [one for one in proto.graph.initializer if one.name != "total"]
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    proto.graph.input.append(helper.make_tensor_value_info("total", onnx.TensorProto.INT32, []))
+    for given in proto.graph.input:
+        if given.name in ("pk", "pv"):
+            given.type.tensor_type.shape.dim[2].dim_param = "past"
+    compare(proto.SerializeToString(), x)
 
 
 def test_grouped_attention_in_one_operand() -> None:
