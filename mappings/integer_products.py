@@ -110,7 +110,9 @@ def _matmul_of_bitsandbytes(b: Builder, node: Node) -> Value:
         raise UnsupportedError(f"quant_type {kind}, transB {node.attr('transB', 1)} and weights [{n}, {k}]")
     fields = packed.numpy().reshape(-1)
     codes = np.stack([fields >> 4, fields & 15], axis=1).reshape(-1)
-    scales = np.repeat(np.asarray(largest.numpy().reshape(-1), np.float32), block)[: k * n]
+    if block < 1:
+        raise ValueError(f"block_size is {block}")
+    scales = np.repeat(np.asarray(largest.numpy().reshape(-1), np.float32), min(block, k * n))[: k * n]
     weights = (np.asarray(_FOUR_BITS[kind], np.float32)[codes] * scales).reshape(n, k)
     a = node.operand(0)
     return contracted(b, a, constant(weights.astype(a.dtype.numpy)), a.rank - 1, 1)

@@ -131,3 +131,27 @@ def test_ops_that_onnx_does_not_define(made: NodeProto, message: str) -> None:
     model = helper.make_model(helper.make_graph([made], "g", [x], [y]), opset_imports=imports, ir_version=10)
     with pytest.raises(onnxtfl.InvalidModelError, match=message):
         onnxtfl.onnx_to_tflite(model, check=False)
+
+
+def test_a_zero_point_of_another_type() -> None:
+    constants = {"s": F(0.1), "z": np.int8(3), "u": np.uint8(3)}
+    made = node("QLinearSigmoid", "x s z s u", domain="com.microsoft")
+    model = onnx.load_from_string(onnx_file([made], [3], constants))
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.UINT8
+    with pytest.raises(onnxtfl.InvalidModelError, match="a zero point of type tensor<int8> for elements of type"):
+        onnxtfl.onnx_to_tflite(model, check=False)
+
+
+@pytest.mark.parametrize(("block", "message"), [(2**40, ""), (0, "block_size is 0")])
+def test_blocks_of_4_bits(block: int, message: str) -> None:
+    """A block that is larger than the weights takes no memory."""
+    constants = {"w": np.arange(8, dtype=np.uint8), "s": np.ones(1, F)}
+    made = node("MatMulBnb4", "x w s", domain="com.microsoft", K=4, N=4, block_size=block, quant_type=0)
+    model = onnx.load_from_string(onnx_file([made], [2, 4], constants))
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    if not message:
+        assert onnxtfl.onnx_to_tflite(model, check=False).data
+        return
+    with pytest.raises(onnxtfl.InvalidModelError, match=message):
+        onnxtfl.onnx_to_tflite(model, check=False)
