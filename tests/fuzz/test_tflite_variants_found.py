@@ -18,6 +18,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import tensor
 from tests.fuzz.test_mutants_found import quantized, tflite_file
 from tests.harness.litert import run_onnx, run_tflite
@@ -261,6 +262,11 @@ _REFUSED = {
         "tensor<3x1x2xfloat32>",
         "numbers of projection",
     ),
+    "uint8 parts of which one has a scale for each row": (
+        "%y = tfl.CONCATENATION@1(%x, %x) {axis = 0} : tensor<4x2xfloat32, quant<uint8 0.1:0>>",
+        _EACH.replace("int8", "uint8"),
+        "reads one scale",
+    ),
     "blocks of size 0": (
         "%y = tfl.SPACE_TO_DEPTH@1(%x) {block_size = 0} : tensor<1x2x2x1xfloat32>",
         "tensor<1x2x2x1xfloat32>",
@@ -394,3 +400,22 @@ def test_an_absent_operand_of_a_composite_is_refused() -> None:
     writer.write(Model(main), file)
     with pytest.raises(onnxtfl.InvalidModelError, match="absent"):
         onnxtfl.tflite_to_onnx(file.getvalue(), check=False)
+
+
+def test_a_loop_of_real_values_with_a_quantized_result_is_refused() -> None:
+    """The kernel returns what its body does, whatever the file declares."""
+    real = tensor("float32", 2)
+    condition, body = Graph("condition"), Graph("body")
+    x = condition.add_input(real, "x")
+    b = Builder(condition)
+    (axis, limit) = (np.asarray([0], np.int32), np.asarray(9, np.float32))
+    (total,) = b.foreign("tfl", "SUM", [x, axis], [tensor("float32")])
+    condition.outputs = b.foreign("tfl", "LESS", [total, limit], [tensor("bool")])
+    x = body.add_input(real, "x")
+    body.outputs = Builder(body).foreign("tfl", "ADD", [x, x], [real])
+    options = {"cond_subgraph_index": condition, "body_subgraph_index": body}
+    data = tflite_file("WHILE", [real], real, **options)
+    agree(data, np.asarray([1, 2], np.float32))
+    quantized = real.stored_as(Quantization("int8", (0.1,), (0,)))
+    with pytest.raises(onnxtfl.InvalidModelError, match="declared as int8, and stored as float32"):
+        onnxtfl.tflite_to_onnx(tflite_file("WHILE", [real], quantized, **options), check=False)

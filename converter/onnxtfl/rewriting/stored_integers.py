@@ -38,7 +38,11 @@ def clamps(made: Node) -> bool:
 
 
 def _reading(node: Node) -> Reading | None:
-    return rules().readings.get(node.op.name.partition(".")[2])
+    reading = rules().readings.get(node.op.name.partition(".")[2])
+    if not isinstance(reading, Copies):
+        return reading
+    kept = {q.storage for v in node.results if (q := quantization_of(v)) is not None} == {reading.stored}
+    return "copies" if kept else None
 
 
 def check_parameters(node: Node) -> None:
@@ -132,9 +136,6 @@ def _activation(value: Value | None) -> Quantization | None:
 def reads_integers(node: Node) -> bool:
     """Whether the kernel of `node` computes on the integers whatever the scales are, and the scales are not all one."""
     reading = _reading(node)
-    if isinstance(reading, Copies):
-        kept = {q.storage for v in node.results if (q := quantization_of(v)) is not None} == {reading.stored}
-        reading = "copies" if kept else None
     if reading == "copies":
         return len({q for v in (*node.operands, *node.results) if (q := quantization_of(v)) is not None}) > 1
     return reading == "integers"

@@ -50,7 +50,9 @@ def check_declared_results(graph: Graph) -> None:
     whatever the file says (ADD, CEIL).
     """
     for node in graph.walk():
-        if not node.regions and any(v.is_quantized for v in _values(node)) and (found := _entry(node)) is not None:
+        if node.regions:
+            _check_regions(node)
+        elif any(v.is_quantized for v in _values(node)) and (found := _entry(node)) is not None:
             _check(node, found)
 
 
@@ -81,7 +83,7 @@ def _biases(node: Node, found: OpEntry) -> Iterator[Value]:
 
 
 def _check(node: Node, found: OpEntry) -> None:
-    given = _stored_by_variable(node, found.operands)
+    given = _stored_by_variable(node, found)
     is_real = found.name in _REAL_RESULTS and (
         found.name == "DEQUANTIZE" or not any(v is not None and v.is_quantized for v in node.operands)
     )
@@ -90,21 +92,41 @@ def _check(node: Node, found: OpEntry) -> None:
         if not isinstance(declared, TensorType):
             continue
         read = given.get(parameter.variable) or (TensorType(_REAL, declared.shape) if is_real else declared)
-        is_quantized = read.quantization is not None or declared.quantization is not None
-        if is_quantized and declared.storage is not read.storage and declared.storage.value != _WIDER.get(found.name):
-            message = f"the result is declared as {declared.storage.value}, and stored as {read.storage.value}"
-            place, version = node.name or result.name, node.op.version
-            raise InvalidModelError(
-                message, node=place, op=found.name, version=version, type_=declared, code="E-FILE-009"
-            )
+        _check_stored(node, result, read, found)
 
 
-def _stored_by_variable(node: Node, parameters: Sequence[Parameter]) -> dict[str, TensorType]:
-    """The type of the first operand of each variable."""
+def _check_stored(node: Node, result: Value, read: TensorType, found: OpEntry) -> None:
+    """Raise InvalidModelError where the kernel stores a quantized result in the type of `read`, and that is another."""
+    declared = result.tensor_type
+    is_quantized = read.quantization is not None or declared.quantization is not None
+    if is_quantized and declared.storage is not read.storage and declared.storage.value != _WIDER.get(found.name):
+        message = f"the result is declared as {declared.storage.value}, and stored as {read.storage.value}"
+        place, version = node.name or result.name, node.op.version
+        raise InvalidModelError(message, node=place, op=found.name, version=version, type_=declared, code="E-FILE-009")
+
+
+def _check_regions(node: Node) -> None:
+    """Compare the results of a node with what its subgraphs return; the condition of a loop returns a bool."""
+    bodies = [region for region in node.regions if len(region.outputs) == len(node.results)]
+    for body in bodies[-1:] if node_name(node) == "WHILE" else bodies:
+        for result, value in zip(node.results, body.outputs, strict=True):
+            if isinstance(result.type, TensorType) and isinstance(value.type, TensorType):
+                _check_stored(node, result, value.type, entry(node_name(node)))
+
+
+def _stored_by_variable(node: Node, found: OpEntry) -> dict[str, TensorType]:
+    """The type of the first operand of each variable; InvalidModelError for another one of a result's variable."""
     stored: dict[str, TensorType] = {}
-    for value, parameter in zip(node.operands, _repeated(parameters, len(node.operands)), strict=False):
-        if value is not None and isinstance(value.type, TensorType):
-            stored.setdefault(parameter.variable, value.type)
+    of_results = {parameter.variable for parameter in found.results}
+    for value, parameter in zip(node.operands, _repeated(found.operands, len(node.operands)), strict=False):
+        if value is None or not isinstance(value.type, TensorType):
+            continue
+        first, given = stored.setdefault(parameter.variable, value.type), value.type
+        is_quantized = first.quantization is not None or given.quantization is not None
+        if parameter.variable in of_results and is_quantized and first.storage is not given.storage:
+            message = f"the operand {parameter.name} is stored as {given.storage.value}, not as {first.storage.value}"
+            place, version = node.name or node.results[0].name, node.op.version
+            raise InvalidModelError(message, node=place, op=found.name, version=version, type_=given, code="E-FILE-009")
     return stored
 
 
