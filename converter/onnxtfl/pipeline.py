@@ -285,8 +285,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     layout = partial(assign_layouts, target=target)
     typed = partial(read_quantized_types, target=target)
     formulas = Pass("write formulas", partial(write_formulas, target=target))
-    keep = [Pass("keep states", partial(keep_states, target=target), Pass.idle, needs=_NEUTRAL)]
-    keep = keep if options.lstm == "fused" and target.name == "tfl" else []
+    kept = Pass("keep states", partial(keep_states, target=target), Pass.idle, needs=_NEUTRAL)
     saturate = [Pass("saturate", partial(saturate_quantized, target=target), needs=_LEGAL)]
     real_constants = Group("real constants", (Pass("real constants", store_real_constants), *CLEANUP), dependent=True)
     constants = [] if target.has_hybrid_kernels else [real_constants]
@@ -297,7 +296,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         SIMPLIFY,
         *([Pass("last outputs", LAST_OUTPUTS.apply, needs=_NEUTRAL), *CLEANUP] if options.is_compact else []),
         *(_quantized(target, options)),
-        *keep,
+        *([kept] if options.lstm == "fused" and target.name == "tfl" else []),
         *([Pass("opset", target.raise_opset)] if isinstance(target, OnnxTarget) else []),
         *constants,
         Group("formulas", (formulas, SIMPLIFY), dependent=True, needs=_NEUTRAL),

@@ -206,6 +206,12 @@ _REFUSED = {
     "a rounded value of int8 as int16": (
         "%y = tfl.ABS@1(%x) : tensor<4xfloat32, quant<int16 0.1:0>>", _INT8, "declared as int16, and stored as int8"
     ),
+    "a diagonal of real values for a matrix of int8": (
+        "%d = constant tensor<2xfloat32> [1.0, 2.0]\n"
+        "%y = tfl.MATRIX_SET_DIAG@1(%x, %d) : tensor<2x2xfloat32, quant<int8 0.1:0>>",
+        _ONE,
+        "the operand diagonal is stored as float32, not as int8",
+    ),
     "a dequantized value as int8": (f"%y = tfl.DEQUANTIZE@1(%x) : {_INT8}", _INT8, "stored as float32"),
     "rows of a real table as int8": (
         "%i = constant tensor<1xint32> [1]\n"
