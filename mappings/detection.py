@@ -163,6 +163,7 @@ def _distant(corners: Term) -> Term:
     """[n, 4]: boxes with an area of 1 each, beside one another and far from what other boxes may be."""
     b, count = corners.b, corners.value.shape[0]
     if isinstance(count, int):
+        check_elements(4 * count, "the places of boxes")
         first = Term(b, constant(np.arange(1, count + 1, dtype=np.float32)[:, None] * np.float32(_FAR)))
     else:
         numbers = Term(b, positions(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)

@@ -37,6 +37,12 @@ _REFUSED: dict[str, tuple[NodeProto, list[int | str], dict[str, Any], str]] = {
         {},
         "the columns of the n-grams would be a constant of",
     ),
+    "2^31 boxes": (
+        node("NonMaxSuppression", "x s n"),
+        [1, 2**31, 4],
+        {"s": np.ones((1, 1, 6), F), "n": np.asarray([3])},
+        "",
+    ),
     "complex indices": (
         node("ScatterElements", "x i x"),
         [2],

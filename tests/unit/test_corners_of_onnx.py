@@ -361,6 +361,10 @@ def test_boxes_of_no_batches_or_classes(shape: list[int]) -> None:
     ("model", "message"),
     [
         (
+            model_of("ReverseSequence", [([4, 2], FLOAT)], [np.asarray([3, -1])], time_axis=0, batch_axis=1),
+            "lengths outside of an axis of 4",
+        ),
+        (
             model_of("Resize", [([1, 1, 4, 4], FLOAT)], [None, np.ones((1, 4), np.float32)]),
             "sizes or scales of type tensor<1x4xfloat32> for 4 axes",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,12 +39,16 @@ class ReverseSequence(Op):
     moves = slice(0, 1)
 
     @staticmethod
-    def shape(x: Value, lengths: Value, *, batch_axis: int) -> Dims | None:
+    def shape(x: Value, lengths: Value, *, seq_axis: int, batch_axis: int) -> Dims | None:
         shape, given = x.tensor_type.shape, lengths.tensor_type.shape
         if shape is not None and given is not None:
             size = shape[normalize_axis(batch_axis, len(shape))]
             if len(given) != 1 or (isinstance(size, int) and isinstance(given[0], int) and size != given[0]):
                 raise ValueError(f"lengths of {lengths.type} for an axis of {size}")
+            steps = shape[normalize_axis(seq_axis, len(shape))]
+            most = steps if isinstance(steps, int) else math.inf
+            if any(not 0 <= n <= most for n in static_ints(lengths) or ()):
+                raise ValueError(f"lengths outside of an axis of {steps}")
         return shape
 
     @staticmethod
