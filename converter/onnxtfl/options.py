@@ -67,7 +67,7 @@ class Options:
     allow_custom: bool = False
     plugins: Sequence[str] = ()
     is_quantized_later: bool = False
-    debug: bool = bool(os.environ.get("ONNXTFL_VERIFY"))
+    debug: bool = field(default_factory=lambda: bool(os.environ.get("ONNXTFL_VERIFY")))
 
     @property
     def moves_to(self) -> IoLayout:

@@ -21,6 +21,7 @@ from onnxtfl.rewriting.regions import condition_value
 from onnxtfl.rules.halving import by_halving
 from tests.fuzz.test_mutants_found import tflite_file
 from tests.harness.rounds import parsed
+from tests.unit.test_quantized_tfl import tflite
 
 _REFUSED = {
     "the condition of a loop is a number": (
@@ -121,6 +122,36 @@ def test_products_of_halves_beside_an_open_axis(keep: bool, shape: str) -> None:
     assert product.producer is not None
     halved = by_halving(b, product.producer)
     assert halved is not None and str(halved.type) == f"tensor<{shape}xfloat32>"
+
+
+_CONVOLUTION = """{padding = "VALID", stride_h = 1, stride_w = 1, fused_activation_function = "NONE",
+  quantized_bias_type = "FLOAT32", dilation_h_factor = 1, dilation_w_factor = 1}"""
+_REFUSED_TFLITE = {
+    "a bias of several axes that has too many elements for the batch that a filter fixes": (
+        f"""graph main(%x: tensor<[n]x4x4x2xfloat32>) -> (%y) {{
+          %w = constant tensor<2x1x1x2xfloat32> [1.0, 2.0, 3.0, 4.0]
+          %a = tfl.CONV_2D@1(%x, %w, %x) {_CONVOLUTION} : tensor<[n]x4x4x2xfloat32>
+          %b = tfl.CONV_2D@1(%a, %a, _) {_CONVOLUTION} : tensor<[n]x1x1x2xfloat32>
+          %y = tfl.CONV_2D@1(%b, %w, _) {_CONVOLUTION} : tensor<[n]x1x1x2xfloat32>
+        }}""",
+        "a bias of 64 elements for 2 output features",
+    ),
+    "indices that are dequantized, beyond the result": (
+        """graph main(%u: tensor<2xfloat32>) -> (%y) {
+          %i = constant tensor<2xfloat32, quant<int32 0.5:0>> [0, 1649940802]
+          %n = constant tensor<int32> [4]
+          %y = tfl.UNSORTED_SEGMENT_PROD@1(%u, %i, %n) : tensor<4xfloat32>
+        }""",
+        "the index 1649940802 is out of range",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _REFUSED_TFLITE)
+def test_refused_of_tflite(name: str) -> None:
+    text, message = _REFUSED_TFLITE[name]
+    with pytest.raises(onnxtfl.InvalidModelError, match=message):
+        onnxtfl.tflite_to_onnx(tflite(text), check=False)
 
 
 def test_the_sum_of_many_open_sizes_is_unknown() -> None:

@@ -145,6 +145,15 @@ def infer(node: Node) -> list[Type]:
         ) from error
 
 
+def check(node: Node) -> None:
+    """Raise the error of `infer`, with the node, where more is known of its operands than when it was made."""
+    try:
+        infer(node)
+    except OnnxtflError as error:
+        error.node = error.node or node.name or (node.results[0].name if node.results else None)
+        raise
+
+
 LARGEST_SIZE = 1 << 48
 """The least size that an axis of a tensor cannot have."""
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
+from onnxtfl.ir.builder import check
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Common, Dim, FloorDiv, Symbol, substitute, symbol
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -29,7 +30,7 @@ Sizes = Mapping[Symbol, Dim]
 def fix_features(graph: Graph) -> None:
     """Replace the symbols of feature axes by the sizes that kernels fix, in `graph` and its regions.
 
-    Raises InvalidModelError where two kernels fix different ones.
+    Raises InvalidModelError where two kernels fix different ones, or another op's operands do not fit then.
     """
     sizes: dict[Symbol, Dim] = {}
     for name, size, node in _fixed(graph):
@@ -37,8 +38,9 @@ def fix_features(graph: Graph) -> None:
             message = f"the size {symbol(name)} would have to be {sizes[name]} and {size}"
             raise InvalidModelError(message, node=node.name or node.result.name, op=node.op.name, code="E-FILE-009")
     if sizes:
-        for value in {id(v): v for v in _values(graph)}.values():
-            _fix(value, sizes)
+        fixed = [value for value in {id(v): v for v in _values(graph)}.values() if _fix(value, sizes)]
+        for node in dict.fromkeys(user for value in fixed for user in value.users()):
+            check(node)
 
 
 def _fixed(graph: Graph) -> Iterator[tuple[Symbol, int, Node]]:
@@ -99,11 +101,13 @@ def _values(graph: Graph) -> Iterator[Value]:
             yield from region.inputs
 
 
-def _fix(value: Value, sizes: Sizes) -> None:
-    """Replace symbols in the type and in the known elements of a value."""
-    if isinstance(value.type, TensorType) and value.type.shape is not None and not value.type.is_static:
-        value.type = value.type.with_shape(tuple(substitute(d, sizes) for d in value.type.shape))
+def _fix(value: Value, sizes: Sizes) -> bool:
+    """Replace symbols in the type and in the known elements of a value; whether the type changed."""
+    before = value.type
+    if isinstance(before, TensorType) and before.shape is not None and not before.is_static:
+        value.type = before.with_shape(tuple(substitute(d, sizes) for d in before.shape))
     if value.known is not None:
         known: Array = np.empty(value.known.shape, object)
         known.reshape(-1)[:] = [substitute(d, sizes) for d in value.known.reshape(-1)]
         value.known = known
+    return value.type != before

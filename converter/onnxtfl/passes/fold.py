@@ -19,7 +19,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current
-from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.builder import Builder, check
 from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
@@ -40,13 +40,19 @@ _CONVOLUTIONS: frozenset[type[Op]] = frozenset({ops.Conv, ops.ConvTranspose})
 
 
 def fold(graph: Graph) -> None:
-    """Replace pure nodes with constant operands by their results."""
-    budget, held = current(), dict[Value, int]()
+    """Replace pure nodes with constant operands by their results.
+
+    Raises InvalidModelError where other operands of a node do not fit what one of them turns out to be.
+    """
+    budget, held, made = current(), dict[Value, int](), set[Value]()
     for node in graph.nodes:
         budget.step(node.name, node.op.name)
         values = fold_node(node)
         if values is None:
+            if not made.isdisjoint(node.operands):
+                check(node)
             continue
+        made.update(values)
         held.update((v, v.data.nbytes) for v in values if isinstance(v.data, ArrayData))
         read = list(filter(None, node.operands))
         graph.replace(node, values)
@@ -60,6 +66,8 @@ def fold_node(node: Node) -> list[Value] | None:
     if node.results and all(_is_empty(result) for result in node.results):
         return [_result(np.zeros(result.shape, object), result) for result in node.results]
     if any(v is not None and not v.is_constant for v in node.operands) or _is_compressed(node):
+        return None
+    if not node.op.folds(node):
         return None
     lazy = _fold_lazily(node)
     if lazy is not None:

@@ -50,6 +50,11 @@ class Resize(Op):
         found: dict[str, Pick] = {"nearest": "element", "linear": "mean"}
         return found.get(attributes["mode"])
 
+    @classmethod
+    def folds(cls, node: Node) -> bool:
+        """Not where sums are truncated: they depend on the order of the runtime's kernel, which rules write out."""
+        return not (node.operand(0).dtype.is_integer and node.attr("mode") == "linear")
+
     @staticmethod
     def shape(x: Value, sizes: Value | None, scales: Value | None, roi: Value | None, **attributes: Any) -> Dims:
         dims, shape = attributes["dims"], list(x.shape)
@@ -68,8 +73,6 @@ class Resize(Op):
     @staticmethod
     def compute(x: Array, sizes: Array | None, scales: Array | None, roi: Array | None, **attributes: Any) -> Array:
         dims, sampling = attributes["dims"], Sampling.of(attributes)
-        if x.dtype.kind in "iu" and sampling.mode == "linear" and not sampling.antialias and roi is None:
-            raise NotImplementedError("truncated sums depend on their order, which is that of the runtime's kernel")
         if sizes is None:
             assert scales is not None
             sizes = np.floor(np.asarray([x.shape[d] for d in dims], np.float32) * scales)
