@@ -188,11 +188,18 @@ def _gather_nd(b: Builder, node: Node) -> Value:
 
 @decompose(ops.GatherND, order="axes")
 def _gather_of_merged_axes(b: Builder, node: Node) -> Value | None:
-    """Merge the indexed axes, and each index vector to one index: a Gather after the batch dims."""
+    """Merge the indexed axes, and each index vector to one index: a Gather after the batch dims.
+
+    An index vector without elements means all of `x`, or of its batch.
+    """
     x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
     if indices.dtype is not DType.INT64 and not indices.is_constant and not batch:
         return b(ops.GatherND, x, as_int64(b, indices))
     depth = indices.shape[-1]
+    if depth == 0:
+        between = (1,) * (indices.rank - 1 - batch)
+        whole = reshape(b, x, (*x.shape[:batch], *between, *x.shape[batch:]))
+        return broadcast(b, whole, (*indices.shape[:-1], *x.shape[batch:]), indices, x)
     sizes = x.shape[batch : batch + depth] if isinstance(depth, int) else ()
     if not batch or not sizes:
         return None

@@ -74,3 +74,17 @@ def test_vectors_of_indices_into_open_axes_after_batch_axes(depth: int, batch: i
     feed = {"x": x, "i": places}
     found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
     np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+@pytest.mark.parametrize("constants", [(), ("x",), ("x", "i")])
+def test_vectors_of_indices_without_elements_mean_all(batch: int, constants: tuple[str, ...]) -> None:
+    arrays = {"x": np.asarray([[1.5], [2.5]], np.float32), "i": np.zeros((2, 3, 0), np.int64)}
+    types = {"x": TensorProto.FLOAT, "i": TensorProto.INT64}
+    inputs = [(name, types[name], array.shape) for name, array in arrays.items() if name not in constants]
+    stored = {name: arrays[name] for name in constants}
+    node = helper.make_node("GatherND", ["x", "i"], ["y"], batch_dims=batch)
+    model = onnx_model([node], inputs, [("y", TensorProto.FLOAT, None)], stored).SerializeToString()
+    feed = {name: array for name, array in arrays.items() if name not in constants}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])

@@ -108,9 +108,10 @@ class GatherND(Op):
 
     @staticmethod
     def compute(x: Array, indices: Array, *, batch_dims: int) -> Array:
-        places = np.moveaxis(indices.astype(np.int64), -1, 0)
-        grid = np.indices(indices.shape[:-1], sparse=True)[:batch_dims]
-        return np.asarray(x[(*grid, *places)])
+        places, shape = np.moveaxis(indices.astype(np.int64), -1, 0), indices.shape[:-1]
+        grid = (np.broadcast_to(i, shape) for i in np.indices(shape, sparse=True)[:batch_dims])
+        found = x[(*grid, *places)]
+        return np.broadcast_to(found, (*shape, *x.shape[batch_dims + len(places) :]))
 
 
 class GatherElements(Op):
