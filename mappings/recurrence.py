@@ -417,7 +417,7 @@ def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
     if bias is None:
         bias = constant(np.zeros(node.operand(1).shape[0], np.float32))
     given |= {"input": _backwards(b, x, lengths) if reverse else x, "lengths": None, "bias": bias}
-    given |= {n: zeros if given[n] is None else given[n] for n in ("hidden", "cell") if n in given}
+    given |= {n: reshape(b, given[n] or zeros, zeros.shape) for n in ("hidden", "cell") if n in given}
     output, _, *cell = b.many(node.op, *given.values(), **{**node.attributes, "reverse": False})
     last = reshape(b, sliced(b, output, {0: slice(-1, None)}), node.results[1].shape, x)
     output = _backwards(b, output, lengths) if reverse else output
@@ -440,8 +440,8 @@ def _masked(b: Builder, x: Value, lengths: Value) -> Value:
 
 def _takes_kernel_form(node: Node) -> bool:
     given = _operands_of(node)
-    states = [given[n] for n in ("bias", "hidden", "cell") if n in given]
-    return not node.attr("reverse") and given["lengths"] is None and all(v is not None for v in states)
+    sized = all((v := given[n]) is not None and static(v.shape) for n in ("bias", "hidden", "cell") if n in given)
+    return not node.attr("reverse") and given["lengths"] is None and sized
 
 
 @lower_tfl(ops.Rnn)

@@ -430,3 +430,24 @@ def test_the_initial_state_has_the_size_of_the_batch() -> None:
     graph = helper.make_graph(nodes, "gru", specs[:2], specs[2:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     assert onnxtfl.onnx_to_tflite(model, check="require").report.outputs[0].shape == (5, 2)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
+def test_initial_states_of_an_open_batch(kind: str) -> None:
+    """The batch of the input is known: a kernel's own state tensors have its size."""
+    x = {"x": np.ones((STEPS, 1, FEATURES), np.float32)}
+    x |= {name: np.full((1, 1, CELLS), 0.5, np.float32) for name in ("h", "c")[: COUNTS[kind] - 1]}
+    random, rows = np.random.default_rng(0), GATES[kind] * CELLS
+    shapes = {"w": (1, rows, FEATURES), "r": (1, rows, CELLS)}
+    constants = [numpy_helper.from_array(random.standard_normal(s).astype(np.float32), n) for n, s in shapes.items()]
+    results = ["y", "yh", "yc"][: COUNTS[kind]]
+    operands = ["x", "w", "r", "", "", *list(x)[1:]]
+    node = helper.make_node(kind, operands, results, hidden_size=CELLS)
+    sizes = {"x": ("steps", 1, FEATURES), "h": (1, "n", CELLS), "c": (1, "m", CELLS)}
+    inputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes[name]) for name in x]
+    outputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in results]
+    graph = helper.make_graph([node], "layer", inputs, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8).SerializeToString()
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", x)
+    for wanted, (_, got) in zip(run_onnx(model, x).values(), found, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
