@@ -37,12 +37,6 @@ _REFUSED: dict[str, tuple[NodeProto, list[int | str], dict[str, Any], str]] = {
         {},
         "the columns of the n-grams would be a constant of",
     ),
-    "2^31 boxes": (
-        node("NonMaxSuppression", "x s n"),
-        [1, 2**31, 4],
-        {"s": np.ones((1, 1, 6), F), "n": np.asarray([3])},
-        "",
-    ),
     "complex indices": (
         node("ScatterElements", "x i x"),
         [2],
@@ -108,6 +102,15 @@ def test_a_scalar_less_its_zero_point() -> None:
     constants = {"w": np.ones((2, 1, 2, 2), np.uint8), "z": np.uint8(1)}
     with pytest.raises(onnxtfl.InvalidModelError, match="input of rank 0"):
         onnxtfl.onnx_to_tflite(onnx_file([node("ConvInteger", "z w z")], [1], constants), check=False)
+
+
+def test_more_boxes_than_a_constant_can_place() -> None:
+    model = onnx.load_from_string(
+        onnx_file([node("NonMaxSuppression", "x s n")], [1, 2**31, 4], {"n": np.asarray([3])})
+    )
+    model.graph.input.append(helper.make_tensor_value_info("s", TensorProto.FLOAT, [1, 1, 2**31]))
+    with pytest.raises(onnxtfl.UnsupportedError, match="the places of boxes would be a constant of"):
+        onnxtfl.onnx_to_tflite(model, check=False)
 
 
 def test_the_vocabulary_of_maps_is_a_list() -> None:
