@@ -101,7 +101,8 @@ def _without_windows(b: Builder, node: Node) -> Value | None:
     if window.auto_pad != "NOTSET" or len(sizes) < x.rank - 2 or 0 in sizes:
         return None
     ends = zip(sizes, window.before, window.after, window.span, window.strides, strict=True)
-    counts = [int((n + before + after - span) / stride) + 1 for n, before, after, span, stride in ends]
+    up = math.ceil if window.ceil else int
+    counts = [up((n + before + after - span) / stride) + 1 for n, before, after, span, stride in ends]
     if min(counts, default=1):
         return None
     return broadcast(b, b.scalar(0.0, x), [*x.shape[:2], *counts], x)

@@ -332,6 +332,13 @@ def test_axes_in_a_matrix_are_refused() -> None:
         onnx_to_tflite(model, check=False)
 
 
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("size", [4, 5, 6])
+def test_a_pool_without_windows_that_rounds_up(op: str, size: int) -> None:
+    found = model_of(op, [([1, 1, size, 1], FLOAT)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
+    check(found, np.zeros((1, 1, size, 1), np.float32))
+
+
 def test_a_resize_of_an_empty_list_of_axes_is_of_all() -> None:
     operands = [None, None, np.asarray([1, 1, 3, 1])]
     model = model_of("Resize", [([1, 1, 4, 4], FLOAT)], operands, mode="linear")

@@ -26,7 +26,7 @@ MASKS = {
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("later", [0, 1])
+@pytest.mark.parametrize("later", [0, 1, 2])
 def test_attention(mask: str, later: int) -> None:
     x, given = {"x": normal(B, S, H)}, MASKS[mask]
     constants = {"w": normal(H, 3 * H), "b": normal(3 * H)} | ({} if given is None else {"m": given})
@@ -160,7 +160,15 @@ def test_grouped_attention_to_a_prompt(attributes: dict[str, Any], groups: int) 
     compare(*cached(0, [S, S], groups, **attributes))
 
 
-@pytest.mark.parametrize("attributes", [{}, {"do_rotary": 1}, {"do_rotary": 1, "rotary_interleaved": 1}], ids=str)
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        *({"do_rotary": flag} for flag in (1, 2, -1)),
+        *({"do_rotary": 1, "rotary_interleaved": flag} for flag in (1, 2, -1)),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(("past", "lengths", "new"), [(3, [4, 4], 1), (3, [7], 4)], ids=["one more", "several more"])
 def test_grouped_attention_to_a_growing_cache(
     past: int, lengths: list[int], new: int, attributes: dict[str, Any]

@@ -59,6 +59,7 @@ _ZERO_OR_ONE = frozenset(
     }
 )
 """Flags for which ONNX or ONNX Runtime refuse other integers."""
+_OF_ATTENTION = ("do_rotary", "interleaved", "rotary_interleaved", "unidirectional")
 _TRUE_UNLESS_ZERO = frozenset(
     {
         *("align_corners", "antialias", "count_include_pad", "detect_negative", "detect_positive", "exclude_outside"),
@@ -83,6 +84,13 @@ def read_values(op: str, attributes: dict[str, Any], name: str) -> None:
                 raise _invalid(f"the attribute {key!r} is {value!r}, not one of {choices}", op, name)
         elif isinstance(value, int):
             attributes[key] = _flag(op, key, value, name)
+
+
+def read_flags_of_attention(attributes: dict[str, Any]) -> None:
+    """Replace the flags of com.microsoft's attention and its rotation by 0 or 1: 1 sets them (measured)."""
+    for key in _OF_ATTENTION:
+        if isinstance(value := attributes.get(key), int):
+            attributes[key] = int(value == 1)
 
 
 def _flag(op: str, key: str, value: int, name: str) -> int:

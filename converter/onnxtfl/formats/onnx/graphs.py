@@ -20,7 +20,7 @@ from onnxtfl.formats.onnx.definitions import (
     opset_versions,
     since_version,
 )
-from onnxtfl.formats.onnx.flags import read_values
+from onnxtfl.formats.onnx.flags import read_flags_of_attention, read_values
 from onnxtfl.formats.onnx.maps import Vector, vectors_of
 from onnxtfl.formats.onnx.names import (
     all_nodes,
@@ -172,6 +172,8 @@ class GraphReader:
             check_signature(proto, since, domain, name)
             if not domain:
                 read_values(op, attributes, name)
+            elif domain == "com.microsoft":
+                read_flags_of_attention(attributes)
         called = f"{op}:{overload}" if overload else op
         node = Node(foreign("onnx", called, since, domain), [*operands, *outer], attributes)
         node.name = text_of(proto.name) or None
