@@ -124,6 +124,12 @@ def test_products_of_halves_beside_an_open_axis(keep: bool, shape: str) -> None:
     assert halved is not None and str(halved.type) == f"tensor<{shape}xfloat32>"
 
 
+def test_a_cycle_of_ops_whose_names_are_not_utf_8() -> None:
+    model = parsed("g (float x) => (float y) { a = Softplus (b) b = Softplus (a) y = Softplus (b) }", 21)
+    with pytest.raises(onnxtfl.InvalidModelError, match="the graph has a cycle"):
+        onnxtfl.onnx_to_tflite(model.replace(b"Softplus", b"Soft\xff\x7fus"), check=False)
+
+
 _CONVOLUTION = """{padding = "VALID", stride_h = 1, stride_w = 1, fused_activation_function = "NONE",
   quantized_bias_type = "FLOAT32", dilation_h_factor = 1, dilation_w_factor = 1}"""
 _REFUSED_TFLITE = {

@@ -13,7 +13,7 @@ from typing import Any
 from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.formats.onnx.names import text_of
+from onnxtfl.formats.onnx.names import display_name, text_of
 from onnxtfl.formats.onnx.tensors import element_type
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.types import DType, TensorType
@@ -57,7 +57,7 @@ def _vector(node: NodeProto, given: ValueInfoProto) -> Vector:
         type_, columns = _MAKERS[node.op_type](attributes, of)
     except (TypeError, ValueError) as error:
         message = f"an attribute has another type than {node.op_type} declares"
-        raise InvalidModelError(message, node=node.name, op=node.op_type, code="E-FILE-009") from error
+        raise InvalidModelError(message, node=display_name(node), op=node.op_type, code="E-FILE-009") from error
     name = node.output[0]
     return Vector(node, name, type_, f"the map {given.name!r} is read as the tensor {name!r}: {columns}")
 

@@ -104,7 +104,7 @@ def _sorted(nodes: Sequence[NodeProto], needs: Sequence[set[int]]) -> list[NodeP
         sorter.prepare()
     except CycleError as error:
         node = nodes[error.args[1][0]]
-        raise InvalidModelError("the graph has a cycle", node=display_name(node), op=node.op_type) from error
+        raise InvalidModelError("the graph has a cycle", node=display_name(node), op=text_of(node.op_type)) from error
     order, ready = list[NodeProto](), list(sorter.get_ready())
     heapq.heapify(ready)
     while ready:
