@@ -212,6 +212,15 @@ _REFUSED = {
         _ONE,
         "the operand diagonal is stored as float32, not as int8",
     ),
+    "a slice from int32 of int64 sizes": (
+        "%b = constant tensor<1xint32> [1]\n%s = constant tensor<1xint64> [2]\n"
+        "%y = tfl.SLICE@1(%x, %b, %s) : tensor<2xfloat32>",
+        _REAL,
+        "the operand size is stored as int64, not as int32",
+    ),
+    "a value of int8 dequantized to float16": (
+        "%y = tfl.DEQUANTIZE@1(%x) : tensor<4xfloat16>", _INT8, "stored as float32"
+    ),
     "a dequantized value as int8": (f"%y = tfl.DEQUANTIZE@1(%x) : {_INT8}", _INT8, "stored as float32"),
     "rows of a real table as int8": (
         "%i = constant tensor<1xint32> [1]\n"

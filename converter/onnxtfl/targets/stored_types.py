@@ -46,13 +46,13 @@ def plain_integers(graph: Graph) -> None:
 def check_declared_results(graph: Graph) -> None:
     """Raise InvalidModelError for a quantized result of `graph` or its regions that its kernel stores otherwise.
 
-    The signature says which results have the element type of an operand. Kernels refuse another one, or write theirs
-    whatever the file says (ADD, CEIL).
+    The signature says which operands and results have one element type. Kernels refuse another one, or read and write
+    theirs whatever the file says (ADD, CEIL, the sizes of SLICE).
     """
     for node in graph.walk():
         if node.regions:
             _check_regions(node)
-        elif any(v.is_quantized for v in _values(node)) and (found := _entry(node)) is not None:
+        elif (found := _entry(node)) is not None:
             _check(node, found)
 
 
@@ -98,36 +98,53 @@ def _check(node: Node, found: OpEntry) -> None:
 def _check_stored(node: Node, result: Value, read: TensorType, found: OpEntry) -> None:
     """Raise InvalidModelError where the kernel stores a quantized result in the type of `read`, and that is another."""
     declared = result.tensor_type
-    is_quantized = read.quantization is not None or declared.quantization is not None
-    if is_quantized and declared.storage is not read.storage and declared.storage.value != _WIDER.get(found.name):
+    is_told = _is_quantized(read, declared) or found.name == "DEQUANTIZE"
+    if is_told and declared.storage is not read.storage and declared.storage.value != _WIDER.get(found.name):
         message = f"the result is declared as {declared.storage.value}, and stored as {read.storage.value}"
         place, version = node.name or result.name, node.op.version
         raise InvalidModelError(message, node=place, op=found.name, version=version, type_=declared, code="E-FILE-009")
 
 
 def _check_regions(node: Node) -> None:
-    """Compare the results of a node with what its subgraphs return; the condition of a loop returns a bool."""
+    """Compare a node with what its subgraphs take and return; the condition of a loop returns a bool."""
     bodies = [region for region in node.regions if len(region.outputs) == len(node.results)]
     for body in bodies[-1:] if node_name(node) == "WHILE" else bodies:
         for result, value in zip(node.results, body.outputs, strict=True):
             if isinstance(result.type, TensorType) and isinstance(value.type, TensorType):
                 _check_stored(node, result, value.type, entry(node_name(node)))
+    for region in node.regions:
+        for outer, inner in zip(node.operands[::-1], region.inputs[::-1], strict=False):
+            if outer is None or not isinstance(outer.type, TensorType) or not isinstance(inner.type, TensorType):
+                continue
+            if _is_quantized(outer.type, inner.type) and outer.type.storage is not inner.type.storage:
+                raise _other_operand(node, inner.name or "", outer.type, inner.type)
 
 
 def _stored_by_variable(node: Node, found: OpEntry) -> dict[str, TensorType]:
-    """The type of the first operand of each variable; InvalidModelError for another one of a result's variable."""
+    """The type of the first operand of each variable; InvalidModelError where another one is stored otherwise."""
     stored: dict[str, TensorType] = {}
     of_results = {parameter.variable for parameter in found.results}
     for value, parameter in zip(node.operands, _repeated(found.operands, len(node.operands)), strict=False):
         if value is None or not isinstance(value.type, TensorType):
             continue
         first, given = stored.setdefault(parameter.variable, value.type), value.type
-        is_quantized = first.quantization is not None or given.quantization is not None
-        if parameter.variable in of_results and is_quantized and first.storage is not given.storage:
-            message = f"the operand {parameter.name} is stored as {given.storage.value}, not as {first.storage.value}"
-            place, version = node.name or node.results[0].name, node.op.version
-            raise InvalidModelError(message, node=place, op=found.name, version=version, type_=given, code="E-FILE-009")
+        is_one = parameter.variable in of_results and _is_quantized(first, given)
+        is_one |= first.dtype.is_integer and given.dtype.is_integer
+        if is_one and first.storage is not given.storage:
+            raise _other_operand(node, parameter.name, given, first)
     return stored
+
+
+def _is_quantized(*types: TensorType) -> bool:
+    return any(type_.quantization is not None for type_ in types)
+
+
+def _other_operand(node: Node, name: str, given: TensorType, wanted: TensorType) -> InvalidModelError:
+    message = f"the operand {name} is stored as {given.storage.value}, not as {wanted.storage.value}"
+    place = node.name or next((result.name for result in node.results), None)
+    return InvalidModelError(
+        message, node=place, op=node_name(node), version=node.op.version, type_=given, code="E-FILE-009"
+    )
 
 
 def _repeated(parameters: Sequence[Parameter], count: int) -> list[Parameter]:
