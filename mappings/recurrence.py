@@ -327,8 +327,6 @@ def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
 
 # --- to TFLite --------------------------------------------------------------------------------------------------------
 
-MOST_UNROLLED = 128
-"""Steps of the longest sequence that is written out."""
 LARGE = 128 << 10
 """Bytes of recurrent weights from which the kernel of a layer takes longer than calls of one subgraph for each step.
 
@@ -339,7 +337,7 @@ LARGE = 128 << 10
 def _is_unrolled(node: Node) -> bool:
     """Whether the layer is written out step by step."""
     steps, recurrent = node.operand(0).shape[0], node.operand(2)
-    if not isinstance(steps, int) or not 0 < steps <= (1 if is_compact() else MOST_UNROLLED) or _keeps_state(node):
+    if not isinstance(steps, int) or not 0 < steps <= most_steps(node) or _keeps_state(node):
         return False
     return steps == 1 or recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
 
@@ -384,7 +382,7 @@ def _is_fused(node: Node) -> bool:
     if isinstance(steps, int) and not _keeps_state(node):
         data = node.operand(2).data
         calls = steps <= MOST_CALLS and data is not None and data.nbytes >= LARGE
-        if steps <= (1 if is_compact() else MOST_UNROLLED) or (calls and not is_compact()):
+        if steps <= most_steps(node) or (calls and not is_small()):
             return False
     if node.attr("clip") or node.attr("rows") or node.operand(0).dtype is not DType.FLOAT32:
         return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from onnxtfl.ir.budget import Compact
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
     from onnxtfl.passes.small_types import IoDtype
@@ -79,4 +80,11 @@ class Options:
     @property
     def is_compact(self) -> bool:
         """Whether loops stay loops: on a microcontroller each tensor takes memory."""
-        return self.target == "micro" and not self.is_quantized_later
+        return self.compact == "loops"
+
+    @property
+    def compact(self) -> Compact:
+        """What is small rather than fast (see `Budget`); a quantizer reads no loops."""
+        if self.target != "micro":
+            return ""
+        return "kernels" if self.is_quantized_later else "loops"

@@ -371,7 +371,7 @@ class _Conversion:
         gc.disable()
         try:
             conversion.observe("read")
-            budget = Budget(options.max_memory * 2**20, options.time_limit, compact=options.is_compact)
+            budget = Budget(options.max_memory * 2**20, options.time_limit, compact=options.compact)
             assumptions = conversion.report.assumptions
             with budget_scope(budget), symbol_scope(), assumption_scope(assumptions), np.errstate(all="ignore"):
                 yield conversion

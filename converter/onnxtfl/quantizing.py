@@ -22,6 +22,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.archive import append_archive
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.formats.tflite.reader import overwrite_entries
+from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.quantized import is_real
@@ -87,7 +88,7 @@ class Quantizing:
             name for name in before if storage is not None and not has_quantized_kernel(name, storage, self.runtimes)
         ]
         names, graph = [info.name for info in infos], lifted_where_possible(files.read(model))
-        sensitive = Sensitive(divisors(graph), exponents(graph), unsupported(graph))
+        sensitive = Sensitive(divisors(graph), exponents(graph), [*unsupported(graph), *states(read.main)])
         quantize(model, self.mode, names, every, float_io=self.float_io, float_ops=kept, sensitive=sensitive)
         if read.metadata.files is not None:  # the library drops what is after the model
             append_archive(read.metadata.files, model)
@@ -123,6 +124,15 @@ class Quantizing:
         if data == RANDOM:
             return random_samples(model, infos, seed)
         return read_samples(data, infos) if isinstance(data, str | os.PathLike) else _checked(data, infos)
+
+
+def states(graph: Graph) -> list[str]:
+    """The names of the states of the kernels of a tfl `graph`, which litert-quantizer writes as no variables."""
+    found = []
+    for node in graph.walk():
+        places = state_operands(node.op.name.rpartition(".")[2], len(node.operands))
+        found += [value.name or "" for i in places if (value := node.optional(i)) is not None]
+    return found
 
 
 def unsupported(graph: Graph) -> list[str]:

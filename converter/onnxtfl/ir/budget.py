@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Literal
 
 from onnxtfl.errors import UnsupportedError
 
@@ -34,9 +35,13 @@ _LOOK = 64
 """Steps between two looks at the clock."""
 
 
+Compact = Literal["", "kernels", "loops"]
+
+
 class Budget:
     """What a conversion has used, and how much it may use: `max_memory` bytes of constants computed before run time,
-    and `seconds`. `compact`: whether code is small rather than fast, so that loops are not written out.
+    and `seconds`. `compact`: what is small rather than fast: layers that have kernels are not written out ("kernels"),
+    and no loops are ("loops").
 
     `elements`: read, written or multiplied by nodes that were computed before run time. `held`: bytes of the constants
     made from them. `terms`: products of terms in symbolic sizes. `unknown`: sizes that became unknown since their
@@ -57,7 +62,7 @@ class Budget:
     )
 
     def __init__(
-        self, max_memory: float = math.inf, seconds: float = math.inf, *, limited: bool = True, compact: bool = False
+        self, max_memory: float = math.inf, seconds: float = math.inf, *, limited: bool = True, compact: Compact = ""
     ) -> None:
         self.max_memory, self.seconds, self.limited, self.compact = max_memory, seconds, limited, compact
         self.deadline = time.monotonic() + seconds
