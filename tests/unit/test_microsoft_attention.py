@@ -21,6 +21,7 @@ MASKS = {
     "lengths": np.asarray([2, 4], np.int32),
     "ends": np.asarray([3, 4, 0, 1], np.int32),
     "keys": np.asarray([[1, 1, 0, 0], [1, 1, 1, 1]], np.int32),
+    "negative keys": np.asarray([[1, -3, 0, 2], [-1, 1, 5, 1]], np.int32),
     "pairs": np.tri(S, dtype=np.int32)[None].repeat(B, 0),
 }
 
