@@ -100,8 +100,8 @@ def attended(b: Builder, node: Node, q: Value, k: Value, v: Value, mask: Value |
 def _mask(b: Builder, node: Node, mask: Value, scores: Term) -> Term:
     """0 for keys that count, a large negative number for others, as [b, 1, 1 or s, total].
 
-    `mask`: above 0 for keys that count, [b, total] or [b, s, total]; or the number of keys [b], or the end of each row's
-    keys, then the starts [2 * b].
+    `mask`: above 0 for keys that count, [b, total] or [b, s, total]; or the number of keys [b], or the end of each
+    row's keys, then the starts [2 * b].
     """
     kept = Term(b, mask) > 0 if mask.rank in (2, 3) else _between(b, mask, scores)
     added = kept.choose(scores.constant(0.0), _filter(node))
