@@ -17,6 +17,8 @@ def _transpose(b: Builder, node: Node) -> Value:
 @lift_tfl("TRANSPOSE")
 def _from_tfl_transpose(b: Builder, node: Node) -> Value:
     x, permutation = node.operand(0), static_ints(node.operand(1))
+    if node.operand(1).dtype is not DType.INT32:
+        raise UnsupportedError("TFLite's kernel reads the permutation as int32", type_=node.operand(1).type)
     if permutation is None and x.rank > 1:
         return transposed_at_run_time(b, x, node.operand(1))
     return b(ops.Transpose, x, permutation=normalize_axes(permutation or (0,) * x.rank, x.rank))

@@ -112,6 +112,31 @@ def test_stablehlo_kernels_compute_on_what_is_stored(op: str) -> None:
     agree(tflite(text), x, x[::-1])
 
 
+_ROWS = "tensor<2x{}xfloat32, quant<int8 axis=0 0.1:0 0.2:0>>"
+_MOVES = {
+    "GATHER": f"%y = tfl.GATHER@2(%x, %i) {{axis = 1}} : {_ROWS.format(2)}",
+    "columns": f"%y = tfl.SLICE@2(%x, %b, %s) : {_ROWS.format(2)}",
+    "the second row": "%y = tfl.SLICE@2(%x, %i, %t) : tensor<1x2xfloat32, quant<int8 0.2:0>>",
+    "CONCATENATION": f"%y = tfl.CONCATENATION@2(%x, %x) {{axis = 1}} : {_ROWS.format(6)}",
+    "TRANSPOSE": "%y = tfl.TRANSPOSE@2(%x, %i) : tensor<3x2xfloat32, quant<int8 axis=1 0.1:0 0.2:0>>",
+}
+
+
+@pytest.mark.parametrize("name", _MOVES)
+def test_moved_rows_keep_their_scales(name: str) -> None:
+    shape = _MOVES[name].partition("<")[2].partition("xfloat")[0]
+    text = f"""
+    graph main(%x: {_ROWS.format(3)}) -> (%z) {{
+      %i = constant tensor<2xint32> [1, 0]
+      %b = constant tensor<2xint32> [0, 1]
+      %s = constant tensor<2xint32> [2, 2]
+      %t = constant tensor<2xint32> [1, 2]
+      {_MOVES[name]}
+      %z = tfl.DEQUANTIZE@5(%y) : tensor<{shape}xfloat32>
+    }}"""
+    agree(tflite(text), np.asarray([[10, -20, 3], [100, 127, -5]], np.int8), tolerance=1e-6)
+
+
 def test_a_concatenation_of_int16_copies_and_one_of_uint8_rescales() -> None:
     given = "tensor<4xfloat32, quant<{} {}:0>>"
     for storage in ("int16", "uint8"):
@@ -220,6 +245,11 @@ _REFUSED = {
     ),
     "a value of int8 dequantized to float16": (
         "%y = tfl.DEQUANTIZE@1(%x) : tensor<4xfloat16>", _INT8, "stored as float32"
+    ),
+    "a permutation of int64": (
+        "%p = constant tensor<3xint64> [2, 0, 1]\n%y = tfl.TRANSPOSE@1(%x, %p) : tensor<3x1x2xfloat32>",
+        "tensor<1x2x3xfloat32>",
+        "reads the permutation as int32",
     ),
     "a dequantized value as int8": (f"%y = tfl.DEQUANTIZE@1(%x) : {_INT8}", _INT8, "stored as float32"),
     "rows of a real table as int8": (

@@ -85,12 +85,14 @@ def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value])
     what the result stores, so it has to declare their scales. Kernels that compute read 0 as the scale of such tensors.
     """
     reading, moved = _reading(node), list(copied)
+    if value.producer is not None and value.producer.op is ops.Concatenate:
+        moved = [v for v in node.operands if v is not None and v.is_quantized]
     if isinstance(reading, Products):
         read = [node.optional(reading.x), *node.results]
     elif isinstance(reading, Scales) and reading.rescales:
         read = [] if quantization_of(node.operand(0)) is None else [node.operand(0), *node.results]
     elif moved:
-        read = [] if quantization_of(value) == quantization_of(result) else [*moved, result]
+        read = [] if all(_has_scales_of(result, v) for v in moved) else [*moved, result]
     else:
         read = [] if reading is not None or reads_integers(node) else [*node.operands, *node.results]
     for found in read:
@@ -98,6 +100,23 @@ def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value])
         if quantization is not None and not quantization.per_tensor and found is not None:
             message = f"TFLite's kernel reads one scale, and this tensor has {len(quantization.scales)}"
             raise UnsupportedError(message, type_=found.type, code="E-QUANT-001")
+
+
+def _has_scales_of(result: Value, moved: Value) -> bool:
+    """Whether `result` has the scales of `moved`, or those of a part of it along the same axis, or the other way."""
+    first, second = quantization_of(result), quantization_of(moved)
+    if first is None or second is None:
+        return first is second
+    pairs = [list(zip(q.scales, q.zero_points, strict=True)) for q in (first, second)]
+    if pairs[0] == pairs[1]:
+        return True
+    shapes = [v.tensor_type.shape for v in (result, moved)]
+    if shapes[0] is None or shapes[1] is None or len(shapes[0]) != len(shapes[1]):
+        return False
+    axes = {q.axis for q in (first, second) if q.axis is not None}
+    sizes = [shape[axis] for shape in shapes if shape is not None for axis in axes]
+    shorter, longer = sorted(pairs, key=len)
+    return sizes == [len(q.scales) for q in (first, second)] and all(pair in longer for pair in shorter)
 
 
 def _check_product(node: Node, scales: Sequence[Sequence[float]]) -> None:
