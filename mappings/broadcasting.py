@@ -61,14 +61,17 @@ def _expand(b: Builder, node: Node) -> Value:
 
 
 def _joint_shape(b: Builder, x: Value, wanted: Value) -> Value:
-    """The shape to which `x` and the sizes `wanted` broadcast, at run time: the larger ones."""
+    """The shape to which `x` and the sizes `wanted` broadcast, at run time: the larger ones, or 0 instead of 1."""
     own = x.shape
     if all(d == 1 for d in own) and len(own) <= vector_length(wanted):
         return wanted
     rank = max(len(own), vector_length(wanted))
     if rank > vector_length(wanted):
         wanted = b(ops.Concatenate, [1] * (rank - vector_length(wanted)), wanted, axis=0)
-    return b(ops.Max, dim_vector(b, (1,) * (rank - len(own)) + own, x), wanted)
+    padded = (1,) * (rank - len(own)) + own
+    if not static(padded):
+        return b(ops.Max, dim_vector(b, padded, x), wanted)
+    return b(ops.Select, np.asarray([d == 1 for d in padded]), wanted, constant(np.asarray(padded, wanted.dtype.numpy)))
 
 
 @lift_tfl("BROADCAST_ARGS")

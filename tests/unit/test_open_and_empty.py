@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from tests.harness.litert import run_tflite
+from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.tflite_ops import model as one_op
 from tests.unit.tiny_models import onnx_model, tflite_scale
 
@@ -219,3 +219,16 @@ def test_uint64_of_several_open_sizes_is_copied() -> None:
         "RESHAPE",
         "SHAPE",
     }
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"), [((1, 8), (2, 0, 1)), ((0, 1), (1, 3)), ((3, 1), (1, 0)), ((2, 1), (2, 5))]
+)
+def test_expand_to_sizes_of_an_input_that_may_be_0(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """An axis of size 1 gets the size that is asked for, also 0."""
+    node = helper.make_node("Expand", ["x", "s"], ["y"])
+    inputs = [("x", TensorProto.FLOAT, shape), ("s", TensorProto.INT64, [len(wanted)])]
+    model = onnx_model([node], inputs, [("y", TensorProto.FLOAT, None)]).SerializeToString()
+    feed = {"x": np.ones(shape, np.float32), "s": np.asarray(wanted)}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
