@@ -127,6 +127,18 @@ def _narrow_indices(b: Builder, node: Node) -> Value | None:
     return b(ops.Gather, x, b(ops.Convert, indices, dtype=DType.INT32), **node.attributes)
 
 
+@decompose(ops.Gather, "tfl", order="operands")
+def _gathered_run(b: Builder, node: Node) -> Value | None:
+    """Constant indices one after the other are a slice: TFLite Micro has no GATHER of int16."""
+    x, axis, known = node.operand(0), node.attr("axis") % node.operand(0).rank, static_ints(node.operand(1))
+    if not known or known[0] < 0 or node.attr("batch_dims") or x.dtype is DType.STRING:
+        return None
+    if known != [*range(known[0], known[0] + len(known))]:
+        return None
+    part = sliced(b, x, {axis: slice(known[0], known[-1] + 1)})
+    return reshape(b, part, node.result.shape, x)
+
+
 @decompose(ops.Gather, "tfl", order="axes")
 def _gathered_strings(b: Builder, node: Node) -> Value | None:
     """Tables of strings have one axis in TFLite: positions in the flattened table, or one slice."""

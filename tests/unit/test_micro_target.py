@@ -427,3 +427,23 @@ def test_loops_of_one_step(op: str, gates: int, with_lengths: bool, direction: s
     conversion = micro(onnx_model([node], inputs, [("y", F, (7, count, 3, 6)), ("h", F, (count, 3, 6))], constants))
     assert conversion.check is not None
     assert conversion.check.ok
+
+
+@pytest.mark.parametrize(("indices", "islands"), [(3, []), ([1, 2], []), ([[0]], []), ([2, 0], ["GATHER"])])
+def test_consecutive_elements_of_int16_are_a_slice(indices: object, islands: list[str]) -> None:
+    """TFLite Micro has no GATHER of int16; others are computed in float."""
+    chosen = np.array(indices)
+    constants = {"s": np.float32(2**-12), "z": np.int16(0), "i": chosen}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["a", "s", "z"], ["b"]),
+        helper.make_node("Gather", ["b", "i"], ["c"], axis=1),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["d", "s", "z"], ["y"]),
+    ]
+    shape = (2, *chosen.shape, 3)
+    conversion = micro(onnx_model(nodes, [("x", F, (2, 5, 3))], [("y", F, shape)], constants, opset=21))
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert conversion.report.quantization is not None
+    assert [op.op for op in conversion.report.quantization.islands] == islands
