@@ -153,6 +153,16 @@ def test_a_number_that_a_scalar_is_compared_with() -> None:
     assert range_of(("Equal", ["x", "rate"], ["y"]), constants=rate) is None
 
 
+def test_a_mask_whose_ones_are_counted_is_full() -> None:
+    """The number less 1 is the last position of each row, as attention to a cache takes it."""
+    constants = {"axes": np.array([1], np.int64), "one": np.array([1], np.int64), "zero": np.array(0, np.int64)}
+    count = ("ReduceSum", ["x", "axes"], ["n"], {"keepdims": 0})
+    assert range_of(count, ("Sub", ["n", "one"], ["y"]), constants=constants) == Range("value", 1, 2)
+    assert range_of(count, ("Mul", ["n", "one"], ["y"]), constants=constants) is None
+    nodes = [count, ("Sub", ["n", "one"], ["m"]), ("Equal", ["x", "zero"], ["y"])]
+    assert range_of(*nodes, constants=constants) == Range("mask", 0, 2)
+
+
 def test_domains() -> None:
     assert range_of(("Log", ["x"], ["y"]), type_=FLOAT) == Range("range", 0.1, 2)
     assert range_of(("Relu", ["x"], ["y"]), type_=FLOAT) is None

@@ -196,6 +196,8 @@ def _use_range(node: Node, index: int) -> Range | None:
         return Range("index" if (node.op, name) in WHOLE else "range", *DOMAINS[node.op, name])
     if _is_flag(node, index):
         return Range("mask", 0, 2)
+    if _is_counted(node, index):
+        return Range("value", 1, 2)
     return Range("pixels", 0, 256) if _is_pixels(node, index) else _expected(node, index)
 
 
@@ -252,6 +254,18 @@ def _is_flag(node: Node, index: int) -> bool:
     if node.op is ops.Sub:
         return index == 1 and number == 1
     return number in (0, 1) and (type_.dtype.is_integer or node.attr("comparison_direction") in EQUALITY)
+
+
+def _is_counted(node: Node, index: int) -> bool:
+    """Whether the node counts the ones of a mask, whose number less 1 is the last position.
+
+    Attention to a cache takes that number. Rows that are not full have undefined elements then, so all are ones unless
+    the mask is used as one.
+    """
+    if node.op is not ops.Reduce or index != 0 or node.attr("kind") != "sum" or not node.operand(0).dtype.is_integer:
+        return False
+    users = [(user, place) for result in node.results for user, place in result.uses]
+    return any(user.op is ops.Sub and place == 0 and _scalar(user.operands[1]) == 1 for user, place in users)
 
 
 def _is_pixels(node: Node, index: int) -> bool:
