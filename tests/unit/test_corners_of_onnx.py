@@ -411,3 +411,26 @@ def test_negative_padding_of_axes_that_only_a_run_knows() -> None:
     found.graph.input.append(helper.make_tensor_value_info("axes", INT64, [2]))
     with pytest.raises(UnsupportedError, match="negative padding of axes that only a run knows"):
         onnx_to_tflite(found, check=False)
+
+
+@pytest.mark.parametrize("zeros", [[50, 0, 0], [-128, 3, 3], [4, 4, 4]])
+def test_weights_with_a_zero_point_for_each_column(zeros: list[int]) -> None:
+    """Weights that are not int8 without it: no kernel loads them with a zero point for each column."""
+    weights = np.asarray([[-120, 90, 5], [110, -30, 7]], np.int8)
+    scales = np.asarray([0.01, 0.02, 0.03], np.float32)
+    operands = [
+        np.float32(0.1),
+        np.uint8(120),
+        weights,
+        scales,
+        np.asarray(zeros, np.int8),
+        np.float32(0.5),
+        np.uint8(9),
+    ]
+    model = model_of("QLinearMatMul", [([4, 2], TensorProto.UINT8)], operands, TensorProto.UINT8)
+    x = np.arange(8, dtype=np.uint8).reshape(4, 2) * 30
+    (wanted,) = run_onnx(model.SerializeToString(), {"x0": x}).values()
+    data = onnx_to_tflite(model, check=False).data
+    assert data is not None
+    ((_, found),) = run_tflite(data, {"x0": x})
+    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1

@@ -91,11 +91,15 @@ class OpInstance(BoundOp):
         return " and ".join(dict.fromkeys(p.name for _, p, _ in self.operands if p.variable == variable)) or "results"
 
     def asymmetric(self) -> Iterator[str]:
-        """The names of operands and results whose zero point must be 0 and is not."""
+        """The names of operands and results whose zero point must be 0 and is not.
+
+        XNNPACK does not load weights that have one for each index of an axis.
+        """
         for _, parameter, value in (*self.operands, *self.results):
             quantization = quantization_of(value)
             if quantization is not None and any(quantization.zero_points):
                 wide = quantization.storage != "int8" and quantization.dtype.is_signed
+                wide |= not quantization.per_tensor and parameter.name == self.entry.unread_zero.get("operand")
                 if wide or (parameter.name == self.entry.symmetric and quantization.dtype.is_signed):
                     yield parameter.name
 
