@@ -251,6 +251,16 @@ _REFUSED = {
         "tensor<1x2x3xfloat32>",
         "reads the permutation as int32",
     ),
+    "a row that is repeated and has a scale for each repetition": (
+        f"%s = constant tensor<2xint32> [2, 2]\n%y = tfl.BROADCAST_TO@2(%x, %s) : {_EACH}",
+        "tensor<1x2xfloat32, quant<int8 0.1:0>>",
+        "reads one scale",
+    ),
+    "channels of several scales in one": (
+        "%y = tfl.DEPTH_TO_SPACE@2(%x) {block_size = 2} : tensor<1x2x2x1xfloat32, quant<int8 0.1:0>>",
+        "tensor<1x1x1x4xfloat32, quant<int8 axis=3 0.1:0 0.2:0 0.1:0 0.2:0>>",
+        "reads one scale",
+    ),
     "a dequantized value as int8": (f"%y = tfl.DEQUANTIZE@1(%x) : {_INT8}", _INT8, "stored as float32"),
     "rows of a real table as int8": (
         "%i = constant tensor<1xint32> [1]\n"

@@ -85,14 +85,15 @@ def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value])
     what the result stores, so it has to declare their scales. Kernels that compute read 0 as the scale of such tensors.
     """
     reading, moved = _reading(node), list(copied)
-    if value.producer is not None and value.producer.op is ops.Concatenate:
+    is_joined = value.producer is not None and value.producer.op is ops.Concatenate
+    if is_joined:
         moved = [v for v in node.operands if v is not None and v.is_quantized]
     if isinstance(reading, Products):
         read = [node.optional(reading.x), *node.results]
     elif isinstance(reading, Scales) and reading.rescales:
         read = [] if quantization_of(node.operand(0)) is None else [node.operand(0), *node.results]
     elif moved:
-        read = [] if all(_has_scales_of(result, v) for v in moved) else [*moved, result]
+        read = [] if all(_has_scales_of(result, v, is_joined) for v in moved) else [*moved, result]
     else:
         read = [] if reading is not None or reads_integers(node) else [*node.operands, *node.results]
     for found in read:
@@ -102,21 +103,30 @@ def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value])
             raise UnsupportedError(message, type_=found.type, code="E-QUANT-001")
 
 
-def _has_scales_of(result: Value, moved: Value) -> bool:
-    """Whether `result` has the scales of `moved`, or those of a part of it along the same axis, or the other way."""
+def _has_scales_of(result: Value, moved: Value, is_joined: bool) -> bool:
+    """Whether `result` has the scales of `moved`, or those of a part of it along the same axis.
+
+    `is_joined`: `moved` is a part of `result` instead.
+    """
     first, second = quantization_of(result), quantization_of(moved)
     if first is None or second is None:
         return first is second
-    pairs = [list(zip(q.scales, q.zero_points, strict=True)) for q in (first, second)]
-    if pairs[0] == pairs[1]:
+    if _pairs(first) == _pairs(second):
         return True
-    shapes = [v.tensor_type.shape for v in (result, moved)]
-    if shapes[0] is None or shapes[1] is None or len(shapes[0]) != len(shapes[1]):
+    whole, part = (result, moved) if is_joined else (moved, result)
+    sizes, others = whole.tensor_type.shape, part.tensor_type.shape
+    if sizes is None or others is None or len(sizes) != len(others):
         return False
+    pairs = zip(sizes, others, strict=True)
+    grows = any(a != b and not (isinstance(a, int) and isinstance(b, int) and b < a) for a, b in pairs)
     axes = {q.axis for q in (first, second) if q.axis is not None}
-    sizes = [shape[axis] for shape in shapes if shape is not None for axis in axes]
-    shorter, longer = sorted(pairs, key=len)
-    return sizes == [len(q.scales) for q in (first, second)] and all(pair in longer for pair in shorter)
+    longer, shorter = (_pairs(q) for q in ((first, second) if is_joined else (second, first)))
+    fits = all((sizes[axis], others[axis]) == (len(longer), len(shorter)) for axis in axes)
+    return fits and not grows and all(pair in longer for pair in shorter)
+
+
+def _pairs(quantization: Quantization) -> list[tuple[float, int]]:
+    return list(zip(quantization.scales, quantization.zero_points, strict=True))
 
 
 def _check_product(node: Node, scales: Sequence[Sequence[float]]) -> None:
