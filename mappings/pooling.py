@@ -81,7 +81,7 @@ def _pool_of(b: Builder, node: Node, value: float = 0.0, x: Value | None = None)
     window = onnx_window(node, shape, sizes)
     if any(p >= k for p, k in zip(node.attr("pads", ()), (*shape, *shape), strict=False)):
         raise ValueError(f"padding {tuple(node.attr('pads'))} has to be smaller than the window {tuple(shape)}")
-    amounts = _same_at_run_time(b, node, window)
+    amounts = same_padding_at_run_time(b, node, window)
     if amounts is not None:
         return grown(b, cropped(b, x, dims, amounts), dims, amounts, value), bare(window), dims
     if (node.attr("auto_pad", "NOTSET") or "NOTSET").startswith("SAME"):
@@ -106,27 +106,6 @@ def _without_windows(b: Builder, node: Node) -> Value | None:
     if min(counts, default=1):
         return None
     return broadcast(b, b.scalar(0.0, x), [*x.shape[:2], *counts], x)
-
-
-def _same_at_run_time(b: Builder, node: Node, window: Window) -> Amounts | None:
-    """The padding of a SAME pool over open sizes where it may be negative or is that of a window without dilation."""
-    x, auto_pad = node.operand(0), node.attr("auto_pad", "NOTSET") or "NOTSET"
-    sizes, dilated = x.shape[2:], window.span != window.shape
-    if static(sizes) or not auto_pad.startswith("SAME"):
-        return None
-    skips = any(s > k for s, k in zip(window.strides, window.shape, strict=True))
-    moves = any(s > 1 and not isinstance(n, int) for s, n in zip(window.strides, sizes, strict=True))
-    if (skips and (dilated or _is_cropped(node))) or (dilated and moves):
-        return same_padding_of_open_pool(b, x, range(2, x.rank), window, auto_pad == "SAME_LOWER")
-    return None
-
-
-def _is_cropped(node: Node) -> bool:
-    """Whether ONNX Runtime's kernel crops by negative padding; those of MLAS refuse it (pool.cc)."""
-    if node.op.name == "onnx.LpPool":
-        return True
-    exact = node.operand(0).dtype not in (DType.FLOAT32, DType.FLOAT16)
-    return node.op.name == "onnx.MaxPool" and (exact or len(node.results) > 1)
 
 
 def _cropped(b: Builder, x: Value, window: Window) -> tuple[Value, Window]:

@@ -32,8 +32,8 @@ class Allowed:
 
 @dataclass
 class Errors:
-    """``count`` elements, of which ``bad`` differ by more than is allowed, at most the one at ``worst`` (flat);
-    ``within`` differ by at most a step, ``excused`` by at most a step or what is allowed.
+    """Of ``count`` elements, ``bad`` differ by more than is allowed, that at ``worst`` (flat) by the most; ``within``
+    differ by at most a step, ``excused`` by at most a step or what is allowed.
     """
 
     count: int

@@ -123,7 +123,7 @@ from onnxtfl.rules.open_windows import (
     fitted,
     grown,
     padding_at_run_time,
-    same_padding_of_open_pool,
+    same_padding_at_run_time,
     spatial_ones,
     without_unread,
 )
