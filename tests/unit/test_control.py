@@ -175,6 +175,15 @@ def test_a_loop_whose_trip_count_is_known_is_unrolled() -> None:
     assert there["CAST"] == 0
 
 
+def test_a_condition_of_two_elements_is_refused() -> None:
+    text = """main (bool[2] c, float[2] x) => (float[2] y) {
+      y = If (c) <then_branch = a () => (float[2] p) { p = Neg (x) },
+                  else_branch = b () => (float[2] q) { q = Abs (x) }>
+    }"""
+    with pytest.raises(InvalidModelError, match="condition is"):
+        onnx_to_tflite(parsed(text), io.BytesIO(), Options())
+
+
 @pytest.mark.parametrize("condition", ["yes", "again"])
 def test_the_number_of_a_round_as_a_vector(condition: str) -> None:
     """ONNX Runtime gives a scalar, or one element where the body declares that (old exporters of TensorFlow)."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.define import *
+from onnxtfl.ir.dims import may_be_one
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.ops.arithmetic import Add
 
@@ -33,6 +34,8 @@ class If(Op):
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
+        if not all(map(may_be_one, node.operand(0).tensor_type.shape or ())):
+            raise ValueError(f"the condition is {node.operand(0).type}")
         then_branch, else_branch = (_region(node, name, node.operands[1:]) for name in cls.defaults)
         if len(then_branch.outputs) != len(else_branch.outputs):
             raise ValueError(f"the branches have {len(then_branch.outputs)} and {len(else_branch.outputs)} outputs")
