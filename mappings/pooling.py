@@ -81,12 +81,12 @@ def _pool_of(b: Builder, node: Node, value: float = 0.0, x: Value | None = None)
     window = onnx_window(node, shape, sizes)
     if any(p >= k for p, k in zip(node.attr("pads", ()), (*shape, *shape), strict=False)):
         raise ValueError(f"padding {tuple(node.attr('pads'))} has to be smaller than the window {tuple(shape)}")
-    amounts = same_padding_at_run_time(b, node, window)
+    amounts = _open_padding(b, node, window)
     if amounts is not None:
         return grown(b, cropped(b, x, dims, amounts), dims, amounts, value), bare(window), dims
     if (node.attr("auto_pad", "NOTSET") or "NOTSET").startswith("SAME"):
-        window = _of_same_padding(window, node.attr("auto_pad") == "SAME_LOWER", sizes)
-        x, window = _cropped(b, x, window)
+        window = with_same_padding(window, node.attr("auto_pad") == "SAME_LOWER", sizes)
+        x, window = without_negative_padding(b, x, window)
     counts_all = node.op.version < 19 and bool(node.attr("count_include_pad", 0)) and not window.ceil
     return x, fitted(window, sizes, counts_all), dims  # as in ONNX Runtime
 
@@ -108,25 +108,18 @@ def _without_windows(b: Builder, node: Node) -> Value | None:
     return broadcast(b, b.scalar(0.0, x), [*x.shape[:2], *counts], x)
 
 
-def _cropped(b: Builder, x: Value, window: Window) -> tuple[Value, Window]:
-    """The tensor without what negative padding takes away, and the window without negative padding."""
-    if all(p >= 0 for p in window.padding):
-        return x, window
-    crops = [max(-p, 0) for p in window.padding]
-    axes = zip(range(2, x.rank), crops, crops[window.rank :], strict=False)
-    x = sliced(b, x, {axis: slice(start, int(str(x.shape[axis])) - end) for axis, start, end in axes})
-    return x, replace(window, padding=tuple(max(p, 0) for p in window.padding))
+def _is_cropped(node: Node) -> bool:
+    """Whether ONNX Runtime's kernel crops by negative padding; those of MLAS refuse it (pool.cc)."""
+    if node.op.name == "onnx.LpPool":
+        return True
+    exact = node.operand(0).dtype not in (DType.FLOAT32, DType.FLOAT16)
+    return node.op.name == "onnx.MaxPool" and (exact or len(node.results) > 1)
 
 
-def _of_same_padding(window: Window, lower: bool, sizes: Sequence[Dim]) -> Window:
-    """The window with explicit padding: that of the window without dilation, which may be negative."""
-    if not static(sizes) and window.span == window.shape:
-        return window
-    known = [n if isinstance(n, int) else k for n, k in zip(sizes, window.shape, strict=True)]
-    axes = zip(known, window.shape, window.strides, strict=True)
-    pairs = [same_padding_of_pool(n, k, s, lower) for n, k, s in axes]
-    padding = (*(before for before, _ in pairs), *(after for _, after in pairs))
-    return replace(window, padding=padding, auto_pad="NOTSET")
+def _open_padding(b: Builder, node: Node, window: Window) -> Amounts | None:
+    """The padding of SAME that only a run can tell, where the window cannot."""
+    auto_pad = node.attr("auto_pad", "NOTSET") or "NOTSET"
+    return same_padding_at_run_time(b, node.operand(0), window, auto_pad, _is_cropped(node))
 
 
 @lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))
@@ -166,7 +159,7 @@ def _average_pool(b: Builder, node: Node) -> Value:
     x, window, dims = _pool_of(b, node)
     mean = pooled(b, ops.AveragePool, x, window, dims, count_include_pad=include)
     given = onnx_window(node, node.attr("kernel_shape"), node.operand(0).shape[2:])
-    amounts = None if include else _same_at_run_time(b, node, given)
+    amounts = None if include else _open_padding(b, node, given)
     if amounts is None:
         return mean
     ones = grown(b, cropped(b, spatial_ones(b, node.operand(0), dims), dims, amounts), dims, amounts)

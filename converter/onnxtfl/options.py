@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from onnxtfl.ir.budget import Compact
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
     from onnxtfl.passes.small_types import IoDtype
@@ -83,7 +82,7 @@ class Options:
         return self.compact == "loops"
 
     @property
-    def compact(self) -> Compact:
+    def compact(self) -> Literal["", "kernels", "loops"]:
         """What is small rather than fast (see `Budget`); a quantizer reads no loops."""
         if self.target != "micro":
             return ""

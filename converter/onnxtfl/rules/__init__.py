@@ -228,4 +228,6 @@ from onnxtfl.rules.windows import (
     tfl_padding,
     tfl_strides,
     tfl_window,
+    with_same_padding,
+    without_negative_padding,
 )

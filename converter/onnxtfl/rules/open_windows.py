@@ -16,10 +16,9 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, static
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import broadcast, dim_vector, unsqueezed
 from onnxtfl.ir.spatial import Window
-from onnxtfl.ir.types import DType
 from onnxtfl.rules.sizes import INT32_MAX, spread
 
 
@@ -53,25 +52,18 @@ def padding_at_run_time(b: Builder, x: Value, dims: Sequence[int], window: Windo
     return Amounts(before, needed.max(0))
 
 
-def same_padding_at_run_time(b: Builder, node: Node, window: Window) -> Amounts | None:
-    """The padding of a SAME pool over open sizes where it may be negative or is that of a window without dilation."""
-    x, auto_pad = node.operand(0), node.attr("auto_pad", "NOTSET") or "NOTSET"
+def same_padding_at_run_time(b: Builder, x: Value, window: Window, auto_pad: str, crops: bool) -> Amounts | None:
+    """The padding of a SAME pool of ONNX over open sizes where it may be negative or is that of a window without
+    dilation. `crops`: what a negative padding means; where it is refused, there is none.
+    """
     sizes, dilated = x.shape[2:], window.span != window.shape
     if static(sizes) or not auto_pad.startswith("SAME"):
         return None
     skips = any(s > k for s, k in zip(window.strides, window.shape, strict=True))
     moves = any(s > 1 and not isinstance(n, int) for s, n in zip(window.strides, sizes, strict=True))
-    if (skips and (dilated or _is_cropped(node))) or (dilated and moves):
+    if (skips and (dilated or crops)) or (dilated and moves):
         return _same_padding_of_open_pool(b, x, range(2, x.rank), window, auto_pad == "SAME_LOWER")
     return None
-
-
-def _is_cropped(node: Node) -> bool:
-    """Whether ONNX Runtime's kernel crops by negative padding; those of MLAS refuse it (pool.cc)."""
-    if node.op.name == "onnx.LpPool":
-        return True
-    exact = node.operand(0).dtype not in (DType.FLOAT32, DType.FLOAT16)
-    return node.op.name == "onnx.MaxPool" and (exact or len(node.results) > 1)
 
 
 def _same_padding_of_open_pool(b: Builder, x: Value, dims: Sequence[int], window: Window, lower: bool) -> Amounts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,32 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, Shape, floordiv
+from onnxtfl.ir.dims import Dim, Shape, floordiv, static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape
-from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.spatial import Window, same_padding_of_pool
 from onnxtfl.rules.sizes import sliced
+
+
+def without_negative_padding(b: Builder, x: Value, window: Window) -> tuple[Value, Window]:
+    """The tensor without what negative padding takes away, and the window without negative padding."""
+    if all(p >= 0 for p in window.padding):
+        return x, window
+    crops = [max(-p, 0) for p in window.padding]
+    axes = zip(range(2, x.rank), crops, crops[window.rank :], strict=False)
+    x = sliced(b, x, {axis: slice(start, int(str(x.shape[axis])) - end) for axis, start, end in axes})
+    return x, replace(window, padding=tuple(max(p, 0) for p in window.padding))
+
+
+def with_same_padding(window: Window, lower: bool, sizes: Sequence[Dim]) -> Window:
+    """The window with explicit padding: that of the window without dilation, which may be negative."""
+    if not static(sizes) and window.span == window.shape:
+        return window
+    known = [n if isinstance(n, int) else k for n, k in zip(sizes, window.shape, strict=True)]
+    axes = zip(known, window.shape, window.strides, strict=True)
+    pairs = [same_padding_of_pool(n, k, s, lower) for n, k, s in axes]
+    padding = (*(before for before, _ in pairs), *(after for _, after in pairs))
+    return replace(window, padding=padding, auto_pad="NOTSET")
 
 
 @functools.lru_cache(1024)

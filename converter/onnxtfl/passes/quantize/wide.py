@@ -57,7 +57,7 @@ def round_in_float(graph: Graph, node: Node, quantization: Quantization, title: 
     rounded = Term(b, node.operand(0)).apply(ops.Div, scales).apply(ops.RoundNearestEven)
     assert rounded.value.producer is not None
     text = f"{title} has no {quantization.storage} with this zero point: quantize symmetrically (ActivationSymmetric)"
-    rounded.value.producer.remarks += (Remark("island", "QuantizeLinear", text),)
+    rounded.value.producer.remarks += (Remark("island", ops.QuantizeLinear.name, text),)
     has_zero = any(quantization.zero_points)
     moved = rounded.apply(ops.Add, zeros) if has_zero else rounded
     kept = moved.clamp(float(low), float(high))
