@@ -474,3 +474,22 @@ def test_a_loop_of_real_values_with_a_quantized_result_is_refused() -> None:
     quantized = real.stored_as(Quantization("int8", (0.1,), (0,)))
     with pytest.raises(onnxtfl.InvalidModelError, match="declared as int8, and stored as float32"):
         onnxtfl.tflite_to_onnx(tflite_file("WHILE", [real], quantized, **options), check=False)
+
+
+def test_a_sum_between_quantized_ones_that_is_declared_as_real() -> None:
+    """As in add_quantized.bin, a test model of LiteRT and MediaPipe: it has a scale all the same."""
+    text = """graph main(%x: tensor<4xfloat32, quant<uint8 0.5:0>>) -> (%y) {
+      %s = tfl.ADD@1(%x, %x) {fused_activation_function = "NONE", pot_scale_int16 = true} :
+        tensor<4xfloat32, quant<uint8 0.5:0>>
+      %y = tfl.ADD@1(%s, %x) {fused_activation_function = "NONE", pot_scale_int16 = true} :
+        tensor<4xfloat32, quant<uint8 0.5:0>>
+    }"""
+
+    def declare(model: Any) -> None:
+        (graph,) = model.subgraphs
+        graph.tensors[graph.operators[0].outputs[0]].type = 0  # float32
+
+    data, x = changed(tflite(text), declare), np.asarray([0, 20, 80, 84], np.uint8)
+    ((_, wanted),) = run_tflite(data, [x])
+    converted = onnxtfl.tflite_to_onnx(data, check=False).data or b""
+    np.testing.assert_array_equal(run_onnx(converted, {"x": x})["y"], wanted)

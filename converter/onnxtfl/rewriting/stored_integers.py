@@ -98,7 +98,7 @@ def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value])
         read = [] if reading is not None or reads_integers(node) else [*node.operands, *node.results]
     for found in read:
         quantization = quantization_of(found)
-        if quantization is not None and not quantization.per_tensor and found is not None:
+        if quantization is not None and not (quantization.per_tensor or quantization.block) and found is not None:
             message = f"TFLite's kernel reads one scale, and this tensor has {len(quantization.scales)}"
             raise UnsupportedError(message, type_=found.type, code="E-QUANT-001")
 

@@ -13,14 +13,8 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.targets.table import OpEntry, Parameter, entry
 
-_RESCALING = frozenset({"QUANTIZE", "DEQUANTIZE"})
-"""The ops that read the scale of integers of 32 and 64 bits; all others read that of biases at most."""
 _PLAIN = ("int32", "int64")
 _REAL = DType.FLOAT32
-_REAL_RESULTS = frozenset({"DEQUANTIZE", "EMBEDDING_LOOKUP"})
-"""The ops whose results are real where their operands do not say otherwise; those of DEQUANTIZE always."""
-_WIDER = {"FULLY_CONNECTED": "int16", "SOFTMAX": "int16"}
-"""The stored type that an op's results may have besides that of the operand."""
 
 
 def plain_integers(graph: Graph) -> None:
@@ -34,7 +28,7 @@ def plain_integers(graph: Graph) -> None:
     results of ops that rescale too: a graph that has one of the latter stays as it is.
     """
     nodes = [(node, found) for node in graph.walk() if (found := _entry(node)) is not None]
-    if any(node_name(node) in _RESCALING and any(map(_is_plain, _values(node))) for node, _ in nodes):
+    if any(found.stored.get("scales") == "wide" and any(map(_is_plain, _values(node))) for node, found in nodes):
         return
     biases = {value for node, found in nodes for value in _biases(node, found)}
     for node, _ in nodes:
@@ -84,9 +78,8 @@ def _biases(node: Node, found: OpEntry) -> Iterator[Value]:
 
 def _check(node: Node, found: OpEntry) -> None:
     given = _stored_by_variable(node, found)
-    is_real = found.name in _REAL_RESULTS and (
-        found.name == "DEQUANTIZE" or not any(v is not None and v.is_quantized for v in node.operands)
-    )
+    alone = not any(v is not None and v.is_quantized for v in node.operands)
+    is_real = _is_always_real(found) or (alone and found.stored.get("real") == "alone")
     for result, parameter in zip(node.results, _repeated(found.results, len(node.results)), strict=False):
         declared = result.type
         if not isinstance(declared, TensorType):
@@ -98,8 +91,10 @@ def _check(node: Node, found: OpEntry) -> None:
 def _check_stored(node: Node, result: Value, read: TensorType, found: OpEntry) -> None:
     """Raise InvalidModelError where the kernel stores a quantized result in the type of `read`, and that is another."""
     declared = result.tensor_type
-    is_told = _is_quantized(read, declared) or found.name == "DEQUANTIZE"
-    if is_told and declared.storage is not read.storage and declared.storage.value != _WIDER.get(found.name):
+    if _lacks_scale(result):
+        return
+    is_told = _is_quantized(read, declared) or _is_always_real(found)
+    if is_told and declared.storage is not read.storage and declared.storage.value != found.stored.get("also"):
         message = f"the result is declared as {declared.storage.value}, and stored as {read.storage.value}"
         place, version = node.name or result.name, node.op.version
         raise InvalidModelError(message, node=place, op=found.name, version=version, type_=declared, code="E-FILE-009")
@@ -125,14 +120,30 @@ def _stored_by_variable(node: Node, found: OpEntry) -> dict[str, TensorType]:
     stored: dict[str, TensorType] = {}
     of_results = {parameter.variable for parameter in found.results}
     for value, parameter in zip(node.operands, _repeated(found.operands, len(node.operands)), strict=False):
-        if value is None or not isinstance(value.type, TensorType):
+        if value is None or not isinstance(value.type, TensorType) or _lacks_scale(value):
             continue
         first, given = stored.setdefault(parameter.variable, value.type), value.type
         is_one = parameter.variable in of_results and _is_quantized(first, given)
         is_one |= first.dtype.is_integer and given.dtype.is_integer
-        if is_one and first.storage is not given.storage:
+        if is_one and first.storage is not given.storage and given.storage.value != found.stored.get("operands"):
             raise _other_operand(node, parameter.name, given, first)
     return stored
+
+
+def _is_always_real(found: OpEntry) -> bool:
+    return found.stored.get("real") == "always"
+
+
+def _lacks_scale(value: Value) -> bool:
+    """Whether this is made of quantized tensors, and real for the file; its values are real ones in effect."""
+    node = value.producer
+    found = None if node is None else _entry(node)
+    if node is None or node.graph is None or found is None or node.graph.is_output(value):
+        return False
+    if found.stored.get("inner") != "real":
+        return False
+    is_real = value.tensor_type.dtype.is_float and not value.is_quantized
+    return is_real and all(v is not None and v.is_quantized for v in node.operands)
 
 
 def _is_quantized(*types: TensorType) -> bool:

@@ -95,6 +95,7 @@ class OpEntry:
     factor_bits: int | None = None
     interpolated: frozenset[str] = frozenset()
     unread_zero: Mapping[str, str] = field(default_factory=dict)
+    stored: Mapping[str, str] = field(default_factory=dict)
 
 
 MEASURED = ("2.14", "litert")
@@ -182,6 +183,7 @@ def entry(op: str) -> OpEntry:
         factor_bits=table.get("factor_bits"),
         interpolated=frozenset(table.get("interpolated", "").split()),
         unread_zero=table.get("unread_zero", {}),
+        stored=table.get("stored", {}),
     )
 
 
