@@ -130,6 +130,12 @@ def test_a_cycle_of_ops_whose_names_are_not_utf_8() -> None:
         onnxtfl.onnx_to_tflite(model.replace(b"Softplus", b"Soft\xff\x7fus"), check=False)
 
 
+def test_an_op_whose_name_has_a_null_character() -> None:
+    model = parsed("g (float x) => (float y) { y = Softplus (x) }", 21)
+    with pytest.raises(onnxtfl.UnsupportedError, match="there is no conversion for this op"):
+        onnxtfl.onnx_to_tflite(model.replace(b"Softplus", b"Soft\0lus"), check=False)
+
+
 _CONVOLUTION = """{padding = "VALID", stride_h = 1, stride_w = 1, fused_activation_function = "NONE",
   quantized_bias_type = "FLOAT32", dilation_h_factor = 1, dilation_w_factor = 1}"""
 _REFUSED_TFLITE = {

@@ -62,6 +62,6 @@ def foreign(dialect: str, name: str, version: int = 1, domain: str = "") -> type
     key = dialect, name, version, domain
     if key not in _FOREIGN:
         namespace = {"dialect": dialect, "name": f"{dialect}.{name}", "version": version, "domain": domain}
-        made = type(name, (Op,), namespace | {"effect": Effect.WRITES}, register=False)
+        made = type(name.replace("\0", "?"), (Op,), namespace | {"effect": Effect.WRITES}, register=False)
         _FOREIGN.setdefault(key, made)
     return _FOREIGN[key]
