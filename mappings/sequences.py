@@ -17,7 +17,14 @@ from onnxtfl.rules import *
 
 @lift_onnx("SequenceConstruct", since=(11,))
 def _construct(b: Builder, node: Node) -> Value:
-    return listed(b, node.operands)
+    return listed(b, [_element(v) for v in node.operands])
+
+
+def _element(value: Value | None) -> Value:
+    """A tensor: sequences of sequences would have any number of elements."""
+    if value is None or not isinstance(value.type, TensorType):
+        raise ValueError(f"an element of a sequence is no tensor: {'absent' if value is None else 'another sequence'}")
+    return value
 
 
 @lift_onnx("SequenceEmpty", since=(11,))
@@ -117,7 +124,7 @@ def _index(position: int, length: int, what: str) -> int:
 @lift_onnx("SequenceInsert", since=(11,))
 def _insert(b: Builder, node: Node) -> Value:
     """Before the element at a position, by default after the last one; a negative position counts from the end."""
-    sequence, x, position = node.operand(0), node.operand(1), node.optional(2)
+    sequence, x, position = node.operand(0), _element(node.operand(1)), node.optional(2)
     elements, known = elements_of(sequence), static_ints(position)
     if elements is not None and (known is not None or position is None):
         place = len(elements) if known is None else known[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import onnxtfl
@@ -45,6 +46,11 @@ _REFUSED = {
         f'g (float[1,2,7,5] x) => (float y) <int64[4] s = {{{1 << 24},2,7,5}}> {{ y = Resize <mode = "linear"> '
         '(x, "", "", s) }',
         "the coordinates of an axis would be a constant of 16777216 elements",
+    ),
+    "a sequence of sequences": (
+        "g (float x) => (seq(float) y) { a = SequenceConstruct (x, x) b = SequenceInsert (a, a) "
+        "y = SequenceInsert (b, b) }",
+        "an element of a sequence is no tensor: another sequence",
     ),
     "a cropping Resize without its roi": (
         "g (float[1,1,4,4] x, int64[4] s) => (float y) { y = Resize <coordinate_transformation_mode = "
@@ -130,10 +136,11 @@ def test_a_cycle_of_ops_whose_names_are_not_utf_8() -> None:
         onnxtfl.onnx_to_tflite(model.replace(b"Softplus", b"Soft\xff\x7fus"), check=False)
 
 
-def test_an_op_whose_name_has_a_null_character() -> None:
-    model = parsed("g (float x) => (float y) { y = Softplus (x) }", 21)
+def test_an_overload_with_a_null_character() -> None:
+    model = onnx.load_from_string(parsed("g (float x) => (float y) { y = Softplus (x) }", 21))
+    model.graph.node[0].overload = "a\0b"
     with pytest.raises(onnxtfl.UnsupportedError, match="there is no conversion for this op"):
-        onnxtfl.onnx_to_tflite(model.replace(b"Softplus", b"Soft\0lus"), check=False)
+        onnxtfl.onnx_to_tflite(model, check=False)
 
 
 _CONVOLUTION = """{padding = "VALID", stride_h = 1, stride_w = 1, fused_activation_function = "NONE",
