@@ -136,6 +136,14 @@ def test_a_cycle_of_ops_whose_names_are_not_utf_8() -> None:
         onnxtfl.onnx_to_tflite(model.replace(b"Softplus", b"Soft\xff\x7fus"), check=False)
 
 
+def test_a_quantized_sum_with_nan() -> None:
+    text = """g (int8[4] x) => (int8[4] y) <float s = {0.5}, int8 z = {0}, float n = {0}> {
+      r = DequantizeLinear (x, s, z) a = Add (r, n) y = QuantizeLinear (a, s, z) }"""
+    model = onnx.load_from_string(parsed(text, 21))
+    model.graph.initializer[2].CopyFrom(onnx.numpy_helper.from_array(np.float32(np.nan), "n"))
+    assert onnxtfl.onnx_to_tflite(model, check=False).data
+
+
 def test_an_overload_with_a_null_character() -> None:
     model = onnx.load_from_string(parsed("g (float x) => (float y) { y = Softplus (x) }", 21))
     model.graph.node[0].overload = "a\0b"

@@ -315,9 +315,9 @@ def _scalar(value: Value, node: Node, index: int) -> Value:
     if node.op.operands[index].name not in ("lhs", "rhs") or source is None or source.tensor_type.quantization is None:
         return value
     number, storage = np.float32(value.numpy().reshape(())), source.tensor_type.quantization.storage
-    quantization, stored = _exact(number, storage)
     if not np.isfinite(number):
         return value
+    quantization, stored = _exact(number, storage)
     array = np.full(value.shape, stored, quantization.dtype.numpy)
     return constant(array, type_=value.tensor_type.stored_as(quantization))
 
