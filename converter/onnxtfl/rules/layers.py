@@ -10,13 +10,8 @@ MOST_UNROLLED = 128
 """Steps of the longest sequence that is written out."""
 _BYTES_OF_STEP = 2300
 """Bytes of a file that the ops and tensors of one step of an LSTM take, without its weights."""
-_LIKE_KERNELS = {
-    "activations": ("sigmoid", "tanh", "tanh"),
-    "coupled": False,
-    "clip": 0.0,
-    "cell_clip": 0.0,
-    "rows": "",
-}
+_AS_KERNELS = ("activations", "coupled", "clip", "cell_clip", "rows", "grids")
+"""Attributes of an LSTM whose defaults are what TFLite Micro's kernel computes."""
 
 
 def most_steps(node: Node) -> int:
@@ -43,7 +38,7 @@ def _is_like_kernels(node: Node) -> bool:
     weights = [given[n] for n in ("weights", "recurrent", "bias")]
     constant = all(v is None or v.is_constant for v in weights)
     cell = node.results[2]
-    plain = all(node.attr(name) == value for name, value in _LIKE_KERNELS.items())
+    plain = all(node.attr(name) == node.op.defaults[name] for name in _AS_KERNELS)
     read = bool(cell.uses) or node.graph.is_output(cell)
     sizes = all(isinstance(size, int) for size in node.operand(0).shape)
-    return absent and constant and plain and sizes and node.attr("grids") == (None, None, None) and not read
+    return absent and constant and plain and sizes and not read

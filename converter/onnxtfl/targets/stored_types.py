@@ -102,8 +102,9 @@ def _check_stored(node: Node, result: Value, read: TensorType, found: OpEntry) -
 
 def _check_regions(node: Node) -> None:
     """Compare a node with what its subgraphs take and return; the condition of a loop returns a bool."""
-    bodies = [region for region in node.regions if len(region.outputs) == len(node.results)]
-    for body in bodies[-1:] if node_name(node) == "WHILE" else bodies:
+    condition = node.attributes.get("cond_subgraph_index")
+    bodies = [region for region in node.regions if region is not condition]
+    for body in (body for body in bodies if len(body.outputs) == len(node.results)):
         for result, value in zip(node.results, body.outputs, strict=True):
             if isinstance(result.type, TensorType) and isinstance(value.type, TensorType):
                 _check_stored(node, result, value.type, entry(node_name(node)))
