@@ -2,7 +2,7 @@
 
 ==============  =============================================================================================
 ONNX            BatchNormalization 1 6 7 9 14 15, InstanceNormalization 1 6 22, LayerNormalization 17,
-                GroupNormalization 18 21, RMSNormalization 23, MeanVarianceNormalization 9 13, LpNormalization 1 22,
+                GroupNormalization 18 21, RMSNormalization 23, MeanVarianceNormalization 1 9 13, LpNormalization 1 22,
                 LRN 1 13, com.microsoft SkipLayerNormalization, (Skip)SimplifiedLayerNormalization
 TFLite          L2_NORMALIZATION, LOCAL_RESPONSE_NORMALIZATION
 ==============  ============================================================================================="""
@@ -172,9 +172,21 @@ def _mean_variance_norm(x: Term, *, axes: Sequence[int] = (0, 2, 3)) -> Term:
 
     Axes that an input of fewer axes does not have are left out, as in ONNX Runtime: a scene of one dimension.
     """
+    return _standardized(x, axes)
+
+
+def _standardized(x: Term, axes: Sequence[int], divided: bool = True) -> Term:
     axes = [axis for axis in axes if axis < x.rank]
     difference = x - x.mean(axes)
-    return difference / ((difference * difference).mean(axes).sqrt() + 1e-9)
+    return difference / ((difference * difference).mean(axes).sqrt() + 1e-9) if divided else difference
+
+
+@lift_onnx("MeanVarianceNormalization", since=tuple(range(1, 9)))
+@on_terms
+def _mean_variance_norm_1(x: Term, *, across_channels: int = 0, normalize_variance: int = 1) -> Term:
+    """The op before ONNX had it (9). Source: ONNX Runtime, contrib_defs.cc and mean_variance_normalization.h."""
+    axes = [axis for axis in range(x.rank) if axis != 1 or across_channels]
+    return _standardized(x, axes, bool(normalize_variance))
 
 
 @lift_onnx("LpNormalization", since=(1, 22))

@@ -75,6 +75,19 @@ def test_mean_variance_normalization_of_three_axes() -> None:
     np.testing.assert_allclose(found, (x - mean) / deviation, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("opset", [1, 8])
+@pytest.mark.parametrize(("across", "axes"), [(0, (0, 2, 3)), (1, (0, 1, 2, 3))])
+@pytest.mark.parametrize("divided", [0, 1])
+def test_mean_variance_normalization_before_opset_9(
+    opset: int, across: int, axes: tuple[int, ...], divided: int
+) -> None:
+    """ONNX Runtime takes its attributes; ONNX has the op since 9, with other attributes."""
+    x = floats(2, 3, 4, 5)
+    found = lifted_onnx("MeanVarianceNormalization", opset, [x], across_channels=across, normalize_variance=divided)
+    mean, deviation = x.mean(axis=axes, keepdims=True), x.std(axis=axes, keepdims=True)
+    np.testing.assert_allclose(found, (x - mean) / (deviation if divided else 1), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("opset", [1, 6, 22])
 def test_instance_normalization(opset: int) -> None:
     x, scale, bias = floats(2, 3, 4, 5), floats(3), floats(3)
