@@ -1,11 +1,12 @@
-"""Text: TfIdfVectorizer on integers and strings, StringNormalizer without a change of case.
+"""Text: TfIdfVectorizer on integers and strings, StringNormalizer without a change of case, SKIP_GRAM.
 
-TFLite's kernels compare, gather, slice and reshape strings. Ops that make new strings are refused: no kernel does.
+TFLite's kernels compare, gather, slice and reshape strings. Ops that make other strings are refused: SKIP_GRAM, the
+only kernel that does, reads one string and takes the whitespace in it for the ends of words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,9 +16,20 @@ from onnxtfl.rules import *
 _FIRST = "run it before the model, whose input is then its result (`inputs`)"
 refuse_onnx(
     *("StringConcat", "StringSplit", "RegexFullMatch"),
-    why="TFLite has no kernel that makes or searches strings",
+    why="TFLite has no kernel that joins, divides or searches strings like this",
     hint=_FIRST,
 )
+
+row(ops.StringSplit, onnx="StringSplit", attributes="delimiter", lifts=False)
+row(ops.StringConcat, onnx="StringConcat", lifts=False)
+row(ops.RegexFullMatch, onnx="RegexFullMatch", attributes="pattern", lifts=False)
+
+
+@requires_opset(ops.StringSplit)
+@requires_opset(ops.StringConcat)
+@requires_opset(ops.RegexFullMatch)
+def _opset_of_strings(node: Node) -> int:
+    return 20
 
 
 @lift_onnx("StringNormalizer", since=(10,))
@@ -171,3 +183,92 @@ def _columns(b: Builder, grams: Term, pool: _Pool) -> Value:
     if len(places) < pool.columns:
         grams = grams.apply(ops.Pad, np.asarray([[0, 0], [0, 1]]), None, mode="constant")
     return grams.apply(ops.Gather, sources, axis=1).value
+
+
+# --- SKIP_GRAM -------------------------------------------------------------------------------------------------------
+
+_SPACE = r" \t\n\v\f\r"
+"""The characters that C's isspace says are whitespace, as in a pattern."""
+_ONE_WORD = f"[{_SPACE}][^{_SPACE}]*"
+_WITHOUT_FIRST = f"[{_SPACE}][^{_SPACE}]+[{_SPACE}](?s:.*)"
+_MOST_WORDS = 256
+"""In an n-gram: as many ops join them."""
+
+
+@lift_tfl("SKIP_GRAM")
+def _skip_gram(b: Builder, node: Node) -> Value:
+    """The n-grams [n] of the words in the first string: for each word those that begin with it and fit the pattern.
+
+    There are none where the words are fewer than `ngram_size`, also with `include_all_ngrams`. Source: LiteRT's
+    skip_gram.cc.
+    """
+    x, longest = node.operand(0), int(node.attr("ngram_size") or 0)
+    if 0 in x.shape:
+        raise UnsupportedError("an operand without the string that the kernel reads", code="E-OP-006")
+    patterns = _patterns(longest, int(node.attr("max_skip_size") or 0) + 1, bool(node.attr("include_all_ngrams")))
+    if not len(patterns):
+        return constant(np.zeros(0, object), DType.STRING)
+    words, first, end = _words(b, sliced(b, b(ops.Reshape, x, [-1]), {0: slice(0, 1)}))
+    starts = Term(b, b(ops.Range, first.value, end.value, _int64(1)))
+    column = Term(b, unsqueezed(b, starts.value, [1]))
+    fits = (column.apply(ops.Add, patterns.max(axis=1)) < end) & (end - first >= longest)
+    found = Term(b, b(ops.NonZero, fits.value))
+    return _joined(words, found.at(0, 0) + first, found.at(1, 0), patterns)
+
+
+def _patterns(longest: int, reach: int, every: bool) -> Array:
+    """The distances of the words of each n-gram from its first word [patterns, longest], -1 for no word, in order.
+
+    Words are at most `reach` from the word before; `every`: also n-grams of fewer words than `longest`.
+    """
+    check_count(longest, "the words of an n-gram", _MOST_WORDS)
+    if longest <= 0:
+        return np.zeros((0, 1), np.int64)
+    lengths = range(longest) if every else (longest - 1,)
+    check_elements(longest * sum(max(reach, 0) ** length for length in lengths), "the patterns of n-grams")
+    found = [row + [-1] * (longest - len(row)) for row in _grown([0], longest, reach) if every or len(row) == longest]
+    return np.asarray(found, np.int64).reshape(-1, longest)
+
+
+def _grown(row: list[int], longest: int, reach: int) -> Iterator[list[int]]:
+    """The longer rows that begin like `row`, then `row`."""
+    for distance in range(1, reach + 1) if len(row) < longest else ():
+        yield from _grown([*row, row[-1] + distance], longest, reach)
+    yield row
+
+
+def _words(b: Builder, text: Value) -> tuple[Term, Term, Term]:
+    """A vector of strings, and the places of the first word of `text` [1] in it, and after the last.
+
+    Where a single whitespace character is at the start, the kernel leaves out the word after it; if no whitespace
+    follows, both are the only word.
+    """
+    pieces = text
+    for delimiter in _SPACE.encode().decode("unicode_escape"):
+        parts = b(ops.Reshape, b.many(ops.StringSplit, pieces, delimiter=delimiter)[0], [-1])
+        some = Term(b, parts).differs(Term(b, constant(np.asarray("", object), DType.STRING)))
+        pieces = b(ops.Gather, parts, b(ops.Reshape, b(ops.NonZero, some.value), [-1]), axis=0)
+    count = Term(b, reshape(b, b(ops.Shape, pieces), ()))
+    whole, later = (
+        Term(b, reshape(b, b(ops.RegexFullMatch, text, pattern=pattern), ())) for pattern in (_ONE_WORD, _WITHOUT_FIRST)
+    )
+    first = whole.choose(count, later.to(DType.INT64))
+    return Term(b, b(ops.Concatenate, pieces, text, axis=0)), first, count + whole.to(DType.INT64)
+
+
+def _joined(words: Term, places: Term, numbers: Term, patterns: Array) -> Value:
+    """Each n-gram: the word at its place, and those after it as the pattern of that number says, with spaces."""
+    b = words.b
+    space, nothing = (constant(np.asarray([text], object), DType.STRING) for text in (" ", ""))
+    after = b(ops.Concatenate, b(ops.StringConcat, space, words.value), nothing, axis=0)
+    none = Term(b, reshape(b, b(ops.Shape, words.value), ()))
+    result = words.apply(ops.Gather, places, axis=0)
+    for distances in patterns.T[1:]:
+        distance = Term(b, constant(distances)).apply(ops.Gather, numbers, axis=0)
+        place = (distance < 0).choose(none, places + distance)
+        result = result.apply(ops.StringConcat, b(ops.Gather, after, place.value, axis=0))
+    return result.value
+
+
+def _int64(number: int) -> Value:
+    return constant(np.asarray(number, np.int64))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from onnx import defs
 
+from onnxtfl.formats.bodies import DEFINED_BY_FILE
 from onnxtfl.formats.onnx.functions import defined
 from onnxtfl.formats.tflite.states import REPLACED
 from onnxtfl.rewriting.registry import ANY_VERSION, Rules, rules
@@ -18,9 +19,9 @@ Generated from the mapping rules by `onnxtfl ops`; a test fails when it is stale
 - **ONNX to TFLite** — *rule*: a mapping rule; *upgrade*: rewritten to a newer version first; *definition*: expanded to
   the function by which ONNX defines it; *no*: an UnsupportedError. A rule may still refuse a form that no TFLite kernel
   computes correctly; the error names it.
-- **TFLite to ONNX** — *rule*, *no*, *no kernel anywhere*: the format has the op, but no runtime computes it; or
-  *state*: variables, and tables with constant contents, become values (see
-  [state](state.md)); then the runtimes with a kernel that was measured to compute at least one form
+- **TFLite to ONNX** — *rule*; *definition*: the subgraph by which the file defines it; *no kernel anywhere*: the format
+  has the op, but no runtime computes it; *no*; or *state*: variables, and tables with constant contents, become values
+  (see [state](state.md)); then the runtimes with a kernel that was measured to compute at least one form
   correctly: onnx2tfl writes the op for these.
 """
 
@@ -60,10 +61,13 @@ def _way(known: Rules, domain: str, name: str, version: int) -> str:
 
 def _tfl_row(name: str, known: Rules) -> str:
     runtimes = [runtime for runtime, forms in entry(name).kernels.items() if forms]
-    read = "rule" if name in known.lift_tfl else "state" if name in REPLACED else _unread(name)
-    return f"| {name} | {read} | {', '.join(runtimes) or 'none'} |"
+    return f"| {name} | {_read(name, known)} | {', '.join(runtimes) or 'none'} |"
 
 
-def _unread(name: str) -> str:
-    """Why an op is not read: without versions no runtime has a kernel, so that nothing says what it computes."""
-    return "**no**" if entry(name).versions else "no kernel anywhere"
+def _read(name: str, known: Rules) -> str:
+    """How an op of TFLite is read."""
+    if name in known.lift_tfl:
+        return "rule"
+    if name in REPLACED | DEFINED_BY_FILE:
+        return "state" if name in REPLACED else "definition"
+    return "no kernel anywhere" if name in known.refused_tfl else "**no**"

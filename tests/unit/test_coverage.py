@@ -5,6 +5,8 @@ from pathlib import Path
 import onnx
 
 from onnxtfl import coverage
+from onnxtfl.rewriting.registry import rules
+from onnxtfl.targets.table import entry, op_names
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 
@@ -27,3 +29,10 @@ def test_every_common_op_version_converts() -> None:
     made = rows(coverage())
     for name in ("Add", "Conv", "Gemm", "MatMul", "Relu", "Reshape", "Resize", "Softmax", "Slice"):
         assert "**no**" not in made[name], name
+
+
+def test_ops_of_tflite_convert_if_a_runtime_has_a_kernel() -> None:
+    """Those that are read have a rule, a definition or a state; the other ones are refused with a reason."""
+    known = rules()
+    assert not [name for name, line in rows(coverage()).items() if name in op_names() and "**no**" in line]
+    assert not [name for name in known.refused_tfl if entry(name).versions]

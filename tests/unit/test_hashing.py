@@ -22,11 +22,11 @@ X = np.array([12345, -54321, 0, 2**31 - 1], np.int32)
 WEIGHTS = np.array([0.5, -1.5, 2.0, 0.25], np.float32)
 
 
-def model(kind: str, x: Array, *weights: Array) -> bytes:
+def model(kind: str, x: Array, *weights: Array, seeds: Array = SEEDS) -> bytes:
     """One op, whose seeds and weights are constants."""
     graph = Graph()
     operand = graph.add_input(TensorType(dtype_of(x.dtype), x.shape), "x")
-    operands = [SEEDS, operand, *weights]
+    operands = [seeds, operand, *weights]
     graph.outputs = Builder(graph).foreign(
         "tfl", "LSH_PROJECTION", operands, [TensorType(DType.INT32, None)], 1, type=kind
     )
@@ -36,17 +36,42 @@ def model(kind: str, x: Array, *weights: Array) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["SPARSE", "DENSE"])
-@pytest.mark.parametrize("x", [X, X.astype(np.int64) * 2**30 + 7], ids=["int32", "int64"])
-@pytest.mark.parametrize("weights", [(), (WEIGHTS,)], ids=["plain", "weighted"])
-def test_hashes(kind: str, x: Array, weights: tuple[Any, ...]) -> None:
-    data = model(kind, x, *weights)
+def assert_equal(data: bytes, x: Array) -> None:
     ((_, wanted),) = run_tflite(data, [x], kernels="builtin")
     (found,) = run_onnx(onnxtfl.tflite_to_onnx(data, check=False).data or b"", {"x": x}).values()
     assert len(set(wanted.tolist())) > 1
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_rows_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="no numbers of 32 or 64 bits"):
-        onnxtfl.tflite_to_onnx(model("DENSE", X.reshape(2, 2)), check=False)
+@pytest.mark.parametrize("kind", ["SPARSE", "DENSE"])
+@pytest.mark.parametrize("x", [X, X.astype(np.int64) * 2**30 + 7], ids=["int32", "int64"])
+@pytest.mark.parametrize("weights", [(), (WEIGHTS,)], ids=["plain", "weighted"])
+def test_hashes(kind: str, x: Array, weights: tuple[Any, ...]) -> None:
+    assert_equal(model(kind, x, *weights), x)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [
+        *[("uint8", (4,)), ("int8", (4, 3)), ("uint16", (4, 2)), ("int32", (4, 2)), ("bool", (4, 5))],
+        ("uint64", (4, 2)),
+        *[("int16", (4, 3, 5)), ("int32", (4, 12)), ("int64", (4, 8)), ("uint8", (4, 189)), ("float32", (4, 3))],
+    ],
+)
+def test_elements_of_several_numbers(dtype: str, shape: tuple[int, ...]) -> None:
+    """Each length of a key has a hash of its own: up to 7, 16, 32, 64 bytes, and longer."""
+    bits = np.random.default_rng(1).integers(0, 2 if dtype == "bool" else 256, (*shape, np.dtype(dtype).itemsize))
+    x = bits.astype(np.uint8).view(dtype)[..., 0]
+    assert_equal(model("DENSE", x, WEIGHTS), x)
+
+
+@pytest.mark.parametrize("bits", [31, 32])
+@pytest.mark.parametrize("kind", ["SPARSE", "DENSE"])
+def test_hashes_as_wide_as_the_result(kind: str, bits: int) -> None:
+    seeds = np.random.default_rng(2).standard_normal((3, bits)).astype(np.float32)
+    assert_equal(model(kind, X, WEIGHTS, seeds=seeds), X)
+
+
+def test_keys_that_are_too_long_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="elements of 2000 numbers, at most 1020 bytes"):
+        onnxtfl.tflite_to_onnx(model("DENSE", np.zeros((2, 2000), np.uint8)), check=False)

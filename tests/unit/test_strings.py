@@ -11,7 +11,9 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from tests.harness.litert import Array, run_tflite
+from onnxtfl.ir.types import DType, TensorType
+from tests.harness.litert import Array, run_onnx, run_tflite
+from tests.unit.test_tflite_rare_ops import one_op
 from tests.unit.tiny_models import onnx_model
 
 _GRAMS = {"min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 1, "ngram_counts": [0, 3]}
@@ -70,7 +72,7 @@ def test_ops_that_make_strings_are_refused_with_what_to_do(op: str, opset: int, 
     model = onnx_model([node], inputs, [("y", TensorProto.STRING, [2])], opset=opset)
     with pytest.raises(UnsupportedError) as caught:
         onnxtfl.onnx_to_tflite(model.SerializeToString(), check=False)
-    assert "TFLite has no kernel that makes or searches strings" in str(caught.value)
+    assert "TFLite has no kernel that joins, divides or searches strings" in str(caught.value)
     assert "run it before the model, whose input is then its result" in str(caught.value)
 
 
@@ -129,3 +131,51 @@ def test_nothing_to_normalize() -> None:
 def test_the_case_of_strings_is_refused(attributes: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match="case"):
         onnxtfl.onnx_to_tflite(normalizer([4], **attributes), check=False)
+
+
+# --- SKIP_GRAM -------------------------------------------------------------------------------------------------------
+
+TEXTS = (
+    *("", " ", "  ", "\t", "one", " one", " one two", "  one two", "one two three four five", " one\ntwo\nthree"),
+    *("one  two \t three ", "\n\none two\tthree\vfour\f five\r six", "ü é\u00a0k ß two three"),
+)
+
+
+def skip_gram(texts: Array, **options: Any) -> tuple[bytes, dict[str, Array]]:
+    return one_op("SKIP_GRAM", [texts], [], [TensorType(DType.STRING, None)], **options)
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["longest", "all"])
+@pytest.mark.parametrize("skipped", [-1, 0, 2])
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+def test_n_grams(size: int, skipped: int, every: bool) -> None:
+    """In the order of the kernel, which takes one whitespace character at the start for a part of a word."""
+    options = {"ngram_size": size, "max_skip_size": skipped, "include_all_ngrams": every}
+    model, _ = skip_gram(np.asarray(["?"], object), **options)
+    made = onnxtfl.tflite_to_onnx(model, check=False).data or b""
+    for text in TEXTS:
+        x = np.asarray([text], object)
+        wanted = [gram.decode() for gram in run_tflite(model, [x])[0][1]]
+        assert run_onnx(made, {"in0": x})["out0"].tolist() == wanted, text
+
+
+def test_n_grams_are_of_the_first_string() -> None:
+    texts = np.asarray([["one two", "three four"], ["five six", ""]], object)
+    model, feed = skip_gram(texts, ngram_size=2)
+    made = onnxtfl.tflite_to_onnx(model, check=False).data or b""
+    assert run_onnx(made, feed)["out0"].tolist() == ["one two"]
+
+
+def test_an_opset_without_ops_on_strings() -> None:
+    model, _ = skip_gram(np.asarray(["one two"], object), ngram_size=1)
+    with pytest.raises(UnsupportedError, match=r"opset 18 has no StringSplit.*ask for opset 20 or a newer one"):
+        onnxtfl.tflite_to_onnx(model, check=False, opset=18)
+
+
+def test_the_check_has_texts_of_several_words() -> None:
+    """One word has no n-grams, so that nothing would be compared."""
+    model, _ = skip_gram(np.asarray(["one two"], object), ngram_size=2, max_skip_size=1)
+    made = onnxtfl.tflite_to_onnx(model).data
+    assert made is not None
+    result = onnxtfl.check(model, made)
+    assert result.ok

@@ -18,6 +18,8 @@ from onnxtfl.ir.quantization import limits, quantize
 Array = np.ndarray[Any, np.dtype[Any]]
 
 WORDS = np.array(["alpha", "beta", "gamma", "delta", "a", "", "zwölf", "7"], dtype=object)
+_MOST_WORDS = 12
+"""In a single string."""
 
 
 _MOST_BYTES = 1 << 29
@@ -47,7 +49,7 @@ def make_input(
     if info.kind != "tensor":
         raise UnknownInputError(f"no values for the {info.kind} {info.name!r}")
     if info.dtype == "string":
-        return np.asarray(WORDS[random.integers(0, len(WORDS), shape)], WORDS.dtype), "words"
+        return _texts(random, shape), "words"
     dtype = numpy_type(info.dtype)
     if not noisy and (made := _like_data(random, shape, known, info)) is not None:
         return made
@@ -63,6 +65,14 @@ def make_input(
     if info.dtype.startswith("complex"):
         return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype), "normal"
     return np.asarray(random.standard_normal(shape, dtype=np.float32)).astype(dtype), "normal"
+
+
+def _texts(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Strings of a word each; a single one of several words, which a model may tell apart."""
+    if math.prod(shape) == 1:
+        words = " ".join(WORDS[random.integers(0, len(WORDS), random.integers(1, _MOST_WORDS + 1))])
+        return np.full(shape, words, WORDS.dtype)
+    return np.asarray(WORDS[random.integers(0, len(WORDS), shape)], WORDS.dtype)
 
 
 def _limit(info: TensorInfo, shape: tuple[int, ...]) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from onnxtfl.formats.onnx import functions
 from onnxtfl.ir.graph import Graph, Node
 
+DEFINED_BY_FILE = frozenset({"STABLEHLO_COMPOSITE"})
+"""The ops of TFLite whose nodes name the subgraph that defines them."""
+
 
 def body(node: Node) -> Graph | None:
     """The function body of an op by its format (ONNX) or file (TFLite composites); None where it has none."""

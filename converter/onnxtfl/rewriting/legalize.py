@@ -264,6 +264,7 @@ def _refused(node: Node, target: Target, refusals: Sequence[Refusal]) -> _Refuse
     reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or "no form of it exists there"
     message = f"{target.title} cannot run this: {reason}"
     error = _RefusedError(message, node=source_name(node), op=node.op.name, type_=shown, code="E-OP-004")
+    error.hint = target.advice(node)
     error.reason = reason
     return error
 
@@ -273,6 +274,9 @@ def _all_refused(errors: Sequence[_RefusedError], target: Target) -> Unsupported
     first = errors[0]
     kinds = {(error.op, error.reason): error for error in reversed(errors)}
     if len(kinds) == 1:
-        return UnsupportedError(first.message, node=first.node, op=first.op, type_=first.type_, code=first.code)
+        return UnsupportedError(
+            first.message, node=first.node, op=first.op, type_=first.type_, hint=first.hint, code=first.code
+        )
     each = "; ".join(f"{e.op} (node {e.node!r}): {e.reason}" for e in reversed(kinds.values()))
-    return UnsupportedError(f"{target.title} cannot run {len(errors)} ops: {each}", code=first.code)
+    hint = max((e.hint for e in errors if e.hint), default=None)
+    return UnsupportedError(f"{target.title} cannot run {len(errors)} ops: {each}", hint=hint, code=first.code)

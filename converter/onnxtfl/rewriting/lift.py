@@ -113,8 +113,9 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
 
 def _no_conversion(node: Node) -> UnsupportedError:
     """The error for an op without a rule, with the advice that its family has."""
-    message = "there is no conversion for this op"
-    if node.op.dialect != "onnx" or (advice := rules().refused.get(_onnx_key(node))) is None:
+    message, known, key = "there is no conversion for this op", rules(), _onnx_key(node)
+    advice = known.refused.get(key) if node.op.dialect == "onnx" else known.refused_tfl.get(key[1])
+    if advice is None:
         return UnsupportedError(message, code="E-OP-002")
     return UnsupportedError(f"{message}: {advice[0]}", hint=advice[1], code="E-OP-002")
 
@@ -360,7 +361,7 @@ def op_name(node: Node) -> str:
 
 
 def _onnx_key(node: Node) -> tuple[str, str]:
-    """Domain and name of an ONNX op."""
+    """Domain and name of an op of a file."""
     return node.op.domain, node.op.name.partition(".")[2]
 
 

@@ -184,6 +184,7 @@ class Rules:
 
     lower_quantized: dict[str, tuple[str, str, QuantizedForm]] = field(default_factory=dict)
     refused: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    refused_tfl: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def tfl_forms(self, node: Node) -> list[Form]:
         """The tfl ops that `node` may be written as, in order of their rank and name."""
@@ -277,6 +278,12 @@ def refuse_onnx(*names: str, why: str, hint: str, domain: str = "") -> None:
     """Say for ``onnx.name``, which has no conversion, `why` that is so and what to do instead."""
     for name in names:
         _add(_RULES.refused, (domain, name), (why, hint), f"refusing {name}")
+
+
+def refuse_tfl(*names: str, why: str, hint: str) -> None:
+    """Say for ``tfl.name``, which has no conversion, `why` that is so and what to do instead."""
+    for name in names:
+        _add(_RULES.refused_tfl, name, (why, hint), f"refusing {name}")
 
 
 def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[UpgradeRule], UpgradeRule]:

@@ -83,6 +83,10 @@ class Target(ABC):
         """The only quantization of the results of `form` that its kernels write; None if they write any."""
         return None
 
+    def advice(self, node: Node) -> str | None:
+        """What the user can do about a node that the target cannot run; None: what the error's code advises."""
+        return None
+
     def operand_name(self, node: Node, index: int) -> str | None:
         """The name of an operand of `node`, an op of the target; None if it has none."""
         return None

@@ -8,7 +8,7 @@ activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
-from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.budget import check_count, check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.custom_attributes import to_options
@@ -79,6 +79,7 @@ from onnxtfl.rewriting.registry import (
     lower_quantized,
     lower_tfl,
     refuse_onnx,
+    refuse_tfl,
     regions_of,
     requires_opset,
     upgrade,

@@ -66,11 +66,14 @@ class OnnxTarget(Target):
     def raise_opset(self, graph: Graph) -> None:
         """Choose the lowest opset with ops for all nodes of `graph`, if the user named none and ONNX Runtime has it."""
         for node in graph.nodes if self.may_raise else ():
-            rule = rules().opsets.get(node.op)
-            needed = 0 if rule is None else rule(node)
+            needed = _lowest_opset(node)
             if needed > self.opset and (_newest_opset() >= needed or not self.runtime):
                 self.opset, self.title = needed, f"ONNX opset {needed}"
                 self.raised = f"{needed}, which {source_name(node)!r} needs (by default it is {DEFAULT_OPSET})"
+
+    def advice(self, node: Node) -> str | None:
+        needed = _lowest_opset(node)
+        return f"ask for opset {needed} or a newer one" if needed > self.opset else None
 
     def forms(self, node: Node) -> Sequence[Form]:
         forms = rules().onnx_forms(node, self.opset)
@@ -128,6 +131,12 @@ class OnnxTarget(Target):
             return form.own_version
         schema = _schema(form.op, self.opset, form.domain)
         return 1 if schema is None else int(schema.since_version)
+
+
+def _lowest_opset(node: Node) -> int:
+    """The lowest opset with ops for `node`, as far as rules say; 0 where all have them."""
+    rule = rules().opsets.get(node.op)
+    return 0 if rule is None else rule(node)
 
 
 def _is_same(operands: Sequence[Value | None], results: Sequence[Value]) -> bool:

@@ -76,6 +76,8 @@ resizing, sampling, detection
     Resize(x, sizes?, scales?, roi?; dims, mode, coordinate_transformation_mode, nearest_mode, ...)
     RoiAlign(x, rois, batch_indices; mode, ...)
     NonMaxSuppression(boxes, scores, limit?, iou_threshold?, score_threshold?; center_point_box) -> int64 [n, 3]
+strings
+    StringSplit(x; delimiter) -> parts, counts   StringConcat(lhs, rhs)   RegexFullMatch(x; pattern)
 """
 
 from onnxtfl.ir.op import OPS
@@ -125,6 +127,7 @@ from onnxtfl.ir.ops.softmax import *
 from onnxtfl.ir.ops.sorting import *
 from onnxtfl.ir.ops.space_to_depth import *
 from onnxtfl.ir.ops.splitting import *
+from onnxtfl.ir.ops.strings import *
 from onnxtfl.ir.ops.transpose import *
 from onnxtfl.ir.ops.transposed_convolution import *
 

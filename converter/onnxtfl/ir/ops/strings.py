@@ -1,0 +1,62 @@
+"""Text: StringSplit StringConcat RegexFullMatch."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from onnxtfl.ir.define import *
+
+_STRINGS = frozenset({DType.STRING})
+
+
+class StringSplit(Op):
+    """The parts of each string between `delimiter`s [..., most parts], rows with fewer end in empty strings; and the
+    number of parts of each string.
+
+    An empty string has no parts. Source: ONNX StringSplit with a delimiter (added).
+    """
+
+    operands = (Operand("input", _STRINGS),)
+    results = (Operand("parts", _STRINGS), Operand("counts", frozenset({DType.INT64})))
+    defaults = {"delimiter": REQUIRED}
+    core = True
+
+    @staticmethod
+    def shape(x: Value, *, delimiter: str) -> list[Dims]:
+        return [(*x.shape, 0 if 0 in x.shape else fresh()), x.shape]
+
+    @staticmethod
+    def compute(x: Array, *, delimiter: str) -> tuple[Array, Array]:
+        rows = [text.split(delimiter) if text else [] for text in x.reshape(-1).tolist()]
+        counts = np.asarray([len(row) for row in rows], np.int64)
+        parts = np.full((len(rows), max(counts, default=0)), "", object)
+        for i, row in enumerate(rows):
+            parts[i, : len(row)] = row
+        return parts.reshape(*x.shape, parts.shape[1]), counts.reshape(x.shape)
+
+
+class StringConcat(Elementwise):
+    """Each string of lhs followed by that of rhs, under NumPy broadcasting. Source: ONNX StringConcat (added)."""
+
+    operands = (Operand("lhs", _STRINGS), Operand("rhs", _STRINGS))
+    core = True
+
+    @staticmethod
+    def compute(a: Array, b: Array) -> Array:
+        return np.asarray(a + b, object)
+
+
+class RegexFullMatch(Elementwise):
+    """Whether the whole of each string matches `pattern`, in the syntax of RE2. Source: ONNX RegexFullMatch (added)."""
+
+    operands = (Operand("input", _STRINGS),)
+    results = (Operand("output", BOOLS),)
+    defaults = {"pattern": REQUIRED}
+    core = True
+
+    @staticmethod
+    def compute(x: Array, *, pattern: str) -> Array:
+        found = [re.fullmatch(pattern, text) is not None for text in x.reshape(-1).tolist()]
+        return np.asarray(found, bool).reshape(x.shape)
