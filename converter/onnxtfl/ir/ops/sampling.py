@@ -133,11 +133,22 @@ class GridSample(Formula):
         rank = x.rank - 2
         points = reshape(x.b, grid.to(x.dtype).value, (batch, product(out), rank))
         feature_map = FeatureMap(x)
-        columns = [Term(x.b, x.b(Gather, points, np.asarray(rank - 1 - i), axis=2)) for i in range(rank)]
+        known = _known(Term(x.b, points)).value
+        columns = [Term(x.b, x.b(Gather, known, np.asarray(rank - 1 - i), axis=2)) for i in range(rank)]
         places = [_place(c, size, mode, align_corners) for c, size in zip(columns, feature_map.sizes, strict=True)]
         sampled = feature_map.sampled(places, mode, padding_mode, align_corners).value
         shaped = reshape(x.b, sampled, (x.value.shape[0], *out, x.value.shape[1]), x.value, grid.value)
         return Term(x.b, transposed(x.b, shaped, (0, x.rank - 1, *range(1, x.rank - 1))))
+
+
+_FARTHEST = 1e15
+"""Beyond it a coordinate is none; ONNX Runtime's limit, which depends on the size of the map, is larger."""
+
+
+def _known(points: Term) -> Term:
+    """Coordinates that are NaN, infinite or huge are -1, as in ONNX Runtime since 1.32: no index can be made of them."""
+    farthest = _FARTHEST if points.dtype.bits >= 32 else 3e4
+    return (points.abs() < farthest).choose(points, -1.0)
 
 
 def _place(x: Term, size: _Size, mode: str, corners: bool) -> Term:
