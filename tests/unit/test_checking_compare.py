@@ -75,6 +75,17 @@ def test_nan_and_infinity_have_to_be_at_the_same_places(a: list[float], b: list[
     assert "different places" in result.message
 
 
+def test_the_largest_number_stands_for_infinity() -> None:
+    """LiteRT's builtin kernels clip; another large number, or the other sign, does not pass."""
+    most = np.finfo(np.float32).max
+    clipped, whole = np.asarray([most, -most, 2.0], np.float32), np.asarray([INF, -INF, 2.0], np.float32)
+    assert judged(whole, clipped).ok
+    assert judged(clipped, whole).ok
+    assert not judged(whole, -clipped).ok
+    assert not judged(whole, clipped * np.float32(0.99)).ok
+    assert not judged(whole, changed(clipped, 3.0, (2,))).ok
+
+
 def test_equal_nan_and_infinity_pass_and_the_rest_still_counts() -> None:
     a = np.float32([NAN, INF, -INF, 1.0])
     assert judged(a, a).ok

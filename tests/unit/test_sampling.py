@@ -18,6 +18,19 @@ def test_grid_samples_are_gathered(mode: str, padding_mode: str, align_corners: 
     check_legalized(ops.GridSample, [floats(2, 3, 5, 6), grid], attributes=attributes, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+def test_a_place_that_is_no_number_is_the_first(mode: str, padding_mode: str) -> None:
+    """As in ONNX Runtime; no index can be made of NaN, and LiteRT's GATHER ends the run at one outside."""
+    grid = np.asarray([[[[np.nan, 0.2], [0.2, np.nan], [np.inf, 0.1], [-np.inf, 1e30]]]], np.float32)
+    known = np.where(np.abs(grid) < 1e15, grid, np.float32(-1))
+    x, attributes = floats(1, 2, 4, 5), {"mode": mode, "padding_mode": padding_mode}
+    found = lifted_onnx("GridSample", 20, [x, grid], **attributes)
+    np.testing.assert_array_equal(found, lifted_onnx("GridSample", 20, [x, known], **attributes))
+    assert np.isfinite(found).all()
+    check_legalized(ops.GridSample, [x, grid], attributes=attributes, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("mode", ["avg", "max"])
 def test_regions_are_aligned(mode: str) -> None:
     rois = np.asarray([[0.5, 0.7, 3.2, 3.9], [1, 1, 2.5, 2.2], [-0.5, 0.1, 4.5, 6.0]], np.float32)

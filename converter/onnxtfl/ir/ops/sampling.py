@@ -146,7 +146,7 @@ _FARTHEST = 1e15
 
 
 def _known(points: Term) -> Term:
-    """Coordinates that are NaN, infinite or huge are -1, as in ONNX Runtime since 1.32: no index can be made of them."""
+    """NaN, infinite and huge coordinates as -1, as in ONNX Runtime 1.32: no index can be made of them."""
     farthest = _FARTHEST if points.dtype.bits >= 32 else 3e4
     return (points.abs() < farthest).choose(points, -1.0)
 
