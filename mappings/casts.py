@@ -136,12 +136,19 @@ def _convert_onnx(node: Node, opset: int) -> Form | None:
     return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **more})
 
 
+_OF_2_BITS = (DType.INT2, DType.UINT2)
+
+
 def _quantized_onnx(node: Node, opset: int) -> Form | None:
     """To a quantized type, or from one; None for both at once, and for blocks before opset 21."""
     x, result = node.operand(0), node.result
     quantization = result.tensor_type.quantization or x.tensor_type.quantization
     if quantization is None or (x.is_quantized and result.is_quantized):
         return None
+    if quantization.dtype in _OF_2_BITS and x.data is not None:  # ONNX has these since opset 25
+        wide = DType.INT4 if opset >= 21 else DType.INT8
+        quantization = replace(quantization, storage=wide.value)
+        x = constant(x.data.cast(wide), type_=x.tensor_type.stored_as(quantization))
     axis = {} if quantization.axis is None else {"axis": quantization.axis}
     shape: Sequence[int] = () if quantization.per_tensor else (len(quantization.scales),)
     if quantization.block is not None:

@@ -185,7 +185,39 @@ def _from_tfl_gather(b: Builder, node: Node) -> Value:
 
 @lift_tfl("EMBEDDING_LOOKUP")
 def _embedding_lookup(b: Builder, node: Node) -> Value:
-    return b(ops.Gather, node.operand(1), node.operand(0), axis=0)
+    """Rows of a table; those of a quantized table as real values where the result is real."""
+    places, table = node.operand(0), node.operand(1)
+    if (quantization := quantization_of(table)) is None or node.result.is_quantized or node.result.dtype.is_integer:
+        return b(ops.Gather, table, places, axis=0)
+    rows = Term(b, b(ops.Gather, _as_read(b, table, quantization), places, axis=0)).to(DType.FLOAT32)
+    scales = constant(np.asarray(quantization.scales, np.float32))
+    if quantization.per_tensor:
+        return rows.apply(ops.Mul, scales).to(node.result.dtype).value
+    count = table.shape[0]
+    each = b(ops.Gather, reshape(b, scales, (count, len(quantization.scales) // int(str(count)))), places, axis=0)
+    parts = (*places.shape, each.shape[-1], product(table.shape[1:]) // each.shape[-1])
+    real = Term(b, reshape(b, rows.value, parts, places)) * Term(b, unsqueezed(b, each, [each.rank]))
+    return reshape(b, real.to(node.result.dtype).value, (*places.shape, *table.shape[1:]), places)
+
+
+def _as_read(b: Builder, table: Value, quantization: Quantization) -> Value:
+    """The integers of a table as EMBEDDING_LOOKUP dequantizes them: without a zero point, those of uint8 as int8.
+
+    A row begins with the byte that its first element is in: packed rows of other lengths begin too early.
+    Source: LiteRT kernels/embedding_lookup.cc.
+    """
+    integers = integers_of(b, table)
+    if quantization.dtype is DType.UINT8:
+        return b(ops.BitcastConvert, integers, dtype=DType.INT8)
+    packed = 8 // quantization.dtype.bits if quantization.dtype.bits < 8 else 1
+    if not static(table.shape) or product(table.shape[1:]) % packed == 0:
+        return integers
+    rows, length = int(str(table.shape[0])), int(str(product(table.shape[1:])))
+    if table.data is None:
+        raise UnsupportedError(f"rows of {length} elements of {quantization.storage} that are no constant")
+    firsts = np.arange(rows)[:, None] * length // packed * packed
+    read = table.data.numpy().reshape(-1)[firsts + np.arange(length)].reshape(table.data.shape)
+    return constant(ArrayData(read, quantization.dtype))
 
 
 # --- GatherND --------------------------------------------------------------------------------------------------------

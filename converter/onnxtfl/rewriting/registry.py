@@ -118,7 +118,7 @@ class Products:
 
     The bias is read in units of the products. `offset`: whether the kernel subtracts a zero point of weights that have
     one scale; it subtracts no others. `wide`: the types of weights of int16 activations; it reads the bytes of others
-    as if they were of one of these.
+    as if they were of one of these. `blocks`: the types of weights whose blocks may have a scale each.
     """
 
     x: int
@@ -127,6 +127,7 @@ class Products:
     axis: int
     offset: bool = False
     wide: tuple[str, ...] = ("int8", "int4")
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ class Scales:
     `plain`: the integers that it also computes as they are. `several`: whether it reads one for each index of an axis;
     if not, it reads 0 there too. `multiplied`: it multiplies the scales of its operands, in float32. `clamps`: where
     it is fused into another op, it only clamps. `rescales`: it reads one where operand and result have scales.
-    `weights`: the operand whose zero point it does not subtract where the other one is real.
+    `weights`: the operand whose zero point it does not subtract where the other one is real. `blocks`: the types of
+    which it reads a scale for each block.
     """
 
     plain: tuple[str, ...] = ()
@@ -145,6 +147,7 @@ class Scales:
     clamps: bool = False
     rescales: bool = False
     weights: int | None = None
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ def check_parameters(node: Node) -> None:
         if quantization is not None and not np.isfinite(quantization.scales).all():
             raise InvalidModelError("the scale inf is out of range", type_=value and value.type, code="E-QUANT-001")
     reading = _reading(node)
+    for value in node.operands:
+        _check_blocks(value, reading)
     if isinstance(reading, Products) or (isinstance(reading, Scales) and reading.multiplied):
         places = (reading.x, reading.weights) if isinstance(reading, Products) else (0, 1)
         _check_product(node, [q.scales for i in places if (q := quantization_of(node.optional(i))) is not None])
@@ -65,6 +67,16 @@ def check_parameters(node: Node) -> None:
     for value in (*node.operands, *node.results):
         if value is not None and isinstance(value.type, TensorType):
             _check_scales_of(value.type, reading)
+
+
+def _check_blocks(value: Value | None, reading: Reading | None) -> None:
+    """Raise UnsupportedError for scales of blocks that the kernel does not read: it computes with a scale of 0."""
+    quantization = quantization_of(value)
+    if value is None or quantization is None or quantization.block is None:
+        return
+    if quantization.storage not in (reading.blocks if isinstance(reading, Products | Scales) else ()):
+        message = f"TFLite's kernel reads no scales of blocks of {quantization.storage}"
+        raise UnsupportedError(message, type_=value.type, code="E-QUANT-001")
 
 
 def _check_scales_of(type_: TensorType, reading: Scales) -> None:

@@ -73,15 +73,19 @@ def _read_quantization(
     name: str,
     stored: Callable[[int], Array] | None,
 ) -> Quantization | None:
-    """The parameters of an integer tensor with scales, else None: runtimes ignore a table with min and max only."""
-    if table is None or not dtype.is_integer or not (table["scale"] or table["details"]):
+    """The parameters of an integer tensor with scales, else None: runtimes ignore a table with min and max only.
+
+    They ignore CustomQuantization too (LiteRT core/interpreter_builder.cc).
+    """
+    if table is None or not dtype.is_integer:
         return None
-    if table["details"] and table["details"][0].name == "BlockwiseQuantization" and stored is not None:
+    details = table["details"][0].name if table["details"] else ""
+    if details == "BlockwiseQuantization" and stored is not None:
         return _read_blocks(table["details"][1], dtype, shape, name, stored)
-    if table["details"]:
-        raise UnsupportedError(
-            f"the quantization has unknown details, {table['details'][0].name}", node=name, code="E-QUANT-001"
-        )
+    if details == "MultiAxisQuantization":
+        raise UnsupportedError("no TFLite kernel reads scales of several axes", node=name, code="E-QUANT-001")
+    if not table["scale"]:
+        return None
     scales, zero_points, axis = table["scale"], table["zero_point"] or (0,), table["quantized_dimension"]
     _check_parameters(scales, zero_points, dtype, name)
     _check_normal(scales, dtype, name)
