@@ -48,8 +48,8 @@ def _quantized_mixture(b: Builder, node: Node) -> Value:
     rows = node.operand(5).shape[1]
     if rows != hidden:
         raise UnsupportedError("packed experts in another order than [experts, rows, columns]")
-    layers = [_unpacked(b, node, i, f"fc{number}") for number, i in ((1, 2), (2, 5))]
-    logits, given = _scores(b, node, layers[0]), node.optional(14)
+    first, second = (_unpacked(b, node, i, f"fc{number}") for number, i in ((1, 2), (2, 5)))
+    logits, given = _scores(b, node, first), node.optional(14)
     values, chosen = _highest(b, node, logits)
     if given is None:
         values = values.apply(ops.Softmax, axis=1)
@@ -59,7 +59,7 @@ def _quantized_mixture(b: Builder, node: Node) -> Value:
             total = values.reduce("sum", [1])
             values = total.equals(0).choose(values * 0, values / total)
     gates = _gates(b, values, chosen, logits)
-    return _mixed(b, node, *layers, (gates > 1e-8).choose(gates, 0.0))
+    return _mixed(b, node, first, second, (gates > 1e-8).choose(gates, 0.0))
 
 
 def _check(node: Node, *absent: int) -> None:

@@ -76,21 +76,69 @@ def _dynamic_matmul(b: Builder, node: Node) -> Value:
 
 @lift_onnx("MatMulNBits", since=(1,), domain=MICROSOFT)
 def _matmul_of_blocks(b: Builder, node: Node) -> Value:
-    """A @ W.T with W [n, k] of 2, 4 or 8 bits, quantized in blocks along k; the zero point is half of the range."""
-    if node.optional(4) is not None:
-        raise UnsupportedError("the operand g_idx, which reorders the blocks")
-    k, n, bits, block = (int(node.attributes[name]) for name in ("K", "N", "bits", "block_size"))
-    packed, count = node.operand(1).data, -(-k // block)
-    if packed is None or bits not in _OF_BITS:
-        raise UnsupportedError(f"weights of {bits} bits that are not constants of 2, 4 or 8 bits")
-    weights = constant(FieldData(packed, _OF_BITS[bits], (n, count * block)))
-    scale = reshape(b, node.operand(2), [n, count])
-    zero = _zero_points(node.optional(3), _OF_BITS[bits], (n, count))
-    real = b(ops.DequantizeLinear, weights, scale, zero, axis=1, block_size=block)
-    real = sliced(b, real, {1: slice(0, k)})
+    """A @ W.T with W [n, k] of 2, 4 or 8 bits, quantized in blocks along k; the zero point is half of the range.
+
+    `g_idx` says which block a column belongs to; with it, ONNX Runtime's kernel ignores integer zero points, and reads
+    weights of 2 bits as 4. Source: ONNX Runtime, contrib_ops/cpu/quantization/matmul_nbits.cc.
+    """
+    k, n, block = (int(node.attributes[name]) for name in ("K", "N", "block_size"))
+    bits = int(node.attr("bits", 4))
+    if bits not in _OF_BITS or node.attr("weight_prepacked", 0):
+        raise UnsupportedError(f"weights of {bits} bits, or in the order of a machine", hint="use 2, 4 or 8 bits")
+    zero, order = node.optional(3), node.optional(4)
+    if order is not None and (bits != 4 or (zero is not None and zero.dtype is DType.UINT8)):
+        raise UnsupportedError("the operand g_idx with integer zero points, or weights that do not have 4 bits")
+    real = _real_blocks(b, node, _OF_BITS[bits], (n, k), block)
     product = contracted(b, node.operand(0), real, node.operand(0).rank - 1, 1)
     bias = node.optional(5)
     return product if bias is None else b(ops.Add, product, bias)
+
+
+def _real_blocks(b: Builder, node: Node, dtype: DType, shape: tuple[int, int], block: int) -> Value:
+    """The weights [n, k] as real values: dequantized where all about them is known, else computed."""
+    (n, k), packed, zero = shape, node.operand(1), node.optional(3)
+    count = -(-k // block)
+    scale = reshape(b, node.operand(2), [n, count])
+    integers = zero is None or (zero.dtype is DType.UINT8 and zero.data is not None)
+    if packed.data is not None and integers and node.optional(4) is None:
+        weights = constant(FieldData(packed.data, dtype, (n, count * block)))
+        points = _zero_points(zero, dtype, (n, count))
+        return sliced(b, b(ops.DequantizeLinear, weights, scale, points, axis=1, block_size=block), {1: slice(0, k)})
+    codes = _codes(b, packed, dtype, (n, count * block), scale.dtype)
+    points_ = _run_time_zeros(b, zero, dtype, (n, count), scale.dtype)
+    order = node.optional(4)
+    if order is None:
+        blocks = Term(b, reshape(b, codes.value, [n, count, block]))
+        real = (blocks - Term(b, unsqueezed(b, points_.value, [2]))) * Term(b, unsqueezed(b, scale, [2]))
+        return sliced(b, reshape(b, real.value, [n, count * block]), {1: slice(0, k)})
+    first = Term(b, sliced(b, codes.value, {1: slice(0, k)}))
+    index = nonnegative(b, reshape(b, order, [k]), count)
+    point, step = (Term(b, b(ops.Gather, each, index, axis=1)) for each in (points_.value, scale))
+    return ((first - point) * step).value
+
+
+def _codes(b: Builder, packed: Value, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
+    """Packed bytes as their fields, low bits first, of a float type."""
+    per = 8 // dtype.bits
+    if per == 1:
+        return Term(b, reshape(b, packed, shape)).to(real)
+    whole = Term(b, reshape(b, packed, [shape[0], shape[1] // per])).to(DType.INT32)
+    mask = (1 << dtype.bits) - 1
+    shifts = np.arange(per, dtype=np.int32) * dtype.bits
+    fields = Term(b, unsqueezed(b, whole.value, [2])).apply(ops.ShiftRightLogical, shifts.reshape(1, 1, per)) & mask
+    return Term(b, reshape(b, fields.value, shape)).to(real)
+
+
+def _run_time_zeros(b: Builder, zero: Value | None, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
+    """Zero points [n, blocks] of a float type: packed fields whose rows fill whole bytes, or floats as they are."""
+    rows, count = shape
+    if zero is None:
+        return Term(b, constant(np.full(shape, 1 << (dtype.bits - 1)).astype(real.numpy)))
+    if zero.dtype is not DType.UINT8:
+        return Term(b, reshape(b, zero, shape)).to(real)
+    per = 8 // dtype.bits
+    fields = _codes(b, zero, dtype, (rows, -(-count // per) * per), real)
+    return Term(b, sliced(b, fields.value, {1: slice(0, count)}))
 
 
 _OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}

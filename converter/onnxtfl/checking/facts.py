@@ -45,6 +45,7 @@ DOMAINS: Mapping[tuple[type[Op], str], tuple[float, float]] = {
     (ops.Range, "limit"): (2, 6),
     (ops.Range, "delta"): (1, 2),
     **{(shift, "rhs"): (0, 8) for shift in (ops.ShiftLeft, ops.ShiftRightLogical, ops.ShiftRightArithmetic)},
+    (ops.NonMaxSuppression, "iou_threshold"): (0, 1),
     (ops.Trilu, "k"): (0, 1),
     (ops.TopK, "k"): (1, 2),
     (ops.OneHot, "indices"): (0, 4),

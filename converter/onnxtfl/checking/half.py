@@ -1,4 +1,4 @@
-"""A model that computes in float16 or bfloat16, computed in float32 instead.
+"""A model that computes in float16 or bfloat16, or rounds operands of products to int8, computed in float32 instead.
 
 Such a model rounds after each op, and each runtime in other places: two correct runs differ by more than a tolerance
 for float32. What it computes without these roundings is what a conversion to float32 has to compute.
@@ -19,6 +19,9 @@ HALF = 4 * 2.0**-10
 HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16})
 _CODES = {10: 1, 16: 1}
 """TensorProto.DataType of the halves, and of float32."""
+_ACCURACY = "accuracy_level"
+_EXACT = (0, 1)
+"""Of `accuracy_level`: not said, and float32."""
 _DTYPES = ("to", "dtype")
 """Attributes that are such a code."""
 
@@ -29,10 +32,18 @@ def computes_in_halves(graph: Graph) -> bool:
     return any(isinstance(type_, TensorType) and type_.dtype in HALVES for type_ in types)
 
 
+def may_round_operands(source: Path) -> bool:
+    """Whether an op of the ONNX model `source` allows its kernel to round the operand of a product.
+
+    ONNX Runtime's kernels of weights of few bits do so: `accuracy_level` is the least accuracy they need to have.
+    """
+    return any(node.attributes.get(_ACCURACY, 0) not in _EXACT for node in files.read(source).main.walk())
+
+
 def write_widened(source: Path, target: Path) -> None:
     """Write the ONNX model `source` with float32 for float16 and bfloat16, also of inputs and outputs.
 
-    Weights are streamed. Raises `OnnxtflError`.
+    No op may round its operands. Weights are streamed. Raises `OnnxtflError`.
     """
     model = files.read(source)
     inline_functions(model)
@@ -58,6 +69,8 @@ def _widen_value(value: Value) -> None:
 
 
 def _widen_attributes(node: Node) -> None:
+    if node.attributes.get(_ACCURACY, 0) not in _EXACT:
+        node.attributes[_ACCURACY] = 1
     for name, attribute in node.attributes.items():
         if isinstance(attribute, TensorData) and attribute.dtype in HALVES:
             node.attributes[name] = attribute.cast(DType.FLOAT32)

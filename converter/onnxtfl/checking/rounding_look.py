@@ -1,7 +1,8 @@
 """Judge float outputs that differ: by what the source itself leaves open, as its roundings differ.
 
-A source that computes in float16 is computed in float32 instead. An output that is a Sigmoid is compared before it,
-where values near 0 or 1 still say something. Any other may differ by a multiple of the source's own noise.
+A source that computes in float16, or rounds operands of products, is computed in float32 instead. An output that is a
+Sigmoid is compared before it, where values near 0 or 1 still say something. Any other may differ by a multiple of the
+source's own noise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from onnxtfl.checking import noise
 from onnxtfl.checking.compare import Expectation, compare
-from onnxtfl.checking.half import write_widened
+from onnxtfl.checking.half import may_round_operands, write_widened
 from onnxtfl.checking.match import Pair, is_moved, permutations
 from onnxtfl.checking.noise import Noise
 from onnxtfl.checking.part import temporary_directory, tensor_inside
@@ -51,6 +52,7 @@ class RoundingLook:
     expect: Expectation
     _noise: dict[int, list[Noise | None]] = field(default_factory=dict)
     _widened: list[list[Any]] | None = None
+    _rough: bool | None = None
 
     def judge(self, report: CheckReport, kernels: str) -> CheckReport:
         """The report, with those outputs accepted whose difference is of rounding; passed if these are all."""
@@ -76,13 +78,20 @@ class RoundingLook:
         alone = (self.compare(pair, run[1][pair.a], one[pair.b], None) for run, one in zip(self.runs, got, strict=True))
         if out.message.startswith("in run") and all(check.ok for check in alone):
             return out
-        if self.a.facts.halves and self.a.info.format == "onnx":
+        if self._is_rough():
             found = self._in_float32(pair, got)
         elif self._names(pair) is not None:
             found = self.before_sigmoid(pair, kernels)
         elif not (self.a.facts.quantized or self.b.facts.quantized):
             found = self._within_noise(pair, out, got)
         return out if found is None else found
+
+    def _is_rough(self) -> bool:
+        """Whether the source computes in float16, or may round operands of products to int8."""
+        if self._rough is None:
+            is_onnx = self.a.info.format == "onnx"
+            self._rough = is_onnx and (self.a.facts.halves or may_round_operands(self.a.info.path))
+        return self._rough
 
     def _in_float32(self, pair: Pair, got: Sequence[Sequence[Any]]) -> OutputCheck | None:
         """Compare with what the source computes in float32, if it is near that itself."""
