@@ -1,6 +1,6 @@
 """Attention of com.microsoft from products and Softmax, on floats and quantized.
 
-com.microsoft: Attention, MultiHeadAttention, QAttention
+com.microsoft: Attention, MultiHeadAttention, DecoderMaskedMultiHeadAttention, QAttention
 
 ONNX's own Attention is defined by a function. Attention on a cache of keys is in :mod:`cached_attention`.
 """
@@ -80,6 +80,11 @@ def attended(b: Builder, node: Node, q: Value, k: Value, v: Value, mask: Value |
 
     `mask`: which keys count; `added`: what is added to the products. Later positions do not count if `unidirectional`.
     """
+    return weighted(b, scored(b, node, q, k, mask, added), v)
+
+
+def scored(b: Builder, node: Node, q: Value, k: Value, mask: Value | None, added: Value | None) -> Term:
+    """What the softmax is taken of, [b, heads, rows, keys]."""
     size = q.shape[3]
     scale = float(node.attr("scale", 0.0) or 0.0) or (size if isinstance(size, int) else 1) ** -0.5
     scores = dot(b, q, k, [0, 1], 3, 3) * scale
@@ -89,12 +94,15 @@ def attended(b: Builder, node: Node, q: Value, k: Value, v: Value, mask: Value |
         scores = scores + _mask(b, node, mask, scores)
     if added is not None:
         scores = scores + Term(b, added).to(scores.dtype)
-    if node.attr("unidirectional", 0):
-        scores = _of_earlier(b, scores)
+    return _of_earlier(b, scores) if node.attr("unidirectional", 0) else scores
+
+
+def weighted(b: Builder, scores: Term, v: Value) -> Value:
+    """The values by the softmax of the scores, as [b, s, heads * size]."""
     weights = scores.apply(ops.Softmax, axis=3).to(v.dtype)
-    weighted = dot(b, weights.value, v, [0, 1], 3, 2)
-    batch, heads, length, width = weighted.value.shape
-    return reshape(b, transposed(b, weighted.value, (0, 2, 1, 3)), [batch, length, heads * width], q, v)
+    found = dot(b, weights.value, v, [0, 1], 3, 2)
+    batch, heads, length, width = found.value.shape
+    return reshape(b, transposed(b, found.value, (0, 2, 1, 3)), [batch, length, heads * width], scores.value, v)
 
 
 def _mask(b: Builder, node: Node, mask: Value, scores: Term) -> Term:
@@ -160,21 +168,69 @@ def _of_earlier(b: Builder, scores: Term) -> Term:
 def _multi_head(b: Builder, node: Node) -> list[Value]:
     """Query, key and value are separate, packed in one tensor, or keys and values come in heads.
 
-    Results: [b, s, h], keys and values with the past ones before them. Source: ONNX Runtime,
+    Results: [b, s, h], keys and values with the past ones before them, and the products. Source: ONNX Runtime,
     contrib_ops/cpu/bert/multihead_attention.cc.
     """
-    if node.optional(8) is not None or node.optional(9) is not None or len(node.results) > 3:
-        raise UnsupportedError("a buffer that past and present share, or the products, in MultiHeadAttention")
-    heads = int(node.attributes["num_heads"])
-    q, k, v = _separate(b, node, heads)
-    past = [node.optional(i) for i in (6, 7)]
+    if node.optional(9) is not None:
+        raise UnsupportedError("keys of several beams", hint=_BEAMS)
+    q, k, v = _separate(b, node, node.optional(3))
+    past, count = [node.optional(i) for i in (6, 7)], node.optional(8)
+    if count is not None and past[0] is not None:
+        return _in_buffers(b, node, [q, k, v], past, count, [node.optional(4), node.optional(5)])
     k, v = (new if old is None else b(ops.Concatenate, old, new, axis=2) for old, new in zip(past, (k, v), strict=True))
-    return [attended(b, node, q, k, v, node.optional(4), node.optional(5)), k, v][: len(node.results)]
+    scores = scored(b, node, q, k, node.optional(4), node.optional(5))
+    return [weighted(b, scores, v), k, v, scores.value][: len(node.results)]
 
 
-def _separate(b: Builder, node: Node, heads: int) -> list[Value]:
+@lift_onnx("DecoderMaskedMultiHeadAttention", since=(1,), domain=MICROSOFT)
+def _decoder_attention(b: Builder, node: Node) -> list[Value]:
+    """Attention of one position on buffers that past and present share, or on keys in heads without a past.
+
+    Source: ONNX Runtime, contrib_ops/cpu/bert/decoder_masked_multihead_attention.cc.
+    """
+    if node.optional(9) is not None:
+        raise UnsupportedError("keys of several beams", hint=_BEAMS)
+    parts = _separate(b, node, node.optional(10))
+    past, count, others = [node.optional(i) for i in (5, 6)], node.optional(7), [node.optional(i) for i in (3, 4)]
+    if past[0] is None:
+        scores = scored(b, node, parts[0], parts[1], *others)
+        return [weighted(b, scores, parts[2]), *parts[1:], scores.value][: len(node.results)]
+    if count is None or not node.attr("past_present_share_buffer", 0):
+        raise UnsupportedError("past keys that are not in the buffer of the present ones")
+    return _in_buffers(b, node, parts, past, count, others)
+
+
+_BEAMS = "export the decoder without beam search (without cache_indirection)"
+
+
+def _in_buffers(
+    b: Builder,
+    node: Node,
+    parts: Sequence[Value],
+    past: Sequence[Value | None],
+    count: Value,
+    others: list[Value | None],
+) -> list[Value]:
+    """One position, whose key and value are put after `count` others in buffers [b, heads, most, size]."""
+    q, *new = parts
+    if q.shape[2] != 1:
+        if isinstance(q.shape[2], int):
+            raise UnsupportedError("several positions at once, of buffers that past and present share")
+        assume("each run of a decoder, whose past and present share a buffer, has one position")
+    before = as_int64(b, reshape(b, count, [1]))
+    zero, everything = np.zeros(1, np.int64), np.full(1, INT32_MAX, np.int64)
+    starts = b(ops.Concatenate, zero, zero, before, zero, axis=0)
+    ends = b(ops.Concatenate, everything, everything, (Term(b, before) + 1).value, everything, axis=0)
+    buffers = [b(ops.DynamicUpdateSlice, old, one, starts) for old, one in zip(past, new, strict=True)]
+    k, v = (b(ops.Slice, buffer, [0] * 4, ends, [1] * 4) for buffer in buffers)
+    scores = scored(b, node, q, k, *others)
+    return [weighted(b, scores, v), *buffers, scores.value][: len(node.results)]
+
+
+def _separate(b: Builder, node: Node, bias: Value | None) -> list[Value]:
     """Query, key and value as [b, heads, length, size], with the bias."""
-    query, key, value, bias = node.operand(0), node.optional(1), node.optional(2), node.optional(3)
+    heads = int(node.attributes["num_heads"])
+    query, key, value = node.operand(0), node.optional(1), node.optional(2)
     parts = [query, key, value]
     if query.rank == 5:
         parts = _unpacked(b, query, 3)

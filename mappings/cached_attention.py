@@ -1,6 +1,6 @@
 """Attention of decoders: rotary positions, groups of heads that share keys, and a cache of past keys.
 
-com.microsoft: RotaryEmbedding, GroupQueryAttention
+com.microsoft: RotaryEmbedding, MRotaryEmbedding, GroupQueryAttention
 """
 
 from __future__ import annotations
@@ -51,10 +51,14 @@ def rotated(b: Builder, x: Value, places: Value, cos: Value, sin: Value, interle
 
     Pairs are a column of the first half with one of the second, or neighbours if `interleaved`.
     """
-    half = cos.shape[1]
-    if not isinstance(half, int):
-        raise UnsupportedError("angles of unknown size", type_=cos.type, code="E-SHAPE-001")
-    c, s = (Term(b, unsqueezed(b, b(ops.Gather, table, places, axis=0), [1])) for table in (cos, sin))
+    c, s = (b(ops.Gather, table, places, axis=0) for table in (cos, sin))
+    return _turned_by(b, x, c, s, interleaved)
+
+
+def _turned_by(b: Builder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
+    """x [b, heads, s, size] turned by angles [1 or b, s, half of those columns that turn]."""
+    half = _half(cos)
+    c, s = (Term(b, unsqueezed(b, part, [1])) for part in (cos, sin))
     turning, rest = sliced(b, x, {3: slice(0, 2 * half)}), sliced(b, x, {3: slice(2 * half, None)})
     if interleaved:
         pairs = reshape(b, turning, [*x.shape[:3], half, 2], x)
@@ -67,6 +71,45 @@ def rotated(b: Builder, x: Value, places: Value, cos: Value, sin: Value, interle
     else:
         joined = b(ops.Concatenate, *new, axis=3)
     return joined if x.shape[3] == 2 * half else b(ops.Concatenate, joined, rest, axis=3)
+
+
+def _half(angles: Value) -> int:
+    half = angles.shape[-1]
+    if not isinstance(half, int):
+        raise UnsupportedError("angles of unknown size", type_=angles.type, code="E-SHAPE-001")
+    return half
+
+
+@lift_onnx("MRotaryEmbedding", since=(1,), domain=MICROSOFT)
+def _rotary_in_space(b: Builder, node: Node) -> Value:
+    """Each angle is that of one of three positions [3, b, s]: in time, rows and columns, as Qwen's models have them."""
+    x, ids, *tables = (node.operand(i) for i in range(4))
+    heads = int(node.attr("num_heads", 0)) or _exact(x.shape[-1], tables[0].shape[1])
+    inner = in_heads(b, x, heads) if x.rank == 3 else x
+    streams = _streams(node, _half(tables[0]))
+    scale = float(node.attr("scale", 1.0))
+    cos, sin = (_by_stream(b, b(ops.Gather, table, ids, axis=0), streams, scale) for table in tables)
+    turned = _turned_by(b, inner, cos, sin, bool(node.attr("interleaved", 0)))
+    return _merged_heads(b, turned, x) if x.rank == 3 else turned
+
+
+def _streams(node: Node, half: int) -> Array:
+    """Which of the three positions each angle is of: in sections, or in turn as long as the sections last."""
+    time, rows, columns = (int(n) for n in node.attributes["mrope_section"])
+    if time + rows + columns != half:
+        raise InvalidModelError(f"sections {[time, rows, columns]} of {half} angles", code="E-FILE-009")
+    if not node.attr("mrope_layout", 0):
+        return np.repeat([0, 1, 2], [time, rows, columns])
+    place = np.arange(half)
+    in_turn = np.where((place % 3 == 1) & (place < 3 * rows), 1, 0)
+    return np.where((place % 3 == 2) & (place < 3 * columns), 2, in_turn)
+
+
+def _by_stream(b: Builder, angles: Value, streams: Array, scale: float) -> Value:
+    """Of [3, b, s, half] those of each column's position."""
+    time, rows, columns = (Term(b, angles).at(i, 0) for i in range(3))
+    of_rows, of_columns = (Term(b, constant((streams == i).reshape(1, 1, -1))) for i in (1, 2))
+    return (of_columns.choose(columns, of_rows.choose(rows, time)) * scale).value
 
 
 # --- GroupQueryAttention ---------------------------------------------------------------------------------------------
