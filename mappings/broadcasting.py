@@ -61,7 +61,7 @@ def _expand(b: Builder, node: Node) -> Value:
 
 
 def _joint_shape(b: Builder, x: Value, wanted: Value) -> Value:
-    """The shape to which `x` and the sizes `wanted` broadcast, at run time: the larger ones, or 0 instead of 1."""
+    """The shape to which `x` and the sizes `wanted` broadcast, at run time: of two sizes the one that is not 1."""
     own = x.shape
     if all(d == 1 for d in own) and len(own) <= vector_length(wanted):
         return wanted
@@ -70,7 +70,8 @@ def _joint_shape(b: Builder, x: Value, wanted: Value) -> Value:
         wanted = b(ops.Concatenate, [1] * (rank - vector_length(wanted)), wanted, axis=0)
     padded = (1,) * (rank - len(own)) + own
     if not static(padded):
-        return b(ops.Max, dim_vector(b, padded, x), wanted)
+        is_one = b(ops.Compare, wanted, b.scalar(1, wanted), comparison_direction="EQ")
+        return b(ops.Select, is_one, b(ops.Convert, dim_vector(b, padded, x), dtype=wanted.dtype), wanted)
     return b(ops.Select, np.asarray([d == 1 for d in padded]), wanted, constant(np.asarray(padded, wanted.dtype.numpy)))
 
 

@@ -232,3 +232,32 @@ def test_expand_to_sizes_of_an_input_that_may_be_0(shape: tuple[int, ...], wante
     feed = {"x": np.ones(shape, np.float32), "s": np.asarray(wanted)}
     found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
     np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(0, 1), (1, 0), (0, 0), (3, 1), (1, 3), (3, 3)])
+def test_expand_of_an_open_size_to_one_that_only_a_run_knows(rows: int, wanted: int) -> None:
+    """Of two sizes the one that is not 1: no rows stay none (an expert that no token goes to)."""
+    nodes = [helper.make_node("Expand", ["x", "s"], ["e"]), helper.make_node("Concat", ["e", "tail"], ["y"], axis=0)]
+    inputs = [("x", TensorProto.FLOAT, ["n", 2]), ("s", TensorProto.INT64, [2]), ("tail", TensorProto.FLOAT, [1, 2])]
+    model = onnx_model(nodes, inputs, [("y", TensorProto.FLOAT, None)]).SerializeToString()
+    x = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
+    feed = {"x": x, "s": np.asarray([wanted, 1]), "tail": np.full((1, 2), 9, np.float32)}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
+
+
+@pytest.mark.parametrize(("rows", "others"), [(3, 1), (3, 4), (0, 2), (1, 0), (1, 5)])
+def test_expand_of_an_open_size_to_the_size_of_a_slice(rows: int, others: int) -> None:
+    """Which of two open sizes is 1 is known in a run only (experts of a mixture that several tokens go to)."""
+    nodes = [
+        helper.make_node("Slice", ["z", "first", "one", "first"], ["row"]),
+        helper.make_node("Shape", ["row"], ["s"]),
+        helper.make_node("Expand", ["x", "s"], ["e"]),
+        helper.make_node("Concat", ["e", "row"], ["y"], axis=0),
+    ]
+    inputs = [("x", TensorProto.FLOAT, ["n", 2]), ("z", TensorProto.FLOAT, ["k", 2])]
+    known = {"first": np.asarray([0]), "one": np.asarray([1])}
+    model = onnx_model(nodes, inputs, [("y", TensorProto.FLOAT, None)], known).SerializeToString()
+    feed = {"x": np.arange(2 * rows, dtype=np.float32).reshape(rows, 2), "z": np.ones((others, 2), np.float32)}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])

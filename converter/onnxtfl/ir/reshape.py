@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, product, symbol
+from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, broadcast_dim, product, symbol
 from onnxtfl.ir.dims import FloorDiv as Quotient
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Max, Min, Mul
@@ -139,18 +139,19 @@ def merged(b: Builder, x: Value, groups: Sequence[Sequence[int]]) -> Value:
 def broadcast(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
     """Broadcast `x` and `dims` together; return `x` with the common shape.
 
-    A known size decides over an unknown one, which is the same or 1.
+    A known size decides over an unknown one, which is the same or 1; of two unknown ones a run takes what is not 1.
     """
     rank = max(x.rank, len(dims))
     own, asked = (1,) * (rank - x.rank) + x.shape, (1,) * (rank - len(dims)) + tuple(dims)
-    result = [o if d == 1 or _decides(o, d) else d for o, d in zip(own, asked, strict=True)]
+    result = [o if d == 1 else _joint(o, d) for o, d in zip(own, asked, strict=True)]
     if tuple(result) == x.shape:
         return x
     return b(BroadcastTo, x, dim_vector(b, result, x, *sources))
 
 
-def _decides(size: Dim, other: Dim) -> bool:
-    return isinstance(size, int) and size != 1 and not isinstance(other, int)
+def _joint(own: Dim, asked: Dim) -> Dim:
+    """Two known sizes that do not fit are left to BroadcastTo, which says so."""
+    return asked if isinstance(own, int) and isinstance(asked, int) else broadcast_dim(own, asked)
 
 
 def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:
