@@ -28,16 +28,13 @@ def _image_scaler(b: Builder, node: Node) -> Value:
     return (x * float(node.attr("scale", 1.0))).apply(ops.Add, constant(bias)).value
 
 
-def _any_scales(node: Node) -> bool:
-    """Whether the operands are int16, whose scales the kernel takes for powers of two unless it is told otherwise."""
-    quantization = node.operand(0).tensor_type.quantization
-    return quantization is not None and quantization.storage == "int16"
+_ANY_SCALES = {"pot_scale_int16": False}
+"""Kernels take scales of int16 for powers of two unless told otherwise; a quantizer keeps what a float op says.
 
-
-row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD", when=lambda node: not _any_scales(node))
-row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB", when=lambda node: not _any_scales(node))
-row(ops.Add, tfl="ADD", lifts=False, fixed_tfl={"pot_scale_int16": False}, when=_any_scales)
-row(ops.Sub, tfl="SUB", lifts=False, fixed_tfl={"pot_scale_int16": False}, when=_any_scales)
+Source: LiteRT, kernels/add.cc and sub.cc (PrepareInt16SubOp).
+"""
+row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD", fixed_tfl=_ANY_SCALES)
+row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB", fixed_tfl=_ANY_SCALES)
 row(ops.Mul, onnx="Mul", since=(7, 13, 14), tfl="MUL")
 
 

@@ -337,7 +337,7 @@ LARGE = 128 << 10
 def _is_unrolled(node: Node) -> bool:
     """Whether the layer is written out step by step."""
     steps, recurrent = node.operand(0).shape[0], node.operand(2)
-    if not isinstance(steps, int) or not 0 < steps <= most_steps(node) or _keeps_state(node):
+    if not isinstance(steps, int) or not 0 < steps <= most_steps() or _keeps_state(node):
         return False
     return steps == 1 or recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
 
@@ -382,7 +382,7 @@ def _is_fused(node: Node) -> bool:
     if isinstance(steps, int) and not _keeps_state(node):
         data = node.operand(2).data
         calls = steps <= MOST_CALLS and data is not None and data.nbytes >= LARGE
-        if steps <= most_steps(node) or (calls and not is_small()):
+        if steps <= most_steps() or (calls and not is_compact()) or is_smaller_as_loop(node):
             return False
     if node.attr("clip") or node.attr("rows") or node.operand(0).dtype is not DType.FLOAT32:
         return False

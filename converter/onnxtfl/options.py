@@ -38,8 +38,8 @@ class Options:
     to write in addition to those of the source. `record`: whether the record of the conversion is written into the
     result. `max_memory`: megabytes that the constants computed before run time may hold. `time_limit`: seconds that the
     conversion may take (:mod:`onnxtfl.ir.budget`). `allow_custom`: ops without a conversion become custom ops.
-    `plugins`: modules that register rules. `is_quantized_later`: whether a quantizer, which reads no loops, changes the
-    result. `debug`: the verifier runs after each pass.
+    `plugins`: modules that register rules. `is_quantized_later`: whether a quantizer changes the result. `debug`: the
+    verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
@@ -79,11 +79,11 @@ class Options:
     @property
     def is_compact(self) -> bool:
         """Whether loops stay loops: on a microcontroller each tensor takes memory."""
-        return self.compact == "loops"
+        return bool(self.compact)
 
     @property
-    def compact(self) -> Literal["", "kernels", "loops"]:
-        """What is small rather than fast (see `Budget`); a quantizer reads no loops."""
+    def compact(self) -> Literal["", "loops", "quantized loops"]:
+        """What is small rather than fast (see `Budget`)."""
         if self.target != "micro":
             return ""
-        return "kernels" if self.is_quantized_later else "loops"
+        return "quantized loops" if self.is_quantized_later else "loops"

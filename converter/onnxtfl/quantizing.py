@@ -19,12 +19,13 @@ from onnxtfl.checking.inputs import make_input, numpy_type
 from onnxtfl.checking.sizes import open_shapes
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
-from onnxtfl.formats.archive import append_archive
+from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.formats.tflite.reader import overwrite_entries
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import ops
-from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.graph import Graph, State, Value
+from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.signatures import Description
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
@@ -88,11 +89,11 @@ class Quantizing:
             name for name in before if storage is not None and not has_quantized_kernel(name, storage, self.runtimes)
         ]
         names, graph = [info.name for info in infos], lifted_where_possible(files.read(model))
-        sensitive = Sensitive(divisors(graph), exponents(graph), [*unsupported(graph), *states(read.main)])
+        sensitive = Sensitive(
+            divisors(graph), exponents(graph), [*unsupported(graph), *(v.name or "" for v in state_values(read.main))]
+        )
         quantize(model, self.mode, names, every, float_io=self.float_io, float_ops=kept, sensitive=sensitive)
-        if read.metadata.files is not None:  # the library drops what is after the model
-            append_archive(read.metadata.files, model)
-        read = files.read(model)
+        read = _written_anew(model, read)
         overwrite_entries(model, of_the_file(lowest_runtime(read.main)))
         made = describe(model, read)
         report.ops_after = count_ops(read.main)
@@ -126,12 +127,32 @@ class Quantizing:
         return read_samples(data, infos) if isinstance(data, str | os.PathLike) else _checked(data, infos)
 
 
-def states(graph: Graph) -> list[str]:
-    """The names of the states of the kernels of a tfl `graph`, which litert-quantizer writes as no variables."""
+def _written_anew(path: Path, source: Model) -> Model:
+    """Write the quantized file as all others are written, with the archive of its `source`; returns what is in it.
+
+    The library drops what is after the model, and stores weights of 256 KB and more there, where TFLite Micro does not
+    look for them.
+    """
+    made, out = files.read(path), path.with_name(path.name + ".written")
+    made.metadata.files = source.metadata.files
+    known = {state.input for state in made.main.states}
+    written = [v for v in state_values(made.main) if v not in known and v.producer is not None]
+    made.main.states += [State(value, value) for value in written]
+    try:
+        with out.open("w+b") as file:
+            tflite_writer.write(made, file)
+        os.replace(out, path)
+    finally:
+        out.unlink(missing_ok=True)
+    return files.read(path)
+
+
+def state_values(graph: Graph) -> list[Value]:
+    """The states of the kernels of a tfl `graph`: tensors that are variables, also where an op writes them."""
     found = []
     for node in graph.walk():
         places = state_operands(node.op.name.rpartition(".")[2], len(node.operands))
-        found += [value.name or "" for i in places if (value := node.optional(i)) is not None]
+        found += [value for i in places if (value := node.optional(i)) is not None]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 import onnxtfl
 from onnxtfl import quantizing
@@ -24,6 +24,7 @@ from onnxtfl.runtimes import quantizer, quantizer_script
 from onnxtfl.targets.tflite import has_quantized_kernel
 from tests.unit.tiny_models import onnx_model, saved
 
+F, I64 = TensorProto.FLOAT, TensorProto.INT64
 INSTALLED = importlib.util.find_spec("litert_quantizer") is not None
 needs_library = pytest.mark.skipif(not INSTALLED, reason="litert-quantizer is not installed (onnxtfl[quantize])")
 INFOS = (TensorInfo("x", "float32", (1, 4)), TensorInfo("k", "int32", (None,)))
@@ -128,6 +129,45 @@ def test_the_range_of_a_tensor_is_that_of_all_samples(tmp_path: Path) -> None:
     values = (1.0, -3.0, 9.0, 0.5)
     found = quantizer_script.extremes_of(str(path), [{"x": np.full((1, 64), v, np.float32)} for v in values])
     assert (found["x"]["min"], found["x"]["max"]) == (-3.0, 9.0)
+
+
+@needs_library
+@pytest.mark.parametrize("mode", ["dynamic", "int8", "int16x8", "float16"])
+def test_ops_in_loops_are_quantized(mode: quantizing.Mode) -> None:
+    """What loops carry stays float, and one that they pass on is read as it is."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((32, 32), np.float32) / 8
+    body = parser.parse_graph(
+        "step (int64 i, bool go, float[1, 32] h) => (bool more, float[1, 32] n)"
+        " { more = Identity (go)  m = MatMul (h, w)  s = Add (m, x)  n = Tanh (s) }"
+    )
+    nodes = [helper.make_node("Loop", ["count", "", "x"], ["y"], body=body)]
+    inputs, constants = [("x", F, (1, 32)), ("count", I64, ())], {"w": w}
+    model = onnx_model(nodes, inputs, [("y", F, (1, 32))], constants)
+    calibration = (
+        None
+        if mode in ("dynamic", "float16")
+        else [{"x": rng.standard_normal((1, 32)).astype(np.float32), "count": np.array(3)} for _ in range(8)]
+    )
+    conversion = onnxtfl.onnx_to_tflite(model, quantize=mode, calibration=calibration, input_ranges={"count": (0, 4)})
+    assert "WHILE" in conversion.report.ops_after
+    assert conversion.check is not None
+    assert conversion.check.ok
+
+
+@needs_library
+def test_a_branch_that_no_sample_takes_stays_float() -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (bool c, float[1, 8] x) => (float[1, 8] y) { y = If (c) <'
+        "then_branch = t () => (float[1, 8] a) { a = Sigmoid (x) },"
+        "else_branch = e () => (float[1, 8] b) { p = Tanh (x)  b = Mul (p, x) }> }"
+    )
+    samples = [{"c": np.array(True), "x": np.linspace(-1, 1, 8, dtype=np.float32)[None]}]
+    conversion = onnxtfl.onnx_to_tflite(model, quantize="int8", calibration=samples)
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert conversion.report.quantization is not None
+    assert {"TANH", "MUL"} <= {op.op for op in conversion.report.quantization.float_ops}
 
 
 def test_exponents_that_would_be_coarse() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.tflite.reader import read as read_model
@@ -339,6 +340,23 @@ def test_ten_thousand_nodes_take_seconds() -> None:
     start = time.process_time()
     written(graph)
     assert time.process_time() - start < 4
+
+
+def test_names_are_unique_over_all_subgraphs() -> None:
+    """litert-quantizer holds the ranges of tensors by their names."""
+    graph, x, build = vector_graph()
+    branches = []
+    for name in ("RELU", "TANH"):
+        branch, operand, inside = vector_graph()
+        branch.outputs = [op(inside, "ADD", [op(inside, name, [operand], x.type), constant(X)], x.type, **NO_FUSED)]
+        branches.append(branch)
+    options = {"then_subgraph_index": branches[0], "else_subgraph_index": branches[1]}
+    graph.outputs = [op(build, "IF", [constant(np.array([True])), x], x.type, **options)]
+    interpreter = Interpreter(model_content=written(graph))
+    interpreter.allocate_tensors()
+    names = [t["name"] for k in range(3) for t in interpreter.get_tensor_details(k) if t["name"]]
+    assert {"x", "output", "constant"} <= set(names) and len(names) == 11
+    assert len(set(names)) == len(names)
 
 
 def broken(name: str = "ADD", result: Any = None, operand: Any = None, **attributes: Any) -> Graph:

@@ -35,13 +35,13 @@ _LOOK = 64
 """Steps between two looks at the clock."""
 
 
-Compact = Literal["", "kernels", "loops"]
+Compact = Literal["", "loops", "quantized loops"]
 
 
 class Budget:
     """What a conversion has used, and how much it may use: `max_memory` bytes of constants computed before run time,
-    and `seconds`. `compact`: what is small rather than fast: layers that have kernels are not written out ("kernels"),
-    and no loops are ("loops").
+    and `seconds`. `compact`: loops are small rather than fast, with weights of real values or ("quantized loops") ones
+    that are quantized later.
 
     `elements`: read, written or multiplied by nodes that were computed before run time. `held`: bytes of the constants
     made from them. `terms`: products of terms in symbolic sizes. `unknown`: sizes that became unknown since their

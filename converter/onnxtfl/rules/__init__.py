@@ -97,7 +97,7 @@ from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.rules.int16_softmax import int16_softmax
 from onnxtfl.rules.integer_resizing import integers_like_onnx
-from onnxtfl.rules.layers import most_steps
+from onnxtfl.rules.layers import is_smaller_as_loop, most_steps
 from onnxtfl.rules.lengths import with_steps
 from onnxtfl.rules.loops import (
     MOST_CALLS,
@@ -108,7 +108,6 @@ from onnxtfl.rules.loops import (
     goes_on,
     is_called,
     is_compact,
-    is_small,
     is_unrolled,
     mask_steps,
     next_round,

@@ -54,11 +54,6 @@ MOST_PASSED = 64 << 10
 
 def is_compact() -> bool:
     """Whether loops stay loops, since code is to be small."""
-    return current().compact == "loops"
-
-
-def is_small() -> bool:
-    """Whether code is to be small: kernels of whole layers, if not loops."""
     return bool(current().compact)
 
 

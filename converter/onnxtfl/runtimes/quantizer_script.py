@@ -41,12 +41,13 @@ def quantize(request: dict[str, Any]) -> None:
     made.load_quantization_recipe(recipe_of(request["mode"]))
     keep_float(made, [*request["float_ops"], *(("INPUT", "OUTPUT") if request["float_io"] else ())])
     found, ops = None, ops_of(request["model"])
-    kept = [op for op in ops if not set(op.results).isdisjoint(request["unsupported"])]
+    kept = [op for op in ops if op.crosses or not set(op.results).isdisjoint(request["unsupported"])]
     if made.need_calibration:
         found = of_tensor_ranks(extremes_of(request["model"], samples(request)), ops)
         levels = LEVELS[request["mode"]]
         names = wide(found) | coarse(request["exponents"], found, levels) | small(request["divisors"], found, levels)
         kept += [op for op in ops if names.intersection([*op.operands, *op.results])]
+        kept += [op for op in ops if not op.computed <= found.keys()]  # in a branch that no sample takes
     keep_these_float(made, kept)
     result = made.quantize(found, enable_progress_bar=False, enable_progress_report=False).quantized_model
     with open(request["out"], "wb") as out:
@@ -94,12 +95,19 @@ def keep_float(made: Any, names: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Op:
-    """An op of the model: the names of its operands and results, the ranks of both, and how recipes name it."""
+    """An op of the model: the names of its operands and results, the ranks of both, and how recipes name it.
+
+    `computed`: the names of float results in other subgraphs than the first. `crosses`: it is one of the two in which
+    the library reads and writes what another subgraph passes to a subgraph, or an op on a tensor that is passed on as
+    it is. What is passed is float: the calling op is not quantized.
+    """
 
     operands: list[str]
     results: list[str]
     ranks: dict[str, int]
     scope: str
+    computed: frozenset[str] = frozenset()
+    crosses: bool = False
 
 
 def ops_of(path: str) -> list[Op]:
@@ -107,12 +115,17 @@ def ops_of(path: str) -> list[Op]:
     from litert_quantizer.utils import tfl_flatbuffer_utils as utils
 
     found = []
-    for subgraph in utils.read_model(path).subgraphs:
+    for k, subgraph in enumerate(utils.read_model(path).subgraphs):
         tensors = [(utils.get_tensor_name(t), 0 if t.shape is None else len(t.shape)) for t in subgraph.tensors]
-        for op in subgraph.operators:
+        passed_on = set(subgraph.inputs).intersection(subgraph.outputs) if k else set()
+        edges = utils.get_subgraph_input_output_operators(subgraph) if k else []
+        for op in [*subgraph.operators, *edges]:
             sides = [[tensors[i] for i in side if i >= 0] for side in (op.inputs, op.outputs)]
             operands, results = ([name for name, _ in side] for side in sides)
-            found.append(Op(operands, results, dict(chain(*sides)), utils.get_op_scope(op, subgraph.tensors)))
+            computed = frozenset(tensors[i][0] for i in op.outputs if k and not subgraph.tensors[i].type)
+            crosses = op in edges or not passed_on.isdisjoint(op.inputs)
+            scope = utils.get_op_scope(op, subgraph.tensors)
+            found.append(Op(operands, results, dict(chain(*sides)), scope, computed, crosses))
     return found
 
 

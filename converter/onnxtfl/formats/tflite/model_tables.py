@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +54,7 @@ class _Model:
 
     def __init__(self, constant_names: Mapping[Value, str]) -> None:
         self.constant_names = constant_names
+        self.names = UniqueNames()
         self.codes: list[Values] = []
         self.contents: list[Content | None] = [None]  # buffer 0 is empty by convention
         self.subgraphs: list[_Subgraph] = []
@@ -135,12 +137,16 @@ class _Subgraph:
         self.model = model
         self.graph = graph
         self.tensors: list[_Tensor] = []
-        self.names = TensorNames(graph, model.constant_names)
         self._numbers: dict[Value, int] = {}
         self._constants: dict[Hashable, int] = {}
         self._intermediates: dict[Node, list[int]] = {}
         self._states = {state.input: state for state in graph.states}
         self._written = {s.output: s.input for s in graph.states if s.output is not s.input}
+
+    @cached_property
+    def names(self) -> TensorNames:
+        """The names of the tensors; those of a subgraph are made after those of the one that calls it."""
+        return TensorNames(self.graph, self.model.constant_names, self.model.names)
 
     def values(self) -> Values:
         """The values of the SubGraph table."""

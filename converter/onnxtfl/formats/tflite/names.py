@@ -1,4 +1,4 @@
-"""Names of the tensors of a subgraph: those of the values, made unique."""
+"""Names of the tensors of a subgraph: those of the values, made unique over all subgraphs of a model."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.graph import Graph, Value
 
 
-class TensorNames(UniqueNames):
+class TensorNames:
     """The unique name of each value of a graph; constants are named last, so that the others keep theirs.
 
-    `constants`: names for constants without one.
+    `constants`: names for constants without one. `unique`: the names of other subgraphs too; quantizers and profilers
+    keep what they measure by the name of a tensor.
     """
 
-    def __init__(self, graph: Graph, constants: Mapping[Value, str] | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, graph: Graph, constants: Mapping[Value, str] | None = None, unique: UniqueNames | None = None
+    ) -> None:
         self._constants = constants or {}
+        self._unique = unique or UniqueNames()
         self.all: dict[Value, str] = {}
         self._reserve(graph.inputs, "input")
         self._reserve(graph.outputs, "output")
@@ -27,6 +30,10 @@ class TensorNames(UniqueNames):
         if value not in self.all:
             self.all[value] = self.fresh(value.name or self._constants.get(value) or _hint(value))
         return self.all[value]
+
+    def fresh(self, base: str) -> str:
+        """A name that no tensor has, `base` if possible."""
+        return self._unique.fresh(base)
 
     def _reserve(self, values: Iterable[Value], base: str) -> None:
         for value in values:

@@ -194,7 +194,7 @@ class _Layer:
         features, rows = self.input.shape[-1], self.weights.shape[0]
         constants = all(v is None or _is_weight(v) for v in (self.weights, self.bias))
         known = isinstance(features, int) and isinstance(rows, int)
-        return current().compact == "loops" and constants and known and bool(features < rows)
+        return bool(current().compact) and constants and known and bool(features < rows)
 
     def product(self, b: Builder, x: Value) -> Value:
         """The products [..., gates * H] of `x` [..., I] with the weights, with the bias."""
