@@ -239,7 +239,7 @@ def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> Va
     total = cache.k.shape[2]
     scores = Term(b, reshape(b, scores.value, [batch, heads, length, total], q, cache.k))
     cap = float(node.attr("softcap", 0.0) or 0.0)
-    scores = scores if not cap else (scores / cap).tanh() * cap
+    scores = scores if cap <= 0 else (scores / cap).tanh() * cap
     added = node.optional(10)
     scores = scores if added is None else scores.apply(ops.Add, added)
     scores = _visible(b, node, scores, cache.before)

@@ -280,7 +280,7 @@ def _convert(job: Job) -> Conversion:
                 compared = check_result(job, result, output.file, stack, workers, job.quantizing, sample)
             failed = _has_failed(job, compared)
         if compared is None or compared.status == "not checked":
-            check_loads(job, output.file, stack, workers, result.custom_ops)
+            check_loads(job, result, output.file, stack, workers)
         arena = None if failed else arena_size(job, output.file)
         report = replace(_report(job, result, output, seconds), arena=arena)
         kept = None if failed and not job.keep_failed else output

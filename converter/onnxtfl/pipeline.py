@@ -41,7 +41,7 @@ from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
-from onnxtfl.ir.signatures import Description, described
+from onnxtfl.ir.signatures import Description, described, of_unknown_rank
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.options import Options
@@ -114,16 +114,16 @@ if TYPE_CHECKING:
 class Report:
     """What a conversion read and wrote.
 
-    `ops_before`, `ops_after`: number of nodes by op. `passes`: time and node count of each pass. `record`: the target
-    tensor of each source tensor, and the origin of each target op. `quantization`: which ops compute on integers and
-    which do not, and why; None if nothing is quantized. `states`: those that became inputs and outputs. `kept_states`:
-    names of the tensors that the next run begins with, None where that was not asked for. `other_signatures`: the entry
-    points of the file that were not converted. `elements`: the names of the tensors that each input and output of
-    sequence or optional type became. `vectors`: inputs that replace maps. `complex_names`: inputs and outputs of
-    complex numbers, as pairs of real ones. `source_size`: bytes of the source with external data, None for a model in
-    memory. `dropped_metadata`: what of the source's metadata was too large, as text. `source_files`: the source's files
-    with external data. `assumptions`: what has to be true of sizes that only a run knows. `io_types`: see `HeldType`.
-    `custom_ops`: those of users. `opset`: ONNX's and why, if not the default. `float16`: which ops compute in it.
+    `ops_before`, `ops_after`: nodes by op. `passes`: time and node count of each pass. `record`: the target tensor of
+    each source tensor, and the origin of each target op. `quantization`: which ops compute on integers and which do
+    not, and why; None if nothing is quantized. `states`: those that became inputs and outputs. `kept_states`: names of
+    the tensors that the next run begins with, None where that was not asked for. `other_signatures`: the entry points
+    of the file that were not converted. `elements`: the names of the tensors that each input and output of sequence or
+    optional type became. `vectors`: inputs that replace maps. `unranked`: inputs of unknown rank. `complex_names`:
+    complex inputs and outputs, as pairs. `source_size`: its bytes, None in memory. `dropped_metadata`: what of the
+    source's metadata was too large. `source_files`: the source's files with external data. `assumptions`: what has to
+    be true of sizes that only a run knows. `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's
+    and why, if not the default. `float16`: which ops compute in it.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -142,6 +142,7 @@ class Report:
     source_size: int | None = None
     dropped_metadata: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
+    unranked: list[str] = field(default_factory=list)
     io_types: list[HeldType] = field(default_factory=list)
     source_files: tuple[Path, ...] = ()
     custom_ops: list[str] = field(default_factory=list)
@@ -463,8 +464,8 @@ class _Conversion:
         """The report; `names`: the written name of each value."""
         self.report.ops_after = count_ops(graph)
         self.report.custom_ops, self.report.opset = custom_ops(graph), self.target.raised
-        self.report.inputs = [described(v) for v in graph.inputs]
-        self.report.outputs = [described(v) for v in graph.outputs]
+        self.report.inputs, self.report.outputs = (list(map(described, v)) for v in (graph.inputs, graph.outputs))
+        self.report.unranked = of_unknown_rank(graph.inputs)
         self.report.elements, self.report.vectors = dict(graph.elements), list(graph.vectors)
         self.report.complex_names = list(graph.complex_names)
         self.report.io_types = held_types(graph)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -206,14 +206,12 @@ _LOAD_HINTS = {
 }
 
 
-def check_loads(
-    job: Job, converted: Path, stack: ExitStack, workers: Workers | None, custom_ops: Sequence[str] = ()
-) -> None:
+def check_loads(job: Job, result: Report, converted: Path, stack: ExitStack, workers: Workers | None) -> None:
     """Load the result in its runtime, without running it, where that is installed; UnsupportedError where it refuses.
 
     A .tflite whose sizes are known gets its memory too. `workers`: the processes of a check that did not come so far.
     """
-    if not job.load or custom_ops or os.environ.get(NO_LOAD):
+    if not job.load or result.custom_ops or os.environ.get(NO_LOAD):
         return
     from onnxtfl.runtimes import RunError, RunOptions, runtime_for
 
@@ -227,6 +225,11 @@ def check_loads(
     except RunError as error:
         if error.kind == "unavailable" or _is_newer(job, format_, error.kind, worker.runtime if worker else ""):
             return
+        if result.unranked:
+            names = ", ".join(map(repr, result.unranked))
+            raise UnsupportedError(
+                f"TFLite does not load the model while the rank of its inputs is unknown ({names})", code="E-SHAPE-001"
+            ) from error
         hint = _LOAD_HINTS.get(error.kind, "it is a bug: please report it") + "; `load=False` writes it nevertheless"
         raise UnsupportedError(f"the result does not load: {error.message}", hint=hint, code=error.code) from error
     except RuntimeUnavailableError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnxtfl
 from onnxtfl.errors import UnsupportedError
@@ -84,3 +84,15 @@ def test_embeddings(segments: bool) -> None:
     inputs = {n: RNG.integers(0, v, (B, S)).astype(np.int32) for n, v in largest.items() if n in names}
     outputs = {"y": (F, [B, S, H]), "count": (INT, [B])}
     compare(model([node], dict.fromkeys(inputs, (INT, [B, S])), outputs, constants), inputs)
+
+
+def test_a_negative_softcap_is_none() -> None:
+    """As in ONNX Runtime's kernel; the function that defines the op has one."""
+    x = {name: np.random.default_rng(3).standard_normal((2, 3, 16)).astype(np.float32) * 3 for name in "qkv"}
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 24]>'
+        "g (float[2,3,16] q, float[2,3,16] k, float[2,3,16] v) => (float[2,3,16] y)"
+        "{ y = Attention <q_num_heads: int = 2, kv_num_heads: int = 2, softcap: float = -2.0> (q, k, v) }"
+    )
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", x)[0][1]
+    np.testing.assert_allclose(found, run_onnx(model.SerializeToString(), x)["y"], atol=1e-5)

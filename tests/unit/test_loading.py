@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 
 import onnxtfl
 from onnxtfl.cli import commands, running
@@ -84,3 +84,17 @@ def test_a_result_that_needs_too_much_memory(tmp_path: Path) -> None:
     model = onnx_model([node], [("x", TensorProto.FLOAT, [1])], [("y", TensorProto.FLOAT, None)], {"sizes": sizes})
     with pytest.raises(UnsupportedError, match=f"the tensor 'y' alone needs {4 * 2**36} bytes; use smaller inputs"):
         onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", check=False)
+
+
+def test_inputs_of_unknown_rank_that_tflite_reads_as_scalars() -> None:
+    """Shape and Gather of such an input: the message says to give its sizes, with which the model converts."""
+    model = parser.parse_model(
+        '<ir_version: 7, opset_import: ["" : 13]> g (float a, float c) => (float d) <int64[1] one = {1}>'
+        "{ s = Shape (a)  n = Gather (s, one)  rest = Sub (one, one)  r = Sub (rest, one)  t = Concat <axis = 0> (n, r)"
+        " d = Reshape (c, t) }"
+    )
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    with pytest.raises(UnsupportedError, match="the rank of its inputs is unknown"):
+        onnxtfl.onnx_to_tflite(model)
+    assert onnxtfl.onnx_to_tflite(model, input_shapes={"a": (2, 3), "c": (6, 2)}, check="require").check

@@ -125,7 +125,14 @@ ANGLES = np.random.default_rng(1).uniform(0, 6, (16, D // 2))
 TABLES = {"cos": np.cos(ANGLES).astype(np.float32), "sin": np.sin(ANGLES).astype(np.float32)}
 WIDE = 16  # the size of a head; ONNX Runtime's GroupQueryAttention wants multiples of that
 TURNS = {name: np.concatenate([table] * 2, axis=1) for name, table in TABLES.items()}
-KINDS: list[dict[str, Any]] = [{}, {"do_rotary": 1}, {"softcap": 2.0}, {"smooth_softmax": 1}, {"local_window_size": 2}]
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"do_rotary": 1},
+    {"softcap": 2.0},
+    {"softcap": -2.0},
+    {"smooth_softmax": 1},
+    {"local_window_size": 2},
+]
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import TensorType
 
@@ -15,3 +17,8 @@ def described(value: Value) -> Description:
     if isinstance(type_, TensorType):
         return name, type_.storage.value, tuple(d if isinstance(d, int) else str(d) for d in type_.shape or ())
     return name, str(type_), ()
+
+
+def of_unknown_rank(values: Iterable[Value]) -> list[str]:
+    """The names of those tensors whose rank is not known."""
+    return [v.name or "" for v in values if isinstance(v.type, TensorType) and v.type.shape is None]
