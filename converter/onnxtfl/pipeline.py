@@ -115,15 +115,15 @@ class Report:
     """What a conversion read and wrote.
 
     `ops_before`, `ops_after`: nodes by op. `passes`: time and node count of each pass. `record`: the target tensor of
-    each source tensor, and the origin of each target op. `quantization`: which ops compute on integers and which do
-    not, and why; None if nothing is quantized. `states`: those that became inputs and outputs. `kept_states`: names of
-    the tensors that the next run begins with, None where that was not asked for. `other_signatures`: the entry points
-    of the file that were not converted. `elements`: the names of the tensors that each input and output of sequence or
-    optional type became. `vectors`: inputs that replace maps. `unranked`: inputs of unknown rank. `complex_names`:
-    complex inputs and outputs, as pairs. `source_size`: its bytes, None in memory. `dropped_metadata`: what of the
-    source's metadata was too large. `source_files`: the source's files with external data. `assumptions`: what has to
-    be true of sizes that only a run knows. `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's
-    and why, if not the default. `float16`: which ops compute in it.
+    each source tensor, and the origin of each target op. `quantization`: which ops compute on integers or not, and why;
+    None if nothing is quantized. `states`: those that became inputs and outputs. `kept_states`: tensors that the next
+    run begins with, None where not asked for. `other_signatures`: the entry points of the file that were not converted.
+    `elements`: the tensors that each input and output of sequence or optional type became. `vectors`: inputs that
+    replace maps. `unranked`: inputs of unknown rank. `complex_names`: complex inputs and outputs, as pairs.
+    `source_size`: its bytes, None in memory. `dropped_metadata`: what of the source's metadata was too large.
+    `source_files`: the source's files with external data. `assumptions`: what has to be true of sizes that only a run
+    knows. `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default.
+    `float16`: which ops compute in it.
     """
 
     inputs: list[Description] = field(default_factory=list)
