@@ -467,8 +467,7 @@ class _Conversion:
         self.report.inputs, self.report.outputs = (list(map(described, v)) for v in (graph.inputs, graph.outputs))
         self.report.unranked = of_unknown_rank(graph.inputs)
         self.report.elements, self.report.vectors = dict(graph.elements), list(graph.vectors)
-        self.report.complex_names = list(graph.complex_names)
-        self.report.io_types = held_types(graph)
+        self.report.complex_names, self.report.io_types = list(graph.complex_names), held_types(graph)
         self.report.float16 = in_words(graph, self.options.float16)
         self.report.record = record_of(graph, names)
         if self.options.lstm == "fused":
