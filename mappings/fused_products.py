@@ -1,13 +1,12 @@
 """Products and convolutions of com.microsoft: with factors, swapped axes, activations; and distances of rows.
 
-com.microsoft: FusedMatMul, TransposeMatMul, FusedGemm, FusedConv, NhwcConv, NhwcFusedConv, CDist, Inverse
+com.microsoft: FusedMatMul, TransposeMatMul, FusedGemm, FusedConv, NhwcConv, NhwcFusedConv, CDist
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from onnxtfl.mappings.contraction import batched, contracted, matmul, times
 from onnxtfl.mappings.convolution import convolved
 
@@ -112,33 +111,3 @@ def _distances(b: Builder, node: Node) -> Value:
     if metric not in ("euclidean", "sqeuclidean"):
         raise UnsupportedError(f"the metric {metric!r}")
     return squares.value if metric == "sqeuclidean" else squares.sqrt().value
-
-
-LARGEST_INVERSE = 32
-
-
-@lift_onnx("Inverse", since=(1,), domain=MICROSOFT)
-def _inverse(b: Builder, node: Node) -> Value:
-    """The inverses of matrices [..., n, n] by elimination; the pivot is the largest element of the rows left.
-
-    Rows stay at their places: row k of the result is the one that was the pivot of column k.
-    """
-    x = node.operand(0)
-    n, rank = x.shape[-1], x.rank
-    if x.shape[-2] != n or not isinstance(n, int) or not 0 < n <= LARGEST_INVERSE:
-        limit = f"{LARGEST_INVERSE} x {LARGEST_INVERSE}"
-        raise UnsupportedError(f"inverses of matrices that are not square, or over {limit}", type_=x.type)
-    work, other = Term(b, x), Term(b, constant(np.eye(n).astype(x.dtype.numpy)))
-    free, picked = Term(b, constant(np.ones(n, x.dtype.numpy))), []
-    for k in range(n):
-        column = work.at(k, rank - 1)
-        index = (column.abs() * free + free).apply(ops.ArgMax, axis=rank - 2, keepdims=True, dtype=DType.INT64)
-        chosen = Term(b, constant(np.arange(n))).equals(index)
-        one = Term(b, unsqueezed(b, chosen.to(x.dtype).value, [rank - 1]))
-        pivot = (Term(b, unsqueezed(b, column.value, [rank - 1])) * one).reduce("sum", [rank - 2])
-        factor = (Term(b, unsqueezed(b, column.value, [rank - 1])) - one) / pivot
-        work, other = (m - factor * (one * m).reduce("sum", [rank - 2]) for m in (work, other))
-        free = free * (1.0 - chosen.to(x.dtype))
-        picked.append(unsqueezed(b, chosen.to(x.dtype).value, [rank - 2]))
-    order = b(ops.Concatenate, *picked, axis=rank - 2)
-    return batched(b, order, other.value)

@@ -1,10 +1,12 @@
-"""Triangles, diagonals and determinants of the matrices in the last two axes."""
+"""Triangles, diagonals, determinants and inverses of the matrices in the last two axes."""
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass, replace
 
 import numpy as np
+from onnxtfl.mappings.contraction import batched
 
 from onnxtfl.rules import *
 
@@ -46,18 +48,71 @@ def _eye_like(b: Builder, node: Node) -> Value:
     return Term(b, column).equals(diagonal).to(dtype).value
 
 
-LARGEST_DETERMINANT = 6
+LARGEST_BY_MINORS = 6
+LARGEST_ELIMINATED = 32
+
+
+@dataclass(frozen=True)
+class _Elimination:
+    """Matrices [..., n, n] made the identity, up to the order of rows, by adding multiples of rows.
+
+    For each column `chosen`, 1.0 at the row that was its pivot and 0.0 elsewhere [..., n], `rows`, the number of that
+    row [..., 1], and `pivots` [..., 1, 1]; `other`: what the same steps make of the identity.
+    """
+
+    chosen: list[Term]
+    rows: list[Term]
+    pivots: list[Term]
+    other: Term
+
+
+def _eliminated(b: Builder, x: Value, what: str) -> _Elimination:
+    """The pivot is the largest element of the rows that are left; rows stay at their places."""
+    n, rank = x.shape[-1], x.rank
+    if x.shape[-2] != n or not isinstance(n, int) or not 0 < n <= LARGEST_ELIMINATED:
+        limit = f"{LARGEST_ELIMINATED} x {LARGEST_ELIMINATED}"
+        raise UnsupportedError(f"{what} of matrices that are not square, or over {limit}", type_=x.type)
+    work = Term(b, x)
+    found = _Elimination([], [], [], Term(b, constant(np.eye(n).astype(x.dtype.numpy))))
+    other, free = found.other, Term(b, constant(np.ones(n, x.dtype.numpy)))
+    for k in range(n):
+        column = work.at(k, rank - 1)
+        index = (column.abs() * free + free).apply(ops.ArgMax, axis=rank - 2, keepdims=True, dtype=DType.INT64)
+        chosen = Term(b, constant(np.arange(n))).equals(index).to(x.dtype)
+        entries, one = (Term(b, unsqueezed(b, term.value, [rank - 1])) for term in (column, chosen))
+        pivot = (entries * one).reduce("sum", [rank - 2])
+        factor = (entries - one) / pivot
+        work, other = (m - factor * (one * m).reduce("sum", [rank - 2]) for m in (work, other))
+        free = free * (1.0 - chosen)
+        found.chosen.append(chosen)
+        found.rows.append(index)
+        found.pivots.append(pivot)
+    return replace(found, other=other)
+
+
+@lift_onnx("Inverse", since=(1,), domain=MICROSOFT)
+def _inverse(b: Builder, node: Node) -> Value:
+    """Row k of the result was the pivot of column k."""
+    x = node.operand(0)
+    found = _eliminated(b, x, "inverses")
+    order = b(ops.Concatenate, *(unsqueezed(b, row.value, [x.rank - 2]) for row in found.chosen), axis=x.rank - 2)
+    return batched(b, order, found.other.value)
 
 
 @lift_onnx("Det", since=(11, 22))
 def _det(b: Builder, node: Node) -> Value:
-    """By minors, each computed once: n 2^n products."""
+    """1 for matrices without elements, as in ONNX Runtime."""
     x = node.operand(0)
     n, rows = x.shape[-1], x.shape[-2]
-    if isinstance(n, int) and isinstance(rows, int) and (n != rows or n == 0):
+    if isinstance(n, int) and isinstance(rows, int) and n != rows:
         raise ValueError(f"no determinant of a {rows} x {n} matrix")
-    if not isinstance(n, int) or n > LARGEST_DETERMINANT:
-        raise UnsupportedError(f"determinants of matrices over {LARGEST_DETERMINANT} x {LARGEST_DETERMINANT}")
+    if n == 0:
+        return broadcast(b, b.scalar(1.0, x), x.shape[:-2], x)
+    return _by_minors(b, x, n) if isinstance(n, int) and n <= LARGEST_BY_MINORS else _by_pivots(b, x)
+
+
+def _by_minors(b: Builder, x: Value, n: int) -> Value:
+    """Each minor is computed once: n 2^n products."""
 
     @functools.cache
     def element(i: int, j: int) -> Term:
@@ -75,6 +130,23 @@ def _det(b: Builder, node: Node) -> Value:
         return total
 
     return minor(0, tuple(range(n))).value
+
+
+def _by_pivots(b: Builder, x: Value) -> Value:
+    """The product of the pivots; negative for an odd number of pairs of rows in the wrong order.
+
+    A column without any pivot left has a pivot of 0: what follows is not finite, and the determinant is 0.
+    """
+    found, last = _eliminated(b, x, "determinants"), x.rank - 2
+    product = found.pivots[0]
+    for pivot in found.pivots[1:]:
+        product = product.equals(0.0).choose(product, product * pivot)
+    rows = Term(b, b(ops.Concatenate, *(row.value for row in found.rows), axis=last)).to(x.dtype)
+    before = Term(b, unsqueezed(b, rows.value, [last + 1]))
+    later = Term(b, unsqueezed(b, rows.value, [last]))
+    above = Term(b, constant(np.triu(np.ones((len(found.rows),) * 2), 1).astype(x.dtype.numpy)))
+    wrong = ((before > later).to(x.dtype) * above).reduce("sum", [last, last + 1])
+    return b(ops.Squeeze, (product * (1.0 - (wrong % 2.0) * 2.0)).value, [last, last + 1])
 
 
 # --- triangles and diagonals -----------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
     sizes = _part_sizes(split, x.shape[axis])
     if split is not None and sizes is None and split.shape != () and isinstance(split.shape[0], int):
         return b(ops.Tuple, *_parts(b, x, split, split.shape[0], axis))
+    if split is not None and sizes is None and split.rank:
+        raise UnsupportedError("a tensor is split into parts whose number is known only at run time", code="E-OP-006")
     if sizes is None or len(sizes) > MOST_ELEMENTS:
         if split is not None and set(sizes or static_ints(split) or ()) != {1}:
             return _equal_parts(b, node, split, axis, sizes)

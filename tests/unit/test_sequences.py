@@ -172,6 +172,13 @@ def test_uneven_parts_of_an_unknown_number_are_an_error() -> None:
     convert(text, input_shapes={"x": [5]})
 
 
+def test_parts_of_a_number_known_only_at_run_time_are_an_error() -> None:
+    """They were taken for parts of one size."""
+    text = "main (float[6] x, int64[N] sizes) => (float[M] y) <int64 z = {0}> { s = SplitToSequence(x, sizes) %s }"
+    with pytest.raises(UnsupportedError, match=r"whose number is known only at run time.*SplitToSequence-11"):
+        convert(text % "y = SequenceAt(s, z)")
+
+
 @pytest.mark.parametrize(("sizes", "axis"), [("6", 0), ("2,6", 1), ("2,N,3", 1), ("N,4", -1)])
 def test_parts_of_a_size_known_only_at_run_time(sizes: str, axis: int) -> None:
     """They are one tensor; where the size does not divide the axis, the run ends with an error."""
@@ -414,6 +421,14 @@ def test_a_loop_over_sequences_of_a_known_number_of_rounds(rounds: int, given: i
     conversion = convert(LOOP % rounds, elements={"given": given})
     assert len(conversion.report.outputs) == rounds + given + 1
     assert "WHILE" not in conversion.report.ops_after
+
+
+def test_the_number_of_a_round_may_be_a_vector() -> None:
+    """As PyTorch writes the loop of tensor_split."""
+    declared = (
+        (LOOP % 3).replace("(int64 i,", "(int64[1] i,").replace("stop = Unsqueeze(end, zero)", "stop = Identity(end)")
+    )
+    convert(declared, elements={"given": 1})
 
 
 def test_a_condition_ends_a_loop_over_sequences() -> None:

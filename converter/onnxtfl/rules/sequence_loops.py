@@ -20,6 +20,7 @@ from onnxtfl.ir.symbols import Unknown, next_number
 from onnxtfl.ir.types import TensorType, tensor
 from onnxtfl.rewriting.regions import condition_value, is_sequence, rebuild_input, size_of
 from onnxtfl.rewriting.registry import Inlined, Steps
+from onnxtfl.rules.loops import number_type
 from onnxtfl.rules.sequences import elements_of, is_absent, one_shape, stacked
 
 MOST_NODES = 1 << 13
@@ -73,11 +74,12 @@ def _rounds(
     values, collected, before = list(carried), list[list[Value]](), node.previous
     captured, go_on = node.operands[2 + len(values) :], _start(node)
     enough = count is None or _are_few(body, count)
+    number_shape = number_type(body.inputs[0].type).shape or ()
     while (again := condition_value(go_on)) and len(collected) != count:
         if not enough or not _are_few(body, len(collected) + 1):
             again = None
             break
-        number = constant(np.asarray(len(collected), np.int64))
+        number = constant(np.full(number_shape, len(collected), np.int64))
         outputs = yield Inlined(clone(body), [number, go_on, *values, *captured])
         go_on, values = outputs[0], outputs[1 : len(values) + 1]
         collected.append(outputs[len(values) + 1 :])
