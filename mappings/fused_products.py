@@ -46,7 +46,7 @@ def _fused_gemm(b: Builder, node: Node) -> Value:
     operands = [node.operand(0), node.operand(1), node.optional(2)]
     result = lifted(b, "Gemm", 13, operands, flags)
     parameters = [node.attributes.get(f"activation_{name}") for name in ("alpha", "beta")]
-    return _activated(b, node, result, [float(p) for p in parameters if p is not None])
+    return after_activation(b, node, result, [float(p) for p in parameters if p is not None])
 
 
 @lift_onnx("FusedConv", since=(1,), domain=MICROSOFT)
@@ -54,7 +54,7 @@ def _fused_conv(b: Builder, node: Node) -> Value:
     result = convolved(b, node, node.operand(0), node.operand(1), node.optional(2))
     extra = node.optional(3)
     result = result if extra is None else b(ops.Add, result, extra)
-    return _activated(b, node, result, [float(p) for p in node.attr("activation_params", ())])
+    return after_activation(b, node, result, [float(p) for p in node.attr("activation_params", ())])
 
 
 @lift_onnx("NhwcConv", since=(1,), domain=MICROSOFT)
@@ -68,7 +68,7 @@ def _channels_last_fused_conv(b: Builder, node: Node) -> Value:
     """NhwcConv, a sum with a tensor of the shape of the result, and an activation."""
     result, extra = _convolved_channels_last(b, node), node.optional(3)
     result = result if extra is None else b(ops.Add, result, extra)
-    return _activated(b, node, result, [float(p) for p in node.attr("activation_params", ())])
+    return after_activation(b, node, result, [float(p) for p in node.attr("activation_params", ())])
 
 
 def _convolved_channels_last(b: Builder, node: Node) -> Value:
@@ -79,7 +79,7 @@ def _convolved_channels_last(b: Builder, node: Node) -> Value:
 _SIMPLE: dict[str, type[Op]] = {"Relu": ops.Relu, "Tanh": ops.Tanh, "Sigmoid": ops.Sigmoid}
 
 
-def _activated(b: Builder, node: Node, x: Value, parameters: Sequence[float]) -> Value:
+def after_activation(b: Builder, node: Node, x: Value, parameters: Sequence[float]) -> Value:
     """`x` after the attribute `activation` of `node`, which has these parameters in the order of the ONNX op."""
     name = str(node.attr("activation", ""))
     if not name:

@@ -139,12 +139,6 @@ def test_channels_last_fused_convolution() -> None:
     assert "TRANSPOSE" not in found.report.ops_after
 
 
-def test_layouts_of_one_machine_are_refused() -> None:
-    x = {"x": normal(1, 16, 6, 6)}
-    with pytest.raises(UnsupportedError, match="ORT_ENABLE_EXTENDED"):
-        onnxtfl.onnx_to_tflite(made("ReorderInput", x, domain="com.microsoft.nchwc"), check=False)
-
-
 # --- ops that ONNX has too -------------------------------------------------------------------------------------------
 
 
