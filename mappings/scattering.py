@@ -61,6 +61,7 @@ def _scatter_elements(b: Builder, node: Node) -> Value:
     x, indices, updates = (node.operand(i) for i in range(3))
     rank = x.tensor_type.rank if x.tensor_type.rank is not None else indices.rank
     axis = normalize_axis(node.attr("axis", 0), rank)
+    _assume_different(node, indices)
     places = nonnegative(b, indices, x.shape[axis], x)
     return b(ops.ScatterElements, x, places, updates, axis=axis, kind=node.attr("reduction", "none"))
 
@@ -68,7 +69,14 @@ def _scatter_elements(b: Builder, node: Node) -> Value:
 @lift_onnx("ScatterND", since=(11, 13, 16, 18))
 def _scatter_nd(b: Builder, node: Node) -> Value:
     x, indices, updates = (node.operand(i) for i in range(3))
+    _assume_different(node, indices)
     return b(ops.ScatterND, x, resolved_rows(b, x, indices, 0), updates, kind=node.attr("reduction", "none"))
+
+
+def _assume_different(node: Node, indices: Value) -> None:
+    """ONNX Runtime keeps the last of several updates of one place; SCATTER_ND adds them."""
+    if node.attr("reduction", "none") == "none" and not indices.is_constant and static_ints(indices) is None:
+        assume("nothing is scattered to one place twice without a reduction: ONNX leaves open what it has, LiteRT adds")
 
 
 @lift_onnx("TensorScatter", since=(24,))

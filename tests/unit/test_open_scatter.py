@@ -34,3 +34,16 @@ def test_updates_of_any_number(op: str, depth: int | None, reduction: str, dtype
         updates: Array = rng.integers(0, 9, (count,) if depth == 2 else (count, 3)).astype(dtype)
         given = {"x": x, "i": indices, "u": updates}
         np.testing.assert_array_equal(run_tflite(converted, given)[0][1], run_onnx(data, given)["y"])
+
+
+def test_that_places_differ_is_assumed() -> None:
+    """ONNX leaves open what a place has that is written twice; with a reduction, or constant indices, nothing is."""
+    line = "nothing is scattered to one place twice without a reduction: ONNX leaves open what it has, LiteRT adds"
+    for op, depth in (("ScatterElements", None), ("ScatterND", 1)):
+        for reduction, wanted in (("none", (line,)), ("add", ())):
+            data = model(op, reduction, depth, TensorProto.FLOAT)
+            assert onnxtfl.onnx_to_tflite(data, check=False).report.assumptions == wanted
+    node = helper.make_node("ScatterElements", ["x", "i", "u"], ["y"])
+    inputs = [("x", TensorProto.FLOAT, [4]), ("u", TensorProto.FLOAT, [2])]
+    known = onnx_model([node], inputs, [("y", TensorProto.FLOAT, [4])], {"i": np.asarray([2, 0])}, 18)
+    assert onnxtfl.onnx_to_tflite(known, check=False).report.assumptions == ()
