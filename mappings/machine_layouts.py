@@ -2,9 +2,9 @@
 
 com.microsoft.nchwc: Conv, MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Upsample, ReorderInput, ReorderOutput
 
-Channels are stored in blocks of 8 or 16, and padded with zeros to whole ones. The file does not say which; weights
-do, where a number of channels is no multiple of 16, or more than a block of 8 is padding. Here tensors are [n, c, h, w] with
-the padded channels; weights are put back in order. Source: ONNX Runtime, core/optimizer/nchwc_transformer.cc and
+Channels are stored in blocks of 8 or 16, and padded with zeros to whole ones. The file does not say which; weights do,
+where a number of channels is no multiple of 16, or more than a block of 8 is padding. Here tensors are [n, c, h, w]
+with the padded channels; weights are put back in order. Source: ONNX Runtime, core/optimizer/nchwc_transformer.cc and
 core/mlas/lib/reorder.cpp.
 """
 
