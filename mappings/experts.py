@@ -2,8 +2,8 @@
 
 com.microsoft: MoE, QMoE, MoEGroupRouter
 
-Source: ONNX Runtime, contrib_ops/cpu/moe. All experts are computed for all tokens, as two products with the weights of
-all of them; what a token did not choose is replaced by zero before the second one.
+Source: ONNX Runtime, contrib_ops/cpu/moe, and its schemas. All experts are computed for all tokens, as two products
+with the weights of all of them; what a token did not choose is replaced by zero before the second one.
 """
 
 from __future__ import annotations
@@ -189,3 +189,54 @@ def _zeros(given: Value | None, dtype: DType, shape: tuple[int, int, int]) -> Va
     lines, entries = (experts * rows, count) if of_rows else (experts, rows)
     fields = FieldData(given.data, dtype, (lines, -(-entries // per) * per)).numpy()[:, :entries]
     return constant(ArrayData(np.ascontiguousarray(fields).reshape(experts * rows, count), dtype))
+
+
+# --- routers ----------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("MoEGroupRouter", since=(1,), domain=MICROSOFT)
+def _group_router(b: Builder, node: Node) -> list[Value]:
+    """The logarithms of the chosen experts' sigmoids, `router_sentinel` for all others; or all sigmoids as they are.
+
+    Of groups of experts those with the largest sums of their best are taken, of these the best experts. Source: the
+    schema of ONNX Runtime's contrib op.
+    """
+    logits, bias, weights = node.operand(0), node.operand(1), node.optional(2)
+    if weights is not None:
+        logits = contracted(b, logits, weights, logits.rank - 1, 1)
+    count = int(str(bias.shape[0])) if isinstance(bias.shape[0], int) else 0
+    if not count:
+        raise UnsupportedError("an unknown number of experts", type_=bias.type, code="E-SHAPE-001")
+    flat = reshape(b, logits, [product(logits.shape[:-1]), count], logits)
+    scores = Term(b, flat).to(DType.FLOAT32).sigmoid()
+    ranked = scores.apply(ops.Add, bias)
+    if len(node.results) > 1:
+        return [ranked.value, ranked.value, scores.value][: len(node.results)]  # the first one is absent
+    chosen = _best(b, _in_best_groups(b, node, ranked, count), int(node.attributes["top_k"]))
+    result = chosen.choose(scores.max(1e-20).log(), float(node.attr("router_sentinel", -10000.0)))
+    return [result.to(logits.dtype).value]
+
+
+def _in_best_groups(b: Builder, node: Node, ranked: Term, count: int) -> Term:
+    """The scores [tokens, experts], the lowest number in groups that are not taken."""
+    groups, taken = int(node.attr("n_group", 1)), int(node.attr("topk_group", 1))
+    if groups == 1:
+        return ranked
+    tokens, size = ranked.value.shape[0], count // groups
+    grouped = reshape(b, ranked.value, [tokens, groups, size], ranked.value)
+    best = b.many(ops.TopK, grouped, np.array([min(int(node.attr("group_topk", 2)), size)]), axis=2)[0]
+    sums = Term(b, best).reduce("sum", [2], keepdims=False)
+    open_ = Term(b, unsqueezed(b, _best(b, sums, taken).value, [2]))
+    return Term(b, reshape(b, open_.choose(Term(b, grouped), _LOWEST).value, [tokens, count], ranked.value))
+
+
+_LOWEST = float(np.finfo(np.float32).min)
+
+
+def _best(b: Builder, scores: Term, k: int) -> Term:
+    """Whether each of the last axis of [tokens, n] is one of the `k` largest; of equal ones the first count."""
+    count = int(str(scores.value.shape[1]))
+    places = b.many(ops.TopK, scores.value, np.array([k]), axis=1, dtype=DType.INT32)[1]
+    every = constant(np.arange(count, dtype=np.int32).reshape(1, 1, -1))
+    same = Term(b, unsqueezed(b, places, [2])).apply(ops.Compare, every, comparison_direction="EQ")
+    return same.to(DType.INT32).reduce("max", [1], keepdims=False) > 0

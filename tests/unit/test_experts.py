@@ -92,3 +92,24 @@ def test_gates_that_cpu_kernels_do_not_have(fusion: int, text: str) -> None:
     model = made("MoE", x, 1, weights, "x,r,w1,,w2", k=2, activation_type="swiglu", swiglu_fusion=fusion)
     with pytest.raises(UnsupportedError, match=text):
         onnxtfl.onnx_to_tflite(model, check=False)
+
+
+@pytest.mark.parametrize(("groups", "of_each", "taken"), [(1, 2, 1), (4, 2, 2), (4, 8, 3)])
+@pytest.mark.parametrize("ties", [False, True])
+def test_routers_of_groups(groups: int, of_each: int, taken: int, ties: bool) -> None:
+    """Of equal scores the first count."""
+    count = 16
+    x = {"l": np.zeros((TOKENS, count), np.float32) if ties else normal(TOKENS, count)}
+    bias = {"b": np.zeros(count, np.float32) if ties else normal(count)}
+    limits = {"n_group": groups, "group_topk": of_each, "topk_group": taken, "top_k": 3}
+    model = made("MoEGroupRouter", x, 1, bias, "l,b", **limits)
+    compare(model, x)
+    compare(with_open_batch(model), x)
+
+
+def test_a_router_that_returns_all_scores() -> None:
+    x = {"l": normal(TOKENS, 16)}
+    proto = onnx.load_from_string(made("MoEGroupRouter", x, 3, {"b": normal(16)}, "l,b", top_k=2))
+    proto.graph.node[0].output[0] = ""
+    del proto.graph.output[0]
+    compare(proto.SerializeToString(), x)
