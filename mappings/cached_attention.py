@@ -126,8 +126,7 @@ class _Cache(NamedTuple):
 _REFUSED = {
     12: "a quantized cache",
     13: "a quantized cache",
-    14: "normalized queries",
-    15: "normalized keys",
+    16: "queries of several lengths",
 }
 
 
@@ -139,17 +138,30 @@ def _group_query(b: Builder, node: Node) -> list[Value]:
     number of positions with the new ones, less 1.
     """
     what = next((text for i, text in _REFUSED.items() if node.optional(i) is not None), None)
-    what = "the products as a result" if len(node.results) > 3 else what
     what = "a cache of a window" if node.attr("sliding_window_cache", 0) else what
     if what is not None:
         raise UnsupportedError(f"{what} in GroupQueryAttention")
     heads, groups = int(node.attributes["num_heads"]), int(node.attributes["kv_num_heads"])
     q, k, v = _parts(b, node, heads, groups)
+    q, k = (_normal(b, node, part, i) for i, part in enumerate((q, k)))
     before = _before(b, node, k)
     if node.attr("do_rotary", 0):
         q, k = (_turned(b, node, part, before) for part in (q, k))
     cache = _Cache(_stored(b, node, 3, k, before), _stored(b, node, 4, v, before), before)
-    return [_grouped(b, node, q, cache, groups), cache.k, cache.v][: len(node.results)]
+    result, products = _grouped(b, node, q, cache, groups)
+    return [result, cache.k, cache.v, products][: len(node.results)]
+
+
+def _normal(b: Builder, node: Node, x: Value, index: int) -> Value:
+    """Queries (0) or keys (1), each head divided by the root of its mean square, times weights; as they are without."""
+    weights = node.optional(14 + index)
+    if weights is None:
+        return x
+    epsilon = node.attr("qk"[index] + "_norm_epsilon", None)
+    epsilon = node.attr("qk_norm_epsilon", 1e-6) if epsilon is None else epsilon
+    wide = Term(b, x).to(DType.FLOAT32)
+    normal = wide * ((wide * wide).mean([3]) + float(epsilon)).rsqrt()
+    return (normal * Term(b, weights).to(DType.FLOAT32)).to(x.dtype).value
 
 
 def _parts(b: Builder, node: Node, heads: int, groups: int) -> list[Value]:
@@ -228,8 +240,11 @@ def _chosen(b: Builder, inside: Value, index: Value, new: Value, whole: Value) -
     return b(ops.Select, unsqueezed(b, inside, [1, 3]), taken, whole)
 
 
-def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> Value:
-    """softmax(q @ k.T) @ v, where `heads / groups` heads of q share those of the cache."""
+def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> tuple[Value, Value]:
+    """softmax(q @ k.T) @ v, where `heads / groups` heads of q share those of the cache; and the products of each head.
+
+    With `qk_output` 2 these are after the softmax; before it, they are 0 for keys that do not count.
+    """
     batch, heads, length, size = q.shape
     assert isinstance(heads, int) and isinstance(size, int)
     per = heads // groups
@@ -242,15 +257,17 @@ def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> Va
     scores = scores if cap <= 0 else (scores / cap).tanh() * cap
     added = node.optional(10)
     scores = scores if added is None else scores.apply(ops.Add, added)
-    scores = _visible(b, node, scores, cache.before)
-    weights = reshape(b, _softmax(b, node, scores), [batch, groups, length * per, total], q, cache.k)
+    seen = _visible(b, node, scores, cache.before)
+    shares = _softmax(b, node, seen.choose(scores, float(np.finfo(scores.dtype.numpy).min)))
+    weights = reshape(b, shares, [batch, groups, length * per, total], q, cache.k)
     result = dot(b, weights, cache.v, [0, 1], 3, 2)
     width = cache.v.shape[3]
-    return _merged_heads(b, reshape(b, result.value, [batch, heads, length, width], q), q)
+    merged = _merged_heads(b, reshape(b, result.value, [batch, heads, length, width], q), q)
+    return merged, shares if node.attr("qk_output", 0) == 2 else seen.choose(scores, 0.0).value
 
 
 def _visible(b: Builder, node: Node, scores: Term, before: Value) -> Term:
-    """The lowest number for keys after the row's own position, and for those before its window."""
+    """Whether a key is neither after the row's own position nor before its window."""
     length, total = scores.value.shape[2:]
     own = Term(b, unsqueezed(b, before, [1, 2])).apply(ops.Add, unsqueezed(b, counted(b, length, scores.value), [1]))
     key = Term(b, counted(b, total, scores.value))
@@ -259,8 +276,7 @@ def _visible(b: Builder, node: Node, scores: Term, before: Value) -> Term:
     window = int(node.attr("local_window_size", -1))
     if window > 0:
         seen = seen & (key > own - window)
-    low = float(np.finfo(scores.dtype.numpy).min)
-    return Term(b, unsqueezed(b, seen.value, [1])).choose(scores, low)
+    return Term(b, unsqueezed(b, seen.value, [1]))
 
 
 def _softmax(b: Builder, node: Node, scores: Term) -> Value:

@@ -231,3 +231,48 @@ def test_a_quantized_cache_is_refused() -> None:
     model = made("GroupQueryAttention", x, 1, constants, "q,k,v,,,n,total,,,,,,s", num_heads=N, kv_num_heads=1)
     with pytest.raises(UnsupportedError, match="quantized cache"):
         onnxtfl.onnx_to_tflite(model, check=False)
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+@pytest.mark.parametrize("attributes", [{}, {"softcap": 2.0}, {"local_window_size": 2}], ids=str)
+@pytest.mark.parametrize(("past", "lengths"), [(0, [S, S]), (3, [7])], ids=["a prompt", "a past"])
+def test_the_products_of_grouped_attention(
+    kind: int, attributes: dict[str, Any], past: int, lengths: list[int]
+) -> None:
+    """Before the softmax, where those with keys that do not count are 0, or after it."""
+    model, x = cached(past, lengths, qk_output=kind, **attributes)
+    proto = onnx.load_from_string(model)
+    proto.graph.node[0].output.append("products")
+    proto.graph.output.append(helper.make_tensor_value_info("products", onnx.TensorProto.FLOAT, None))
+    compare(proto.SerializeToString(), x)
+
+
+def test_queries_and_keys_that_are_normalized_first() -> None:
+    """ONNX Runtime's CPU kernel does not do it: against the norms as ops of their own."""
+    x = {name: normal(B, S, N * WIDE) for name in "qkv"}
+    constants: dict[str, Array] = {"n": np.asarray([S - 1] * B, np.int32), "total": np.asarray(S, np.int32), **TURNS}
+    given: dict[str, Any] = {"num_heads": N, "kv_num_heads": N, "do_rotary": 1}
+    apart = made("GroupQueryAttention", x, 1, constants, "q,k,v,,,n,total,cos,sin", **given)
+    weights = {"wq": normal(WIDE), "wk": normal(WIDE)}
+    order = "q,k,v,,,n,total,cos,sin,,,,,,wq,wk"
+    fused = made("GroupQueryAttention", x, 1, constants | weights, order, qk_norm_epsilon=0.1, **given)
+
+    def normalized(values: Array, weight: Array) -> Array:
+        heads = values.reshape(B, S, N, WIDE)
+        root = np.sqrt((heads * heads).mean(-1, keepdims=True) + 0.1)
+        return np.asarray((heads / root * weight).reshape(values.shape), np.float32)
+
+    first = x | {"q": normalized(x["q"], weights["wq"]), "k": normalized(x["k"], weights["wk"])}
+    found = run_tflite(onnxtfl.onnx_to_tflite(fused, check=False).data or b"", x)[0][1]
+    np.testing.assert_allclose(found, run_onnx(apart, first)["y0"], atol=1e-4)
+
+
+def test_queries_of_several_lengths_are_refused() -> None:
+    x = {"q": normal(B, S, H), "k": normal(B, S, D), "v": normal(B, S, D)}
+    constants: dict[str, Array] = {"n": np.asarray([S - 1] * B, np.int32), "total": np.asarray(S, np.int32)}
+    constants["lengths"] = np.asarray([S, 2], np.int32)
+    names = "q,k,v,,,n,total,,,,,,,,,,lengths"
+    with pytest.raises(UnsupportedError, match="several lengths"):
+        onnxtfl.onnx_to_tflite(
+            made("GroupQueryAttention", x, 1, constants, names, num_heads=N, kv_num_heads=1), check=False
+        )
