@@ -53,14 +53,14 @@ class Input:
 
 
 def fits_product(array: Array) -> bool:
-    """Whether the product of all integers, of which there may be more, has 31 bits: beyond, runtimes differ.
+    """Whether the product of all elements, of which there may be more, has 31 bits: beyond, runtimes differ.
 
-    LiteRT wraps around, ONNX Runtime has the nearest limit.
+    Of integers, LiteRT wraps around, and ONNX Runtime has the nearest limit. A product of floats may be infinity times
+    0, in an order that each kernel chooses, and has 15 bits in float16 and 127 in others.
     """
-    if array.dtype.kind == "f":
-        return True
-    bits = math.log2(max(int(np.abs(array.astype(np.float64)).max(initial=0)), 4))
-    return math.prod(size + 1 for size in array.shape) * bits < 31
+    bits = math.log2(max(float(np.abs(array.astype(np.float64)).max(initial=0)), 4))
+    most = (15 if array.dtype == np.float16 else 127) if array.dtype.kind == "f" else 31
+    return math.prod(size + 1 for size in array.shape) * bits < most
 
 
 @dataclass

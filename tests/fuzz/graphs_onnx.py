@@ -40,15 +40,15 @@ class Drawing(Values):
         """Add a node; the names of its results, none where ONNX Runtime refuses it or elements are too large."""
         names = [f"v{len(self.nodes)}_{i}" for i in range(results)]
         made = helper.make_node(op, inputs, names, f"n{len(self.nodes)}", domain=domain, **attributes)
-        found = self._run(made)
+        found = self.results(made)
         if not found or not all(is_small(a) for a in found.values()):
             return []
         self.nodes.append(made)
         self.arrays |= found
         return names
 
-    def _run(self, node: onnx.NodeProto) -> dict[str, Array]:
-        """The results of a node; none where it does not run."""
+    def results(self, node: onnx.NodeProto) -> dict[str, Array]:
+        """The results of a node on the present arrays; none where it does not run."""
         fed = {name: self.arrays[name] for name in node.input if name}
         kept = [self.weights[name] for name in fed if name in self.weights]
         inputs = [info(n, a.dtype, a.shape) for n, a in fed.items() if n not in self.weights]

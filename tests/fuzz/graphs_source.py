@@ -58,7 +58,7 @@ class Source:
 
     def values(self, fed: Arrays) -> dict[str, Array]:
         """Each input, constant and value of a run."""
-        shown = self._with_all_outputs()
+        shown = self.with_all_outputs()
         constants = {t.name: onnx.numpy_helper.to_array(t) for t in shown.graph.initializer}
         return {**fed, **constants, **run_onnx(shown.SerializeToString(), fed)}
 
@@ -66,11 +66,12 @@ class Source:
         """Each input and value, as ONNX's own evaluator computes it; raises its errors."""
         from onnx.reference import ReferenceEvaluator
 
-        shown = self._with_all_outputs()
+        shown = self.with_all_outputs()
         found = ReferenceEvaluator(shown).run(None, dict(fed))
         return {**fed, **{output.name: np.asarray(a) for output, a in zip(shown.graph.output, found, strict=True)}}
 
-    def _with_all_outputs(self) -> onnx.ModelProto:
+    def with_all_outputs(self) -> onnx.ModelProto:
+        """The model with each result of a node as an output."""
         shown = onnx.ModelProto.FromString(self._data)
         del shown.graph.output[:]
         names = [name for node in shown.graph.node for name in node.output if name]

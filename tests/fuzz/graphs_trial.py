@@ -17,6 +17,7 @@ from tests.fuzz import graphs_elementwise, graphs_networks, graphs_structure, tf
 from tests.fuzz.graphs_judge import Arrays, Noisy, difference, makes_integers_of_nan, noisy_inputs
 from tests.fuzz.graphs_onnx import Drawing
 from tests.fuzz.graphs_source import Source
+from tests.fuzz.graphs_steps import Steps, onnx_steps
 from tests.fuzz.judging import Case, judged, runs_of
 from tests.fuzz.run import ancestors, text_of
 from tests.fuzz.soaking import Found
@@ -98,7 +99,24 @@ def to_tflite(g: Drawing) -> Found:
     found = judged(_case(g, files, source.noisy, model), convert, results, runs)
     if found.kind == "disagree" and _is_fault_of_source(found, source, runs):
         return replace(found, kind="source")
-    return found
+    return _by_step(g, found, source, runs) if found.kind == "disagree" else found
+
+
+def _by_step(g: Drawing, found: Found, source: Source, runs: list[tuple[Arrays, Arrays]]) -> Found:
+    """A difference, judged op by op, with both kernel sets."""
+    import onnxtfl
+
+    converted = onnxtfl.onnx_to_tflite(source.with_all_outputs(), check=False, load=False).data or b""
+
+    def run(data: bytes, kernels: str, fed: Arrays) -> Arrays:
+        return dict(run_tflite(data, fed, kernels=kernels))
+
+    steps = Steps(onnx_steps(g), source.values)
+    kinds = {
+        steps.judged(found, partial(run, found.files["result"], kernels), partial(run, converted, kernels), runs).kind
+        for kernels in _KERNELS
+    }
+    return found if found.kind in kinds else replace(found, kind=max(kinds))
 
 
 def to_onnx(g: Drawing) -> Found:

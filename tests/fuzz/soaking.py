@@ -47,9 +47,11 @@ class Found:
     (an InternalError, or any exception that is no OnnxtflError), "crash", "hang", "memory", "empty" (the result agrees,
     but a runtime refuses or ends where an open dim is 0, or has other values where the report of the conversion says
     that the dim is at least 1), "doubtful" (a difference at sizes that ONNX's own evaluator
-    refuses, or reads otherwise than ONNX Runtime), "source" (the result agrees with ONNX Runtime without its
-    optimizations, or on empty arrays with ONNX's evaluator, and not with ONNX Runtime), or "skipped" where the source
-    does not run in its own runtime. ``group``: what failures of one mechanism have in common. ``text``: the model.
+    refuses, or reads otherwise than ONNX Runtime; or rounding that a later op makes larger: each op agrees on the
+    operands that the result computed), "source" (the result agrees with ONNX Runtime without its optimizations, or on
+    empty arrays with ONNX's evaluator, and not with ONNX Runtime; of TFLite, with LiteRT's other kernels, or with its
+    float32 kernel and not with its float16 one), or "skipped" where the source does not run in its own runtime.
+    ``group``: what failures of one mechanism have in common. ``text``: the model.
     ``files``: name and contents of the files that are kept of a failure.
     """
 

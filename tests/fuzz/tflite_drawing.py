@@ -83,7 +83,7 @@ class TfliteDrawing(Values):
         """
         types = dtypes or (str(self.arrays[inputs[0]].dtype),)
         made = Op(name, tuple(inputs), [f"v{len(self.ops)}_{i}" for i in range(len(types))], options)
-        found = self._run(made, types, rank)
+        found = self.results(made, {n: (t, rank) for n, t in zip(made.results, types, strict=True)})
         if not found or not all(is_small(a) for a in found.values()):
             return []
         self.ops.append(made)
@@ -91,10 +91,9 @@ class TfliteDrawing(Values):
         self.arrays |= found
         return list(made.results)
 
-    def _run(self, made: Op, types: Sequence[str], rank: int) -> dict[str, Array]:
-        """The results of an op; none where it does not run."""
+    def results(self, made: Op, kinds: Kinds) -> dict[str, Array]:
+        """The results of an op on the present arrays; none where it does not run."""
         fed = {n: self.arrays[n] for n in made.inputs if n and n not in self.constants}
-        kinds = {n: (t, rank) for n, t in zip(made.results, types, strict=True)}
         data = self._file([made], fed, list(made.results), kinds)
         try:
             return {n: np.asarray(a) for n, a in run_tflite(data, fed, kernels="builtin")}

@@ -208,6 +208,8 @@ def _fully_connected(g: TfliteDrawing) -> None:
     depth = shape[-1] if g.chance(0.8) else int(np.prod(shape[1:]))
     g.fix(x, *((-1,) if depth == shape[-1] else ()))
     units = g.size()
+    if not depth:  # LiteRT writes no result
+        return
     bias = g.choose(("", g.weight("float32", [units])))
     act = g.choose(ACTIVATIONS)
     inputs = [x, g.weight("float32", [units, depth]), bias]

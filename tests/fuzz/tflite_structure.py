@@ -150,6 +150,9 @@ def _strided_slice(g: TfliteDrawing) -> None:
             masks[name] |= (1 << i) * g.chance(share)
     if bin(masks["ellipsis_mask"]).count("1") > 1:
         masks["ellipsis_mask"] = 0
+    kept = masks["new_axis_mask"] & ~masks["ellipsis_mask"]
+    if count - bin(kept | masks["ellipsis_mask"]).count("1") > len(shape):  # LiteRT reads after its arrays of sizes
+        return
     if 0 in shape:  # LiteRT reads an element after the last one
         masks["shrink_axis_mask"] = 0
     if masks["shrink_axis_mask"]:

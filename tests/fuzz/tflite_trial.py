@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from tests.fuzz import tflite_elementwise, tflite_networks, tflite_quantized, tflite_structure
 from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan, noisy_inputs
+from tests.fuzz.graphs_steps import Steps, tflite_steps
 from tests.fuzz.judging import Case, judged, runs_of
 from tests.fuzz.soaking import Found
 from tests.fuzz.tflite_drawing import TfliteDrawing
 from tests.harness.child import stage
+from tests.harness.compare import largest_error
 from tests.harness.litert import narrow, run_onnx, run_tflite
 
 STEPS = {**tflite_elementwise.STEPS, **tflite_structure.STEPS, **tflite_networks.STEPS}
@@ -23,6 +26,7 @@ ELSEWHERE = {
     "random results": "MULTINOMIAL RANDOM_STANDARD_NORMAL RANDOM_UNIFORM",
     "resources, strings": "ASSIGN_VARIABLE HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE READ_VARIABLE "
     "VAR_HANDLE",
+    "strings, in tests/unit/test_strings.py": "SKIP_GRAM",
     "operands of special values, in tests/unit/test_tflite_rare_ops.py": "EMBEDDING_LOOKUP_SPARSE "
     "STABLEHLO_RNG_BIT_GENERATOR",
     "numbers of one kind, in tests/unit/test_hashing.py": "LSH_PROJECTION",
@@ -89,12 +93,15 @@ def _is_undefined(g: TfliteDrawing, fed: Arrays) -> bool:
 
 def attempt(seed: int) -> Found:
     """The outcome of a seed, in the worker process."""
-    import onnxtfl
-
     stage("source")
     g = drawn(seed)
-    if not g.ops:
-        return Found("skipped")
+    return to_onnx(g) if g.ops else Found("skipped")
+
+
+def to_onnx(g: TfliteDrawing) -> Found:
+    """Convert a TFLite graph, and compare."""
+    import onnxtfl
+
     data = g.model()
 
     def run(fed: Arrays) -> Arrays:
@@ -119,4 +126,36 @@ def attempt(seed: int) -> Found:
         partial(_is_undefined, g),
         frozenset(g.quantized),
     )
-    return judged(source, convert, results, runs)
+    found = judged(source, convert, results, runs)
+    return _by_step(g, found, runs) if found.kind == "disagree" else found
+
+
+def _by_step(g: TfliteDrawing, found: Found, runs: list[tuple[Arrays, Arrays]]) -> Found:
+    """A difference, judged by LiteRT's other kernels, and op by op."""
+    import onnxtfl
+
+    def result(fed: Arrays) -> Arrays:
+        return run_onnx(found.files["result"], fed)
+
+    data = g.model()
+    if all(_agrees_with_a_kernel(data, fed, expected, result(fed)) for fed, expected in runs):
+        return replace(found, kind="source")
+    data = g.model(every=True)
+
+    def values(fed: Arrays) -> Arrays:
+        return {**g.arrays, **dict(run_tflite(data, fed, kernels="builtin")), **fed}
+
+    def every(fed: Arrays) -> Arrays:
+        return run_onnx(onnxtfl.tflite_to_onnx(data, check=False, load=False).data or b"", fed)
+
+    steps = Steps(tflite_steps(g), values, frozenset(g.quantized))
+    return steps.judged(found, result, every, runs)
+
+
+def _agrees_with_a_kernel(data: bytes, fed: Arrays, expected: Arrays, actual: Arrays) -> bool:
+    """Whether a result is that of LiteRT's own kernels, or of XNNPACK."""
+    try:
+        ways = [expected, dict(run_tflite(data, fed, kernels="default"))]
+    except Exception:
+        return False
+    return any(all(largest_error(narrow(actual[n]), a) <= 1 for n, a in way.items()) for way in ways)

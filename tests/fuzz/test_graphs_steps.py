@@ -1,0 +1,170 @@
+"""The judge of random graphs reports conversions that are wrong, and no rounding that a later op made larger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import onnxtfl
+from tests.fuzz import graphs_trial, tflite_trial
+from tests.fuzz.drawing import Input, Values, fits_product
+from tests.fuzz.graphs_onnx import Drawing
+from tests.fuzz.tflite_drawing import TfliteDrawing
+from tests.harness.litert import Array
+
+X = np.linspace(-4, 4, 60, dtype=np.float32).reshape(6, 10)
+Change = Callable[[onnx.ModelProto], None]
+
+
+@pytest.fixture(autouse=True)
+def _runtimes() -> None:
+    for module in ("onnxruntime", "ai_edge_litert"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+
+
+def of_onnx(*nodes: tuple[str, dict[str, Any]], x: Array = X) -> Drawing:
+    """A chain of ONNX nodes."""
+    g = Drawing(1)
+    g.opset, name = 20, _given(g, x)
+    for op, attributes in nodes:
+        constants = [g.constant(c, np.float32) for c in attributes.pop("constants", ())]
+        (name, *_) = g.node(op, [name, *constants], attributes.pop("results", 1), **attributes)
+    return g
+
+
+def of_tflite(*nodes: tuple[str, Sequence[str], dict[str, Any]], x: Array = X) -> TfliteDrawing:
+    """A chain of TFLite ops, each with the dtype of its result."""
+    g = TfliteDrawing(1)
+    g.rankless, name = False, _given(g, x)
+    for op, dtypes, options in nodes:
+        constants = [g.constant(c) for c in options.pop("constants", ())]
+        (name,) = g.op(op, [name, *constants], *dtypes, **options)
+    return g
+
+
+def _given(g: Values, x: Array) -> str:
+    g.inputs["x"] = Input(str(x.dtype), x.shape, 0, 0, (x,))
+    g.arrays["x"] = x
+    return "x"
+
+
+def break_reading(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
+    """Let a change of the source be what the conversion from ONNX does wrong."""
+    real = onnxtfl.onnx_to_tflite
+
+    def wrong(model: onnx.ModelProto, **options: Any) -> onnxtfl.Conversion:
+        other = onnx.ModelProto.FromString(model.SerializeToString())
+        change(other)
+        return real(other, **options)
+
+    monkeypatch.setattr(onnxtfl, "onnx_to_tflite", wrong)
+
+
+def break_writing(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
+    """Let a change of the result be what the conversion to ONNX does wrong."""
+    real = onnxtfl.tflite_to_onnx
+
+    def wrong(data: bytes, **options: Any) -> onnxtfl.Conversion:
+        from dataclasses import replace
+
+        made = real(data, **options)
+        model = onnx.ModelProto.FromString(made.data or b"")
+        change(model)
+        return replace(made, data=model.SerializeToString())
+
+    monkeypatch.setattr(onnxtfl, "tflite_to_onnx", wrong)
+
+
+def renamed(before: str, after: str) -> Change:
+    def change(model: onnx.ModelProto) -> None:
+        for node in model.graph.node:
+            node.op_type = after if node.op_type == before else node.op_type
+
+    return change
+
+
+def _tanh(model: onnx.ModelProto) -> None:
+    for node in model.graph.node:
+        node.op_type = "Tanh"
+        del node.attribute[:]
+
+
+def scaled(factor: float) -> Change:
+    """Constants of one float have another value."""
+
+    def change(model: onnx.ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            array = onnx.numpy_helper.to_array(tensor)
+            if array.dtype == np.float32 and array.size == 1:
+                tensor.CopyFrom(onnx.numpy_helper.from_array(np.asarray(array * np.float32(factor)), tensor.name))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "chain"),
+    [
+        ("Ceil", "Round", [("Erf", {}), ("Ceil", {})]),
+        ("ArgMax", "ArgMin", [("Gelu", {}), ("ArgMax", {"axis": 1})]),
+        ("Softsign", "Tanh", [("Softsign", {}), ("DynamicQuantizeLinear", {"results": 3})]),
+    ],
+)
+def test_wrong_conversions_from_onnx_are_reported(
+    monkeypatch: pytest.MonkeyPatch, before: str, after: str, chain: list[tuple[str, dict[str, Any]]]
+) -> None:
+    g = of_onnx(*((op, dict(attributes)) for op, attributes in chain), x=X + np.float32(0.3))
+    assert graphs_trial.to_tflite(g).kind == "agree"
+    break_reading(monkeypatch, renamed(before, after))
+    assert graphs_trial.to_tflite(g).kind == "disagree"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "op", "dtypes", "options"),
+    [
+        ("Ceil", "Floor", "CEIL", (), {}),
+        ("ArgMax", "ArgMin", "ARG_MAX", ("int32",), {"constants": [np.int32(1)], "output_type": "INT32"}),
+        ("ReduceProd", "ReduceSum", "REDUCE_PROD", (), {"constants": [np.int32([1])]}),
+    ],
+)
+def test_wrong_conversions_from_tflite_are_reported(
+    monkeypatch: pytest.MonkeyPatch, before: str, after: str, op: str, dtypes: Sequence[str], options: dict[str, Any]
+) -> None:
+    g = of_tflite(("SIN", (), {}), (op, dtypes, dict(options)))
+    assert tflite_trial.to_onnx(g).kind == "agree"
+    break_writing(monkeypatch, renamed(before, after))
+    assert tflite_trial.to_onnx(g).kind == "disagree"
+
+
+@pytest.mark.parametrize(("factor", "kind"), [(1 - 2e-5, "doubtful"), (0.99, "disagree")])
+def test_rounding_that_a_later_op_makes_larger(monkeypatch: pytest.MonkeyPatch, factor: float, kind: str) -> None:
+    """2.00001 is rounded up, and a product that is wrong by 2e-5, within the tolerance, is 2."""
+    x = np.asarray([2.00001, 0.5], np.float32)
+    first = of_onnx(("Mul", {"constants": [[1.0]]}), ("Ceil", {}), x=x)
+    break_reading(monkeypatch, scaled(factor))
+    assert graphs_trial.to_tflite(first).kind == kind
+
+
+def test_a_coarse_float16_kernel_is_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteRT computes GELU(-3.98) in float16 as -0: 1 + tanh(-3.2) has no digit left."""
+    g = of_tflite(("GELU", (), {"approximate": True}), x=np.asarray([-3.984375], np.float16))
+    assert tflite_trial.to_onnx(g).kind == "source"
+    break_writing(monkeypatch, _tanh)
+    assert tflite_trial.to_onnx(g).kind == "disagree"
+
+
+def test_kernel_sets_that_differ_are_the_source() -> None:
+    """The minimum of nothing is infinity in XNNPACK, as in ONNX, and the largest float in LiteRT's own kernel."""
+    g = of_tflite(("REDUCE_MIN", (), {"constants": [np.int32([1])]}), ("SOFTMAX", (), {"beta": 1.0}))
+    g.open, g.sizes = 1.0, {"N0": 10}
+    g.inputs["x"] = Input("float32", (6, "N0"), -1, 1)
+    assert tflite_trial.to_onnx(g).kind in ("source", "empty")
+
+
+def test_products_of_floats_that_overflow_are_not_drawn() -> None:
+    assert fits_product(np.full([4, 4], 4, np.float32))
+    assert not fits_product(np.full([80], 4, np.float32))
+    assert not fits_product(np.full([80], 4, np.int32))
