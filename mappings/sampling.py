@@ -117,10 +117,10 @@ def _roi_align_apart(b: Builder, node: Node) -> Value:
     """The samples of all regions gathered by fours, weighted, and pooled by cells."""
     x, rois, count = node.operand(0), node.operand(1), int(node.attr("sampling_ratio"))
     sizes = [d for d in x.shape[1:] if isinstance(d, int)]
-    if count == 0 or len(sizes) != 3:
-        raise UnsupportedError(
-            "regions sampled as densely as they are large, or of maps whose sizes are not known", code="E-SHAPE-001"
-        )
+    if len(sizes) != 3:
+        raise UnsupportedError("regions of maps whose sizes are not known", code="E-SHAPE-001")
+    if count == 0:
+        return _densely_aligned(b, node)
     half = node.attr("coordinate_transformation_mode") == "half_pixel"
     scaled = Term(b, rois) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
     x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
@@ -132,6 +132,49 @@ def _roi_align_apart(b: Builder, node: Node) -> Value:
     window = {"kernel_shape": (count, count), "strides": (count, count), "padding": (0, 0, 0, 0), "dilations": (1, 1)}
     pooled = b(ops.MaxPool if largest else ops.AveragePool, total.value, dims=(1, 2), **window)
     return transposed(b, pooled, (0, 3, 1, 2))
+
+
+def _densely_aligned(b: Builder, node: Node) -> Value:
+    """The mean of so many samples of each cell as a region has elements for it, along one axis after the other.
+
+    Source: ONNX Runtime, core/providers/cpu/object_detection/roialign.cc.
+    """
+    if node.attr("mode") == "max":
+        raise UnsupportedError("the largest of so many samples as a region has elements (sampling_ratio = 0)")
+    assume("each region of a RoiAlign is no larger than the map it is of")
+    x = node.operand(0)
+    half = node.attr("coordinate_transformation_mode") == "half_pixel"
+    scaled = Term(b, node.operand(1)) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
+    x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
+    height, width = (int(str(d)) for d in x.shape[2:])
+    rows = _shares(y1, y2, int(node.attr("output_height")), height, half)
+    columns = _shares(x1, x2, int(node.attr("output_width")), width, half)
+    if x.shape[0] == 1:
+        maps, contracted = reshape(b, x, x.shape[1:]), 1
+    else:
+        maps, contracted = b(ops.Gather, x, b(ops.Convert, node.operand(2), dtype=DType.INT32), axis=0), 2
+    each = {"lhs_batching_dimensions": (0,), "rhs_batching_dimensions": (0,)}
+    axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (contracted,)}
+    first = b(ops.DotGeneral, rows.value, maps, **axes, **({} if x.shape[0] == 1 else each))
+    axes = {"lhs_contracting_dimensions": (3,), "rhs_contracting_dimensions": (2,)}
+    return transposed(b, b(ops.DotGeneral, first, columns.value, **axes, **each), (0, 2, 1, 3))
+
+
+def _shares(start: Term, end: Term, cells: int, size: int, half: bool) -> Term:
+    """How much of each element of an axis is in each cell, [regions, cells, size]; at most of the whole axis."""
+    b, most = start.b, -(-size // cells) + 1
+    check_elements(cells * most * size, "the samples along a side of a region")
+    length = end - start if half else (end - start).max(1.0)
+    cell = Term(b, unsqueezed(b, (length * (1.0 / cells)).value, [2]))  # [regions, 1, 1]
+    count = cell.apply(ops.Ceil)
+    number, sample = (Term(b, constant(np.arange(n, dtype=start.dtype.numpy))) for n in (cells, most))
+    within = (sample + 0.5) / count.max(1.0)
+    place = cell * (within + number.along(1, 3)) + Term(b, unsqueezed(b, start.value, [2]))
+    inside = (place >= -1.0) & (place <= float(size)) & (sample < count)
+    clipped = Term(b, unsqueezed(b, place.clamp(0.0, size - 1.0).value, [3]))
+    weight = (1.0 - clipped.apply(ops.Sub, constant(np.arange(size, dtype=start.dtype.numpy))).abs()).relu()
+    used = Term(b, unsqueezed(b, inside.value, [3])).choose(weight, 0.0)
+    return used.reduce("sum", [2], keepdims=False) / count.max(1.0)
 
 
 _Side = list[tuple[Term, Term]]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
+import onnxtfl
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from tests.unit.lifting import check_legalized, floats, lifted_onnx
+from tests.unit.test_microsoft_ops import compare, made, normal
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
@@ -48,3 +52,26 @@ def test_max_roi_pool(opset: int) -> None:
     found = lifted_onnx("MaxRoiPool", opset, [x, rois], pooled_shape=[2, 2])
     np.testing.assert_array_equal(found[0, 0], x[1, 0].reshape(2, 2, 2, 2).max(axis=(1, 3)))
     np.testing.assert_array_equal(found[1, 0], np.full((2, 2), x[0, 0, 2, 2]))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("mode", ["half_pixel", "output_half_pixel"])
+def test_regions_sampled_as_densely_as_they_are_large(batch: int, mode: str) -> None:
+    """`sampling_ratio` 0, the default: of regions within the map, of a known number and of an open one."""
+    count, random = 6, np.random.default_rng(5)
+    corners = random.random((count, 2)) * 8
+    regions = np.concatenate([corners, corners + random.random((count, 2)) * 8], 1).astype(np.float32) * 2
+    x = {"x": normal(batch, 3, 16, 20), "r": regions, "b": random.integers(0, batch, count)}
+    sizes = {"output_height": 3, "output_width": 5, "sampling_ratio": 0, "spatial_scale": 0.5}
+    model = made("RoiAlign", x, 1, domain="", coordinate_transformation_mode=mode, **sizes)
+    compare(model, x)
+    opened = onnx.load_from_string(model)
+    for value in opened.graph.input[1:]:
+        value.type.tensor_type.shape.dim[0].dim_param = "n"
+    compare(opened.SerializeToString(), x)
+
+
+def test_the_largest_of_such_samples_is_refused() -> None:
+    x = {"x": normal(1, 3, 16, 20), "r": np.ones((1, 4), np.float32), "b": np.zeros(1, np.int64)}
+    with pytest.raises(UnsupportedError, match="sampling_ratio = 0"):
+        onnxtfl.onnx_to_tflite(made("RoiAlign", x, 1, domain="", mode="max"), check=False)
