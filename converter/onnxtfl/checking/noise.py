@@ -1,7 +1,13 @@
 """The noise of a model: by how much its outputs change where nothing but rounding differs.
 
 It is measured on the source alone: without the optimizations of its runtime, and for inputs changed by one unit in the
-last place, which also shows how much the model amplifies. An error below it says nothing about a conversion.
+last place, which also shows how much the model amplifies; where inputs are integers, for constants changed so (see
+`nudged`). An error below it says nothing about a conversion.
+
+A long sum of large values rounds alike for all of these: its units are larger than those of its summands. Changes of
+another size show it, up and down by the same, between which only the rounding is left::
+
+    (f(x + d) + f(x - d)) / 2 - f(x)
 """
 
 from __future__ import annotations
@@ -23,9 +29,29 @@ LIMIT = 10.0
 MOST_INFINITE = 1e-2
 """The share of elements that may be finite in one run of the source and infinite in another."""
 SAMPLES = 3
-"""How often inputs are changed."""
+"""How often inputs, and constants, are changed."""
+STEP = 2.0**-14
+"""Changes that reach the rounding of long sums, as parts of the elements."""
 Run = Callable[[Sequence[Any], str], Sequence[Any]]
 """Inputs and a kernel set -> outputs of the model."""
+RunNudged = Callable[[Sequence[Any], "Nudge"], Sequence[Any]]
+"""Inputs, and how constants are changed -> outputs of the model."""
+
+
+@dataclass(frozen=True)
+class Nudge:
+    """Each element up or down, at random by ``seed``: by ``step`` times itself, or one unit in the last place if 0."""
+
+    seed: int
+    step: float = 0.0
+
+    def changed(self, values: Array, *place: int) -> Array:
+        """The array changed; ``place``: which part of a larger one it is."""
+        up = np.random.default_rng([self.seed, *place]).integers(0, 2, values.shape, np.uint8).astype(bool)
+        if self.step:
+            return np.asarray(values * np.where(up, 1 + self.step, 1 - self.step).astype(values.dtype))
+        infinity = values.dtype.type(np.inf)
+        return np.asarray(np.where(up, np.nextafter(values, infinity), np.nextafter(values, -infinity)))
 
 
 @dataclass(frozen=True)
@@ -53,28 +79,51 @@ class Noise:
         return np.minimum(FACTOR * np.maximum(self.elements, largest), LIMIT * allowed)
 
 
-def measure(run: Run, values: Sequence[Any], outputs: Sequence[Any]) -> list[Noise | None]:
+def measure(run: Run, values: Sequence[Any], outputs: Sequence[Any], nudged: RunNudged | None) -> list[Noise | None]:
     """The noise of each output; ``outputs``: what the model computes for ``values`` on its default kernels.
 
-    None for outputs that are not float arrays, or whose shape changes too, or which elements are infinite.
+    ``nudged``: runs the model with changed constants; None where that cannot be done. None for outputs that are not
+    float arrays, or whose shape changes too, or which elements are infinite.
     """
-    random = np.random.default_rng(0)
-    others = [run(values, "builtin")]
-    if any(_is_float(value) for value in values):
-        others += [run([_nudged(value, random) for value in values], "default") for _ in range(SAMPLES)]
-    return [_noise(out, [other[k] for other in others]) for k, out in enumerate(outputs)]
+    others = [run(values, "builtin"), *(_changed(run, values, nudged, Nudge(seed)) for seed in range(SAMPLES))]
+    return _noises(outputs, [other for other in others if other is not None])
+
+
+def measure_sums(
+    run: Run, values: Sequence[Any], outputs: Sequence[Any], nudged: RunNudged | None
+) -> list[Noise | None]:
+    """The noise of each output by long sums of large values, as `measure` returns it."""
+    means = []
+    for seed in range(SAMPLES):
+        pair = [_changed(run, values, nudged, Nudge(seed, step)) for step in (STEP, -STEP)]
+        if (up := pair[0]) is not None and (down := pair[1]) is not None:
+            means.append([_mean(*both) for both in zip(up, down, strict=True)])
+    return _noises(outputs, means)
+
+
+def _changed(run: Run, values: Sequence[Any], nudged: RunNudged | None, nudge: Nudge) -> Sequence[Any] | None:
+    """The outputs for changed inputs, and where some are no floats, of changed constants; None if there are none."""
+    floats = [_is_float(value) for value in values]
+    if not any(floats) and nudged is None:
+        return None
+    changed = [
+        nudge.changed(v, k) if is_float else v for k, (v, is_float) in enumerate(zip(values, floats, strict=True))
+    ]
+    return run(changed, "default") if nudged is None or all(floats) else nudged(changed, nudge)
+
+
+def _mean(a: Any, b: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        alike = _is_float(a) and a.shape == b.shape
+        return (a.astype(np.float64) + b.astype(np.float64)) / 2 if alike else a
 
 
 def _is_float(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
-def _nudged(value: Any, random: np.random.Generator) -> Any:
-    """Floats one unit in the last place up or down, other values as they are."""
-    if not _is_float(value):
-        return value
-    up = random.integers(0, 2, value.shape, dtype=np.uint8).astype(bool)
-    return np.where(up, np.nextafter(value, value.dtype.type(np.inf)), np.nextafter(value, value.dtype.type(-np.inf)))
+def _noises(outputs: Sequence[Any], others: Sequence[Sequence[Any]]) -> list[Noise | None]:
+    return [_noise(out, [other[k] for other in others]) if others else None for k, out in enumerate(outputs)]
 
 
 def _noise(out: Any, others: Sequence[Any]) -> Noise | None:

@@ -18,7 +18,8 @@ from onnxtfl.checking import noise
 from onnxtfl.checking.compare import Expectation, compare
 from onnxtfl.checking.half import may_round_operands, write_widened
 from onnxtfl.checking.match import Pair, is_moved, permutations
-from onnxtfl.checking.noise import Noise
+from onnxtfl.checking.noise import Noise, Nudge
+from onnxtfl.checking.nudged import write_nudged
 from onnxtfl.checking.part import temporary_directory, tensor_inside
 from onnxtfl.checking.report import CheckReport, OutputCheck
 from onnxtfl.checking.sides import Side
@@ -33,6 +34,8 @@ COARSE = 0.05
 """How far a source in float16 may be from itself in float32, over its largest value: beyond it the rounding of the
 source says nothing.
 """
+LARGEST = 1 << 30
+"""Bytes of the largest model that is written again with other constants, to measure its noise."""
 Compare = Callable[[Pair, Any, Any, Noise | None], OutputCheck]
 
 
@@ -50,7 +53,7 @@ class RoundingLook:
     options: RunOptions
     compare: Compare
     expect: Expectation
-    _noise: dict[int, list[Noise | None]] = field(default_factory=dict)
+    _noise: dict[tuple[int, bool], list[Noise | None]] = field(default_factory=dict)
     _widened: list[list[Any]] | None = None
     _rough: bool | None = None
 
@@ -80,10 +83,13 @@ class RoundingLook:
             return out
         if self._is_rough():
             found = self._in_float32(pair, got)
+            if found is None or not found.ok:  # roundings by casts are kept: a result may have those of the source
+                found = self._within_noise(pair, out, got, sums=False) or found
         elif self._names(pair) is not None:
             found = self.before_sigmoid(pair, kernels)
         elif not (self.a.facts.quantized or self.b.facts.quantized):
-            found = self._within_noise(pair, out, got)
+            found = self._within_noise(pair, out, got, sums=False)
+            found = found if found is None or found.ok else self._within_noise(pair, out, got, sums=True)
         return out if found is None else found
 
     def _is_rough(self) -> bool:
@@ -138,11 +144,13 @@ class RoundingLook:
         note = "" if worst.ok else f"before its Sigmoid: {worst.message}"
         return replace(worst, message=note, note=BEFORE_SIGMOID)
 
-    def _within_noise(self, pair: Pair, out: OutputCheck, got: Sequence[Sequence[Any]]) -> OutputCheck | None:
-        """Compare again, with an error allowed that the source's own noise explains."""
+    def _within_noise(
+        self, pair: Pair, out: OutputCheck, got: Sequence[Sequence[Any]], sums: bool
+    ) -> OutputCheck | None:
+        """Compare again, with an error allowed that the source's own noise explains; ``sums``: that of long sums."""
         checks = []
         for number, (_, outputs, _) in enumerate(self.runs):
-            found = self._noise_in(number)[pair.a]
+            found = self._noise_in(number, sums)[pair.a]
             if found is None:
                 return None
             checks.append(self.compare(pair, outputs[pair.a], got[number][pair.b], found))
@@ -153,15 +161,25 @@ class RoundingLook:
         largest = max((float(one.elements.max(initial=0.0)) for one in noises if one is not None), default=0.0)
         return replace(out, note=", ".join(part for part in (out.note, f"noise of the source {largest:.3g}") if part))
 
-    def _noise_in(self, number: int) -> list[Noise | None]:
-        if number not in self._noise:
+    def _noise_in(self, number: int, sums: bool) -> list[Noise | None]:
+        key = number, sums
+        if key not in self._noise:
             values, outputs, _ = self.runs[number]
 
             def run(changed: Sequence[Any], kernels: str) -> Sequence[Any]:
                 return self.a.run(changed, replace(self.options, kernels=kernels))
 
-            self._noise[number] = noise.measure(run, values, outputs)
-        return self._noise[number]
+            small = self.a.summary is not None and self.a.summary.size <= LARGEST
+            measure = noise.measure_sums if sums else noise.measure
+            self._noise[key] = measure(run, values, outputs, self._run_nudged if small else None)
+        return self._noise[key]
+
+    def _run_nudged(self, values: Sequence[Any], nudge: Nudge) -> Sequence[Any]:
+        """The outputs of the source with changed constants."""
+        with ExitStack() as stack:
+            path = temporary_directory(stack) / f"nudged.{self.a.info.format}"
+            write_nudged(self.a.info.path, path, nudge)
+            return replace(self.a, info=replace(self.a.info, path=path)).run(values, self.options)
 
 
 def _is_float(out: OutputCheck) -> bool:
