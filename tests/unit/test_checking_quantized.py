@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnxtfl import check, onnx_to_tflite, tflite_to_onnx
 from onnxtfl.checking.compare import Expectation, compare
 from onnxtfl.checking.describe import describe
-from onnxtfl.checking.emulation import Distances, measure
+from onnxtfl.checking.emulation import Three, measure
 from onnxtfl.checking.facts import analyze
 from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
 from onnxtfl.formats import files
@@ -91,13 +92,30 @@ def test_outputs_that_only_one_model_has_are_not_covered(tmp_path: Path) -> None
 
 def test_the_distance_from_the_emulation() -> None:
     emulated, near, far = (np.float64([4, 2, d]) for d in (0, 1, 3))
-    (found,) = measure(["y"], lambda _: [(emulated, near, far)], 60)
+    (found,) = measure(["y"], lambda _: [Three(emulated, near, far)], 60)
     assert str(found).endswith("over 20 inputs")
     assert not found.ok and "TFLite is further" in str(found) and "mean 0.25 (50 % 0, 90 % 0.75" in str(found)
-    (found,) = measure(["y"], lambda _: [(emulated, far, near)], 0)
+    (found,) = measure(["y"], lambda _: [Three(emulated, far, near)], 0)
     assert found.ok and str(found).endswith("over 5 inputs")
-    assert Distances("y", np.zeros(3), np.zeros(3)).ok
-    assert "ONNX Runtime computes the same with and without" in str(Distances("y", np.ones(3), np.zeros(3)))
+    (found,) = measure(["y"], lambda _: [Three(emulated, emulated, emulated)], 0)
+    assert found.ok
+    (found,) = measure(["y"], lambda _: [Three(emulated, emulated, far)], 0)
+    assert "ONNX Runtime computes the same with and without" in str(found)
+
+
+def test_distances_of_large_outputs_are_measured_in_little_memory() -> None:
+    emulated = np.full((1, 3, 1 << 20), 40, np.int8)
+    other = emulated.copy()
+    other[0, 1, 7] += 20
+    other = np.ascontiguousarray(other.transpose(0, 2, 1))
+    quantization = Quantization("int8", (0.5,), (0,))
+    tracemalloc.start()
+    (found,) = measure(["y"], lambda _: [Three(emulated, emulated, other, quantization).aligned()], 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.tflite.largest == 0.5
+    assert found.tflite.mean == pytest.approx(0.5 / emulated.size)
+    assert peak < 12 * emulated.nbytes
 
 
 def test_steps_are_counted_and_the_rule_is_stated() -> None:

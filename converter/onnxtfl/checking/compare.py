@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.errors import TINY, Allowed, Errors, largest_finite, measure_errors, widened
+from onnxtfl.checking.errors import BLOCK, TINY, Allowed, Errors, largest_finite, measure_errors, parts, widened
 from onnxtfl.checking.facts import Selection
 from onnxtfl.checking.noise import Noise
 from onnxtfl.checking.report import QUANTIZED_SHARE, OutputCheck
@@ -173,13 +173,17 @@ def _unclipped(x: Array, y: Array) -> Array:
 
 def _stray(x: Array, y: Array) -> str:
     """Return in words where NaN or infinities are at different places, "" where they are not."""
-    for what, at_x, at_y in (("NaN", np.isnan(x), np.isnan(y)), ("infinity", np.isinf(x), np.isinf(y))):
-        differ = at_x != at_y
-        if what == "infinity":
-            differ |= at_x & at_y & (x != y)
-        if differ.any():
-            place = _place(differ.reshape(-1).argmax(), x.shape)
-            return f"{what} at different places: {int(differ.sum())} of {x.size} elements, first at {place}"
+    for what, at in (("NaN", np.isnan), ("infinity", np.isinf)):
+        count, first = 0, 0
+        for k, (p, q) in enumerate(zip(parts(x), parts(y), strict=True)):
+            at_p, at_q = at(p), at(q)
+            differ = at_p != at_q
+            if what == "infinity":
+                differ |= at_p & at_q & (p != q)
+            first = first if count or not differ.any() else k * BLOCK + int(differ.argmax())
+            count += int(np.count_nonzero(differ))
+        if count:
+            return f"{what} at different places: {count} of {x.size} elements, first at {_place(first, x.shape)}"
     return ""
 
 

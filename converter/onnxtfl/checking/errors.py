@@ -12,7 +12,7 @@ import numpy as np
 from onnxtfl.checking.noise import Noise
 from onnxtfl.ir.data import Array
 
-_BLOCK = 1 << 18
+BLOCK = 1 << 18
 TINY = float(np.finfo(np.float32).tiny)
 _SMALL = 1e-3
 """Relative errors are of elements of at least this part of the largest one."""
@@ -48,7 +48,7 @@ class Errors:
 
 def largest_finite(a: Array) -> float:
     """The largest finite ``|a|``, 0.0 where there is none."""
-    return max((float(_size(part).max(initial=0.0)) for part in _parts(a, _BLOCK)), default=0.0)
+    return max((float(_size(part).max(initial=0.0)) for part in parts(a, BLOCK)), default=0.0)
 
 
 def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
@@ -57,9 +57,9 @@ def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
     Where ``a`` is not finite there is no error; ``b`` has to be the same there.
     """
     noise = allowed.noise if allowed.noise is not None and allowed.noise.elements.shape == a.shape else None
-    block = _BLOCK if noise is None else max(1, a.size)  # which elements noise hits is seen of all of them
+    block = BLOCK if noise is None else max(1, a.size)  # which elements noise hits is seen of all of them
     found = Errors(a.size)
-    for k, (x, y) in enumerate(zip(_parts(a, block), _parts(b, block), strict=True)):
+    for k, (x, y) in enumerate(zip(parts(a, block), parts(b, block), strict=True)):
         error, size = _error(x, y), _size(x)
         limit = np.zeros(()) if a.dtype.kind in "iub" else allowed.rtol * size + allowed.least
         if noise is not None:
@@ -87,7 +87,8 @@ def _add(found: Errors, error: Array, limit: Array, step: float | None, first: i
     found.bad += int(np.count_nonzero(bad))
 
 
-def _parts(a: Array, block: int) -> Iterator[Array]:
+def parts(a: Array, block: int = BLOCK) -> Iterator[Array]:
+    """The elements in C order, `block` at a time."""
     flat = a.reshape(-1)
     return (flat[at : at + block] for at in range(0, flat.size, block))
 

@@ -119,6 +119,7 @@ def compare_ops(
             for value, entry in chosen.items()
             if (stored := _stored(value, tensors, entry, found[tensors.onnx_name(entry)])) is not None
         }
+        del found  # one copy of each tensor is enough
         if not set(model.main.outputs) <= set(values):
             return None
         judged = {v: (v.producer, _expectation(v, values, expect)) for v in values if v.producer is not None}

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onnxtfl.checking.compare import Expectation
-from onnxtfl.checking.emulation import Distances, Run, alike, measure
+from onnxtfl.checking.emulation import Distances, Run, Three, measure
 from onnxtfl.checking.match import Pair
 from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.sides import Side
 from onnxtfl.errors import OnnxtflError
-from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import TensorEntry
 from onnxtfl.runtimes import RunOptions
 
@@ -91,13 +90,12 @@ class SecondLook:
         return measure(names, run, self.seconds())
 
     def _aligned(self, runs: Sequence[Sequence[Any]]) -> Run:
-        """The outputs of emulation, integer kernels and TFLite as real numbers, in the order of the first model."""
+        """The outputs of emulation, integer kernels and TFLite, in the order of the first model."""
         found: Run = []
         onnx, tflite = self._sides
         for pair in self.out_pairs:
             i, j = (pair.a, pair.b) if onnx is self.a else (pair.b, pair.a)
             emulated, integer, other = runs[0][i], runs[1][i], runs[2][j]
             q = tflite.info.outputs[j].quantization if other.dtype.kind in "iu" else None
-            stored = (emulated, integer, other)
-            found.append(alike(*(dequantize(v, q) if q is not None and v.dtype == other.dtype else v for v in stored)))
+            found.append(Three(emulated, integer, other, q).aligned())
         return found
