@@ -94,18 +94,29 @@ def _pool_of(b: Builder, node: Node, value: float = 0.0, x: Value | None = None)
 def _without_windows(b: Builder, node: Node) -> Value | None:
     """The result without elements of an ONNX pool whose window has no position; None where it has one.
 
-    ONNX Runtime rounds (size - span) / stride toward 0 and adds 1; it refuses what is negative then, and empty inputs.
+    ONNX Runtime rounds (size - span) / stride toward 0 and adds 1; it refuses what is negative then, and inputs that
+    are empty, unless the batch is: an axis of size 0 stays one then (pool_attributes.h).
     """
     x, shape = node.operand(0), node.attr("kernel_shape")
     window, sizes = onnx_window(node, shape, x.shape[2:]), [n for n in x.shape[2:] if isinstance(n, int)]
-    if window.auto_pad != "NOTSET" or len(sizes) < x.rank - 2 or 0 in sizes:
+    if len(sizes) < x.rank - 2:
         return None
-    ends = zip(sizes, window.before, window.after, window.span, window.strides, strict=True)
-    up = math.ceil if window.ceil else int
-    counts = [up((n + before + after - span) / stride) + 1 for n, before, after, span, stride in ends]
+    if x.shape[0] == 0 and 0 in sizes:
+        known = window.explicit([max(n, 1) for n in sizes])
+        counts = [n and _positions(known, i, n) for i, n in enumerate(sizes)]
+        return broadcast(b, b.scalar(0.0, x), [*x.shape[:2], *counts], x)
+    if window.auto_pad != "NOTSET" or 0 in sizes:
+        return None
+    counts = [_positions(window, i, n) for i, n in enumerate(sizes)]
     if min(counts, default=1):
         return None
     return broadcast(b, b.scalar(0.0, x), [*x.shape[:2], *counts], x)
+
+
+def _positions(window: Window, i: int, size: int) -> int:
+    """The number of positions of a window with explicit padding along axis i, as ONNX Runtime computes it."""
+    rest = (size + window.before[i] + window.after[i] - window.span[i]) / window.strides[i]
+    return (math.ceil if window.ceil else int)(rest) + 1
 
 
 def _is_cropped(node: Node) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx.parser
 import onnx.shape_inference
 import pytest
+from onnx import helper
 
 from onnxtfl import onnx_to_tflite
 from onnxtfl.errors import InvalidModelError
@@ -15,8 +16,10 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.spatial import Window
 from onnxtfl.rules.windows import tfl_padding
+from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.permuting import check_permuted
+from tests.unit.tiny_models import onnx_model
 
 
 def pool(rank: int, **changed: Any) -> dict[str, Any]:
@@ -136,3 +139,18 @@ def test_a_window_without_a_position(op: str) -> None:
     assert str(found.report.outputs[0]) == "y  float32 [1,2,0]"
     with pytest.raises(InvalidModelError, match="a window of 7 does not fit into 1"):
         onnx_to_tflite(onnx.parser.parse_model(text.replace("SIZE", "1")), check=False)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("shape", [(0, 3, 0, 8), (0, 3, 0, 0)], ids=str)
+@pytest.mark.parametrize(
+    "how", [{"strides": [2, 2]}, {"pads": [1, 1, 1, 1]}, {"auto_pad": "SAME_UPPER", "strides": [1, 3]}], ids=str
+)
+def test_no_images_of_no_rows(op: str, shape: tuple[int, ...], how: dict[str, Any]) -> None:
+    """ONNX Runtime refuses images without rows, but for those of an empty batch."""
+    node = helper.make_node(op, ["x"], ["y"], kernel_shape=[3, 3], **how)
+    source = onnx_model([node], [("x", 1, shape)], [("y", 1, [None] * 4)])
+    x = np.zeros(shape, np.float32)
+    made = onnx_to_tflite(source, check=False)
+    assert made.data is not None
+    assert run_tflite(made.data, [x])[0][1].shape == run_onnx(source.SerializeToString(), {"x": x})["y"].shape
