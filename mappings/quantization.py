@@ -59,6 +59,8 @@ def _linear(b: Builder, node: Node) -> Value:
     """The zero point of floats of 8 or 4 bits is not added, as in ONNX Runtime (quantize_linear.cc)."""
     (x, scale, zero), get = (node.optional(i) for i in range(3)), node.attributes.get
     dtype = dtype_from(number) if (number := get("output_dtype", 0)) else None
+    if scale is not None and (scale.dtype.is_integer or scale.dtype is DType.FLOAT8E8M0):
+        scale = b(ops.Convert, scale, dtype=DType.FLOAT32)
     attributes = {"axis": _axis(node), "block_size": get("block_size", 0), "dtype": dtype}
     if node.op.name == "onnx.DequantizeLinear":
         return b(ops.DequantizeLinear, x, scale, zero, **attributes)

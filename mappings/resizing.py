@@ -137,7 +137,28 @@ def _of_changed(
         attributes.update(coordinate_transformation_mode="half_pixel", nearest_mode="round_prefer_ceil")
     for name in ("exclude_outside", "antialias"):
         attributes[name] = bool(attributes.get(name, 0))
-    return b(ops.Resize, x, sizes, scales, roi, **{**attributes, "dims": tuple(dims[i] for i in kept)})
+    operands, attributes["dims"] = (sizes, scales, roi), tuple(dims[i] for i in kept)
+    mode = attributes.get("mode", "nearest")
+    if x.dtype is DType.BOOL and mode == "nearest" and roi is None:
+        return b(
+            ops.Convert, b(ops.Resize, b(ops.Convert, x, dtype=DType.UINT8), *operands, **attributes), dtype=x.dtype
+        )
+    if not x.dtype.is_integer or mode == "nearest" or (mode == "linear" and x.dtype in _TRUNCATED):
+        return b(ops.Resize, x, *operands, **attributes)
+    wide = b(ops.Resize, b(ops.Convert, x, dtype=DType.FLOAT32), *operands, **attributes)
+    return _saturated(Term(b, wide).apply(ops.RoundNearestEven), x.dtype).value
+
+
+_TRUNCATED = (DType.INT8, DType.UINT8, DType.INT32)
+"""Integers that ONNX Runtime has linear kernels for, which truncate; of other ones ONNX's reference rounds."""
+
+
+def _saturated(x: Term, dtype: DType) -> Term:
+    """float32 as the nearest integers of a type."""
+    low, high = (np.float32(bound(dtype.numpy)) for bound in (lowest, highest))
+    if float(high) > highest(dtype.numpy):
+        high = np.nextafter(high, np.float32(0))
+    return x.max(float(low)).min(float(high)).to(dtype)
 
 
 def _changes(size: Dim, i: int, count: int, sizes: Value, scales: Value | None, roi: Value | None) -> bool:

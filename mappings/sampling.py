@@ -75,8 +75,22 @@ _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 def _grid_sample(b: Builder, node: Node) -> Value:
     mode = node.attr("mode", "linear")
     attributes = {"mode": _MODES.get(mode, mode), "padding_mode": node.attr("padding_mode", "zeros")}
-    corners = bool(node.attr("align_corners", 0))
-    return b(ops.GridSample, node.operand(0), node.operand(1), **attributes, align_corners=corners)
+    attributes["align_corners"] = bool(node.attr("align_corners", 0))
+    x = node.operand(0)
+    wide = _sampled_as(x.dtype, attributes["mode"] == "nearest")
+    found = b(ops.GridSample, b(ops.Convert, x, dtype=wide), node.operand(1), **attributes)
+    return b(ops.Convert, found, dtype=x.dtype)
+
+
+def _sampled_as(dtype: DType, nearest: bool) -> DType:
+    """The type in which a map is sampled. Integers have no weights: no runtime has such kernels, and ONNX's reference
+    makes integers of the weights.
+    """
+    if dtype.is_float or (nearest and dtype.is_integer):
+        return dtype
+    if nearest and dtype is DType.BOOL:
+        return DType.UINT8
+    raise UnsupportedError(f"weighted elements of type {dtype.value}", hint="cast the map to float32")
 
 
 @lower_onnx(ops.GridSample)

@@ -97,11 +97,14 @@ def _top_k_of_int64(b: Builder, node: Node) -> Sequence[Value] | None:
 @lift_onnx("Unique", since=(11, 28))
 def _unique(b: Builder, node: Node) -> Sequence[Value]:
     x, axis = node.operand(0), node.attributes.get("axis")
+    is_bool = x.dtype is DType.BOOL
+    x = b(ops.Convert, x, dtype=DType.UINT8) if is_bool else x
     if axis is None:
         x = reshape(b, x, (product(x.shape),))
     elif x.rank == 1:
         axis = None
     results = b.many(ops.Unique, x, axis=axis, sorted=bool(node.attr("sorted", 1)))
+    results = [b(ops.Convert, results[0], dtype=DType.BOOL), *results[1:]] if is_bool else results
     return results[: len(node.results)]
 
 

@@ -83,8 +83,6 @@ class RoundingLook:
             return out
         if self._is_rough():
             found = self._in_float32(pair, got)
-            if found is None or not found.ok:  # roundings by casts are kept: a result may have those of the source
-                found = self._within_noise(pair, out, got, sums=False) or found
         elif self._names(pair) is not None:
             found = self.before_sigmoid(pair, kernels)
         elif not (self.a.facts.quantized or self.b.facts.quantized):

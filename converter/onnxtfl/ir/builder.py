@@ -124,6 +124,10 @@ class Builder:
         return constant(np.asarray(number), like if isinstance(like, DType) else like.dtype)
 
 
+class ElementTypeError(TypeError):
+    """An element type that an op does not compute. One of ONNX may: most of them have more types than any runtime."""
+
+
 def infer(node: Node) -> list[Type]:
     """Infer the types of the node's results from its operands (see :mod:`onnxtfl.ir.quantized`).
 
@@ -139,10 +143,13 @@ def infer(node: Node) -> list[Type]:
     except OnnxtflError:
         raise
     except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as error:
-        shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
         raise InvalidModelError(
-            f"operands do not fit: {reason(error)}", op=node.op.name, type_=shown, code="E-FILE-009"
+            f"operands do not fit: {reason(error)}", op=node.op.name, type_=_operand_types(node), code="E-FILE-009"
         ) from error
+
+
+def _operand_types(node: Node) -> str:
+    return ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
 
 
 def check(node: Node) -> None:
@@ -179,7 +186,7 @@ def _check_operands(node: Node) -> None:
             if not operand.optional and not operand.variadic:
                 raise ValueError(f"operand {operand.name} is absent")
         elif isinstance(value.type, TensorType) and value.type.dtype not in operand.dtypes:
-            raise TypeError(f"operand {operand.name} cannot be {value.type.dtype.value}")
+            raise ElementTypeError(f"operand {operand.name} cannot be {value.type.dtype.value}")
         elif isinstance(value.type, TupleType) and operand.dtypes != ANY:
             raise TypeError(f"operand {operand.name} is a sequence: {value.name!r}")
         elif isinstance(value.type, ResourceType) and operand.dtypes != ANY:

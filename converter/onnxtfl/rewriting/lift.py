@@ -8,7 +8,7 @@ from functools import partial
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
 from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.builder import Builder, ElementTypeError
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -99,7 +99,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
         else:
             raise _no_conversion(node)
     except OnnxtflError as error:
-        raise _located(error, node, name) from error.__cause__
+        raise _located(_of_type(error, node), node, name) from error.__cause__
     except MemoryError as error:
         raise UnsupportedError("out of memory", node=node.name, op=name, code="E-RUN-005") from error
     except RecursionError as error:
@@ -417,6 +417,13 @@ def _check_dtype(i: int, old: Value, new: Value, node: Node) -> None:
         return
     if old.dtype != new.dtype and not (old.is_quantized or new.is_quantized):
         raise ValueError(f"result {i} is declared as {old.dtype.value}, and computed in {new.dtype.value}")
+
+
+def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
+    """The error of an element type that an op of ONNX may have, though no kernel computes it: the model is valid."""
+    if node.op.dialect != "onnx" or not isinstance(error.__cause__, ElementTypeError):
+        return error
+    return UnsupportedError(str(error.__cause__), hint="cast it to another type, or cut the model around it")
 
 
 def _located(error: OnnxtflError, node: Node, name: str) -> OnnxtflError:

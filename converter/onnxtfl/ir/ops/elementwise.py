@@ -9,6 +9,7 @@ from onnxtfl.ir.ops.complex_numbers import REAL_OF
 
 _BOOLS = (Operand("output", BOOLS),)
 _NUMERIC = (Operand("input", NUMERIC),)
+_ALL_FLOATS = (Operand("input", frozenset(d for d in DType if d.is_float)),)
 _WITH_COMPLEX = (Operand("input", NUMERIC | frozenset(REAL_OF)),)
 
 
@@ -42,7 +43,9 @@ Acosh = computed_by(Unary, "Acosh", np.arccosh, "Inverse hyperbolic cosine, NaN 
 Atanh = computed_by(Unary, "Atanh", np.arctanh, "The inverse hyperbolic tangent. Source: neutral-ops 3.11.")
 Erf = computed_by(Unary, "Erf", numeric.erf, "The error function. Source: neutral-ops 3.48 (ONNX Erf).")
 Sign = computed_by(Unary, "Sign", np.sign, "-1, 0 or 1; NaN stays. Source: neutral-ops 3.117.", operands=_NUMERIC)
-IsNaN = computed_by(Unary, "IsNaN", np.isnan, "Whether not a number. Source: ONNX IsNaN (added).", results=_BOOLS)
+IsNaN = computed_by(
+    Unary, "IsNaN", np.isnan, "Whether not a number. Source: ONNX IsNaN (added).", operands=_ALL_FLOATS, results=_BOOLS
+)
 
 
 class Neg(Unary):
@@ -64,12 +67,13 @@ class Abs(Unary):
 class IsInf(Unary):
     """Whether infinite, of a sign that is looked for. Source: ONNX IsInf (added)."""
 
-    results = _BOOLS
+    operands, results = _ALL_FLOATS, _BOOLS
     defaults = {"detect_positive": True, "detect_negative": True}
 
     @staticmethod
     def compute(x: Array, *, detect_positive: bool, detect_negative: bool) -> Array:
-        return np.asarray((np.isposinf(x) & detect_positive) | (np.isneginf(x) & detect_negative))
+        wide = x.astype(np.float64)  # NumPy knows no sign of float8
+        return np.asarray((np.isposinf(wide) & detect_positive) | (np.isneginf(wide) & detect_negative))
 
 
 @by_formula(Unary, results=_BOOLS)

@@ -110,10 +110,11 @@ class GridSample(Formula):
     A place names the last spatial axis first; -1 and 1 are the outer elements' centers (`align_corners`) or their
     edges. `mode`: nearest (halves to even), linear, cubic (a = -0.75). `padding_mode`: a neighbour outside is zero, the
     border's element, or that of the mirrored map (as in ONNX Runtime and PyTorch; ONNX's reference moves the place).
+    Integers are taken from the nearest place only.
     Source: neutral-ops 3.61, ONNX GridSample-20.
     """
 
-    operands = (Operand("input", FLOATS), Operand("grid", FLOATS))
+    operands = (Operand("input", NUMERIC), Operand("grid", FLOATS))
     defaults = {"mode": "linear", "padding_mode": "zeros", "align_corners": False}
 
     choices = {"mode": ("nearest", "linear", "cubic"), "padding_mode": ("zeros", "border", "reflection")}
@@ -131,7 +132,11 @@ class GridSample(Formula):
     def formula(cls, x: Term, grid: Term, mode: str, padding_mode: str, align_corners: bool) -> Term:
         batch, *out, _ = grid.value.shape
         rank = x.rank - 2
-        points = reshape(x.b, grid.to(x.dtype).value, (batch, product(out), rank))
+        if not x.dtype.is_float and mode != "nearest":
+            raise ValueError(f"integers between places, of mode {mode}")
+        points = reshape(
+            x.b, grid.to(x.dtype if x.dtype.is_float else DType.FLOAT32).value, (batch, product(out), rank)
+        )
         feature_map = FeatureMap(x)
         known = _known(Term(x.b, points)).value
         columns = [Term(x.b, x.b(Gather, known, np.asarray(rank - 1 - i), axis=2)) for i in range(rank)]
@@ -155,6 +160,11 @@ def _place(x: Term, size: _Size, mode: str, corners: bool) -> Term:
     """The coordinate on an axis for a coordinate of a grid."""
     place = (x + 1.0) * 0.5 * (size - 1) if corners else ((x + 1.0) * size - 1.0) * 0.5
     return place.apply("RoundNearestEven") if mode == "nearest" else place
+
+
+def _may_equal(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are equal, or open ones that a run may make so."""
+    return a == b or not (isinstance(a, int) and isinstance(b, int))
 
 
 MOST_SAMPLES = 1 << 16
@@ -187,7 +197,7 @@ class RoiAlign(Op):
         if x.rank != 4 or rois.rank != 2:
             raise ValueError(f"regions of shape {rois.shape} of a map of shape {x.shape}")
         numbers = batch_indices.tensor_type.shape
-        if numbers is not None and (len(numbers) != 1 or broadcast_dim(numbers[0], rois.shape[0]) != rois.shape[0]):
+        if numbers is not None and (len(numbers) != 1 or not _may_equal(numbers[0], rois.shape[0])):
             raise ValueError(f"regions of shape {rois.shape}, their numbers of shape {numbers}")
         height, width = attributes["output_height"], attributes["output_width"]
         if not (1 <= height <= MOST_SAMPLES and 1 <= width <= MOST_SAMPLES):
