@@ -124,7 +124,7 @@ def _limit(b: Builder, limit: Value | None, scores: Value) -> Value:
     if known is not None and isinstance(count, int):
         return constant(np.asarray(max(0, min(known[0], count)), np.int32))
     size = reshape(b, as_int32(b, dim_value(b, count, scores)), ())
-    bounded = b(ops.Min, reshape(b, limit, ()), b(ops.Convert, size, dtype=DType.INT64))
+    bounded = b(ops.Min, reshape(b, as_int64(b, limit), ()), b(ops.Convert, size, dtype=DType.INT64))
     return b(ops.Convert, bounded, dtype=DType.INT32)
 
 

@@ -26,6 +26,9 @@ NOTHING = {
     "all parts of a split": (
         "%a, %b, %c, %d = Split(%x, _) {axis = 2, count = 4}\n %y = Concatenate(%a, %b, %c, %d) {axis = 2}"
     ),
+    "a split with parts of nothing": (
+        "%s = constant tensor<3xint64> [0, 4, 0]\n %a, %y, %b = Split(%x, %s) {axis = 2, count = 0}"
+    ),
     "pad by nothing": "%p = constant tensor<3x2xint64> [0, 0, 0, 0, 0, 0]\n %y = Pad(%x, %p)",
 }
 
@@ -34,6 +37,22 @@ NOTHING = {
 def test_nothing_is_left_of(name: str) -> None:
     graph = transformed(f"graph main(%x: tensor<2x3x4xfloat32>) -> (%y) {{\n {NOTHING[name]}\n}}", simplify)
     assert op_counts(graph) == {}
+
+
+def test_sizes_that_become_constant_are_known() -> None:
+    """Also of what is computed from a tensor of these sizes. (Expand in the definition of ONNX's Attention.)"""
+    text = """graph main(%x: tensor<2x1x4xfloat32>, %z: tensor<2x[n]x4xfloat32>) -> (%y, %w) {
+      %no = constant tensor<1xbool> [false]
+      %a = constant tensor<3xint64> [2, 5, 4]
+      %b = constant tensor<3xint64> [2, 3, 4]
+      %s = Select(%no, %a, %b)
+      %r = BroadcastTo(%x, %s)
+      %y = Exp(%r)
+      %w = Exp(%z)
+    }"""
+    graph = transformed(text, simplify)
+    assert graph.outputs[0].shape == (2, 3, 4)
+    assert not graph.outputs[1].tensor_type.is_static
 
 
 def test_ends_keep_a_conversion_that_loses() -> None:

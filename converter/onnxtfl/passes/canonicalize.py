@@ -13,13 +13,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
+from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, scalar, uniform_scalar
@@ -226,6 +227,24 @@ def concatenate(b: Builder, node: Node) -> Value | None:
     if len(kept) == 1:
         return kept[0] if compatible(kept[0].type, node.result.type) else None
     return b.remade(node, *kept)[0] if len(kept) < len(operands) else None
+
+
+@CANONICAL.on(ops.Split, quantized=True)
+def split(b: Builder, node: Node) -> Sequence[Value] | None:
+    """Remove the parts that have no elements, which TFLite Micro's kernel does not take."""
+    x, sizes = node.operand(0), static_ints(node.optional(1))
+    if not sizes or all(sizes) or not any(sizes) or not all(r.tensor_type.is_static for r in node.results):
+        return None
+    kept = [size for size in sizes if size]
+    parts = [x] if len(kept) == 1 else b.many(ops.Split, x, kept, axis=node.attr("axis"))
+    filled = iter(parts)
+    values = [next(filled) if size else _empty(r) for size, r in zip(sizes, node.results, strict=True)]
+    return values if all(compatible(v.type, r.type) for v, r in zip(values, node.results, strict=True)) else None
+
+
+def _empty(like: Value) -> Value:
+    type_ = like.tensor_type
+    return constant(ArrayData(np.empty(type_.shape or (), type_.storage.numpy), type_.storage), type_=type_)
 
 
 @CANONICAL.on(ops.Pad, quantized=True)

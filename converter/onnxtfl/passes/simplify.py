@@ -8,6 +8,7 @@ from onnxtfl.passes.cleanup import merge_equal, remove_dead
 from onnxtfl.passes.fold import empty_results, fold
 from onnxtfl.passes.fuse import FUSE
 from onnxtfl.passes.if_simplification import IF_SIMPLIFICATION
+from onnxtfl.passes.known_sizes import infer_sizes
 from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.quantize.infinite import INFINITE
 from onnxtfl.passes.refine import refine
@@ -22,6 +23,7 @@ SIMPLIFY = Group(
     "simplify",
     (
         *CLEANUP,
+        Pass("sizes", infer_sizes),
         Pass("empty results", empty_results),
         Pass(
             "canonicalize",

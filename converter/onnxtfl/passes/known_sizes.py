@@ -1,0 +1,39 @@
+"""Sizes that were unknown when a node was made, since what decides them became constant later.
+
+::
+
+    %s = Select(false, %a, %b)  (folded to [2, 3])        %s = constant [2, 3]
+    %y = BroadcastTo(%x, %s) : tensor<?x?xfloat32>    ->  %y = BroadcastTo(%x, %s) : tensor<2x3xfloat32>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from onnxtfl.ir.builder import Builder, infer
+from onnxtfl.ir.dims import Symbol, symbols
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.types import TensorType, Type, compatible
+
+
+def infer_sizes(graph: Graph) -> bool:
+    """Make each node anew with unknown sizes that are known by now; returns whether there were any."""
+    changed = False
+    for node in list(graph.nodes):
+        if node.regions or not node.results:
+            continue
+        before = [r.type for r in node.results]
+        elsewhere = _symbols([v.type for v in node.operands if v is not None])
+        if _symbols(before) <= elsewhere:
+            continue
+        after = infer(node)
+        if len(_symbols(after)) < len(_symbols(before)) and all(map(compatible, before, after)):
+            graph.replace(node, Builder(graph, node, cause=node).remade(node, *node.operands))
+            changed = True
+    return changed
+
+
+def _symbols(types: Sequence[Type | None]) -> set[Symbol]:
+    shapes = (t.shape or () for t in types if isinstance(t, TensorType))
+    return set(chain.from_iterable(symbols(d) for d in chain.from_iterable(shapes)))
