@@ -205,7 +205,7 @@ def passes_for(target: Target, options: Options) -> list[Pass | Group]:
         two_bits = Pass("few bits", hold_few_bits, hold_two_bits, needs=_NEUTRAL)
         split = Pass("complex numbers", split_complex, split_complex_in_region, needs=_NEUTRAL)
         return [*first, two_bits, split, RECOGNIZE, RECOGNIZE_LAYERS, *_common(target, options)]
-    types = replaced_types(options.float64, options.io_dtype, options.float16)
+    types = replaced_types(target, options.float64, options.io_dtype, options.float16)
     return [*_lifting(options), *types, *_common(target, options), *_tflite_last(target)]
 
 

@@ -20,6 +20,11 @@ HEAD = """graph main(%x: tensor<2x3xfloat32>) -> (%y) {
     ("body", "left"),
     [
         ("%y = Xor(%c, %no)", ["Compare"]),
+        (
+            '%l = constant tensor<1xfloat32> [-inf]\n %m = Reduce(%x, %axes) {keepdims = true, kind = "max"}\n'
+            ' %y = Compare(%m, %l) {comparison_direction = "EQ"}',
+            ["Compare", "Reduce"],
+        ),
         ("%y = Xor(%yes, %c)", ["Compare", "Not"]),
         ('%y = Compare(%c, %no) {comparison_direction = "NE"}', ["Compare"]),
         ('%y = Compare(%c, %no) {comparison_direction = "EQ"}', ["Compare", "Not"]),

@@ -20,7 +20,7 @@ from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.runtimes import MICRO
 from onnxtfl.targets.micro import MicroTarget
 from tests.unit.micro_models import cnn, keyword_spotter, recurrent
-from tests.unit.tiny_models import onnx_model, onnx_scale
+from tests.unit.tiny_models import onnx_model, onnx_scale, saved
 
 needs_micro = pytest.mark.skipif(not MICRO.available(), reason="needs tflite-micro (pip install 'onnxtfl[micro]')")
 F = TensorProto.FLOAT
@@ -104,6 +104,31 @@ def test_uint8_becomes_int8() -> None:
     assert conversion.check.ok
     assert conversion.report.quantization is not None
     assert not conversion.report.quantization.islands
+
+
+@needs_micro
+def test_float16_becomes_float32() -> None:
+    """TFLite Micro converts no float16, so inputs and outputs are float32 too."""
+    nodes = [helper.make_node("Tanh", ["x"], ["h"]), helper.make_node("Mul", ["h", "x"], ["y"])]
+    half = TensorProto.FLOAT16
+    conversion = micro(onnx_model(nodes, [("x", half, (2, 3))], [("y", half, (2, 3))], {}), check="require")
+    assert [t.dtype for t in (*conversion.report.inputs, *conversion.report.outputs)] == ["float32", "float32"]
+    assert {t.name for t in conversion.report.io_types} == {"x", "y"}
+
+
+@needs_micro
+def test_rows_of_negative_infinity_are_known(tmp_path: Path) -> None:
+    """The largest element of such a row is the lowest finite number in REDUCE_MAX of TFLite Micro."""
+    x = np.array([[-np.inf, -np.inf], [0.0, -np.inf]], np.float32)
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["m"], axes=[1], keepdims=1),
+        helper.make_node("Equal", ["m", "lowest"], ["y"]),
+    ]
+    constants = {"lowest": np.array([-np.inf], np.float32)}
+    model = onnx_model(nodes, [("x", F, (2, 2))], [("y", TensorProto.BOOL, (2, 1))], constants, opset=13)
+    with MICRO.worker() as worker:
+        path = saved(micro(model).data, tmp_path / "m.tflite")
+        np.testing.assert_array_equal(worker.run(path, [x])[0], [[True], [False]])
 
 
 def test_open_sizes_are_refused() -> None:

@@ -6,6 +6,7 @@
     Compare(x, false) EQ  Xor(x, true)    ->  Not(x)       Compare(x, 0) GE, x never negative    ->  true
     And(x, true)  Or(x, false)            ->  x            Not(Not(x))                           ->  x
     And(x, false)                         ->  false        Not(Compare(x, y) EQ)                 ->  Compare(x, y) NE
+    Compare(Reduce(x) max, -inf) EQ       ->  Reduce(Compare(x, -inf) EQ) all
 """
 
 from __future__ import annotations
@@ -64,6 +65,23 @@ def comparison_with_zero(_: Builder, node: Node) -> Value | None:
     if direction not in ("LT", "GE") or scalar(node.operand(1)) != 0 or not x.dtype.is_integer:
         return None
     return _filled(node, direction == "GE") if never_negative(x) else None
+
+
+@BOOLEANS.on(ops.Compare)
+def comparison_with_infinity(b: Builder, node: Node) -> Value | None:
+    """Whether all elements are infinite: the largest of elements -inf is the lowest finite float in TFLite Micro.
+
+    Source: tflite-micro, kernels/reduce_common.cc (the initial value of REDUCE_MAX).
+    """
+    reduced, limit = made_by(node.operand(0), ops.Reduce), scalar(node.operand(1))
+    if reduced is None or limit is None or node.result.tensor_type.shape != reduced.result.tensor_type.shape:
+        return None
+    infinity = {"max": -math.inf, "min": math.inf}.get(reduced.attr("kind"))
+    if node.attr("comparison_direction") != "EQ" or limit != infinity:
+        return None
+    x, rest = reduced.operand(0), reduced.operands[1:]
+    infinite = b(ops.Compare, x, b.scalar(limit, x), comparison_direction="EQ")
+    return b(ops.Reduce, infinite, *rest, **{**reduced.attributes, "kind": "all"})
 
 
 @BOOLEANS.on(ops.Not)

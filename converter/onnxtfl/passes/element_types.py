@@ -15,9 +15,13 @@ from onnxtfl.rewriting.target import Target
 
 
 def replaced_types(
-    float64: Literal["narrow", "error"], io_dtype: IoDtype, float16: Literal["float32", "native"] = "float32"
+    target: Target,
+    float64: Literal["narrow", "error"],
+    io_dtype: IoDtype,
+    float16: Literal["float32", "native"] = "float32",
 ) -> list[Pass]:
-    """The passes for these options (see :mod:`onnxtfl.options`)."""
+    """The passes for these options (see :mod:`onnxtfl.options`); float16 that a target cannot convert is float32."""
+    io_dtype = "float32" if io_dtype == "source" and not target.has_float16 else io_dtype
     needs: frozenset[Fact] = frozenset({"neutral"})
     floats = partial(compute_in_float32, keeps_boundary=io_dtype != "float32", native=float16 == "native")
     return [

@@ -46,6 +46,8 @@ class Target(ABC):
     title: str
     has_int64: bool = True
     """Whether kernels compute in int64."""
+    has_float16: bool = True
+    """Whether a kernel converts float16, so that it can be the type of inputs and outputs."""
     has_hybrid_kernels: bool = True
     """Whether kernels multiply real values by quantized weights, and memory for dequantized weights is no concern."""
     longest_axis: int = (1 << 63) - 1

@@ -22,6 +22,7 @@ class MicroTarget(TfliteTarget):
     has_uint8_kernels = False
     has_hybrid_kernels = False
     has_int64 = False
+    has_float16 = False
 
     @property
     def runtimes(self) -> tuple[str, ...]:
