@@ -57,11 +57,7 @@ row(ops.Min, onnx="Min", lifts=False)
 row(ops.Min, tfl="MINIMUM")
 row(ops.FloorMod, onnx="Mod", lifts=False, when=lambda node: node.operand(0).dtype.is_integer)
 row(ops.Rem, onnx="Mod", lifts=False, fixed_onnx={"fmod": 1})
-row(ops.Add, tfl="STABLEHLO_ADD", lowers=False)
-row(ops.Mul, tfl="STABLEHLO_MULTIPLY", lowers=False)
-row(ops.Max, tfl="STABLEHLO_MAXIMUM", lowers=False)
-row(ops.Min, tfl="STABLEHLO_MINIMUM", lowers=False)
-row(ops.Atan2, tfl="ATAN2")
+row(ops.Atan2, tfl="ATAN2", lifts=False)
 row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE", lifts=False)
 
 
@@ -80,6 +76,28 @@ row(ops.Pow, tfl="POW", when=_kernel_takes_power)
 for _name in ("Add", "Sub", "Mul", "Div"):
     upgrade(_name, since=(1, 6))(align_by_axis)
 upgrade("Pow", since=(1,))(align_by_axis)
+
+
+def _with_bools(b: Builder, node: Node, op: type[Op], of_bools: type[Op]) -> Value:
+    """C's arithmetic, in which the sum or product of bools is one again (LiteRT's stablehlo_elementwise.h)."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    return b(of_bools if lhs.dtype is DType.BOOL else op, lhs, rhs)
+
+
+lift_tfl("STABLEHLO_ADD")(partial(_with_bools, op=ops.Add, of_bools=ops.Or))
+lift_tfl("STABLEHLO_MULTIPLY")(partial(_with_bools, op=ops.Mul, of_bools=ops.And))
+lift_tfl("STABLEHLO_MAXIMUM")(partial(_with_bools, op=ops.Max, of_bools=ops.Or))
+lift_tfl("STABLEHLO_MINIMUM")(partial(_with_bools, op=ops.Min, of_bools=ops.And))
+
+
+@lift_tfl("ATAN2")
+def _from_tfl_atan2(b: Builder, node: Node) -> Value:
+    """The kernel compares ranks only, and reads both operands as if they had the shape of the first (atan2.cc)."""
+    y, x = node.operand(0), node.operand(1)
+    sizes = zip(y.tensor_type.shape or (), x.tensor_type.shape or (), strict=False)
+    if any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in sizes):
+        raise UnsupportedError("TFLite's kernel takes operands of one shape", type_=x.type, code="E-OP-006")
+    return b(ops.Atan2, y, x)
 
 
 def _accumulated(b: Builder, node: Node, op: type[Op]) -> Value:

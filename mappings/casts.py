@@ -73,11 +73,32 @@ def _bit_cast(b: Builder, node: Node) -> Value:
 def _bitcast_tfl(b: Builder, node: Node) -> Value:
     """To the type of the result; of a wider one, the last axis has its parts."""
     x, dtype = node.operand(0), node.result.dtype
+    if x.dtype.is_complex or dtype.is_complex:
+        return _bits_of_complex(b, x, dtype)
     count = dtype.bits // x.dtype.bits
     if count > 1 and x.rank and not isinstance(x.shape[-1], int):
         assume(f"the last axis of an operand of {node.name!r} has {count} elements")
         x = b(ops.Gather, x, np.arange(count), axis=x.rank - 1)
     return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
+
+
+def _bits_of_complex(b: Builder, x: Value, dtype: DType) -> Value:
+    """The bits of complex numbers are those of two floats each, the real part first."""
+    if x.dtype is dtype:
+        return x
+    if x.dtype.is_complex and dtype.is_complex:
+        raise UnsupportedError(f"bits of {x.dtype.value} as {dtype.value}", code="E-TYPE-002")
+    half = DType.FLOAT32 if DType.COMPLEX64 in (x.dtype, dtype) else DType.FLOAT64
+    if x.dtype.is_complex:
+        parts = [unsqueezed(b, b(op, x), [x.rank]) for op in (ops.Real, ops.Imag)]
+        bits = Term(b, b(ops.Concatenate, *parts, axis=x.rank)).bits(dtype).value
+        if dtype.bits >= half.bits:
+            return bits
+        return reshape(b, bits, (*x.shape, 2 * half.bits // dtype.bits), x)
+    if x.dtype.bits < half.bits:
+        x = reshape(b, x, (*x.shape[:-1], 2, half.bits // x.dtype.bits), x)
+    floats = Term(b, x).bits(half)
+    return floats.at(0, floats.rank - 1).apply(ops.Complex, floats.at(1, floats.rank - 1)).value
 
 
 @lift_tfl("CAST")
@@ -90,6 +111,8 @@ def _cast_tfl(b: Builder, node: Node) -> Value:
     x, dtype = Term(b, node.operand(0)), node.result.dtype
     if x.dtype.is_complex and not dtype.is_complex:
         x = x.apply(ops.Real)
+    if x.dtype is DType.BFLOAT16 and dtype.is_integer:
+        x = x.to(DType.FLOAT32)
     if x.dtype.is_float and dtype.is_integer and (dtype.bits < 32 or not dtype.is_signed):
         lowest, highest = limits(dtype)
         exact = dtype.bits < 16 or (dtype.bits == 16 and x.dtype is not DType.FLOAT16)

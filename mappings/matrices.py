@@ -179,14 +179,15 @@ def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k:
     return (column - row).compared(direction, diagonal).value
 
 
-_WHOLE = (DType.FLOAT32, DType.INT64, DType.INT32, DType.INT16)
+_WHOLE = (DType.FLOAT32, DType.INT64, DType.INT32, DType.UINT32, DType.INT16, DType.INT8, DType.UINT8)
 
 
 def _check_bytes(x: Value) -> None:
-    """Raise UnsupportedError for elements of which LiteRT's kernels move one byte (kernels/matrix_diag.cc)."""
+    """Raise UnsupportedError for elements of which LiteRT's kernels move more bytes or fewer (matrix_diag.cc)."""
     stored = x.tensor_type.storage
-    if stored not in _WHOLE and stored.bits > 8:
-        raise UnsupportedError(f"LiteRT's kernel moves one byte of each {stored.value}", type_=x.type, code="E-OP-001")
+    if stored not in _WHOLE:
+        message = f"LiteRT's kernel does not move whole elements of {stored.value}"
+        raise UnsupportedError(message, type_=x.type, code="E-OP-001")
 
 
 @lift_tfl("MATRIX_DIAG")

@@ -15,6 +15,8 @@ _KINDS = {"ADD": "sum", "MUL": "prod", "MINIMUM": "min", "MAXIMUM": "max", "ALL"
 _KINDS_OF_BODIES: dict[type[Op] | None, str] = {
     ops.Add: "sum", ops.Mul: "prod", ops.Min: "min", ops.Max: "max", ops.And: "all", ops.Or: "any",
 }  # fmt: skip
+_OF_BOOLS = {"sum": "any", "prod": "all", "max": "any", "min": "all"}
+"""What arithmetic in C means for bools. Numbers are true unless they are 0 (LiteRT's stablehlo_reduce_window.cc)."""
 
 
 @lift_tfl("REDUCE_WINDOW")
@@ -45,6 +47,11 @@ def _stablehlo_reduce_window(b: Builder, node: Node) -> Value:
 def _reduced(b: Builder, x: Value, start: Value, kind: str, window: Mapping[str, Any]) -> Value:
     if sum(window["window_dimensions"]) > MOST_TAPS:
         raise UnsupportedError(f"a reduction over windows of {window['window_dimensions']}")
+    if x.dtype is DType.BOOL:
+        kind = _OF_BOOLS.get(kind, kind)
+    elif kind in ("all", "any"):
+        held = (Term(b, v).differs(0).value for v in (x, start))
+        return b(ops.Convert, b(ops.ReduceWindow, *held, kind=kind, **window), dtype=x.dtype)
     return b(ops.ReduceWindow, x, start, kind=kind, **window)
 
 

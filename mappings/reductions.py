@@ -116,6 +116,8 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
     No axes reduce nothing, a scalar is one axis, one named twice counts once, those of a scalar operand are not read.
     """
     x, kind, axes = node.operand(0), _BY_TFL[node.op.name.partition(".")[2]], node.operand(1)
+    if x.dtype is DType.BOOL:
+        kind = {"max": "any", "min": "all", "prod": "all"}.get(kind, kind)
     if axes.tensor_type.rank == 0:
         axes = reshape(b, axes, [1])
     known = static_ints(axes)

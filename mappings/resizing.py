@@ -181,7 +181,7 @@ def _tfl_resize(b: Builder, node: Node) -> Value:
     """Source: LiteRT resize_bilinear.h, resize_nearest_neighbor.h (reference)."""
     corners, centers = bool(node.attr("align_corners")), bool(node.attr("half_pixel_centers"))
     mode = "linear" if node.op.name == "tfl.RESIZE_BILINEAR" else "nearest"
-    if corners and centers and mode == "nearest":
+    if corners and centers:  # which TensorFlow and, for constant sizes, LiteRT's bilinear kernel refuse
         raise UnsupportedError("align_corners together with half_pixel_centers")
     where, nearest = ("half_pixel", "round_prefer_ceil") if centers else ("asymmetric", "floor")
     if corners:

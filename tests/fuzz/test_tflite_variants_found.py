@@ -300,7 +300,7 @@ _REFUSED = {
     "a CONV_2D of one operand": (f"%y = tfl.CONV_2D@1(%x) : {_REAL}", _REAL, "operand 1 is absent"),
     "rows with a scale each that are requantized": (f"%y = tfl.QUANTIZE@2(%x) : {_ONE}", _EACH, "reads one scale"),
     "diagonals of uint16": (
-        "%y = tfl.MATRIX_DIAG@1(%x) : tensor<4x4xuint16>", "tensor<4xuint16>", "moves one byte of each uint16"
+        "%y = tfl.MATRIX_DIAG@1(%x) : tensor<4x4xuint16>", "tensor<4xuint16>", "whole elements of uint16"
     ),
     "the largest of each segment of bools": (
         "%i = constant tensor<4xint32> [0, 1, 1, 0]\n%n = constant tensor<int32> [2]\n"
