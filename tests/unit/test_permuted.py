@@ -121,6 +121,7 @@ CASES: list[Case] = [
 ATTRIBUTES: Mapping[type[Op], Mapping[str, Any]] = {
     ops.Convert: {"dtype": DType.INT32},
     ops.Compare: {"comparison_direction": "LT"},
+    ops.RegexFullMatch: {"pattern": "-.*"},
 }
 WITHOUT_MEANING = {ops.Copy}
 """Elementwise ops that are never evaluated."""
@@ -139,12 +140,14 @@ def elementwise_cases() -> list[Case]:
 
 
 def smaller(op: type[Op], full: list[Array]) -> list[list[Any]]:
-    scalars = [v.reshape(-1)[0] for v in full[1:]]
+    scalars = [v.reshape(-1)[:1].reshape(()) for v in full[1:]]
     return [scalars] if op is ops.Clamp else [scalars, [v[:, :1] for v in full[1:]]]
 
 
 def sample(operand: Operand, numbers: Array) -> Array:
     """`numbers` in an element type that the operand takes."""
+    if operand.dtypes == {DType.STRING}:
+        return np.asarray([str(number) for number in numbers.reshape(-1)], object).reshape(numbers.shape)
     wanted = (DType.FLOAT32, DType.COMPLEX64, DType.INT32, DType.UINT8, DType.BOOL)
     dtype = next(d for d in wanted if d in operand.dtypes)
     scaled = numbers if dtype in wanted[:2] else (numbers * 100) % 7
