@@ -39,7 +39,9 @@ def _from_tfl_batch(b: Builder, node: Node) -> Value:
     into, blocks = node.op.name == "tfl.SPACE_TO_BATCH_ND", static_ints(sizes)
     if blocks is not None:
         return b(ops.SpaceToBatch if into else ops.BatchToSpace, x, amounts, blocks=tuple(blocks))
-    factors, entries = named_factors(b, sizes)
+    count = x.rank - 2  # the kernels take no other number of blocks (space_to_batch_nd.cc)
+    amounts = reshape(b, amounts, (count, 2))
+    factors, entries = named_factors(b, reshape(b, sizes, (count,)))
     return (into_batch if into else from_batch)(b, x, amounts, entries, factors)
 
 

@@ -156,3 +156,23 @@ def test_sums_of_segments_are_squeezed(axes: tuple[int, ...]) -> None:
     summed = made.op("SEGMENT_SUM", [made.input(FLOAT, 4, 1, 3), segments], FLOAT)
     data = made.onnx(made.op("SQUEEZE", [summed], FLOAT, squeeze_dims=axes))
     assert run(data, np.ones((4, 1, 3), np.float32)).tolist() == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize("op", ["SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"])
+def test_as_many_blocks_as_an_image_has_axes_between_batch_and_channels(op: str) -> None:
+    """A file may leave the lengths of both vectors open."""
+    into = op == "SPACE_TO_BATCH_ND"
+    shape = (1, 4, 3) if into else (2, 2, 3)
+    made = OneOp()
+    operands = [made.input(FLOAT, "n", "length", "c"), made.input(INT, "blocks"), made.input(INT, "b", "ends")]
+    graph = made.graph
+    result = made.op(op, operands, FLOAT)
+    graph.outputs, result.name = [result], "out"
+    file = io.BytesIO()
+    writer.write(Model(graph), file)
+    data = onnxtfl.tflite_to_onnx(file.getvalue(), check=False).data
+    assert data is not None
+    x = np.arange(12, dtype=np.float32).reshape(shape)
+    found = run(data, x, np.array([2], np.int32), np.array([[0, 0]], np.int32))
+    rows = x.reshape(2, 2, 3)
+    np.testing.assert_array_equal(found, rows.transpose(1, 0, 2) if into else rows.transpose(1, 0, 2).reshape(1, 4, 3))
