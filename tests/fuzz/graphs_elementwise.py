@@ -242,19 +242,6 @@ def _dynamic_quantize(g: Drawing) -> None:
     g.node("DynamicQuantizeLinear", [g.value(("float32",))], 3)
 
 
-def _microsoft(g: Drawing) -> None:
-    op = g.choose(("QuickGelu", "Gelu", "FastGelu", "BiasGelu", "FusedMatMul"))
-    x = g.value(("float32",), (1, 2, 3))
-    if op == "FusedMatMul":
-        columns, inner, transposed = g.size(), g.array(x).shape[-1], g.below(2)
-        y = g.new("float32", [columns, inner] if transposed else [inner, columns])
-        g.node(op, [x, y], domain="com.microsoft", transB=transposed, alpha=0.5)
-    elif op == "BiasGelu":
-        g.node(op, [x, g.weight("float32", g.array(x).shape[-1:])], domain="com.microsoft")
-    else:
-        g.node(op, [x], domain="com.microsoft")
-
-
 STEPS: dict[str, Step] = {
     **{op: _unary(op, FLOATS) for op in _FLOAT_UNARY},
     **{op: _unary(op, NUMBERS) for op in _ANY_UNARY},
@@ -274,5 +261,5 @@ STEPS: dict[str, Step] = {
     "BatchNormalization": _norms,
     "InstanceNormalization": _norms, "GroupNormalization": _norms, "LRN": _norms, "LpNormalization": _norms,
     "MeanVarianceNormalization": _norms, "QuantizeLinear": _quantize, "DequantizeLinear": _quantize,
-    "DynamicQuantizeLinear": _dynamic_quantize, "com.microsoft": _microsoft,
+    "DynamicQuantizeLinear": _dynamic_quantize,
 }  # fmt: skip

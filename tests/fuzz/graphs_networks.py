@@ -13,7 +13,7 @@ from tests.fuzz.graphs_onnx import Drawing
 Step = Callable[[Drawing], Any]
 
 
-def _window(g: Drawing, sizes: Sequence[int], dilate: bool = True) -> dict[str, Any]:
+def window_of(g: Drawing, sizes: Sequence[int], dilate: bool = True) -> dict[str, Any]:
     """Attributes of a window over spatial axes of these sizes."""
     kernel = [1 + g.below(min(max(size, 1), 3)) for size in sizes]
     found: dict[str, Any] = {"kernel_shape": kernel, "strides": [g.choose((1, 1, 2, 3)) for _ in sizes]}
@@ -36,7 +36,7 @@ def _conv(g: Drawing) -> None:
     x = _image(g, FLOATS)
     channels = g.array(x).shape[1]
     groups = g.choose([n for n in (1, 1, 2, 3, channels) if n and channels % n == 0] or [1])
-    window = _window(g, g.array(x).shape[2:])
+    window = window_of(g, g.array(x).shape[2:])
     outputs = groups * g.choose((1, 1, 2))
     dtype = str(g.array(x).dtype)
     weight = g.weight(dtype, [outputs, channels // groups, *window["kernel_shape"]], -1, 1)
@@ -47,7 +47,7 @@ def _conv_transpose(g: Drawing) -> None:
     x = _image(g)
     channels = g.array(x).shape[1]
     groups = g.choose([n for n in (1, 1, 2, channels) if n and channels % n == 0] or [1])
-    window = _window(g, g.array(x).shape[2:])
+    window = window_of(g, g.array(x).shape[2:])
     if "auto_pad" not in window and g.chance(0.3):
         window["output_padding"] = [g.below(s) for s in window["strides"]]
     per_group = 1 + g.below(3)
@@ -59,7 +59,7 @@ def _conv_transpose(g: Drawing) -> None:
 def _pool(op: str) -> Step:
     def step(g: Drawing) -> None:
         x = _image(g, FLOATS if op != "LpPool" else ("float32",))
-        window = _window(g, g.array(x).shape[2:], dilate=op == "MaxPool" or g.opset >= 19)
+        window = window_of(g, g.array(x).shape[2:], dilate=op == "MaxPool" or g.opset >= 19)
         if op != "LpPool" or g.opset >= 18:
             window["ceil_mode"] = int(g.chance(0.3) and "auto_pad" not in window)
         if op == "AveragePool":
@@ -172,7 +172,7 @@ def _swish(g: Drawing) -> None:
 
 def _conv_integer(g: Drawing) -> None:
     x = g.value(("uint8",), (3, 4))
-    window = _window(g, g.array(x).shape[2:], dilate=False)
+    window = window_of(g, g.array(x).shape[2:], dilate=False)
     weight = g.weight("uint8", [2, g.array(x).shape[1], *window["kernel_shape"]])
     g.node("ConvInteger", [x, weight, g.constant(g.choose((0, 2)), np.uint8)], **window)
 
@@ -203,6 +203,43 @@ def _suppression(g: Drawing) -> None:
     g.node("NonMaxSuppression", [g.constant(corners), scores, *limits])
 
 
+def _deformed(g: Drawing) -> None:
+    n, c, outputs = 1 + g.below(2), 1 + g.below(3), 1 + g.below(3)
+    h, w, kernel = 2 + g.below(4), 2 + g.below(4), [1 + g.below(2), 1 + g.below(2)]
+    places, sizes = kernel[0] * kernel[1], [h - kernel[0] + 1, w - kernel[1] + 1]
+    x = g.weight("float32", [n, c, h, w])
+    offsets = g.constant(g.random.uniform(-2, 2, [n, 2 * places, *sizes]).astype(np.float32))
+    weight = g.weight("float32", [outputs, c, *kernel])
+    bias = g.weight("float32", [outputs]) if g.below(2) else ""
+    mask = [g.constant(g.random.uniform(0, 1, [n, places, *sizes]).astype(np.float32))] if g.below(2) else []
+    g.node("DeformConv", [x, weight, offsets, bias, *mask], kernel_shape=kernel)
+
+
+def _roi_pool(g: Drawing) -> None:
+    x = g.weight("float32", [1 + g.below(2), 1 + g.below(3), 4 + g.below(4), 6])
+    count = 1 + g.below(3)
+    corners = np.sort(g.random.integers(0, 8, [count, 2, 2]), axis=1).reshape(count, 4)
+    batch = g.random.integers(0, g.array(x).shape[0], [count, 1])
+    boxes = g.constant(np.concatenate([batch, corners], axis=1), np.float32)
+    g.node("MaxRoiPool", [x, boxes], pooled_shape=[1 + g.below(3), 1 + g.below(3)], spatial_scale=g.choose((1.0, 0.5)))
+
+
+def _mel(g: Drawing) -> None:
+    values = [(2 + g.below(4), np.int64), (g.choose((8, 16)), np.int64), (8000, np.int64), (0.0, np.float32)]
+    g.node("MelWeightMatrix", [g.constant(v, t) for v, t in (*values, (4000.0, np.float32))])
+
+
+def _tensor_scatter(g: Drawing) -> None:
+    shape = [1 + g.below(3), 1 + g.below(2), 2 + g.below(5), 1 + g.below(3)]
+    x = g.value(("float32", "int64", "int32"), shape=shape)
+    few = 1 + g.below(shape[2])
+    update = g.new(str(g.array(x).dtype), [*shape[:2], few, shape[3]])
+    g.fix(x)
+    g.fix(update)
+    at = [g.weight("int64", shape[:1], 0, shape[2] - few)] if g.below(2) else []
+    g.node("TensorScatter", [x, update, *at], axis=-2, mode=g.choose(("linear", "circular")))
+
+
 STEPS: dict[str, Step] = {
     "Conv": _conv, "ConvTranspose": _conv_transpose, "MaxPool": _pool("MaxPool"), "AveragePool": _pool("AveragePool"),
     "LpPool": _pool("LpPool"), "GlobalAveragePool": _global_pool("GlobalAveragePool"),
@@ -213,4 +250,5 @@ STEPS: dict[str, Step] = {
     "DFT": _dft, "STFT": _stft, "Swish": _swish,
     "ConvInteger": _conv_integer, "Col2Im": _col_to_im, "Det": _det, "NegativeLogLikelihoodLoss": _loss,
     "SoftmaxCrossEntropyLoss": _loss, "NonMaxSuppression": _suppression,
+    "DeformConv": _deformed, "MaxRoiPool": _roi_pool, "MelWeightMatrix": _mel, "TensorScatter": _tensor_scatter,
 }  # fmt: skip

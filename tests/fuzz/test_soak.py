@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from onnxtfl.rewriting.registry import rules
-from tests.fuzz import tflite_trial
+from tests.fuzz import graphs_microsoft, tflite_trial
 from tests.fuzz.drawing import Input, Values
 from tests.fuzz.graphs_judge import makes_integers_of_nan
 from tests.fuzz.graphs_trial import ELSEWHERE, STEPS
@@ -40,6 +40,14 @@ def test_each_op_that_converts_is_drawn_or_tested_elsewhere() -> None:
     elsewhere = {name for names in ELSEWHERE.values() for name in names.split()}
     assert convertible - elsewhere <= set(STEPS)
     assert not elsewhere & set(STEPS)
+
+
+def test_each_op_of_microsoft_that_converts_is_drawn_or_tested_elsewhere() -> None:
+    convertible = {name for domain, name in rules().lift_onnx if domain == "com.microsoft"}
+    elsewhere = {name for names in graphs_microsoft.ELSEWHERE.values() for name in names.split()}
+    drawn = {name.removeprefix("com.microsoft ") for name in graphs_microsoft.STEPS}
+    assert convertible == elsewhere | drawn
+    assert not elsewhere & drawn
 
 
 def test_random_tflite_graphs_agree() -> None:
