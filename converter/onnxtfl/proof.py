@@ -166,9 +166,11 @@ def arena_size(job: Job, converted: Path) -> int | None:
         with MICRO.worker() as worker:
             return worker.arena(converted, RunOptions(time_limit=_load_limit(job, converted)))
     except RunError as error:
-        hint = "it is a bug: please report it; `load=False` writes it nevertheless"
-        message = f"the result does not load: {error.message}"
-        raise UnsupportedError(message, hint=hint, code=error.code) from error
+        if error.kind == "unavailable":
+            return None
+        raise UnsupportedError(
+            f"the result does not load: {error.message}", hint=_load_hint(error.kind), code=error.code
+        ) from error
 
 
 def _settings(
@@ -197,6 +199,10 @@ def _settings(
 
 def _is_heavy(job: Job, size: int) -> bool:
     return job.format == "onnx" and job.check != "require" and size > HEAVY
+
+
+def _load_hint(kind: str) -> str:
+    return _LOAD_HINTS.get(kind, "it is a bug: please report it") + "; `load=False` writes it nevertheless"
 
 
 _LOAD_HINTS = {
@@ -230,8 +236,9 @@ def check_loads(job: Job, result: Report, converted: Path, stack: ExitStack, wor
             raise UnsupportedError(
                 f"TFLite does not load the model while the rank of its inputs is unknown ({names})", code="E-SHAPE-001"
             ) from error
-        hint = _LOAD_HINTS.get(error.kind, "it is a bug: please report it") + "; `load=False` writes it nevertheless"
-        raise UnsupportedError(f"the result does not load: {error.message}", hint=hint, code=error.code) from error
+        raise UnsupportedError(
+            f"the result does not load: {error.message}", hint=_load_hint(error.kind), code=error.code
+        ) from error
     except RuntimeUnavailableError:
         return
 

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 import onnxtfl
 from onnxtfl.api import QuantizeMode
 from onnxtfl.errors import UnsupportedError, UsageError
-from onnxtfl.runtimes import MICRO
+from onnxtfl.runtimes import MICRO, RunError, Worker
 from onnxtfl.targets.micro import MicroTarget
 from tests.unit.micro_models import cnn, keyword_spotter, recurrent
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved
@@ -145,8 +145,27 @@ def test_all_missing_ops_are_named() -> None:
     ]
     outputs = [("places", TensorProto.INT64, (2, None)), ("noise", F, (1, 3))]
     model = onnx_model(nodes, [("x", F, (1, 3))], outputs)
-    with pytest.raises(UnsupportedError, match=r"TFLite Micro cannot run \d ops: .*no op WHERE.*no op RANDOM_UNIFORM"):
+    message = (
+        r"TFLite Micro cannot run \d ops: .*no op WHERE.*no op RANDOM_UNIFORM.*cut the model before it \(`?outputs"
+    )
+    with pytest.raises(UnsupportedError, match=message):
         micro(model)
+
+
+@needs_micro
+@pytest.mark.parametrize(
+    ("kind", "advice"), [("memory", "use smaller inputs"), ("run", "it is a bug"), ("unavailable", None)]
+)
+def test_a_result_without_an_arena(kind: str, advice: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def arena(*_: object) -> int:
+        raise RunError(kind, "the model does not fit")
+
+    monkeypatch.setattr(Worker, "arena", arena)
+    if advice is None:
+        assert micro(onnx_scale(shape=[2, 3])).report.arena is None
+        return
+    with pytest.raises(UnsupportedError, match=f"does not fit; {advice}"):
+        micro(onnx_scale(shape=[2, 3]))
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

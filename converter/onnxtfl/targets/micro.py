@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.table import MICRO, MicroEntry, entry, micro_entry, op_names
@@ -36,6 +36,9 @@ class MicroTarget(TfliteTarget):
         if known is not None and (violation := _violation(form, known)) is not None:
             return Refusal("other", f"{form.op} {violation}")
         return super().refusal(form, results)
+
+    def advice(self, node: Node) -> str | None:
+        return "cut the model before it (`outputs`) and compute the rest in your own code, or make its sizes constant"
 
     def fuses(self, activation: str, op: str) -> bool:
         known = micro_entry(op)
