@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import parser
 
+import onnxtfl
 from onnxtfl.ir import ops
 from onnxtfl.ir.dims import parse_dim
 from onnxtfl.ir.types import tensor
-from tests.unit.lifting import inferred
+from tests.harness.litert import run_tflite
+from tests.unit.lifting import floats, inferred
 from tests.unit.tflite_ops import run_both
 
 
@@ -35,7 +38,7 @@ def test_slice_infers(size: Any, bounds: tuple[int, int, int], expected: str) ->
 
 def test_slice_does_not_guess() -> None:
     """Where clamping depends on a size known only at run time, the size is a new symbol."""
-    for bounds in ((-5, 1 << 62, 1), (0, 5, 1)):
+    for bounds in ((-5, 1 << 62, 1), (0, 5, 1), (-1, -100, -1)):
         assert "u?" in inferred(ops.Slice, tensor("float32", "n"), *([v] for v in bounds))
 
 
@@ -51,3 +54,17 @@ def test_strided_slice_backward(end: int, inputs: int) -> None:
     masks = dict.fromkeys((f"{name}_mask" for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")), 0)
     vectors = [np.asarray([n], np.int32) for n in (4, end, -1)]
     run_both(("STRIDED_SLICE", [np.arange(6, dtype=np.float32), *vectors], inputs, {**masks, "offset": False}))
+
+
+@pytest.mark.parametrize("rank", [3, 6])
+def test_a_slice_backward_past_the_begin_of_an_open_axis(rank: int) -> None:
+    """Its limit, so many elements before the end, is clamped at run time: x[-1:-100:-1] is all of x."""
+    names = ", ".join("abcdef"[:rank])
+    model = parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 18]> g (float[{names}] x) => (float[k, {names[3:]}] y)'
+        "<int64[1] s = {-1}, int64[1] e = {-100}, int64[1] i = {0}> { y = Slice (x, s, e, i, s) }"
+    )
+    x = floats(*[2, 3, 1, 2, 2, 1][:rank])
+    made = onnxtfl.onnx_to_tflite(model, check=False)
+    assert made.data is not None
+    np.testing.assert_array_equal(run_tflite(made.data, [x])[0][1], x[::-1])

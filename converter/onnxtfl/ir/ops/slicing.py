@@ -55,7 +55,8 @@ def _position(size: Dim, at: Dim, forward: bool, is_start: bool) -> Dim | None:
     if at <= -HUGE:
         return 0 if forward else -1
     if at < 0:
-        inside = lower_bound(size) >= -at or not (is_start and forward) or at == -1
+        clamped = is_start == forward  # the first element forward, and the last one backward
+        inside = lower_bound(size) >= -at or not clamped or at == -1
         return size + at if inside else None
     needed = at + 1 if is_start and not forward else at  # the first element of a slice backward exists
     inside = lower_bound(size) >= needed or (is_start and forward)
