@@ -182,3 +182,21 @@ def test_positions_are_compared_op_by_op(tmp_path: Path) -> None:
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("best", TensorProto.INT64, [2]))
     checks = op_checks(model, tmp_path, model)
     assert checks is not None and checks[-1].check.name == "best" and checks[-1].check.ok
+
+
+@pytest.mark.parametrize(
+    ("own", "shape", "wanted"),
+    [
+        ((2, 32, 1), ("batch", "seq"), (2, 32)),
+        ((2, 3), ("n", 1, 3), (2, 1, 3)),
+        ((2, 32), ("batch", 1, "seq"), (2, 1, 32)),
+        ((6, 4), (2, "n", "m"), None),
+        ((2, 5), (3, "n", "m", 1), None),
+    ],
+)
+def test_values_are_shaped_where_several_sizes_are_open(
+    own: tuple[int, ...], shape: tuple[int | str, ...], wanted: tuple[int, ...] | None
+) -> None:
+    """A failing check of a quantized transformer with open batch and length ended in an internal error."""
+    found = op_by_op._shaped(np.zeros(own), shape)
+    assert (None if found is None else found.shape) == wanted

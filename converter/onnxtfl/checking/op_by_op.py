@@ -86,10 +86,24 @@ class _Tensors:
             return value.transpose(ways[-1] if len(shape) == 4 else ways[0]) if ways else None
         if not self._from_onnx:
             value = value if entry.permutation is None else value.transpose(inverse(entry.permutation))
-            return value if entry.shape is None else value.reshape([d if isinstance(d, int) else -1 for d in shape])
-        if entry.shape is not None:
-            value = value.reshape([d if isinstance(d, int) else -1 for d in entry.shape])
-        return value if entry.permutation is None else value.transpose(entry.permutation)
+            return value if entry.shape is None else _shaped(value, shape)
+        shaped = value if entry.shape is None else _shaped(value, entry.shape)
+        return shaped if entry.permutation is None or shaped is None else shaped.transpose(entry.permutation)
+
+
+def _shaped(value: Array, shape: Sequence[Any]) -> Array | None:
+    """`value` with the known sizes of `shape`; None where several are open and its own sizes, but for ones, do not say
+    which they are.
+    """
+    if sum(not isinstance(d, int) for d in shape) <= 1:
+        return value.reshape([d if isinstance(d, int) else -1 for d in shape])
+    own, ones = [d for d in value.shape if d != 1], len(shape) - sum(d != 1 for d in shape)
+    if len(own) + ones != len(shape):
+        return None
+    left = iter(own)
+    sizes = [1 if d == 1 else next(left) for d in shape]
+    fits = all(d in (size, 1) or not isinstance(d, int) for d, size in zip(shape, sizes, strict=True))
+    return value.reshape(sizes) if fits else None
 
 
 def compare_ops(
