@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from onnxtfl.rules import *
@@ -56,7 +58,8 @@ def _expand(b: Builder, node: Node) -> Value:
     x, shape = node.operand(0), node.operand(1)
     known = known_dims(shape)
     if known is not None and not may_hold_zeros(shape) and x.tensor_type.shape is not None:
-        return broadcast(b, x, known, shape)
+        with suppress(UnsupportedError):  # sizes that only the vector itself has
+            return broadcast(b, x, known, shape)
     return b(ops.BroadcastTo, x, _joint_shape(b, x, shape))
 
 

@@ -10,6 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxtfl import check, onnx_to_tflite, tflite_to_onnx
+from onnxtfl.checking import op_by_op
 from onnxtfl.checking.compare import Expectation, compare
 from onnxtfl.checking.describe import describe
 from onnxtfl.checking.emulation import Three, measure

@@ -75,6 +75,21 @@ def test_convolutions() -> None:
     assert np.abs(y - wanted).max() <= hybrid.report.quantization.tolerance * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize(("channels", "window", "parts"), [(64, 3, 3), (3, 14, 3), (1, 16, 1)])
+def test_convolutions_add_up_as_much_as_is_exact(channels: int, window: int, parts: int) -> None:
+    """An element less its zero point is at most 255: 258 products at a time (patches of a vision transformer: 196)."""
+    x = RNG.standard_normal((1, channels, 28, 28)).astype(np.float32)
+    scale = np.asarray(0.01, np.float32)
+    stored = weights((8, channels, window, window), scale, np.uint8)
+    stored["w"][0], stored["w"][1] = 255, 0
+    stored["wz"] = np.asarray(0, np.uint8)
+    data = model(integer_product("ConvInteger", scale), x, [1, 8, 29 - window, 29 - window], stored)
+    converted = onnxtfl.onnx_to_tflite(data, check=False)
+    assert converted.report.ops_after["CONV_2D"] == parts
+    found = run_tflite(converted.data or b"", [x])[0][1]
+    np.testing.assert_allclose(found, run_onnx(data, {"x": x})["y"], rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize(("groups", "op"), [(64, "DEPTHWISE_CONV_2D"), (2, None)])
 def test_convolutions_of_groups(groups: int, op: str | None) -> None:
     """Of one feature each: hybrid. Others have no hybrid kernel in tflite-runtime 2.14 where all scales are equal."""

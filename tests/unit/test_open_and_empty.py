@@ -261,3 +261,20 @@ def test_expand_of_an_open_size_to_the_size_of_a_slice(rows: int, others: int) -
     feed = {"x": np.arange(2 * rows, dtype=np.float32).reshape(rows, 2), "z": np.ones((others, 2), np.float32)}
     found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
     np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(3, 1, 3), (1, 1, 4), (1, 2, 1), (0, 1, 1)])
+def test_expand_of_a_sum_of_open_sizes_to_another_open_size(n: int, k: int, m: int) -> None:
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["x"]),
+        helper.make_node("Shape", ["c"], ["s"]),
+        helper.make_node("Expand", ["x", "s"], ["e"]),
+        helper.make_node("Concat", ["e", "tail"], ["y"], axis=0),
+    ]
+    shapes = {"a": ["n", 2], "b": ["k", 2], "c": ["m", 2], "tail": [1, 2]}
+    inputs = [(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    model = onnx_model(nodes, inputs, [("y", TensorProto.FLOAT, None)]).SerializeToString()
+    sizes = {"a": n, "b": k, "c": m, "tail": 1}
+    feed = {name: np.arange(2 * size, dtype=np.float32).reshape(size, 2) for name, size in sizes.items()}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])

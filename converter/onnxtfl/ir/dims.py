@@ -185,11 +185,11 @@ def broadcast_dim(a: Dim, b: Dim) -> Dim:
     fixed = next((d for d in sorted((a, b), key=lambda d: isinstance(d, SymDim)) if not may_be_one(d)), None)
     if fixed is not None:
         return fixed
-    parts = {part for d in (a, b) for part in _common_sizes(d)}
+    parts = {part for d in (a, b) for part in common_sizes(d)}
     return _of_atom(Common(tuple(sorted(parts, key=str)))) if len(parts) > 1 else parts.pop()
 
 
-def _common_sizes(dim: Dim) -> tuple[Dim, ...]:
+def common_sizes(dim: Dim) -> tuple[Dim, ...]:
     """The sizes that broadcast to `dim`."""
     atom = _only_atom(dim)
     return atom.sizes if isinstance(atom, Common) else (dim,)

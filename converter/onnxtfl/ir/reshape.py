@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, broadcast_dim, product, symbol
+from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, broadcast_dim, common_sizes, product, symbol
 from onnxtfl.ir.dims import FloorDiv as Quotient
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Max, Min, Mul
@@ -258,8 +258,14 @@ def _atom(b: Builder, atom: Atom, sources: Sequence[Value]) -> Value:
 
 
 def _common(b: Builder, atom: Common, sources: Sequence[Value]) -> Value:
-    """The size that is not 1: the largest, or 0."""
-    sizes = [dim_value(b, size, *sources) for size in atom.sizes]
+    """The size that is not 1: the largest, or 0; of the sizes that sources have, which may be those of several."""
+    parts, left = list[Dim](), set(atom.sizes)
+    for have in dict.fromkeys(d for source in sources for d in _offered(source)):
+        known = set(common_sizes(have))
+        if known & left and known <= set(atom.sizes):
+            parts.append(have)
+            left -= known
+    sizes = [dim_value(b, size, *sources) for size in [*parts, *(size for size in atom.sizes if size in left)]]
     largest = least = sizes[0]
     for size in sizes[1:]:
         largest, least = b(Max, largest, size), b(Min, least, size)

@@ -112,8 +112,12 @@ class OpInstance(BoundOp):
     def bad_scales(self) -> Iterator[str]:
         """The conditions on scales that do not hold, where operands are quantized."""
         found = {side: self._scales(getattr(self, f"{side}s")) for side in ("operand", "result")}
+        stored = {v.type.storage.value for _, _, v in self.operands if isinstance(v.type, TensorType)}
         for condition in self.entry.scales if found["operand"] else ():
-            ratio, _, limit = condition.partition(" < ")
+            of, _, rest = condition.rpartition(": ")
+            if of and of not in stored:
+                continue
+            ratio, _, limit = rest.partition(" < ")
             above, _, below = ratio.partition(" / ")
             largest = math.prod(max(found[side], default=0.0) for side in above.split(" * "))
             if not largest < float(limit) * (min(found[below], default=math.inf) if below else 1.0):
