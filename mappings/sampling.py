@@ -130,16 +130,16 @@ def _onnx_roi_align(node: Node, opset: int) -> Form | None:
 def _roi_align_apart(b: Builder, node: Node) -> Value:
     """The samples of all regions gathered by fours, weighted, and pooled by cells."""
     x, rois, count = node.operand(0), node.operand(1), int(node.attr("sampling_ratio"))
-    sizes = [d for d in x.shape[1:] if isinstance(d, int)]
-    if len(sizes) != 3:
-        raise UnsupportedError("regions of maps whose sizes are not known", code="E-SHAPE-001")
+    if not isinstance(x.shape[1], int):
+        raise UnsupportedError("regions of maps whose number of channels is not known", code="E-SHAPE-001")
     if count == 0:
         return _densely_aligned(b, node)
     half = node.attr("coordinate_transformation_mode") == "half_pixel"
     scaled = Term(b, rois) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
     x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
-    rows = _sides(_samples(y1, y2, int(node.attr("output_height")), count, half), sizes[1])
-    columns = _sides(_samples(x1, x2, int(node.attr("output_width")), count, half), sizes[2])
+    height, width = (size_in(b, d, x, DType.FLOAT32) for d in x.shape[2:])
+    rows = _sides(_samples(y1, y2, int(node.attr("output_height")), count, half), height)
+    columns = _sides(_samples(x1, x2, int(node.attr("output_width")), count, half), width)
     largest = node.attr("mode") == "max"
     join = Term.max if largest else Term.__add__
     total = functools.reduce(join, weighted_corners(b, x, node.operand(2), rows, columns))
@@ -160,7 +160,9 @@ def _densely_aligned(b: Builder, node: Node) -> Value:
     half = node.attr("coordinate_transformation_mode") == "half_pixel"
     scaled = Term(b, node.operand(1)) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
     x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
-    height, width = (int(str(d)) for d in x.shape[2:])
+    height, width = (d if isinstance(d, int) else 0 for d in x.shape[2:])
+    if not height * width:
+        raise UnsupportedError("so many samples as a region has elements, of a map of open size", code="E-SHAPE-001")
     rows = _shares(y1, y2, int(node.attr("output_height")), height, half)
     columns = _shares(x1, x2, int(node.attr("output_width")), width, half)
     if x.shape[0] == 1:
@@ -199,13 +201,13 @@ def weighted_corners(b: Builder, x: Value, batches: Value, rows: _Side, columns:
 
     `batches`: the place in the batch of each region; `rows`, `columns`: the neighbours along an axis and their weights.
     """
-    batch, channels, height, width = x.shape
-    elements = reshape(b, transposed(b, x, (0, 2, 3, 1)), (batch * height * width, channels))
+    elements = resized(b, transposed(b, x, (0, 2, 3, 1)), [-1, x.shape[1]])
+    height, width = (size_in(b, d, x, DType.INT32) for d in x.shape[2:])
     which = reshape(b, b(ops.Convert, batches, dtype=DType.INT32), (batches.shape[0], 1, 1))
-    first = Term(b, which) * int(str(height * width))
+    first = Term(b, which) * width * height
     terms = []
     for (row, down), (column, right) in itertools.product(rows, columns):
-        index = _column(row) * int(str(width)) + _row(column) + first
+        index = _column(row) * width + _row(column) + first
         taken = Term(b, b(ops.Gather, elements, index.value, axis=0))
         terms.append(taken * along_channels(_column(down) * _row(right)))
     return terms
@@ -220,10 +222,10 @@ def _samples(start: Term, end: Term, cells: int, count: int, half: bool) -> Term
     return cell.apply(ops.Mul, constant(steps.astype(start.dtype.numpy)[None])) + start
 
 
-def _sides(places: Term, size: int) -> _Side:
+def _sides(places: Term, size: Term | float) -> _Side:
     """The two neighbours of each place along an axis, and their weights; both are 0 beyond one element outside."""
     b = places.b
-    inside = Term(b, b(ops.Convert, ((places >= -1.0) & (places <= float(size))).value, dtype=places.dtype))
+    inside = Term(b, b(ops.Convert, ((places >= -1.0) & (places <= size)).value, dtype=places.dtype))
     clipped = places.max(0.0).min(size - 1.0)
     low = clipped.floor()
     rest = clipped - low

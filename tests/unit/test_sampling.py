@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import check_legalized, floats, lifted_onnx
 from tests.unit.test_microsoft_ops import compare, made, normal
+from tests.unit.tiny_models import onnx_model
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
@@ -43,6 +46,21 @@ def test_regions_are_aligned(mode: str) -> None:
     for half in ("half_pixel", "output_half_pixel"):
         attributes = {"mode": mode, "coordinate_transformation_mode": half, **sizes}
         check_legalized(ops.RoiAlign, operands, attributes=attributes, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("shape", [("b", 3, "h", "w"), (2, 3, "h", 8)])
+def test_regions_of_a_map_of_open_sizes(mode: str, shape: tuple[int | str, ...]) -> None:
+    """As the R-CNN detectors of torchvision have them, which resize their images themselves."""
+    sizes = {"output_height": 3, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.5}
+    node = helper.make_node("RoiAlign", ["x", "r", "i"], ["y"], mode=mode, **sizes)
+    inputs = [("x", TensorProto.FLOAT, shape), ("r", TensorProto.FLOAT, ["n", 4]), ("i", TensorProto.INT64, ["n"])]
+    model = onnx_model([node], inputs, [("y", TensorProto.FLOAT, None)]).SerializeToString()
+    rng = np.random.default_rng(0)
+    corners = np.sort(rng.uniform(-2, 20, (5, 2, 2)), axis=1).reshape(5, 4).astype(np.float32)
+    feed = {"x": floats(2, 3, 9, 8), "r": corners, "i": rng.integers(0, 2, 5)}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_allclose(found, run_onnx(model, feed)["y"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [1, 22])

@@ -21,7 +21,7 @@ from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.ops.padding import cut_within
-from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
+from onnxtfl.ir.ops.sampling import FeatureMap, along_channels, size_in
 from onnxtfl.ir.ops.space_to_depth import from_batch, into_batch
 from onnxtfl.ir.packed import ByteData, FieldData, is_packed
 from onnxtfl.ir.permutations import inverse

@@ -20,6 +20,13 @@ from onnxtfl.ir.reshape import dim_value, reshape, transposed, with_unit_axis
 _Size = Term | float
 
 
+def size_in(b: Builder, dim: Dim, source: Value, dtype: DType) -> _Size:
+    """The size `dim` of `source` to compute with in `dtype`; a vector of one entry where only a run knows it."""
+    if isinstance(dim, int):
+        return dim if dtype.is_integer else float(dim)
+    return Term(b, b(Convert, dim_value(b, dim, source), dtype=dtype))
+
+
 class FeatureMap:
     """A map [n, c, spatial...] whose elements are gathered at coordinates, as [n, p, c].
 
@@ -31,13 +38,8 @@ class FeatureMap:
         last = transposed(x.b, x.value, (0, *range(2, x.rank), 1))
         batch, channels, *spatial = x.value.shape
         self.flat = reshape(x.b, last, (batch, product(spatial), channels))
-        self.sizes = [self._size(d, DType.FLOAT32) for d in spatial]
-        self._counts = [self._size(d, DType.INT32) for d in spatial]
-
-    def _size(self, dim: Dim, dtype: DType) -> _Size:
-        if isinstance(dim, int):
-            return dim if dtype.is_integer else float(dim)
-        return Term(self.b, self.b(Convert, dim_value(self.b, dim, self.x), dtype=dtype))
+        self.sizes = [size_in(x.b, d, x.value, DType.FLOAT32) for d in spatial]
+        self._counts = [size_in(x.b, d, x.value, DType.INT32) for d in spatial]
 
     def at(self, places: Sequence[Term]) -> Term:
         """The elements at integral `places`, clipped to the map."""
