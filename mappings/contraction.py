@@ -254,7 +254,7 @@ def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     if is_weight(rhs) and not roles.lhs_batch and _filter_order(node) is None:
         product = _weighted(b, lhs, rhs, roles)
-    elif lhs.dtype.is_float and (_batched_order(node) is None or len(roles.lhs_batch) > 3):
+    elif lhs.dtype.is_float and (len(roles.lhs_batch) > 3 or not _is_plain(node)):
         product = _grouped(b, lhs, rhs, roles)
     elif not lhs.dtype.is_float:
         product = _products(b, lhs, rhs, roles)
@@ -263,6 +263,15 @@ def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
     shape = _natural(node)
     result = reshape(b, product, shape, product, lhs, rhs)
     return transposed(b, result, node.attr("output_permutation") or range(len(shape)))
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether this is [batch..., m, k] times [batch..., two axes], whose kernels need no `adj_x`.
+
+    With it, kernels of 2.14 compute broadcasts of more than three axes wrong.
+    """
+    last = node.operand(0).rank - 1
+    return _batched_order(node) == tuple(range(last + 1)) and ops.DotRoles.of(node).lhs_contract == (last,)
 
 
 def _weighted(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:

@@ -83,6 +83,18 @@ def test_products_with_the_batch_last() -> None:
     compare(made("FusedMatMul", x, transBatchA=1), x)
 
 
+@pytest.mark.parametrize("open_", [False, True])
+@pytest.mark.parametrize("right", [0, 1])
+@pytest.mark.parametrize("shapes", [((2, 3), (1, 1)), ((1, 1), (2, 3)), ((2, 1), (1, 3)), ((2, 2, 3), (1, 1, 1))])
+def test_transposed_products_of_batches_that_broadcast(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], right: int, open_: bool
+) -> None:
+    """2.14 computes BATCH_MATMUL with adj_x wrong there: a Transpose instead."""
+    first, second = shapes
+    x = {"a": normal(*first, 4, 3), "b": normal(*second, *((5, 4) if right else (4, 5)))}
+    compare(made("FusedMatMul", x, transA=1, transB=right, open_=open_), x)
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
 def test_distances_of_rows(metric: str) -> None:
     x = {"a": normal(3, 4), "b": normal(5, 4)}
