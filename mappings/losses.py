@@ -41,6 +41,8 @@ def _loss(b: Builder, node: Node, logs: Value) -> Value:
             return reshape(b, loss.value, target.shape)
         case "sum":
             return _total(b, loss)
+    if weight is None and 0 in loss.value.shape:  # ONNX Runtime's mean of no elements is 0
+        return _total(b, loss)
     if weight is None:
         return b(ops.Reduce, loss.value, [0, 1, 2], kind="mean", keepdims=False)
     return (Term(b, _total(b, loss)) / Term(b, _total(b, weight))).value

@@ -36,7 +36,8 @@ def _conv(g: TfliteDrawing) -> None:
     g.fix(x, 3)
     _, h, w, c = g.array(x).shape
     kernel, options = window(g, (h, w))
-    groups = g.choose([n for n in (1, 1, 1, 2, 3, c) if n and c % n == 0] or [1])
+    is_open = g.is_dynamic() and (x not in g.inputs or isinstance(g.inputs[x].dims[3], str))
+    groups = 1 if is_open else g.choose([n for n in (1, 1, 1, 2, 3, c) if n and c % n == 0] or [1])
     outputs = groups * g.choose((1, 1, 2))
     g.op("CONV_2D", [x, g.weight("float32", [outputs, *kernel, c // groups]), *_bias(g, outputs)], **options)
 

@@ -18,7 +18,7 @@ from tools.probe.summary import KERNEL_SETS
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.targets import table
-from tests.harness.litert import run_tflite
+from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.tiny_models import onnx_model
 
 for module in ("onnxruntime", "ai_edge_litert"):
@@ -176,3 +176,15 @@ def test_integer_products_that_would_take_hours_are_refused() -> None:
     model = onnx_model([node], [("x", INT64, sizes), ("w", INT64, sizes)], [("y", INT64, sizes)])
     with pytest.raises(OnnxtflError, match="729000000000 multiplications"):
         onnxtfl.onnx_to_tflite(model)
+
+
+def test_a_mean_loss_of_no_elements_is_zero() -> None:
+    """As ONNX Runtime computes it."""
+    scores, classes = np.zeros([1, 4, 0], np.float32), np.zeros([1, 0], np.int64)
+    inputs = {"x": scores, "t": classes}
+    given = [helper.make_tensor_value_info("x", 1, [1, 4, 0]), helper.make_tensor_value_info("t", 7, [1, 0])]
+    node = helper.make_node("NegativeLogLikelihoodLoss", ["x", "t"], ["y"], reduction="mean")
+    graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("y", 1, [])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    assert run_onnx(model, inputs)["y"] == 0
+    assert run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", inputs)[0][1] == 0
