@@ -111,17 +111,23 @@ class OpInstance(BoundOp):
 
     def bad_scales(self) -> Iterator[str]:
         """The conditions on scales that do not hold, where operands are quantized."""
-        found = {side: self._scales(getattr(self, f"{side}s")) for side in ("operand", "result")}
         stored = {v.type.storage.value for _, _, v in self.operands if isinstance(v.type, TensorType)}
-        for condition in self.entry.scales if found["operand"] else ():
+        if not self._scales(self.operands):
+            return
+        for condition in self.entry.scales:
             of, _, rest = condition.rpartition(": ")
-            if of and of not in stored:
+            if of and stored.isdisjoint(of.split()):
                 continue
             ratio, _, limit = rest.partition(" < ")
             above, _, below = ratio.partition(" / ")
-            largest = math.prod(max(found[side], default=0.0) for side in above.split(" * "))
-            if not largest < float(limit) * (min(found[below], default=math.inf) if below else 1.0):
+            largest = math.prod(max(self._scales_of(side), default=0.0) for side in above.split(" * "))
+            if not largest < float(limit) * (min(self._scales_of(below), default=math.inf) if below else 1.0):
                 yield condition
+
+    def _scales_of(self, side: str) -> list[float]:
+        """The scales of all operands, of the results, or of the operand of that name."""
+        sides = {"operand": self.operands, "result": self.results}
+        return self._scales(sides.get(side) or [bound for bound in self.operands if bound[1].name == side])
 
     def _scales(self, bound: Sequence[Bound]) -> list[float]:
         """The scales of those that are quantized."""

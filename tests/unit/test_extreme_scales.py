@@ -1,0 +1,90 @@
+"""Quantized ops whose scales integer kernels do not compute: they are computed in float, others stay integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import onnxtfl
+from tests.harness.litert import Array, run_onnx, run_tflite
+from tests.unit.tiny_models import onnx_model
+
+TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int16": TensorProto.INT16}
+SHAPES: dict[str, tuple[list[int], list[int]]] = {
+    "Add": ([4, 6], [4, 6]),
+    "Mul": ([4, 6], [4, 6]),
+    "MatMul": ([4, 16], [16, 6]),
+    "Conv": ([1, 4, 5, 5], [3, 4, 2, 2]),
+    "Softmax": ([4, 6], []),
+}
+
+
+def quantized(op: str, dtype: str, scales: tuple[float, float, float]) -> tuple[bytes, dict[str, Array]]:
+    """`op` between DequantizeLinear and QuantizeLinear with these scales, and inputs; Conv has a constant filter."""
+    numpy, zero = np.dtype(dtype), np.asarray(128 if dtype == "uint8" else 0, dtype)
+    low, high = np.iinfo(numpy).min, np.iinfo(numpy).max
+    rng, shapes = np.random.default_rng(0), [shape for shape in SHAPES[op] if shape]
+    x, *rest = (rng.integers(low, high + 1, shape).astype(numpy) for shape in shapes)
+    x.reshape(-1)[:5] = zero + np.arange(5).astype(numpy)
+    weights = [np.clip(w.astype(np.int64), -127, 127).astype(np.int8) if op == "Conv" else w for w in rest]
+    constants: dict[str, Array] = {f"s{i}": np.asarray(s, np.float32) for i, s in enumerate(scales)} | {"z": zero}
+    nodes = [helper.make_node("DequantizeLinear", ["x", "s0", "z"], ["a"])]
+    if weights:
+        constants["wz"] = np.asarray(0, np.int8) if op == "Conv" else zero
+        nodes.append(helper.make_node("DequantizeLinear", ["w", "s1", "wz"], ["b"]))
+    nodes.append(helper.make_node(op, ["a", "b"][: 1 + len(weights)], ["c"]))
+    nodes.append(helper.make_node("QuantizeLinear", ["c", "s2", "z"], ["y"]))
+    inputs: list[Any] = [("x", TYPES[dtype], shapes[0])]
+    feed = {"x": x}
+    if op == "Conv":
+        constants["w"] = weights[0]
+    elif weights:
+        inputs.append(("w", TYPES[dtype], shapes[1]))
+        feed["w"] = weights[0]
+    model = onnx_model(nodes, inputs, [("y", TYPES[dtype], None)], constants, 21)
+    model.ir_version = 10
+    return model.SerializeToString(), feed
+
+
+def on_integers(op: str, dtype: str, scales: tuple[float, float, float]) -> bool:
+    """Whether the integer kernel is written; the result is right to a step either way."""
+    data, feed = quantized(op, dtype, scales)
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    wanted = run_onnx(data, feed, optimized=False)["y"].astype(np.int64)
+    for kernels in ("default", "builtin"):
+        found = run_tflite(conversion.data or b"", feed, kernels=kernels)[0][1].astype(np.int64)
+        assert np.abs(found - wanted).max() <= 1
+    return "DEQUANTIZE" not in conversion.report.ops_after
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e5, 1e34])
+def test_softmax_of_int16(scale: float) -> None:
+    """A mask of the lowest float makes the scale 1e34; the kernel's table of exponentials is of no use then."""
+    assert not on_integers("Softmax", "int16", (scale, 1.0, 1 / 32768))
+    assert on_integers("Softmax", "int16", (1e-4, 1.0, 1 / 32768))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_sums_far_beyond_the_result(dtype: str) -> None:
+    """LiteRT's int8 ADD wraps around from 256 steps of the result for one of the operand on."""
+    assert not on_integers("Add", dtype, (1.0, 300.0, 1.0))
+    assert on_integers("Add", dtype, (0.1, 0.2, 0.15))
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "factor"),
+    [
+        ("Mul", "int8", 1e6),
+        ("Mul", "uint8", 1e6),
+        ("Mul", "int16", 4.0),
+        ("MatMul", "int16", 4.0),
+        ("Conv", "int8", 300.0),
+    ],
+)
+def test_products_far_beyond_the_result(op: str, dtype: str, factor: float) -> None:
+    """Sums shifted to the left left int32; XNNPACK did not load a convolution whose result has such small steps."""
+    assert not on_integers(op, dtype, (1e-2, 1e-2, 1e-4 / factor))
+    assert on_integers(op, dtype, (1e-2, 1e-2, 0.5))
