@@ -182,8 +182,8 @@ def _from_tfl_reshape(b: Builder, node: Node) -> Value:
     dims = static_ints(shape)
     if dims is None:
         return b(ops.Reshape, x, shape)
-    if not dims and wanted and not x.is_single:
-        return resized(b, x, wanted)  # an empty shape beside the options, which have it
+    if not dims and wanted and (x.tensor_type.shape is None or not may_be_one(product(x.shape))):
+        return resized(b, x, wanted)  # an empty shape beside the options: kernels that run at all make a scalar
     return resized(b, x, dims, shape)
 
 

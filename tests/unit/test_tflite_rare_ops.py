@@ -22,12 +22,18 @@ from tests.harness.litert import run_onnx
 
 
 def one_op(
-    op: str, inputs: list[Array], constants: list[Array], results: list[TensorType], **options: Any
+    op: str,
+    inputs: list[Array],
+    constants: list[Array],
+    results: list[TensorType],
+    open_: bool = False,
+    **options: Any,
 ) -> tuple[bytes, dict[str, Array]]:
-    """A .tflite of one op, and values for its inputs."""
+    """A .tflite of one op, and values for its inputs; `open_`: of open sizes."""
     graph = Graph()
     values: list[Any] = [
-        graph.add_input(TensorType(dtype_of(a.dtype), a.shape), f"in{i}") for i, a in enumerate(inputs)
+        graph.add_input(TensorType(dtype_of(a.dtype), (symbol(f"n{i}"),) * a.ndim if open_ else a.shape), f"in{i}")
+        for i, a in enumerate(inputs)
     ]
     graph.outputs = Builder(graph).foreign("tfl", op, [*values, *constants], results, 1, **options)
     for i, value in enumerate(graph.outputs):
@@ -153,6 +159,15 @@ def test_a_reshape_with_an_empty_shape_beside_its_options() -> None:
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     model, feed = one_op("RESHAPE", [x], [np.zeros(0, np.int32)], [tensor("float32", 6, 4)], new_shape=[6, 4])
     np.testing.assert_array_equal(run_onnx(converted(model), feed)["out0"], x.reshape(6, 4))
+
+
+@pytest.mark.parametrize("open_", [False, True])
+def test_a_reshape_of_one_element_with_an_empty_shape_is_a_scalar(open_: bool) -> None:
+    """Whatever its options say; LiteRT refuses every other number of elements of an open size."""
+    empty = np.zeros(0, np.int32)
+    model, feed = one_op("RESHAPE", [np.float32([3])], [empty], [tensor("float32")], open_, new_shape=[1])
+    assert onnxtfl.check(model, converted(model), inputs=feed).ok
+    assert run_onnx(converted(model), feed)["out0"].shape == ()
 
 
 def test_a_strided_slice_with_limits_counted_from_the_starts() -> None:
