@@ -42,10 +42,16 @@ def _where(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Compress", since=(9, 11, 28))
 def _compress(b: Builder, node: Node) -> Value:
-    """The slices along an axis (or the elements of the flattened tensor) where the condition holds."""
+    """The slices along an axis (or the elements of the flattened tensor) where the condition holds.
+
+    Source: ONNX Runtime, compress.cc: entries of the condition beyond the axis count for nothing.
+    """
     x, condition, axis = node.operand(0), node.operand(1), node.attributes.get("axis")
     if axis is None:
         x, axis = reshape(b, x, (product(x.shape),)), 0
+    size, length = x.shape[normalize_axis(axis, x.rank)], condition.shape[0]
+    if length != size and not (isinstance(size, int) and isinstance(length, int) and length <= size):
+        condition = b(ops.Slice, condition, [0], dim_vector(b, [size], x), [1])
     if condition.is_constant:
         places: Operand = np.flatnonzero(condition.numpy())
     else:

@@ -88,3 +88,17 @@ def test_vectors_of_indices_without_elements_mean_all(batch: int, constants: tup
     feed = {name: array for name, array in arrays.items() if name not in constants}
     found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
     np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "length", "axis"), [(("a", 3), "n", 0), ((2, 3), "n", 1), ((2, 3), "n", None), ((2, 3), 9, 1)]
+)
+def test_a_condition_longer_than_the_axis(shape: tuple[int | str, ...], length: int | str, axis: int | None) -> None:
+    """What is beyond the axis counts for nothing, as in ONNX Runtime; LiteRT's GATHER ended the run."""
+    node = helper.make_node("Compress", ["x", "c"], ["y"], **({} if axis is None else {"axis": axis}))
+    inputs = [("x", TensorProto.FLOAT, shape), ("c", TensorProto.BOOL, [length])]
+    model = onnx_model([node], inputs, [("y", TensorProto.FLOAT, None)]).SerializeToString()
+    converted = onnxtfl.onnx_to_tflite(model, check=False).data or b""
+    for count in (1, 2, 9) if length == "n" else (9,):
+        feed = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.arange(count) % 2 == 0}
+        np.testing.assert_array_equal(run_tflite(converted, feed)[0][1], run_onnx(model, feed)["y"])
