@@ -136,7 +136,7 @@ def test_softmax_over_one_element(size: int) -> None:
 
 
 def test_diagonals_of_which_one_byte_is_moved_are_refused() -> None:
-    assert "one byte" in _refused("MATRIX_DIAG", [([1, 2], "float16", ())])
+    assert "does not move whole elements" in _refused("MATRIX_DIAG", [([1, 2], "float16", ())])
 
 
 def test_a_spectrum_of_columns_of_one_element_is_refused() -> None:
