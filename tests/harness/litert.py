@@ -15,12 +15,16 @@ def run_tflite(
 ) -> list[tuple[str, Array]]:
     """Return (name, array) of each output, in the model's order; names are those of the signature where it has one.
 
-    ``inputs``: in the model's order, or by name. ``kernels``: "default", or "builtin" (without XNNPACK).
+    ``inputs``: in the model's order, or by name. ``kernels``: "default", "builtin" (without XNNPACK) or "reference".
     Raises ValueError where the inputs do not fit the model, RuntimeError where LiteRT cannot run it.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    resolver = {"default": OpResolverType.AUTO, "builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}[kernels]
+    resolver = {
+        "default": OpResolverType.AUTO,
+        "builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        "reference": OpResolverType.BUILTIN_REF,
+    }[kernels]
     interpreter = Interpreter(model_content=model, num_threads=threads, experimental_op_resolver_type=resolver)
     found = invoke(interpreter, inputs, allocate=True)
     return list(zip(names_of(interpreter, interpreter.get_output_details(), "outputs"), found, strict=True))
