@@ -219,7 +219,11 @@ def _is_doubtful(model: onnx.ModelProto, fed: Arrays, expected: Arrays) -> bool:
 
 
 def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
-    """Whether a node makes integers of what is no number, such as a mean of no elements (ONNX Runtime has 0)."""
+    """Whether a node makes integers of what is no number, such as a mean of no elements (ONNX Runtime has 0), or a
+    variance as a difference of squares that is below 0 by rounding.
+    """
+    if _has_negative_variance(model, fed):
+        return True
     source, ops = Source(model), [(node.input, node.output) for node in model.graph.node]
     for values in (source.values, source.evaluated):
         try:
@@ -228,6 +232,14 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
         except Exception:  # it cannot evaluate everything
             continue
     return False
+
+
+def _has_negative_variance(model: onnx.ModelProto, fed: Arrays) -> bool:
+    """Whether ONNX Runtime's MeanVarianceNormalization, E[x^2] - E[x]^2, has NaN for finite elements."""
+    nodes = [node for node in model.graph.node if node.op_type == "MeanVarianceNormalization"]
+    values = {**fed, **Source(model).values(fed)} if nodes else {}
+    pairs = [(values.get(node.input[0]), values.get(node.output[0])) for node in nodes]
+    return any(x is not None and y is not None and np.isfinite(x).all() and np.isnan(y).any() for x, y in pairs)
 
 
 def _operand_fits(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> bool:
