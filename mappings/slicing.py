@@ -31,8 +31,24 @@ def _slice(b: Builder, node: Node) -> Value:
     if places is None:
         return _slice_axes_at_run_time(b, x, starts, ends, axes, steps)
     where = normalize_axes(places, x.rank)
+    starts = _starts(b, x, starts, steps, where)
     vectors = [spread(b, vector, where, x.rank, default) for vector, default in ((starts, 0), (ends, HUGE), (steps, 1))]
     return b(ops.Slice, x, *vectors)
+
+
+def _starts(b: Builder, x: Value, starts: Value, steps: Value | None, axes: Sequence[int]) -> Value:
+    """The starts of a Slice; of known backward steps at least the begin of the axis, which ONNX clamps them to."""
+    known, strides = static_ints(starts), [] if steps is None else static_ints(steps)
+    if known is None or not strides:
+        return starts
+    before = [n < -1 and s < 0 for n, s in zip(known, strides, strict=True)]  # -1 is an element of every axis
+    sizes = [x.shape[axis] for axis in axes]
+    if all(isinstance(d, int) for d, is_before in zip(sizes, before, strict=True) if is_before):
+        pairs = zip(known, sizes, before, strict=True)
+        found = [max(n, -d) if is_before and isinstance(d, int) and d else n for n, d, is_before in pairs]
+        return starts if found == known else constant(np.asarray(found, np.int64))
+    lowest = constant(np.where(before, -1, -INT32_MAX).astype(np.int64))
+    return b(ops.Max, as_int64(b, starts), b(ops.Mul, dim_vector(b, sizes, x), lowest))
 
 
 _THROUGH = (INT32_MAX, (1 << 63) - 1)

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import parser
+from onnx import TensorProto, helper, parser
 
 import onnxtfl
 from onnxtfl.ir import ops
 from onnxtfl.ir.dims import parse_dim
 from onnxtfl.ir.types import tensor
-from tests.harness.litert import run_tflite
+from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import floats, inferred
 from tests.unit.tflite_ops import run_both
+from tests.unit.tiny_models import onnx_model
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,17 @@ def test_a_slice_backward_past_the_begin_of_an_open_axis(rank: int) -> None:
     made = onnxtfl.onnx_to_tflite(model, check=False)
     assert made.data is not None
     np.testing.assert_array_equal(run_tflite(made.data, [x])[0][1], x[::-1])
+
+
+@pytest.mark.parametrize("shape", [(3, 4), ("n", 4), ("n", "m")])
+@pytest.mark.parametrize("step", [-1, -2])
+def test_a_backward_slice_from_before_the_axis_has_its_first_element(shape: tuple[int | str, ...], step: int) -> None:
+    """ONNX clamps the start to the begin of the axis; NumPy takes nothing."""
+    node = helper.make_node("Slice", ["x", "starts", "ends", "axes", "steps"], ["y"])
+    vectors = {"starts": [-7, 1], "ends": [-100, 4], "axes": [0, 1], "steps": [step, 1]}
+    constants = {name: np.asarray(vector) for name, vector in vectors.items()}
+    model = onnx_model([node], [("x", TensorProto.FLOAT, shape)], [("y", TensorProto.FLOAT, None)], constants)
+    data, feed = model.SerializeToString(), {"x": np.arange(12, dtype=np.float32).reshape(3, 4)}
+    found = run_tflite(onnxtfl.onnx_to_tflite(data, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, [[1, 2, 3]])
+    np.testing.assert_array_equal(found, run_onnx(data, feed)["y"])
