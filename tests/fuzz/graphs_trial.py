@@ -251,7 +251,8 @@ def _operand_fits(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -
         return len(pairs) == len({name for name, _ in pairs})
     if "kernel_shape" not in found:
         return True
-    sizes = shapes[node.input[0]][2:]
+    shape = shapes[node.input[0]]
+    sizes = shape[1:-1] if node.op_type.startswith("Nhwc") else shape[2:]
     pads, dilations = found.get("pads", [0] * 2 * len(sizes)), found.get("dilations", [1] * len(sizes))
     spans = [(k - 1) * d + 1 for k, d in zip(found["kernel_shape"], dilations, strict=True)]
     return all(n + pads[i] + pads[i + len(sizes)] >= spans[i] for i, n in enumerate(sizes))

@@ -74,13 +74,23 @@ def described(seed: int) -> tuple[str, dict[str, bytes]]:
     return g.text(), {"model.tflite": g.model()}
 
 
-def _is_doubtful(quantized: bool, fed: Arrays, expected: Arrays) -> bool:
-    """Whether a result is empty: runtimes do not agree on windows larger than what they go over, or over nothing.
+def _is_doubtful(g: TfliteDrawing, fed: Arrays, expected: Arrays) -> bool:
+    """Whether a result, or what a window goes over, is empty: runtimes do not agree on windows larger than what they
+    go over, or over nothing.
 
     Also the mean of no integers.
     """
-    arrays = [*expected.values(), *(fed.values() if quantized else ())]
-    return any(array.size == 0 for array in arrays)
+    arrays = [*expected.values(), *(fed.values() if g.quantized else ())]
+    return any(array.size == 0 for array in arrays) or _has_windows_over_nothing(g, fed)
+
+
+def _has_windows_over_nothing(g: TfliteDrawing, fed: Arrays) -> bool:
+    windows = [op for op in g.ops if "padding" in op.options]
+    try:
+        values = {**g.arrays, **dict(run_tflite(g.model(every=True), fed, kernels="builtin")), **fed} if windows else {}
+    except Exception:
+        return False
+    return any(name in values and values[name].size == 0 for op in windows for name in op.inputs)
 
 
 def _is_undefined(g: TfliteDrawing, fed: Arrays) -> bool:
@@ -123,7 +133,7 @@ def to_onnx(g: TfliteDrawing) -> Found:
         g.text,
         {"model.tflite": data},
         noisy_inputs(run),
-        partial(_is_doubtful, bool(g.quantized)),
+        partial(_is_doubtful, g),
         partial(_is_undefined, g),
         frozenset(g.quantized),
     )
