@@ -79,8 +79,9 @@ def judged(source: Case, convert: Callable[[], Any], results: Results, runs: lis
 
 
 def is_excluded(graph: Values, fed: Arrays, assumptions: Collection[str]) -> bool:
-    """Whether an open size is 0 of which the conversion's report says that it is at least 1."""
+    """Whether an open size is 0 of which the conversion's report says that it is at least 1, or that it is cut."""
     stated = [text for text in assumptions if "at least 1: of no elements" in text]
+    cut = any("cuts and pads has" in text for text in assumptions)
     zero = [
         dim
         for name, array in fed.items()
@@ -88,9 +89,12 @@ def is_excluded(graph: Values, fed: Arrays, assumptions: Collection[str]) -> boo
         if size == 0 and isinstance(dim, str)
     ]
     named = (re.findall(r"[A-Za-z]\w*", text.partition(" at least ")[0]) for text in stated)
-    return bool(zero and stated) and (
-        any("each size computed at run time" in text for text in stated)
-        or any(dim.startswith("?") or dim in names for dim in zero for names in named)
+    return bool(zero and cut) or (
+        bool(zero and stated)
+        and (
+            any("each size computed at run time" in text for text in stated)
+            or any(dim.startswith("?") or dim in names for dim in zero for names in named)
+        )
     )
 
 

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from tests.fuzz import tflite_elementwise, tflite_networks, tflite_quantized, tflite_structure
 from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan, noisy_inputs
 from tests.fuzz.graphs_steps import Steps, tflite_steps
@@ -78,9 +80,10 @@ def _is_doubtful(g: TfliteDrawing, fed: Arrays, expected: Arrays) -> bool:
     """Whether a result, or what a window goes over, is empty: runtimes do not agree on windows larger than what they
     go over, or over nothing.
 
-    Also the mean of no integers.
+    Also the sum and the mean of no integers, which LiteRT leaves unwritten.
     """
-    arrays = [*expected.values(), *(fed.values() if g.quantized else ())]
+    given = [g.arrays[name] for op in g.ops for name in op.inputs if name in g.constants]
+    arrays = [*expected.values(), *([*fed.values(), *given] if g.quantized else ())]
     return any(array.size == 0 for array in arrays) or _has_windows_over_nothing(g, fed)
 
 
@@ -94,11 +97,14 @@ def _has_windows_over_nothing(g: TfliteDrawing, fed: Arrays) -> bool:
 
 
 def _is_undefined(g: TfliteDrawing, fed: Arrays) -> bool:
-    """Whether an op makes integers of what is no number."""
+    """Whether an op makes integers of what is no number, or an ATAN2 reads beyond the smaller of its operands."""
     try:
         values = {**g.arrays, **dict(run_tflite(g.model(every=True), fed, kernels="builtin")), **fed}
     except Exception:
         return False
+    pairs = [[np.shape(values[name]) for name in op.inputs] for op in g.ops if op.name == "ATAN2"]
+    if any(first != second for first, second in pairs):
+        return True
     return makes_integers_of_nan([(op.inputs, op.results) for op in g.ops], values)
 
 
