@@ -14,6 +14,13 @@ import numpy as np
 from onnxtfl.rules import *
 
 
+@upgrade("Attention", since=(23, 24, 25))
+def _attention_of_onnx(b: Builder, node: Node) -> None:
+    """ONNX defines it by a function; ONNX Runtime's kernel ignores a `softcap` that is not above 0."""
+    if node.attr("softcap", 0.0) <= 0:
+        node.attributes.pop("softcap", None)
+
+
 @lift_onnx("QAttention", since=(1,), domain=MICROSOFT)
 def _quantized_attention(b: Builder, node: Node) -> Value:
     """Attention on x and weights that are quantized; the operands after them have the same order.

@@ -54,9 +54,9 @@ def _way(known: Rules, domain: str, name: str, version: int) -> str:
     found = known.lift_onnx.get((domain, name), {})
     if version in found or ANY_VERSION in found:
         return "rule"
-    if version in known.upgrades.get((domain, name), {}):
-        return "upgrade"
-    return "definition" if not found and defined(name, version, domain) else "**no**"
+    if not found and defined(name, version, domain):
+        return "definition"
+    return "upgrade" if version in known.upgrades.get((domain, name), {}) else "**no**"
 
 
 def _tfl_row(name: str, known: Rules) -> str:

@@ -385,11 +385,11 @@ def has_conversion(node: Node, is_defined: Callable[[Node], bool]) -> bool:
 def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     key = _onnx_key(node)
     found, upgrades = rules().lift_onnx.get(key, {}), rules().upgrades.get(key, {})
-    if not found:
-        return None
     if node.op.version in upgrades:
         upgrades[node.op.version](Builder(graph, node), node)
-        return found[max(found)]
+        return found[max(found)] if found else None  # None: the definition is right for the node now
+    if not found:
+        return None
     rule = found.get(node.op.version) or found.get(ANY_VERSION)
     if rule is None:
         known = ", ".join(map(str, sorted({*found, *upgrades})))

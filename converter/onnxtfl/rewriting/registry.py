@@ -292,6 +292,7 @@ def refuse_tfl(*names: str, why: str, hint: str) -> None:
 def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[UpgradeRule], UpgradeRule]:
     """Register the rule that rewrites `name` of old since-versions, in place, to the form of its newest lift rule.
 
+    An op that has none is rewritten, of any version, to what its definition by a function computes rightly.
     The rule changes the node's attributes and operands (`node.set_operand`, :func:`append_operand`).
     """
 

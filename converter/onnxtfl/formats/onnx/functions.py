@@ -22,8 +22,6 @@ from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import Type
 
 _DOMAIN = "onnxtfl.functions"
-_IGNORED_BELOW_0 = frozenset({("Attention", "softcap")})
-"""Ops and attributes that ONNX Runtime's kernels ignore where they are negative, and the definitions do not."""
 
 
 def body(node: Node) -> Graph | None:
@@ -112,8 +110,6 @@ def _call(node: Node, name: str) -> NodeProto:
     call.output.extend(f"o{k}" for k in range(len(node.results)))
     writer = ValueWriter({})
     for key, value in node.attributes.items():
-        if (name, key) in _IGNORED_BELOW_0 and value <= 0:
-            continue
         if isinstance(value, GraphProto):
             call.attribute.add(name=key, type=AttributeProto.GRAPH, g=value)
             continue
