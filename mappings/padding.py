@@ -292,4 +292,6 @@ def _stablehlo_pad(b: Builder, node: Node) -> Value:
     sizes = [n + sum(row) for n, row in zip(x.shape, amounts.tolist(), strict=True)]
     if any(isinstance(n, int) and n <= 0 for n in sizes):
         return b(ops.BroadcastTo, value, [0] * x.rank)  # the kernel's result for a size of 0 along any axis
+    if any(sum(row) < 0 and not isinstance(n, int) for n, row in zip(x.shape, amounts.tolist(), strict=True)):
+        assume(f"{node.name!r} leaves elements: without any, TFLite's result has size 0 along every axis")
     return b(ops.Pad, x, amounts, value)

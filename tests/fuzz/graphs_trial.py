@@ -184,8 +184,13 @@ def _case(g: Drawing, files: dict[str, bytes], noisy: Noisy, model: onnx.ModelPr
 
 
 def _quantized(model: onnx.ModelProto) -> Iterator[str]:
-    """The results of com.microsoft's ops on integers with a scale: TFLite's kernels round by other formulas."""
+    """The results of com.microsoft's ops on integers with a scale, and of quantizing what was dequantized: TFLite's
+    kernels round by other formulas.
+    """
+    dequantized = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
     for node in model.graph.node:
+        if node.op_type == "QuantizeLinear" and node.input[0] in dequantized:
+            yield from node.output
         if node.domain and node.op_type.startswith("Q") and node.op_type not in ("QuickGelu", "QuantizeLinear"):
             yield from node.output
 

@@ -88,7 +88,7 @@ def is_excluded(graph: Values, fed: Arrays, assumptions: Collection[str]) -> boo
         for size, dim in zip(array.shape, graph.inputs[name].dims, strict=False)
         if size == 0 and isinstance(dim, str)
     ]
-    named = (re.findall(r"[A-Za-z]\w*", text.partition(" at least ")[0]) for text in stated)
+    named = [re.findall(r"[A-Za-z]\w*", text.partition(" at least ")[0]) for text in stated]
     return bool(zero and cut) or (
         bool(zero and stated)
         and (

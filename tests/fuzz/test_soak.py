@@ -96,3 +96,10 @@ def test_sizes_that_the_report_excludes() -> None:
         assert is_excluded(g, fed, softmax) is named
         assert is_excluded(g, fed, ["each size computed at run time is at least 1: of no elements, X"]) is computed
         assert not is_excluded(g, fed, ["N0 is not 1"])
+
+
+def test_one_of_several_sizes_that_the_report_excludes() -> None:
+    g = Values(0)
+    g.inputs = {"x": Input("float32", ("N0", "N1"), 0, 1)}
+    fed = {"x": np.zeros((0, 0), np.float32)}
+    assert is_excluded(g, fed, ["N1 is at least 1: of no elements, MEAN computes other values"])

@@ -80,20 +80,22 @@ def _is_doubtful(g: TfliteDrawing, fed: Arrays, expected: Arrays) -> bool:
     """Whether a result, or what a window goes over, is empty: runtimes do not agree on windows larger than what they
     go over, or over nothing.
 
-    Also the sum and the mean of no integers, which LiteRT leaves unwritten.
+    Also the sum and the mean of no integers, which LiteRT leaves unwritten, the mean of no floats, which ONNX leaves
+    undefined, and a STABLEHLO_PAD that leaves no elements: the sizes of its result are 0 along every axis.
     """
     given = [g.arrays[name] for op in g.ops for name in op.inputs if name in g.constants]
     arrays = [*expected.values(), *([*fed.values(), *given] if g.quantized else ())]
-    return any(array.size == 0 for array in arrays) or _has_windows_over_nothing(g, fed)
+    return any(array.size == 0 for array in arrays) or _has_ops_on_nothing(g, fed)
 
 
-def _has_windows_over_nothing(g: TfliteDrawing, fed: Arrays) -> bool:
-    windows = [op for op in g.ops if "padding" in op.options]
+def _has_ops_on_nothing(g: TfliteDrawing, fed: Arrays) -> bool:
     try:
-        values = {**g.arrays, **dict(run_tflite(g.model(every=True), fed, kernels="builtin")), **fed} if windows else {}
+        values = {**g.arrays, **dict(run_tflite(g.model(every=True), fed, kernels="builtin")), **fed}
     except Exception:
         return False
-    return any(name in values and values[name].size == 0 for op in windows for name in op.inputs)
+    names = [op.inputs for op in g.ops if "padding" in op.options or op.name == "MEAN"]
+    names += [op.results for op in g.ops if op.name == "STABLEHLO_PAD"]
+    return any(name in values and values[name].size == 0 for group in names for name in group)
 
 
 def _is_undefined(g: TfliteDrawing, fed: Arrays) -> bool:

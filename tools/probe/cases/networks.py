@@ -314,11 +314,20 @@ def depth_to_space(op: str) -> Iterator[Case]:
     for element in (*NUMBERS, "bool"):
         for block in (2, 3):
             deep = draw(element, (2, 2, 3, 2 * block * block))
-            n, h, w, _ = deep.shape
-            big = deep.reshape(n, h, w, block, block, 2).transpose(0, 1, 3, 2, 4, 5)
-            big = np.ascontiguousarray(big).reshape(n, h * block, w * block, 2)
-            x, y = (deep, big) if op == "DEPTH_TO_SPACE" else (big, deep)
-            yield Case(op, {"T": element}, [x], [y], {"block_size": block})
+            x, move = (deep, _to_space) if op == "DEPTH_TO_SPACE" else (_to_space(block, deep)[0], _to_depth)
+            yield evaluated(op, {"T": element}, [x], partial(move, block), options={"block_size": block})
+
+
+def _to_space(block: int, x: Array) -> list[Array]:
+    n, h, w, c = x.shape
+    blocks = x.reshape(n, h, w, block, block, c // block**2).transpose(0, 1, 3, 2, 4, 5)
+    return [np.ascontiguousarray(blocks).reshape(n, h * block, w * block, c // block**2)]
+
+
+def _to_depth(block: int, x: Array) -> list[Array]:
+    n, h, w, c = x.shape
+    places = x.reshape(n, h // block, block, w // block, block, c).transpose(0, 1, 3, 2, 4, 5)
+    return [np.ascontiguousarray(places).reshape(n, h // block, w // block, c * block**2)]
 
 
 @probe("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
