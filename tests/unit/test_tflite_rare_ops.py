@@ -181,3 +181,15 @@ def test_log_softmax_without_axes() -> None:
     """It is 0; LiteRT writes nothing."""
     model, feed = one_op("LOG_SOFTMAX", [np.asarray(2.5, np.float32)], [], [tensor("float32")])
     assert run_onnx(converted(model), feed)["out0"] == 0.0
+
+
+def test_the_report_names_a_pad_that_may_leave_nothing() -> None:
+    graph = Graph()
+    x, value = graph.add_input(tensor("float32", 3, symbol("n")), "x"), graph.add_input(tensor("float32"), "v")
+    options = {"edge_padding_low": [0, 0], "edge_padding_high": [0, -1], "interior_padding": [0, 0]}
+    results = [tensor("float32", 3, symbol("n") - 1)]
+    graph.outputs = Builder(graph).foreign("tfl", "STABLEHLO_PAD", [x, value], results, 1, **options)
+    file = io.BytesIO()
+    writer.write(Model(graph), file)
+    made = onnxtfl.tflite_to_onnx(file.getvalue(), check=False)
+    assert any("leaves elements" in text for text in made.report.assumptions)
