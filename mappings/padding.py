@@ -89,7 +89,7 @@ def _rows_of_axes_at_run_time(b: Builder, pads: Value, axes: Value, rank: int) -
     places = b(ops.FloorMod, axes, b.scalar(rank, axes))
     pairs = b(ops.Transpose, b(ops.Reshape, pads, [2, -1]), permutation=(1, 0))
     rows = b(ops.Reshape, places, [-1, 1])
-    return b(ops.ScatterND, constant(np.zeros((rank, 2), np.int64)), rows, pairs, kind="none")
+    return b(ops.ScatterND, constant(np.zeros((rank, 2), np.int64)), rows, pairs, kind="none", unique_indices=True)
 
 
 @lower_onnx(ops.Pad)

@@ -61,22 +61,35 @@ def _scatter_elements(b: Builder, node: Node) -> Value:
     x, indices, updates = (node.operand(i) for i in range(3))
     rank = x.tensor_type.rank if x.tensor_type.rank is not None else indices.rank
     axis = normalize_axis(node.attr("axis", 0), rank)
-    _assume_different(node, indices)
     places = nonnegative(b, indices, x.shape[axis], x)
-    return b(ops.ScatterElements, x, places, updates, axis=axis, kind=node.attr("reduction", "none"))
+    unique = indices.shape[axis] in (0, 1) or _selected(indices) == (ops.TopK, axis)
+    kind = node.attr("reduction", "none")
+    return b(ops.ScatterElements, x, places, updates, axis=axis, kind=kind, unique_indices=unique)
 
 
 @lift_onnx("ScatterND", since=(11, 13, 16, 18))
 def _scatter_nd(b: Builder, node: Node) -> Value:
     x, indices, updates = (node.operand(i) for i in range(3))
-    _assume_different(node, indices)
-    return b(ops.ScatterND, x, resolved_rows(b, x, indices, 0), updates, kind=node.attr("reduction", "none"))
+    unique = product(indices.shape[:-1]) in (0, 1) or _selected(indices)[0] is ops.NonZero
+    places = resolved_rows(b, x, indices, 0)
+    return b(ops.ScatterND, x, places, updates, kind=node.attr("reduction", "none"), unique_indices=unique)
 
 
-def _assume_different(node: Node, indices: Value) -> None:
-    """ONNX Runtime keeps the last of several updates of one place; SCATTER_ND adds them."""
-    if node.attr("reduction", "none") == "none" and not indices.is_constant and static_ints(indices) is None:
-        assume("nothing is scattered to one place twice without a reduction: ONNX leaves open what it has, LiteRT adds")
+def _selected(indices: Value) -> tuple[type[Op] | None, int | None]:
+    """The op whose positions, which all differ, `indices` are, and their axis: TopK along one, NonZero in columns."""
+    source, turned = indices, False
+    while source.producer is not None and source.producer.op in (ops.Convert, ops.Copy, ops.Transpose):
+        if source.producer.op is ops.Transpose:
+            if turned or source.rank != 2:
+                return None, None
+            turned = True
+        source = source.producer.operand(0)
+    node = source.producer
+    if node is not None and node.op is ops.NonZero and turned:
+        return ops.NonZero, None
+    if node is not None and node.op is ops.TopK and not turned and source is node.results[1]:
+        return ops.TopK, normalize_axis(node.attr("axis"), source.rank)
+    return None, None
 
 
 @lift_onnx("TensorScatter", since=(24,))
@@ -93,7 +106,7 @@ def _tensor_scatter(b: Builder, node: Node) -> Value:
         places = b(ops.FloorMod, places, dim_value(b, cache.shape[axis], cache))
     shape = [d if i in (0, axis) else 1 for i, d in enumerate(update.shape)]
     places = b(ops.BroadcastTo, reshape(b, places, shape, update), dim_vector(b, update.shape, update))
-    return b(ops.ScatterElements, cache, places, update, axis=axis, kind="none")
+    return b(ops.ScatterElements, cache, places, update, axis=axis, kind="none", unique_indices=True)
 
 
 @lower_onnx(ops.ScatterND)
@@ -117,7 +130,7 @@ def _wide_indices(b: Builder, node: Node) -> Value | None:
         x = b(ops.BroadcastTo, b.scalar(0, updates), shape)
     elif indices.dtype is DType.INT64 or indices.is_constant:
         return None
-    return b(ops.ScatterND, x, as_int64(b, indices), updates, kind=node.attr("kind"))
+    return b(ops.ScatterND, x, as_int64(b, indices), updates, **node.attributes)
 
 
 # --- TFLite ----------------------------------------------------------------------------------------------------------
@@ -167,9 +180,13 @@ def _scatter_for_tfl(b: Builder, node: Node) -> Value | None:
         return None
     if (gathered := _scatter_by_gathering(b, node)) is not None:
         return gathered
+    if node.attr("kind") == "none" and not node.attr("unique_indices"):
+        return _last_written(b, node)
     if node.operand(0).dtype in _NARROW:
         return _widened(b, node)
-    return (_scatter_onto_zeros if node.attr("kind") in ("add", "none") else _scatter_by_segments)(b, node)
+    if node.attr("kind") in ("add", "none"):
+        return _scatter_onto_zeros(b, node.operand(0), node.operand(1), node.operand(2), node.attr("kind"))
+    return _scatter_by_segments(b, node)
 
 
 def _scatter_by_gathering(b: Builder, node: Node) -> Value | None:
@@ -202,14 +219,56 @@ def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
     return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
 
 
-def _scatter_onto_zeros(b: Builder, node: Node) -> Value:
+def _scatter_onto_zeros(b: Builder, x: Value, indices: Value, updates: Value, kind: str) -> Value:
     """add: the operand plus what SCATTER_ND returns; none: that, where a mask says that something was written."""
-    x, indices, updates = (node.operand(i) for i in range(3))
     shape = dim_vector(b, x.shape, x)
-    if node.attr("kind") == "add":
+    if kind == "add":
         return b(ops.Add, x, b(ops.ScatterND, None, indices, updates, shape, kind="add"))
     written = b(ops.ScatterND, None, indices, updates, shape, kind="add")
     return b(ops.Select, _touched(b, x, indices), written, x)
+
+
+def _last_written(b: Builder, node: Node) -> Value:
+    """kind none, at places of which some may be the same: of several updates, the last one.
+
+    Each row of the result is gathered: the last of its updates, which are numbered after the rows, else its own.
+    """
+    x, indices, updates = (node.operand(i) for i in range(3))
+    depth, count = indices.shape[-1], product(indices.shape[:-1])
+    if not isinstance(depth, int):
+        raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
+    places, inner = product(x.shape[:depth]), x.shape[depth:]
+    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
+    news = reshape(b, updates, (count, *inner), indices, x)
+    if _few_pairs(x, ids, 0, places):
+        kept = _without_earlier(b, ids, news, 0)
+        return _scatter_onto_zeros(b, x, indices, reshape(b, kept, updates.shape), "none")
+    rows = reshape(b, as_int32(b, dim_value(b, places, x)), (1,))
+    numbers = b(ops.Add, positions(b, as_int32(b, dim_value(b, count, indices))), rows)
+    last = b(ops.SegmentReduce, numbers, ids, reshape(b, rows, ()), kind="max")
+    sources = b(ops.Max, last, positions(b, rows))
+    both = b(ops.Concatenate, reshape(b, x, (places, *inner), x), news, axis=0)
+    return reshape(b, b(ops.Gather, both, sources, axis=0), x.shape, x)
+
+
+def _few_pairs(x: Value, ids: Value, axis: int, places: Dim) -> bool:
+    """Whether comparing each update with all others along `axis` is faster than UNSORTED_SEGMENT_MAX and GATHER, which
+    take four times as long for each place as a comparison; only then, and if SCATTER_ND has the type.
+    """
+    if x.dtype not in (DType.FLOAT32, DType.INT32, DType.INT64) or not static((*ids.shape, places)):
+        return False
+    pairs = math.prod(int(d) for d in ids.shape) * int(str(ids.shape[axis]))
+    return 4 * pairs <= int(str(places))
+
+
+def _without_earlier(b: Builder, ids: Value, updates: Value, axis: int) -> Value:
+    """`updates` [*ids, ...], of which those that a later one along `axis` at the same place replaces are 0."""
+    count, inner = int(str(ids.shape[axis])), ids.rank - axis - 1
+    same = Term(b, unsqueezed(b, ids, [axis + 1])).equals(Term(b, unsqueezed(b, ids, [axis])))
+    order = np.triu(np.ones((count, count), np.bool_), 1).reshape(count, count, *(1,) * inner)
+    replaced = (same & Term(b, constant(order))).reduce("any", [axis + 1], keepdims=False).value
+    blocks = (1,) * (updates.rank - ids.rank)
+    return b(ops.Select, reshape(b, replaced, (*ids.shape, *blocks)), b.scalar(0, updates), updates)
 
 
 _NARROW = (DType.BOOL, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
@@ -303,8 +362,12 @@ def _scatter_at_coordinates(b: Builder, node: Node) -> Value:
         rows: Value = constant(np.asarray(flat).reshape(-1, 1))
     else:
         rows = reshape(b, _flat_places(b, as_int32(b, indices), axis, strides), (count, 1), indices)
-    flat_x, flat_updates = reshape(b, x, (total,)), reshape(b, updates, (count,))
-    return reshape(b, b(ops.ScatterND, flat_x, rows, flat_updates, kind=kind), x.shape, x)
+    flat_x, unique = reshape(b, x, (total,)), node.attr("unique_indices")
+    if kind == "none" and not (unique or indices.is_constant) and _few_pairs(x, indices, axis, total):
+        kept = reshape(b, _without_earlier(b, as_int32(b, indices), updates, axis), (count,))
+        return reshape(b, _scatter_onto_zeros(b, flat_x, rows, kept, kind), x.shape)
+    flat_updates = reshape(b, updates, (count,))
+    return reshape(b, b(ops.ScatterND, flat_x, rows, flat_updates, kind=kind, unique_indices=unique), x.shape, x)
 
 
 def _scatter_at_full_coordinates(b: Builder, node: Node) -> Value:
@@ -317,7 +380,8 @@ def _scatter_at_full_coordinates(b: Builder, node: Node) -> Value:
             steps = _steps(b, indices, i)
             column = b(ops.BroadcastTo, steps, dim_vector(b, indices.shape, indices))
         columns.append(unsqueezed(b, column, [-1]))
-    return b(ops.ScatterND, x, b(ops.Concatenate, *columns, axis=x.rank), updates, kind=node.attr("kind"))
+    flags = {name: node.attr(name) for name in ("kind", "unique_indices")}
+    return b(ops.ScatterND, x, b(ops.Concatenate, *columns, axis=x.rank), updates, **flags)
 
 
 def _steps(b: Builder, like: Value, axis: int) -> Value:

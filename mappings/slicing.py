@@ -88,7 +88,10 @@ def _slice_axes_at_run_time(
     vectors: list[Value] = []
     for vector, default in ((starts, 0), (ends, INT32_MAX), (steps, 1)):
         blank = constant(np.full(x.rank, default, np.int64))
-        vectors.append(blank if vector is None else b(ops.ScatterND, blank, rows, as_int64(b, vector), kind="none"))
+        given = None if vector is None else as_int64(b, vector)
+        vectors.append(
+            blank if given is None else b(ops.ScatterND, blank, rows, given, kind="none", unique_indices=True)
+        )
     return b(ops.Slice, x, *vectors)
 
 
@@ -391,4 +394,4 @@ def _update_by_scattering(b: Builder, node: Node) -> Value:
     begins = b(ops.Max, b(ops.Min, wanted, room), b.scalar(0, DType.INT64))
     check_elements(depth * math.prod(sizes[:depth]), "the positions of the update")
     grid = np.moveaxis(np.indices(sizes[:depth]), 0, -1)
-    return b(ops.ScatterND, x, b(ops.Add, constant(grid), begins), update, kind="none")
+    return b(ops.ScatterND, x, b(ops.Add, constant(grid), begins), update, kind="none", unique_indices=True)

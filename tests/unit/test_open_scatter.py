@@ -1,10 +1,12 @@
-"""Updates that are multiplied or compared in a type without kernels of segments, over sizes that only a run knows."""
+"""Scatters over sizes that only a run knows: updates in a type without kernels of segments, and of one place twice."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
@@ -36,14 +38,46 @@ def test_updates_of_any_number(op: str, depth: int | None, reduction: str, dtype
         np.testing.assert_array_equal(run_tflite(converted, given)[0][1], run_onnx(data, given)["y"])
 
 
-def test_that_places_differ_is_assumed() -> None:
-    """ONNX leaves open what a place has that is written twice; with a reduction, or constant indices, nothing is."""
-    line = "nothing is scattered to one place twice without a reduction: ONNX leaves open what it has, LiteRT adds"
-    for op, depth in (("ScatterElements", None), ("ScatterND", 1)):
-        for reduction, wanted in (("none", (line,)), ("add", ())):
-            data = model(op, reduction, depth, TensorProto.FLOAT)
-            assert onnxtfl.onnx_to_tflite(data, check=False).report.assumptions == wanted
-    node = helper.make_node("ScatterElements", ["x", "i", "u"], ["y"])
-    inputs = [("x", TensorProto.FLOAT, [4]), ("u", TensorProto.FLOAT, [2])]
-    known = onnx_model([node], inputs, [("y", TensorProto.FLOAT, [4])], {"i": np.asarray([2, 0])}, 18)
-    assert onnxtfl.onnx_to_tflite(known, check=False).report.assumptions == ()
+@pytest.mark.parametrize("sizes", [("n", "m", "k"), (7, 3, 5), (40, 30, 2)])
+@pytest.mark.parametrize(("op", "depth"), [("ScatterElements", None), ("ScatterND", 1), ("ScatterND", 2)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.bool_])
+def test_the_last_update_of_a_place_counts(op: str, depth: int | None, sizes: tuple[Any, ...], dtype: Any) -> None:
+    """ONNX leaves open what a place has that is written twice; ONNX Runtime keeps the last, SCATTER_ND would add."""
+    n, m, k = (9, 4, 6) if isinstance(sizes[0], str) else sizes
+    parsed = onnx.ModelProto.FromString(model(op, "none", depth, helper.np_dtype_to_tensor_dtype(np.dtype(dtype))))
+    for value in parsed.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if not isinstance(sizes[0], str) and dim.dim_param:
+                dim.dim_value = {"n": n, "m": m, "k": k}[dim.dim_param]
+    data = parsed.SerializeToString()
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    assert conversion.report.assumptions == ()
+    rng, x = np.random.default_rng(0), np.arange(n * m).reshape(n, m).astype(dtype)
+    for count in (k, 0) if isinstance(sizes[0], str) else (k,):
+        indices = rng.integers(-2, 2, (count, m if depth is None else depth))
+        updates: Array = rng.integers(0, 99, (count,) if depth == 2 else (count, m)).astype(dtype)
+        given = {"x": x, "i": indices, "u": updates}
+        np.testing.assert_array_equal(run_tflite(conversion.data or b"", given)[0][1], run_onnx(data, given)["y"])
+
+
+def test_places_known_to_differ_are_added_onto_zeros() -> None:
+    """Positions of TopK along the axis, and of NonZero, which masks are exported as: no cost for what cannot be."""
+    head = '<ir_version: 8, opset_import: ["" : 18]> g (float[8, 9] x, float[8, 3] u, float[n] v) => (float[8, 9] y)'
+    top = "{ k = Constant <value_ints = [3]> ()  t, i = TopK <axis = 1> (x, k) "
+    top += " y = ScatterElements <axis = 1> (x, i, u) }"
+    mask = "{ p = NonZero (x)  i = Transpose <perm = [1, 0]> (p)  y = ScatterND (x, i, v) }"
+    for body in (top, mask):
+        made = onnxtfl.onnx_to_tflite(onnx.parser.parse_model(head + body), check=False)
+        assert made.report.ops_after["SCATTER_ND"] == 2
+        assert "UNSORTED_SEGMENT_MAX" not in made.report.ops_after and "EQUAL" not in made.report.ops_after
+
+
+def test_windows_that_overlap_are_unpooled_once() -> None:
+    """An element that is the largest of two windows is there twice; MaxUnpool writes it twice."""
+    places = np.asarray([[[[5, 5], [5, 10]]]])
+    node = helper.make_node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[3, 3], strides=[1, 1])
+    inputs = [("x", TensorProto.FLOAT, [1, 1, 2, 2]), ("i", TensorProto.INT64, [1, 1, 2, 2])]
+    data = onnx_model([node], inputs, [("y", TensorProto.FLOAT, [1, 1, 4, 4])], {}, 18).SerializeToString()
+    given = {"x": np.full((1, 1, 2, 2), 3, np.float32), "i": places}
+    converted = onnxtfl.onnx_to_tflite(data, check=False).data or b""
+    np.testing.assert_array_equal(run_tflite(converted, given)[0][1], run_onnx(data, given)["y"])

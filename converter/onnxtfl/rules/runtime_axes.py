@@ -126,7 +126,7 @@ def reversed_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
     """`x` reversed along `axes` (a vector) by a Slice whose strides are -1 along these."""
     rows = unsqueezed(b, counted_from_start(b, axes, x.rank).value, [1])
     backward = b(ops.BroadcastTo, b.scalar(-1, rows), dim_vector(b, axes.shape, axes))
-    strides = Term(b, b(ops.ScatterND, np.ones(x.rank, np.int64), rows, backward, kind="none"))
+    strides = Term(b, b(ops.ScatterND, np.ones(x.rank, np.int64), rows, backward, kind="none", unique_indices=True))
     turned = b(ops.Slice, x, strides.min(0).value, (strides * HUGE).value, strides.value)
     turned.type = turned.tensor_type.with_shape(x.shape)
     return turned

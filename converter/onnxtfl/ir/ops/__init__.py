@@ -54,8 +54,9 @@ gathering, indexing, sorting (indices in [0, n): negative ones are resolved when
     TopK(x, k; axis, largest, sorted, dtype) -> values, indices
     Unique(x; axis, sorted, dtype) -> values, indices, inverse, counts
 scattering, segments (kind = none add mul max min)
-    ScatterND(x?, indices, updates, shape?; kind)   x absent: onto zeros of `shape`
-    ScatterElements(x, indices, updates; axis, kind)  SegmentReduce(x, segment_ids, count; kind = sum prod max min)
+    ScatterND(x?, indices, updates, shape?; kind, unique_indices)   x absent: onto zeros of `shape`
+    ScatterElements(x, indices, updates; axis, kind, unique_indices)
+    SegmentReduce(x, segment_ids, count; kind = sum prod max min)
 contraction
     DotGeneral(lhs, rhs; {lhs,rhs}_batching_dimensions, {lhs,rhs}_contracting_dimensions, output_permutation)
 convolution, transposed_convolution (dimension numbers input_*, kernel_*, output_*; window tuples by spatial axis)

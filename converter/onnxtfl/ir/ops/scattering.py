@@ -28,7 +28,8 @@ class ScatterND(Op):
     """input with input[indices[i...]] joined by updates[i...]; the last axis of `indices` holds positions of the first
     axes. Without `input`, onto zeros of `shape`.
 
-    `kind`: how an update is combined with the element ("none": it replaces it; of several updates, any one).
+    `kind`: how an update is combined with the element ("none": it replaces it; of several updates, the last one, as in
+    ONNX Runtime, where ONNX leaves it open). `unique_indices`: whether no place is written twice, as in XLA.
     Indices are in [0, n). Source: ONNX ScatterND, TFLite SCATTER_ND (add onto zeros); neutral-ops 3.108 is XLA's.
     """
 
@@ -39,7 +40,7 @@ class ScatterND(Op):
         Operand("shape", INDICES, optional=True),
     )
     results = (Operand("output", like="updates"),)
-    defaults = {"kind": "none"}
+    defaults = {"kind": "none", "unique_indices": False}
     choices = {"kind": _KINDS}
     core = True
 
@@ -60,7 +61,10 @@ class ScatterND(Op):
         return full
 
     @staticmethod
-    def compute(x: Array | None, indices: Array, updates: Array, shape: Array | None, *, kind: str) -> Array:
+    def compute(
+        x: Array | None, indices: Array, updates: Array, shape: Array | None, *, kind: str, unique_indices: bool
+    ) -> Array:
+        del unique_indices
         if x is None:
             assert shape is not None
             x = np.zeros([int(d) for d in shape], updates.dtype)
@@ -70,11 +74,11 @@ class ScatterND(Op):
 class ScatterElements(Op):
     """input with input[..., indices[..., i, ...], ...] joined by updates[..., i, ...], the index at `axis`.
 
-    `kind` as for ScatterND. Indices are in [0, n). Source: ONNX ScatterElements.
+    `kind` and `unique_indices` as for ScatterND. Indices are in [0, n). Source: ONNX ScatterElements.
     """
 
     operands = (Operand("input"), Operand("indices", INTEGERS), Operand("updates", like="input"))
-    defaults = {"axis": 0, "kind": "none"}
+    defaults = {"axis": 0, "kind": "none", "unique_indices": False}
     choices = {"kind": _KINDS}
     core = True
     shared_axes = SharedAxes(None, ("axis",))
@@ -92,7 +96,8 @@ class ScatterElements(Op):
         return x.shape
 
     @staticmethod
-    def compute(x: Array, indices: Array, updates: Array, *, axis: int, kind: str) -> Array:
+    def compute(x: Array, indices: Array, updates: Array, *, axis: int, kind: str, unique_indices: bool) -> Array:
+        del unique_indices
         place: list[Array] = list(np.indices(indices.shape, sparse=True))
         place[normalize_axis(axis, x.ndim)] = indices.astype(np.int64)
         return written(x, tuple(place), updates, kind)

@@ -149,7 +149,7 @@ def RealDynamicSlice(b: Builder, x: Value, starts: Value, limits: Value, strides
     vectors = []
     for vector, default in ((starts, 0), (limits, END), (strides, 1)):
         blank = constant(np.full(x.rank, default, np.int64), vector.dtype)
-        vectors.append(b(ScatterND, blank, rows, vector, kind="none"))
+        vectors.append(b(ScatterND, blank, rows, vector, kind="none", unique_indices=True))
     return b(Slice, x, *vectors)
 
 
