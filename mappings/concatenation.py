@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from onnxtfl.rules import *
 
-row(ops.Concatenate, onnx="Concat", since=(4, 11, 13), tfl="CONCATENATION", attributes="axis", axes=("axis",))
+row(ops.Concatenate, onnx="Concat", since=(4, 11, 13), attributes="axis", axes=("axis",))
+row(ops.Concatenate, tfl="CONCATENATION", attributes="axis", lifts=False)
+
+
+@lift_tfl("CONCATENATION")
+def _concatenation(b: Builder, node: Node) -> Value:
+    """LiteRT's kernel refuses a fused activation (kernels/concatenation.cc), XNNPACK ignores it."""
+    if (name := node.attr("fused_activation_function", "NONE")) != "NONE":
+        hint = "make the activation an op of its own"
+        raise UnsupportedError(f"the fused activation {name}, which kernels refuse or ignore", hint=hint)
+    parts = [node.operand(i) for i in range(len(node.operands))]
+    return b(ops.Concatenate, *parts, axis=normalize_axis(node.attr("axis", 0), parts[0].rank))
 
 
 @upgrade("Concat", since=(1,))
@@ -38,7 +49,7 @@ def _concatenate_halves(b: Builder, node: Node) -> Value | None:
 
 @lift_tfl("PACK")
 def _pack(b: Builder, node: Node) -> Value:
-    parts = [v for v in node.operands if v is not None]
+    parts = [node.operand(i) for i in range(len(node.operands))]
     axis = normalize_axis(node.attr("axis", 0), parts[0].rank + 1)
     return b(ops.Concatenate, *(unsqueezed(b, v, [axis]) for v in parts), axis=axis)
 

@@ -121,9 +121,10 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
         x = b(ops.Reshape, x, dim_vector(b, [-1, weights.shape[1]], weights))
     x = _rounded_rows(b, node, x, weights, x.rank - 1)
     axes = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (1,)}
+    smooth = is_hybrid(x, weights)  # EvalHybrid calls ApplyActivationToVector
     if bias is None:
-        return activated(b, b(ops.DotGeneral, x, weights, **axes), node)
-    return activated(b, b(ops.DotGeneralBias, x, weights, bias, **axes), node)
+        return activated(b, b(ops.DotGeneral, x, weights, **axes), node, smooth=smooth)
+    return activated(b, b(ops.DotGeneralBias, x, weights, bias, **axes), node, smooth=smooth)
 
 
 _EXACT = {"asymmetric_quantize_inputs": False}

@@ -38,9 +38,11 @@ def _fake_quant(b: Builder, node: Node) -> Value:
     x, options = Term(b, node.operand(0)), node.attributes
     if x.dtype is not DType.FLOAT32 or x.value.is_quantized:
         raise UnsupportedError("TFLite's kernel takes float32", type_=node.operand(0).type)
+    if not 0 <= (bits := options.get("num_bits", 0)) < 31:
+        raise UnsupportedError(f"num_bits {bits}; the kernel counts steps in int32", hint="set 2 to 16")
     low, high = np.float32(options.get("min", 0.0)), np.float32(options.get("max", 0.0))
     first = np.float32(1 if options.get("narrow_range", False) else 0)
-    last = np.float32((1 << options.get("num_bits", 0)) - 1)
+    last = np.float32((1 << bits) - 1)
     scale = (high - low) / (last - first)
     zero = np.clip(np.floor(first - low / scale + np.float32(0.5)), first, last)
     lowest, highest = float((first - zero) * scale), float((last - zero) * scale)

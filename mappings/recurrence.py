@@ -356,7 +356,7 @@ def _written_out(b: Builder, node: Node) -> list[Value]:
 
 
 _FUSED = {"none": "NONE", "relu": "RELU", "relu_n1_to_1": "RELU_N1_TO_1", "relu6": "RELU6", "tanh": "TANH"}
-"""The activations that the kernels of whole layers have."""
+"""The activations that the kernels of whole layers have; that of LSTM has no "none" (see `stateful_layers`)."""
 
 
 def _keeps_state(node: Node) -> bool:
@@ -395,7 +395,7 @@ def _is_fused(node: Node) -> bool:
     gates, candidate, output = kinds
     others = [given[n] for n in ("projection", "projection_bias", "norm")]
     plain = all(v is None for v in others) and node.attr("grids") == (None, None, None)
-    return plain and gates == "sigmoid" and candidate == output and candidate in _FUSED
+    return plain and gates == "sigmoid" and candidate == output and candidate in _FUSED and candidate != "none"
 
 
 @decompose(ops.Rnn, "tfl", order="operands")

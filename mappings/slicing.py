@@ -267,10 +267,14 @@ _Item = tuple[str, "int | None", "int | None"]
 def _items(node: Node, rank: int, count: int) -> list[_Item]:
     """What each entry means: ("slice" | "shrink" | "whole" | "new", axis of the operand, entry of the vectors).
 
-    An ellipsis is at least one axis, and entries beyond the axes are ignored (LiteRT kernels/strided_slice.cc).
+    An ellipsis is at least one axis, and entries beyond the axes are ignored (LiteRT kernels/strided_slice.cc). The
+    kernel takes a bit of `new_axis_mask` without entry for an axis that it does not add, and reads a part of `x` only.
     """
     ellipsis, new, shrink = (node.attr(f"{n}_mask", 0) or 0 for n in ("ellipsis", "new_axis", "shrink_axis"))
     new &= ~ellipsis
+    if new >> count & ((1 << rank) - 1):
+        message = f"new_axis_mask {new} has bits for more than the {count} entries of begin, end and strides"
+        raise UnsupportedError(message, hint=f"clear its bits from {count} on")
     items: list[_Item] = []
     axis, most = 0, rank + sum(new >> i & 1 for i in range(count))
     for entry in range(count):

@@ -14,14 +14,27 @@ import numpy as np
 from onnxtfl.rules import *
 
 _ACTIVATION = {"NONE": "none", "RELU": "relu", "RELU_N1_TO_1": "relu_n1_to_1", "RELU6": "relu6", "TANH": "tanh"}
-"""Activations by the names of TFLite's options; the kernels take SIGN_BIT for an error."""
+"""Activations by the names of TFLite's options, those of recurrent layers."""
 
 
 def _fused(node: Node) -> str:
     name = node.attributes.get("fused_activation_function", "NONE")
     if name not in _ACTIVATION:
-        raise UnsupportedError(f"the kernel has no activation {name}")
+        raise UnsupportedError(f"a recurrent layer with the activation {name}", code="E-OP-003")
     return _ACTIVATION[name]
+
+
+def _fused_lstm(node: Node, is_integer: bool) -> str:
+    """The activation of the candidate and of the cell; integer kernels compute tanh, whatever the option says.
+
+    With NONE, float and hybrid kernels write nothing to the memory from which they read the activated cell
+    (ApplyActivationToVector in tensor_utils.h, CalculateLstmOutputFloat in lstm_eval.cc).
+    """
+    name = "tanh" if is_integer else _fused(node)
+    if name == "none":
+        message = "an LSTM without activation (fused_activation_function NONE): kernels read memory they did not write"
+        raise UnsupportedError(message, hint="set fused_activation_function, mostly TANH", code="E-OP-003")
+    return name
 
 
 @dataclass(frozen=True)
@@ -191,8 +204,8 @@ def _lstm_layer(
 ) -> list[Value]:
     """One direction over x [T, N, I]: the output [T, N, K], the new hidden state and cell."""
     given, (hidden, cell), of = weights.gates(b), states, node.attributes
-    activation = _fused(node)
     grids = _grids(node, hidden, cell)
+    activation = _fused_lstm(node, grids[0] is not None)
     reread = _Reread.of(b, node, hidden, weights)
     results = b.many(
         ops.Lstm,
@@ -206,7 +219,7 @@ def _lstm_layer(
         activations=("sigmoid", activation, activation if grids[0] is None else _of_cell(cell, weights)),
         coupled=weights.input[0] is None,
         cell_clip=float(of.get("cell_clip", 0.0)),
-        projection_clip=float(of.get("proj_clip", 0.0)),
+        projection_clip=float(of.get("proj_clip", 0.0)) if weights.projection is not None else 0.0,
         reverse=reverse,
         rows=_rows(node, x, weights.input[1]),
         grids=(reread.grid or grids[0], *grids[1:]),

@@ -148,8 +148,14 @@ def _tfl_cropping(node: Node, window: Window, x: Value) -> tuple[int, ...] | Non
     same, before, after = node.attr("padding") == "SAME", list[int](), list[int]()
     for i in range(window.rank):
         size, result = x.shape[1 + i], wanted[1 + i]
-        if isinstance(result, int) and not isinstance(size, int):
-            size = max(0, -(-(result if same else result - window.span[i] + 1) // window.strides[i]))
+        fitting = None
+        if isinstance(result, int):
+            fitting = max(0, -(-(result if same else result - window.span[i] + 1) // window.strides[i]))
+        if isinstance(size, int) and fitting not in (None, size):
+            message = f"a result of {result} elements along axis {1 + i} fits an operand of {fitting}, not of {size}"
+            raise UnsupportedError(message, type_=x.type, hint="repair the sizes in its first operand")
+        if fitting is not None and not isinstance(size, int):
+            size = fitting
             assume(f"axis {1 + i} of the operand of {node.name!r} has {size} elements, as its result's shape says")
         total = None if result is None else window.strides[i] * (size - 1) + window.span[i] - result
         if not isinstance(total, int):

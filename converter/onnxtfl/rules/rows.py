@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import REQUIRED, Op
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis
@@ -30,9 +30,14 @@ def activated(b: Builder, value: Value, node: Node, *, smooth: bool = False) -> 
     """
     name = node.attr("fused_activation_function", "NONE") or "NONE"
     if smooth and name == "SIGN_BIT":
-        raise UnsupportedError("the activation SIGN_BIT")
+        return _sign_bit(Term(b, value)).value
     applied = _RANGES.fullmatch(name) or (smooth and name != "NONE")
     return b.foreign("tfl", name, [value], [value.type])[0] if applied else value
+
+
+def _sign_bit(x: Term) -> Term:
+    """1 for negative numbers and -0, whose reciprocal is below 0, and 0 for others."""
+    return ((x < 0) | (x.constant(1) / x < 0)).choose(x.constant(1), 0)
 
 
 @dataclass(frozen=True)
