@@ -308,6 +308,9 @@ def _of_cell(cell: Value | None, weights: _Weights) -> str:
     gate until then (LstmStepInteger8x8_16 in lstm_eval.cc).
     """
     found = quantization_of(cell)
+    if found is not None and np.frexp(found.scales[0])[0] != 0.5:
+        message = "the kernel reads the scale of a cell state as a power of two"
+        raise UnsupportedError(message, type_=found, code="E-QUANT-001")
     if found is None or _LEAST_CELL <= found.scales[0] <= _LARGEST_CELL:
         return "tanh"
     if weights.input[0] is None:

@@ -121,3 +121,71 @@ def test_options_that_kernels_refuse_or_misread_are_refused(message: str) -> Non
     }}"""
     with pytest.raises(UnsupportedError, match=message):
         onnxtfl.tflite_to_onnx(tflite(text), check=False)
+
+
+# --- parameters of quantized tensors ---------------------------------------------------------------------------------
+
+
+def test_integer_lstms_read_biases_in_units_of_products_and_weights_without_zero_point() -> None:
+    text = int8_lstm("0.0078125:0", "0.0078125:0").replace("int8 0.01:0", "int8 0.01:3").replace("0.0002:0", "0.001:9")
+    x = RNG.integers(-128, 128, (1, 3, 3)).astype(np.int8)
+    wanted, found = _first_run(text, x)
+    assert np.abs(found.astype(int) - wanted).max() <= 1
+
+
+def test_cell_states_whose_scale_is_no_power_of_two_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="power of two"):
+        onnxtfl.tflite_to_onnx(tflite(int8_lstm("0.0078125:0", "0.0078125:0", "0.0003")), check=False)
+
+
+def test_zero_points_of_hybrid_recurrent_weights_are_ignored() -> None:
+    text = """graph main(%x: tensor<2x3xfloat32>) -> (%y) {
+     state %h: tensor<2x2xfloat32> -> %h
+     %w = constant tensor<2x3xfloat32, quant<int8 0.01:7>> [10, -20, 30, 40, 50, -60]
+     %r = constant tensor<2x2xfloat32, quant<int8 0.01:0>> [1, 2, 3, 4]
+     %b = constant tensor<2xfloat32> [0.1, 0.2]
+     %y = tfl.RNN@2(%x, %w, %r, %b, %h) {fused_activation_function = "TANH"} : tensor<2x2xfloat32>
+    }"""
+    wanted, found = _first_run(text, _numbers(2, 3))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_hybrid_batches_read_a_scale_for_each_column(axis: int) -> None:
+    """Whatever axis the file says."""
+    values = ", ".join(map(str, RNG.integers(-127, 128, 9)))
+    text = f"""graph main(%x: tensor<2x4x3xfloat32>) -> (%y) {{
+     %w = constant tensor<3x3xfloat32, quant<int8 axis={axis} 0.01:0 0.02:0 0.03:0>> [{values}]
+     %y = tfl.BATCH_MATMUL@4(%x, %w) {{adj_x = false, adj_y = false}} : tensor<2x4x3xfloat32>
+    }}"""
+    wanted, found = both(text, _numbers(2, 4, 3))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+_SCALES = {
+    "of 5 columns": ("float32", "tensor<3x5xfloat32, quant<int8 axis=0 0.01:0 0.02:0 0.03:0>>", "3x5"),
+    "has 4": ("float32, quant<int8 axis=1 0.1:0 0.1:0 0.1:0 0.1:0>", "tensor<3x5xfloat32, quant<int8 0.1:0>>", "3x5"),
+}
+
+
+@pytest.mark.parametrize("message", _SCALES)
+def test_batches_with_scales_that_kernels_do_not_read_are_refused(message: str) -> None:
+    lhs, rhs, _ = _SCALES[message]
+    result = "float32" if lhs == "float32" else "float32, quant<int8 0.1:0>"
+    text = f"""graph main(%x: tensor<2x4x3x{lhs}>) -> (%y) {{
+     %w = constant {rhs} {list(range(15))}
+     %y = tfl.BATCH_MATMUL@4(%x, %w) {{adj_x = false, adj_y = false}} : tensor<2x4x5x{result}>
+    }}"""
+    with pytest.raises(UnsupportedError, match=message):
+        onnxtfl.tflite_to_onnx(tflite(text), check=False)
+
+
+def test_small_integers_without_scale_are_not_dequantized() -> None:
+    """The kernel multiplies them by 0."""
+    text = """graph main(%x: tensor<4xfloat32>) -> (%z) {
+     %w = constant tensor<4xint4> [1, 2, -3, 4]
+     %y = tfl.DEQUANTIZE@6(%w) : tensor<4xfloat32>
+     %z = tfl.ADD@1(%x, %y) : tensor<4xfloat32>
+    }"""
+    with pytest.raises(UnsupportedError, match="no scale"):
+        onnxtfl.tflite_to_onnx(tflite(text), check=False)

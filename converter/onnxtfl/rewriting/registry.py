@@ -151,13 +151,26 @@ class Scales:
 
 
 @dataclass(frozen=True, slots=True)
+class Layers:
+    """A kernel of a recurrent layer: it subtracts no zero points of the operands at `weights`.
+
+    `biases`: (bias, operand, weights), the places of biases that it reads in units of these products, whatever their
+    scale is. `norms`: the operands of layer normalization, with which it reads the biases otherwise.
+    """
+
+    weights: tuple[int, ...]
+    biases: tuple[tuple[int, int, int], ...] = ()
+    norms: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Copies:
     """A kernel that returns the integers of the type `stored` as they are, and rescales others."""
 
     stored: str
 
 
-Reading = Literal["integers", "copies"] | Copies | Products | Scales
+Reading = Literal["integers", "copies"] | Copies | Layers | Products | Scales
 """How a kernel reads quantized tensors: "integers" computes on what is stored, "copies" returns what is stored."""
 
 

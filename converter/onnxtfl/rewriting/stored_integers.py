@@ -20,10 +20,10 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, product_quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType, Type
-from onnxtfl.rewriting.registry import Copies, LiftRule, Products, Reading, Scales, rules
+from onnxtfl.rewriting.registry import Copies, Layers, LiftRule, Products, Reading, Scales, rules
 
 _REAL = DType.FLOAT32
-_SMALL = ("int8", "uint8", "int16")
+_SMALL = ("int8", "uint8", "int16", "int4", "uint4", "int2")
 """The element types of which most kernels read a scale."""
 _LARGEST = 2.0**31
 """A product of scales in units of the result's scale is less: kernels shift by 31 bits at most."""
@@ -107,7 +107,8 @@ def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value])
     elif moved:
         read = [] if all(_has_scales_of(result, v, is_joined) for v in moved) else [*moved, result]
     else:
-        read = [] if reading is not None or reads_integers(node) else [*node.operands, *node.results]
+        is_known = reads_integers(node) or not (reading is None or isinstance(reading, Layers))
+        read = [] if is_known else [*node.operands, *node.results]
     for found in read:
         quantization = quantization_of(found)
         if quantization is not None and not (quantization.per_tensor or quantization.block) and found is not None:
@@ -245,6 +246,8 @@ def restate_products(b: Builder, node: Node) -> None:
     """
     reading = _reading(node)
     _restate_hybrid(b, node, reading)
+    if isinstance(reading, Layers):
+        _restate_layer(b, node, reading)
     if not isinstance(reading, Products):
         return
     x, weights = (quantization_of(node.optional(i)) for i in (reading.x, reading.weights))
@@ -266,7 +269,8 @@ def _restate_hybrid(b: Builder, node: Node, reading: Reading | None) -> None:
 
     Weights of uint8 are read as int8 (CONV_2D and FULLY_CONNECTED; other kernels refuse them).
     """
-    x, place = (reading.x if isinstance(reading, Products) else 0), getattr(reading, "weights", None)
+    x = reading.x if isinstance(reading, Products) else 0
+    place = reading.weights if isinstance(reading, Products | Scales) else None
     if place is None or quantization_of(node.optional(x)) is not None:
         return
     given = quantization_of(node.optional(place))
@@ -278,6 +282,31 @@ def _restate_hybrid(b: Builder, node: Node, reading: Reading | None) -> None:
         _as_int8(node, place, replace(weights, storage="int8", zero_points=(0,)))
     elif any(weights.zero_points) or weights != given:
         _relabel(b, node, place, replace(weights, zero_points=(0,) * len(weights.scales)))
+
+
+def _restate_layer(b: Builder, node: Node, reading: Layers) -> None:
+    """Let the weights of a recurrent layer have no zero point, and its biases the scales of the products.
+
+    Not those of the basic LSTM, which has 5 operands: its kernel subtracts the zero point.
+    """
+    if len(node.operands) <= 5 < max(reading.weights):
+        return
+    for place in reading.weights:
+        given = quantization_of(node.optional(place))
+        if given is not None and given.dtype is DType.UINT8:
+            _check_one_scale(node.operand(place), given)
+            _as_int8(node, place, replace(given, storage="int8", zero_points=(0,)))
+        elif given is not None and any(given.zero_points):
+            _relabel(b, node, place, replace(given, zero_points=(0,) * len(given.scales)))
+    if any(node.optional(place) is not None for place in reading.norms):
+        return
+    for place, *factors in reading.biases:
+        bias, first, second = (quantization_of(node.optional(i)) for i in (place, *factors))
+        if bias is None or first is None or second is None or bias.storage != "int32" or not second.per_tensor:
+            continue
+        wanted = replace(product_quantization(first, second), storage=bias.storage)
+        if not _alike(bias, wanted):
+            _relabel(b, node, place, wanted)
 
 
 def _check_one_scale(value: Value, weights: Quantization) -> None:

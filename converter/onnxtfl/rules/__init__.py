@@ -64,6 +64,7 @@ from onnxtfl.rewriting.registry import (
     Copies,
     Form,
     Inlined,
+    Layers,
     Products,
     Scales,
     Steps,
