@@ -289,7 +289,8 @@ def _convert(job: Job) -> Conversion:
             hint = f"the result is kept in {conversion.path}" if conversion.path else None
             hint = hint or (job.quantizing.advice if job.quantizing and result.quantization else None)
             differs = compared is not None and compared.status == "failed"
-            hint = hint or (None if compared is not None and compared.outputs else "")  # what finds the op
+            unknown = compared is not None and compared.outputs and compared.first_difference is None
+            hint = hint or (None if unknown else "")  # what finds the op
             code = "E-CHECK-001" if differs else "E-CHECK-002"
             message = f"the {'check of the converted model' if differs else 'converted model was'} {compared}"
             raise CheckFailedError(message, conversion=conversion, hint=hint, code=code)

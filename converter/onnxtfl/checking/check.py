@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -18,6 +18,7 @@ from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_info
 from onnxtfl.checking.first_difference import PerLayer
 from onnxtfl.checking.given import Case, by_input, combined, unknown_names
 from onnxtfl.checking.inputs import UnknownInputError, make_input
+from onnxtfl.checking.looks import Looks
 from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match
 from onnxtfl.checking.more_inputs import MoreInputs
 from onnxtfl.checking.noise import Noise
@@ -25,7 +26,6 @@ from onnxtfl.checking.other_ways import in_words, other_ways
 from onnxtfl.checking.outputs import Outputs
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.rounding_look import RoundingLook
-from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.sides import Begun, FirstRun, Side, judged_refusal
@@ -165,7 +165,8 @@ class Check:
         except RunError as error:
             return self._does_not_run(error, used)
         report = self._compare([outputs], [got], [values], used)
-        return self._look_at([(values, outputs)], chosen).judge(report, self.options.kernels)
+        look = self._look_at([(values, outputs)], chosen)
+        return self._looks.judge(report, self.options.kernels, look, any(map(is_moved, chosen)))
 
     def _does_not_run(self, error: RunError, used: tuple[InputUsed, ...]) -> CheckReport:
         """The report where the second model does not run: no failure where the first one refuses these values too."""
@@ -378,25 +379,17 @@ class Check:
         return self.b.begin(fed, options, None if main else self.workers.other)
 
     def _look_again(self, report: CheckReport, kernels: str, chosen: list[Permutation]) -> CheckReport:
-        """The report after a second look at models that differ (see `SecondLook.judge`, `RoundingLook.judge`)."""
+        """The report after further looks at models that differ (see `Looks.judge`)."""
 
         def feeds(number: int) -> tuple[Sequence[Any], Sequence[Any]]:
             values = self.done.again(number)[0] if number else self.done.values
             return values, self._inputs_of_b(chosen, values)
 
-        tolerances = (self.settings.rtol, self.outputs.atol)
-        look = SecondLook(
-            self.a,
-            self.b,
-            self.out_pairs,
-            feeds,
-            self.settings.tensors,
-            kernels,
-            self.options,
-            *tolerances,
-            self._share,
-        )
-        return self._rounding_look(chosen).judge(look.judge(report), kernels)
+        return self._looks.judge(report, kernels, self._rounding_look(chosen), any(map(is_moved, chosen)), feeds)
+
+    @cached_property
+    def _looks(self) -> Looks:
+        return Looks(self.out_pairs, self.outputs, self._share)
 
     def _rounding_look(self, chosen: list[Permutation]) -> RoundingLook:
         """The look at float outputs, of which there is one for each layout: what it measures is kept."""

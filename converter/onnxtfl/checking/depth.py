@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -72,6 +73,7 @@ class Depth:
     _resolved: dict[int, Match] = field(default_factory=dict, init=False)
     _kept: dict[int, Array] = field(default_factory=dict, init=False)
     _halves: set[int] = field(default_factory=set, init=False)
+    _batch: ClassVar[int] = BATCH
 
     def __post_init__(self) -> None:
         self.converter = Converter(self.a, self.b)
@@ -88,7 +90,7 @@ class Depth:
         batch, size = list[Match](), 0
         for match in sorted(self.matches, key=lambda m: m.b):
             nbytes = max(self.a.nbytes(match.a), self.b.nbytes(match.b))
-            if batch and (size + nbytes > BATCH or len(batch) >= MOST):
+            if batch and (size + nbytes > self._batch or len(batch) >= MOST):
                 yield batch
                 batch, size = [], 0
             batch.append(match)

@@ -118,7 +118,8 @@ class Facts:
     outputs that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes tensors.
     ``shapes``: what the shapes inside say about sizes of the inputs. ``logits``: the tensor that the Sigmoid reads, of
     outputs that are one. ``halves``: whether the model computes in float16 or bfloat16.
-    ``float16``: whether one of its ops does more with float16 than move or convert it.
+    ``float16``: whether one of its ops does more with float16 than move or convert it. ``rounds``: whether it rounds
+    real values, at scales that are computed too.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -131,6 +132,7 @@ class Facts:
     logits: Mapping[str, str] = field(default_factory=dict)
     halves: bool = False
     float16: bool = False
+    rounds: bool = False
 
 
 def analyze(graph: Graph) -> Facts:
@@ -155,7 +157,15 @@ def analyze(graph: Graph) -> Facts:
         {name: logits for name, value in outputs if (logits := _logits(value)) is not None},
         computes_in_halves(graph),
         any(map(computes_in_float16, graph.walk())),
+        any(map(_rounds, graph.walk())),
     )
+
+
+def _rounds(node: Node) -> bool:
+    """Whether a node rounds real values, not to a grid that is given."""
+    if node.op is ops.QuantizeLinear:
+        return not node.operand(1).is_constant
+    return node.op is ops.RoundNearestEven and not node.operand(0).is_constant
 
 
 def _input_range(value: Value) -> Range | None:

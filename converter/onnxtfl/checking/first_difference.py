@@ -79,17 +79,24 @@ class PerLayer:
 
     def _matches(self, a: InnerModel, b: InnerModel, until: float) -> tuple[list[Match], str]:
         """The tensors that correspond, and by what in words."""
-        record = None if self.entries else record_of_pair(a, b)
-        if self.entries:
-            found, how = by_record(a, b, self.entries, back=False), "the record of the conversion"
-        elif record is not None:
-            found, how = by_record(a, b, record.entries, record.back), record.where
-        else:
-            found, how = by_name(a, b), "equal names"
+        found, how, recorded = known_matches(a, b, self.entries)
         found = _with_outputs(found, a, b, self.outputs)
-        if record is None and not self.entries and len(found) < FEW * len(b.changing):
+        if not recorded and len(found) < FEW * len(b.changing):
             found, how = sorted([*found, *by_value(a, b, found, until)], key=lambda m: m.b), f"{how} and values"
         return found, how
+
+
+def known_matches(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry]) -> tuple[list[Match], str, bool]:
+    """The tensors that correspond by a record, else by their names; by what in words, and whether by a record.
+
+    `entries`: the record of the conversion of `a` to `b`, empty to look for one.
+    """
+    if entries:
+        return by_record(a, b, entries, back=False), "the record of the conversion", True
+    record = record_of_pair(a, b)
+    if record is not None:
+        return by_record(a, b, record.entries, record.back), record.where, True
+    return by_name(a, b), "equal names", False
 
 
 def _with_outputs(

@@ -12,7 +12,8 @@ another size show it, up and down by the same, between which only the rounding i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,8 +86,7 @@ def measure(run: Run, values: Sequence[Any], outputs: Sequence[Any], nudged: Run
     ``nudged``: runs the model with changed constants; None where that cannot be done. None for outputs that are not
     float arrays, or whose shape changes too, or which elements are infinite.
     """
-    others = [run(values, "builtin"), *(_changed(run, values, nudged, Nudge(seed)) for seed in range(SAMPLES))]
-    return _noises(outputs, [other for other in others if other is not None])
+    return _noises(outputs, list(others(run, values, nudged)))
 
 
 def measure_sums(
@@ -99,6 +99,36 @@ def measure_sums(
         if (up := pair[0]) is not None and (down := pair[1]) is not None:
             means.append([_mean(*both) for both in zip(up, down, strict=True)])
     return _noises(outputs, means)
+
+
+def others(
+    run: Run, values: Sequence[Any], nudged: RunNudged | None, also: Iterable[Sequence[Any]] = ()
+) -> Iterator[Sequence[Any]]:
+    """The outputs of runs of the model that differ from the one on its default kernels by rounding only."""
+    yield run(values, "builtin")
+    yield from also
+    for seed in range(SAMPLES):
+        if (found := _changed(run, values, nudged, Nudge(seed))) is not None:
+            yield found
+
+
+def distance(a: Any, b: Any) -> float:
+    """How far an output is from another one: the root of the mean squared difference, of floats.
+
+    Of others the share of the elements that differ; inf where shapes do, or which elements are finite.
+    """
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.shape != b.shape:
+        return math.inf
+    if _is_float(a) != _is_float(b):
+        return math.inf
+    if not _is_float(a):
+        return float(np.mean(a != b)) if a.size else 0.0
+    finite = np.isfinite(a)
+    if (np.isfinite(b) != finite).sum() > MOST_INFINITE * a.size:
+        return math.inf
+    finite &= np.isfinite(b)
+    squares = (b[finite].astype(np.float64) - a[finite]) ** 2
+    return math.sqrt(float(squares.mean())) if squares.size else 0.0
 
 
 def _changed(run: Run, values: Sequence[Any], nudged: RunNudged | None, nudge: Nudge) -> Sequence[Any] | None:

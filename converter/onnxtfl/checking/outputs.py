@@ -45,18 +45,27 @@ class Outputs:
             return compare_values(a.name, expected, got, expect)
         if b.declared and b.declared == a.dtype:
             got = got.astype(numpy_type(a.dtype))
-        layout = self.settings.layout
-        ways = permutations(tuple(expected.shape), tuple(got.shape), layout) or [tuple(range(expected.ndim))]
-        if not moved and layout == "auto":
-            ways = ways[:1]
-        if pair.recorded and pair.permutations[0] in ways:
-            ways = list(pair.permutations)
+        ways = self.ways(pair, expected, got, moved)
         tried = list[OutputCheck]()
         for way in ways:
             tried.append(_compare_moved(a.name, expected, got, expect, way))
             if tried[-1].ok:
                 return tried[-1]
         return self._excuse(a, expected, got, tried[0], values)
+
+    def ways(self, pair: Pair, expected: Any, got: Any, moved: bool) -> list[Permutation]:
+        """The layouts, the likeliest first, in which an output may be that of the first model.
+
+        ``moved``: whether inputs have their axes in another order.
+        """
+        layout = self.settings.layout
+        same = tuple(range(expected.ndim))
+        ways = permutations(tuple(expected.shape), tuple(got.shape), layout) or [same]
+        if not moved and layout == "auto":
+            ways = ways[:1]
+        if pair.recorded and pair.permutations[0] in ways:
+            ways = list(pair.permutations)
+        return ways
 
     def _excuse(
         self, a: TensorInfo, expected: Any, got: Any, result: OutputCheck, values: Sequence[Any]

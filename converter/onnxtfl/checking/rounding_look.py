@@ -7,7 +7,7 @@ source's own noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -163,14 +163,30 @@ class RoundingLook:
         key = number, sums
         if key not in self._noise:
             values, outputs, _ = self.runs[number]
-
-            def run(changed: Sequence[Any], kernels: str) -> Sequence[Any]:
-                return self.a.run(changed, replace(self.options, kernels=kernels))
-
-            small = self.a.summary is not None and self.a.summary.size <= LARGEST
             measure = noise.measure_sums if sums else noise.measure
-            self._noise[key] = measure(run, values, outputs, self._run_nudged if small else None)
+            self._noise[key] = measure(self._run, values, outputs, self._nudging)
         return self._noise[key]
+
+    def others(self, number: int) -> Iterator[Sequence[Any]]:
+        """The outputs of the source in a run that differs from run ``number`` by rounding only, one after the other."""
+        return noise.others(self._run, self.runs[number][0], self._nudging, self._wide_runs(number))
+
+    def _wide_runs(self, number: int) -> Iterator[Sequence[Any]]:
+        """What the source computes in float32, if it is rough."""
+        if not self._is_rough():
+            return
+        self._widened = self._run_widened() if self._widened is None else self._widened
+        outputs = zip(self._widened[number], self.runs[number][1], strict=True)
+        yield [wide.astype(out.dtype) if isinstance(wide, np.ndarray) else wide for wide, out in outputs]
+
+    @property
+    def _nudging(self) -> noise.RunNudged | None:
+        """Runs the source with changed constants; None for a large one."""
+        small = self.a.summary is not None and self.a.summary.size <= LARGEST
+        return self._run_nudged if small else None
+
+    def _run(self, values: Sequence[Any], kernels: str) -> Sequence[Any]:
+        return self.a.run(values, replace(self.options, kernels=kernels))
 
     def _run_nudged(self, values: Sequence[Any], nudge: Nudge) -> Sequence[Any]:
         """The outputs of the source with changed constants."""

@@ -32,8 +32,7 @@ class SecondLook:
     tensors: Sequence[TensorEntry]
     kernels: str
     options: RunOptions
-    rtol: float
-    atol: float
+    expect: Expectation
     seconds: Callable[[], float]
 
     def judge(self, report: CheckReport) -> CheckReport:
@@ -72,8 +71,8 @@ class SecondLook:
         values = {id(side): side.hidden.given(given) for side, given in zip((self.a, self.b), fed, strict=True)}
         sides = self._sides
         onnx, tflite = (RunnableModel(s.info.path, s.worker, values[id(s)]) for s in sides if s.worker is not None)
-        expect, options = Expectation(self.rtol, self.atol), replace(self.options, kernels=self.kernels)
-        return compare_ops(onnx, tflite, self.tensors, sides[0] is self.a, options, expect)
+        options = replace(self.options, kernels=self.kernels)
+        return compare_ops(onnx, tflite, self.tensors, sides[0] is self.a, options, self.expect)
 
     def _distances(self) -> list[Distances]:
         """How far the outputs are from the emulation; nothing if there are others than real and quantized ones."""

@@ -86,7 +86,8 @@ def _exit_code(b: str, report: CheckReport) -> int:
     if report.status == "not checked":
         raise RuntimeUnavailableError(f"{b} was {report}", code="E-CHECK-002")
     if not report.ok:
-        hint = None if report.outputs and not report.layers else ""  # how to find the op, where that can help
+        found = report.layers or report.first_difference
+        hint = None if report.outputs and not found else ""  # how to find the op, where that can help
         raise CheckFailedError(f"the check of {b} {report}", hint=hint)
     return 0
 

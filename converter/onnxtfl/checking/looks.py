@@ -1,0 +1,64 @@
+"""The further looks at models whose outputs differ, each of which may find that they agree."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnxtfl.checking.compare import Expectation
+from onnxtfl.checking.match import Pair
+from onnxtfl.checking.op_look import OpLook
+from onnxtfl.checking.outputs import Outputs
+from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.rounding_look import RoundingLook
+from onnxtfl.checking.second_look import SecondLook
+
+Feeds = Callable[[int], tuple[Sequence[Any], Sequence[Any]]]
+"""Number of a run -> the inputs of either model."""
+
+
+@dataclass
+class Looks:
+    """How the outputs of two models are paired and compared. ``seconds``: for distances on several inputs.
+
+    ``spent``: seconds that the longest look at each op took until now.
+    """
+
+    out_pairs: Sequence[Pair]
+    outputs: Outputs
+    seconds: Callable[[], float]
+    spent: float = 0.0
+
+    def judge(
+        self, report: CheckReport, kernels: str, rounding: RoundingLook, moved: bool, feeds: Feeds | None = None
+    ) -> CheckReport:
+        """The report after the look at quantized models, that at rounding, and that at each op.
+
+        ``feeds``: of further runs; without it quantized models are not looked at. ``moved``: whether inputs have their
+        axes in another order.
+        """
+        sides, settings = (self.outputs.a, self.outputs.b), self.outputs.settings
+        expect, options = Expectation(settings.rtol, self.outputs.atol), self.outputs.options
+        if feeds is not None:
+            quantized = SecondLook(
+                *sides, self.out_pairs, feeds, settings.tensors, kernels, options, expect, self.seconds
+            )
+            report = quantized.judge(report)
+        report = rounding.judge(report, kernels)
+        each = OpLook(
+            *sides,
+            self.out_pairs,
+            rounding,
+            self.outputs,
+            moved,
+            settings.tensors,
+            options,
+            expect,
+            settings.patience,
+        )
+        started = time.perf_counter()
+        report = each.judge(report, kernels, self.spent)
+        self.spent = max(self.spent, time.perf_counter() - started)
+        return report

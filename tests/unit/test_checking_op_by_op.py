@@ -1,0 +1,276 @@
+"""Models that amplify rounding are compared op by op: right conversions pass, and a wrong op is found and named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from onnxtfl import check, onnx_to_tflite
+from onnxtfl.checking import CheckReport, Settings, check_models, each_op
+from onnxtfl.checking.corresponding import Match
+from onnxtfl.checking.depth import Layer
+from onnxtfl.checking.each_op import coverage
+from onnxtfl.checking.noise import distance
+from onnxtfl.checking.op_look import DYNAMIC, EACH_OP
+from onnxtfl.checking.report import OutputCheck
+from onnxtfl.cli.check import check_command
+from onnxtfl.cli.running import exit_code
+from tests.unit.test_per_layer import renamed
+from tests.unit.tiny_models import onnx_model, saved
+
+FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
+SIZE, WIDE, LAYERS = 16, 64, 8
+RANDOM = np.random.default_rng(0)
+WEIGHTS = {f"w{k}": (12 * RANDOM.standard_normal((SIZE, SIZE))).astype(np.float32) for k in range(LAYERS)}
+STEPS = {f"i{k}": RANDOM.integers(-99, 99, (WIDE, WIDE)).astype(np.int8) for k in range(LAYERS)}
+FACTORS = {f"v{k}": RANDOM.standard_normal((WIDE, WIDE)).astype(np.float32) for k in range(LAYERS)}
+KERNEL = RANDOM.standard_normal((3, 1, 3, 3)).astype(np.float32)
+
+
+def node(op: str, inputs: str, output: str, **attributes: Any) -> NodeProto:
+    return helper.make_node(op, inputs.split(), [output], name=f"node_{output}", **attributes)
+
+
+def amplifying(first: str) -> list[NodeProto]:
+    """Layers of ``first`` [16, 16] to ``y``, each of which makes a difference about 50 times as large."""
+    nodes, last = [], first
+    for k in range(LAYERS):
+        name = "y" if k == LAYERS - 1 else f"s{k}"
+        nodes += [node("MatMul", f"{last} w{k}", f"m{k}"), node("Sin", f"m{k}", name)]
+        last = name
+    return nodes
+
+
+def network() -> ModelProto:
+    """An image [1, 1, 16, 16] through a convolution and an attention, then layers that amplify."""
+    nodes = [
+        node("Conv", "x k", "c", pads=[0, 0, 2, 2]),
+        node("Relu", "c", "r"),
+        node("Split", "r", "q", axis=1),
+        node("Reshape", "q shape", "a"),
+        node("Reshape", "b_ shape", "b"),
+        node("Transpose", "b", "t", perm=[1, 0]),
+        node("MatMul", "a t", "z"),
+        node("Softmax", "z", "p", axis=1),
+        *amplifying("p"),
+    ]
+    nodes[2].output.extend(["b_", "v_"])
+    constants = {**WEIGHTS, "k": KERNEL, "shape": np.array([SIZE, SIZE], np.int64)}
+    return onnx_model(nodes, [("x", FLOAT, (1, 1, SIZE, SIZE))], [("y", FLOAT, (SIZE, SIZE))], constants)
+
+
+def quantizing() -> ModelProto:
+    """Layers that amplify, each of which reads a tensor that is quantized at run time."""
+    nodes: list[NodeProto] = []
+    last = "x"
+    for k in range(LAYERS):
+        name = "y" if k == LAYERS - 1 else f"s{k}"
+        product = node("MatMul", f"{last} v{k}", f"p{k}")
+        quantize = helper.make_node("DynamicQuantizeLinear", [f"p{k}"], [f"q{k}", f"u{k}", f"z{k}"])
+        integer = node("MatMulInteger", f"q{k} i{k} z{k} zero", f"n{k}")
+        nodes += [product, quantize, integer, node("Cast", f"n{k}", f"f{k}", to=FLOAT)]
+        nodes += [node("Mul", f"f{k} u{k}", f"m{k}"), node("Sin", f"m{k}", name)]
+        last = name
+    constants = {**STEPS, **FACTORS, "zero": np.array(3, np.int8)}
+    return onnx_model(nodes, [("x", FLOAT, (WIDE, WIDE))], [("y", FLOAT, (WIDE, WIDE))], constants)
+
+
+def changed(model: ModelProto, name: str, **attributes: Any) -> ModelProto:
+    """The model with other attributes, or as ``op`` another op, of the node that computes ``name``."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    found = next(n for n in other.graph.node if name in n.output)
+    found.op_type = attributes.pop("op", found.op_type)
+    kept = [a for a in found.attribute if a.name not in attributes]
+    del found.attribute[:]
+    found.attribute.extend([*kept, *(helper.make_attribute(key, value) for key, value in attributes.items())])
+    return other
+
+
+def constant(model: ModelProto, name: str, value: Any) -> ModelProto:
+    """The model with another constant."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    found = next(t for t in other.graph.initializer if t.name == name)
+    found.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
+    return other
+
+
+def without(model: ModelProto, name: str) -> ModelProto:
+    """The model without the node that computes ``name``: its first operand takes its place."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    left_out = next(n for n in other.graph.node if name in n.output)
+    before = left_out.input[0]
+    other.graph.node.remove(left_out)
+    for each in other.graph.node:
+        each.input[:] = [before if i == name else i for i in each.input]
+    return other
+
+
+def against(source: ModelProto, converted: ModelProto) -> CheckReport:
+    """The check of ``source`` with the conversion of another model."""
+    return check(source, onnx_to_tflite(converted, check=False).data or b"")
+
+
+@pytest.mark.parametrize("model", [network(), quantizing()], ids=["float", "quantized"])
+def test_a_network_that_amplifies_rounding_agrees_op_by_op(model: ModelProto) -> None:
+    report = onnx_to_tflite(model).check
+    assert report is not None and report.ok, report
+    (out,) = report.outputs
+    assert out.note == EACH_OP and out.max_abs is not None and out.max_abs > 0.1
+    accepted = next(note for note in report.notes if note.startswith("accepted"))
+    assert "tensors compared, of all ops between the inputs and the outputs that differ; largest error" in accepted
+
+
+def test_why_outputs_may_differ_is_said() -> None:
+    reports = [onnx_to_tflite(model).check for model in (network(), quantizing())]
+    notes = [report.notes for report in reports if report is not None]
+    assert any("the source's own outputs differ by" in note for note in notes[0])
+    assert DYNAMIC in notes[1]
+
+
+WRONG = {
+    "transpose": (network(), changed(network(), "t", perm=[0, 1]), "BATCH_MATMUL"),
+    "softmax": (network(), changed(network(), "p", axis=0), "SOFTMAX"),
+    "pads": (network(), changed(network(), "c", pads=[2, 2, 0, 0]), "CONV_2D"),
+    "weights": (network(), constant(network(), "w5", WEIGHTS["w5"].T), "FULLY_CONNECTED"),
+    "activation": (network(), changed(network(), "s4", op="Cos"), "COS"),
+    "left out": (network(), without(network(), "s3"), "FULLY_CONNECTED"),
+    "fused left out": (network(), without(network(), "r"), "SPLIT"),
+    "last": (network(), changed(network(), "y", op="Cos"), "COS"),
+    "zero point": (quantizing(), constant(quantizing(), "zero", np.array(4, np.int8)), ""),
+    "steps": (quantizing(), constant(quantizing(), "i4", STEPS["i4"][::-1]), ""),
+    "a step left out": (quantizing(), without(quantizing(), "m2"), ""),
+    "quantized activation": (quantizing(), changed(quantizing(), "s5", op="Cos"), "COS"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_op_in_such_a_network_is_found(wrong: str) -> None:
+    source, other, op = WRONG[wrong]
+    report = against(source, other)
+    assert report.status == "failed" and report.first_difference is not None, report.notes
+    assert op in report.first_difference.op, report.first_difference
+    assert report.first_difference.error_in == 0
+
+
+def test_an_error_of_the_last_layer_only_is_found() -> None:
+    """It is much smaller than what rounding makes of the outputs."""
+    report = against(network(), constant(network(), "w7", WEIGHTS["w7"] * np.float32(1.01)))
+    assert report.status == "failed" and report.first_difference is not None
+    assert report.first_difference.a in ("m7", "y")
+
+
+def test_models_whose_tensors_do_not_correspond_are_not_accepted() -> None:
+    """The only tensors that both have are inputs and outputs: nothing is compared op by op."""
+    report = check(network(), renamed(onnx_to_tflite(network(), check=False).data or b""))
+    assert report.status == "failed" and report.first_difference is None
+    assert any("not compared op by op" in note for note in report.notes)
+
+
+def test_outputs_that_differ_by_more_than_the_noise_are_not_looked_at(tmp_path: Path) -> None:
+    nodes, specs = [node("Mul", "x f", "h"), node("Exp", "h", "y")], [("x", FLOAT, (4, 4))]
+    models = [onnx_model(nodes, specs, [("y", FLOAT, (4, 4))], {"f": np.array(f, np.float32)}) for f in (1.0, 1.1)]
+    report = against(*models)
+    assert report.status == "failed" and not any("op by op" in note for note in report.notes)
+
+
+def best_of(type_: int) -> ModelProto:
+    """The rows of a table at the eight largest of ``x + 100``, computed in ``type_``: in float16, many are equal."""
+    nodes = [
+        node("Cast", "x", "h", to=type_),
+        node("Add", "h o", "s"),
+        node("Add", "s p", "v"),
+        helper.make_node("TopK", ["v", "k"], ["values", "at"]),
+        node("Gather", "table at", "y"),
+    ]
+    kind = np.float16 if type_ == HALF else np.float32
+    constants = {"o": np.array(100, kind), "p": np.array(-100, kind), "k": np.array([8], np.int64)}
+    table = np.random.default_rng(3).standard_normal(64).astype(np.float32)
+    outputs = [("y", FLOAT, (8,)), ("at", TensorProto.INT64, (8,))]
+    return onnx_model(nodes, [("x", FLOAT, (64,))], outputs, {**constants, "table": table})
+
+
+def test_positions_of_elements_that_are_equal_in_float16_only() -> None:
+    report = onnx_to_tflite(best_of(HALF)).check
+    assert report is not None and report.ok, report
+
+
+def test_wrong_positions_are_found() -> None:
+    other = changed(best_of(HALF), "at", largest=0)
+    assert against(best_of(HALF), other).status == "failed"
+
+
+def test_few_kept_tensors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not kept is computed again."""
+    monkeypatch.setattr(each_op, "KEPT", 0)
+    monkeypatch.setattr(each_op.EachOp, "_batch", 1)
+    report = onnx_to_tflite(quantizing()).check
+    assert report is not None and report.ok and report.outputs[0].note == EACH_OP
+
+
+def test_with_open_sizes(tmp_path: Path) -> None:
+    model = network()
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    dims[0].dim_param = "n"
+    model.graph.initializer[-1].CopyFrom(onnx.numpy_helper.from_array(np.array([-1, SIZE], np.int64), "shape"))
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "m"
+    report = onnx_to_tflite(model).check
+    assert report is not None and report.ok, report
+
+
+def test_other_kernels_are_not_compared_where_that_takes_long(tmp_path: Path) -> None:
+    made = onnx_to_tflite(network(), tmp_path / "m.tflite", check=False)
+    assert made.record is not None
+    path = saved(network(), tmp_path / "m.onnx")
+    report = check_models(path, tmp_path / "m.tflite", Settings(patience=0.0, tensors=made.record.tensors))
+    assert report.ok
+    assert any(note.startswith("builtin kernels not checked: outputs differ") for note in report.notes)
+    report = check_models(path, tmp_path / "m.tflite", Settings(patience=None, tensors=made.record.tensors))
+    assert report.ok and not any("not checked" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_exit_code_and_reports(tmp_path: Path, wrong: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    saved(network(), tmp_path / "a.onnx")
+    other = changed(network(), "s4", op="Cos") if wrong else network()
+    onnx_to_tflite(other, tmp_path / "b.tflite", check=False)
+    files = [str(tmp_path / name) for name in ("a.onnx", "b.tflite", "r.json", "r.xml")]
+    assert exit_code(check_command, [*files[:2], "--json", files[2], "--junit", files[3]]) == (3 if wrong else 0)
+    said = " ".join(capsys.readouterr().out.split())
+    found = json.loads(Path(files[2]).read_text())
+    assert found["status"] == ("failed" if wrong else "passed")
+    assert (found["first_difference"] or {}).get("op") == ("COS" if wrong else None)
+    assert ("first difference: COS" if wrong else "accepted: each op agrees") in said
+    assert f'failures="{int(wrong)}"' in Path(files[3]).read_text()
+
+
+def layer(number: int, read: list[int], ok: bool | None = True) -> Layer:
+    found = None if ok is None else OutputCheck("", ok, "float32", (1,))
+    return Layer(Match(number, number), [], read, 0.0, None if ok is None else 0.5, found)
+
+
+def test_all_ops_up_to_an_output_have_to_be_covered() -> None:
+    right = [layer(1, [0]), layer(2, [1]), layer(3, [1, 2])]
+    assert coverage(right, [3]).agrees and len(coverage(right, [3]).layers) == 3
+    assert not coverage(right, [4]).agrees
+    assert not coverage([], [3]).agrees
+    for ok in (False, None):
+        assert not coverage([*right[:1], layer(2, [1], ok), right[2]], [3]).agrees
+        assert coverage([*right, layer(5, [2], ok)], [3]).agrees  # no output is computed of it
+
+
+def test_distances() -> None:
+    x = np.float32([1, 2, np.inf])
+    assert distance(x, x) == 0
+    assert distance(np.float32([3, 4]), np.float32([3, 6])) == pytest.approx(2**0.5)
+    assert distance(x, x[:2]) == distance(x, np.float32([1, 2, 3])) == distance(x, np.int32([1, 2, 3])) == np.inf
+    assert distance(np.int32([1, 2, 3, 4]), np.int64([1, 2, 0, 4])) == 0.25
+    assert distance(np.array(["a", "b"], object), np.array(["a", "c"], object)) == 0.5
