@@ -117,7 +117,8 @@ def _explained(found: Found, source: Case, fed: Arrays, expected: Arrays, number
     """A failure, or "empty" or "doubtful" where no runtime is a reference."""
     if found.kind == "disagree" and source.is_undefined(fed):
         return replace(found, kind="doubtful")
-    unusual = number > 0 or "0" in re.findall(r"\d+", found.message) or found.group.startswith("[0]")
+    nothing = any(array.size == 0 for array in expected.values())
+    unusual = number > 0 or nothing or "0" in re.findall(r"\d+", found.message) or found.group.startswith("[0]")
     if unusual and source.is_doubtful(fed, expected):
         return replace(found, kind="doubtful")
     if found.kind == "runtime" and _has_empty_open_dim(source.graph, fed):

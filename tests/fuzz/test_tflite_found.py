@@ -90,6 +90,11 @@ def test_padding_of_a_scalar() -> None:
     check(lambda g: g.op("MIRROR_PAD", [g.given(2.0), g.constant(none)]))
 
 
+def test_an_element_of_each_row_of_a_constant() -> None:
+    table, places = np.asarray([[1, 2], [3, 4]], np.uint8), [1, 0]
+    check(lambda g: g.op("GATHER", [g.constant(table), g.constant(places, "int32")], axis=1, batch_dims=1))
+
+
 @pytest.mark.parametrize(("low", "high"), [(-2, 2), (3, -4), (-1, -1)])
 def test_stablehlo_pad_cuts_off_more_than_there_is(low: int, high: int) -> None:
     options = {"edge_padding_low": [low, 1], "edge_padding_high": [high, 0], "interior_padding": [0, 1]}

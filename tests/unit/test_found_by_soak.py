@@ -218,6 +218,15 @@ def test_groups_of_channels_whose_number_depth_to_space_computes() -> None:
     assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
 
 
+def test_groups_of_channels_to_which_two_open_sizes_broadcast() -> None:
+    nodes = [helper.make_node("Add", ["x", "z"], ["s"]), helper.make_node("Conv", ["s", "w"], ["y"], group=2)]
+    weight = np.random.default_rng(0).standard_normal((2, 1, 2)).astype(np.float32)
+    inputs = [("x", FLOAT, [2, "C", 4]), ("z", FLOAT, [2, "D", 4])]
+    model = onnx_model(nodes, inputs, [("y", FLOAT, None)], {"w": weight})
+    found = onnxtfl.onnx_to_tflite(model, check=True, load=False).check
+    assert found is not None and found.status == "passed", found
+
+
 @pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
 def test_the_weight_fixes_the_size_of_a_bias(op: str) -> None:
     node = helper.make_node(op, ["x", "w", "b"], ["y"])
@@ -225,3 +234,22 @@ def test_the_weight_fixes_the_size_of_a_bias(op: str) -> None:
     model = onnx_model([node], inputs, [("y", FLOAT, None)], {"w": np.ones((3, 3, 2, 2), np.float32)})
     x, bias = onnxtfl.onnx_to_tflite(model, check=False, load=False).report.inputs
     assert "[N,3,5,5]" in str(x) and "[3]" in str(bias)
+
+
+def test_a_mean_in_finer_steps_than_the_operand_has_is_rounded_once() -> None:
+    node = helper.make_node(
+        "QLinearAveragePool", ["x", "a", "p", "b", "q"], ["y"], domain="com.microsoft", kernel_shape=[2, 1]
+    )
+    scales = {"a": np.float32(0.0625), "p": np.int8(0), "b": np.float32(0.03), "q": np.int8(3)}
+    constants = {name: np.asarray(value) for name, value in scales.items()}
+    shape = [1, 2, 40, 30]
+    model = onnx_model([node], [("x", INT8, shape)], [("y", INT8, [1, 2, 39, 30])], constants)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = np.random.default_rng(0).integers(-60, 60, shape).astype(np.int8)
+    from tests.harness.litert import run_onnx, run_tflite
+
+    result = onnxtfl.onnx_to_tflite(model, check=False).data
+    wanted = run_onnx(model.SerializeToString(), {"x": x})["y"]
+    for kernels in ("default", "builtin"):
+        found = dict(run_tflite(result, {"x": x}, kernels=kernels))["y"]
+        assert np.abs(found.astype(int) - wanted).max() <= 1

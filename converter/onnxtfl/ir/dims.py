@@ -40,6 +40,7 @@ class Common:
 Symbol = str | Unknown
 Atom = Symbol | FloorDiv | Common
 Monomial = tuple[tuple[Atom, int], ...]
+Replacements = Mapping[str, "Dim"] | Mapping[Symbol, "Dim"] | Mapping[Symbol | Common, "Dim"]
 
 
 class SymDim:
@@ -101,8 +102,8 @@ Dim = int | SymDim
 Shape = tuple[Dim, ...]
 
 
-def symbol(name: Symbol) -> SymDim:
-    """The dimension that is the symbol `name`."""
+def symbol(name: Symbol | Common) -> SymDim:
+    """The dimension that is the symbol `name`, or the size to which others broadcast."""
     return _of_atom(name)
 
 
@@ -265,8 +266,8 @@ def evaluate(dim: Dim, env: Mapping[Symbol, int] | Mapping[str, int], default: i
     return sum(c * math.prod(_atom_value(a, env, default) ** p for a, p in m) for m, c in dim.terms)
 
 
-def substitute(dim: Dim, env: Mapping[str, Dim] | Mapping[Symbol, Dim]) -> Dim:
-    """`dim` with the symbols in `env` replaced."""
+def substitute(dim: Dim, env: Replacements) -> Dim:
+    """`dim` with the symbols in `env`, and the sizes to which others broadcast, replaced."""
     if isinstance(dim, int):
         return dim
     total: Dim = 0
@@ -409,12 +410,12 @@ def _atom_value(atom: Atom, env: Mapping[Symbol, int] | Mapping[str, int], defau
     return value
 
 
-def _substitute_atom(atom: Atom, env: Mapping[str, Dim] | Mapping[Symbol, Dim]) -> Dim:
+def _substitute_atom(atom: Atom, env: Replacements) -> Dim:
     if isinstance(atom, FloorDiv):
         return floordiv(substitute(atom.numerator, env), substitute(atom.denominator, env))
-    if isinstance(atom, Common):
+    if isinstance(atom, Common) and atom not in env:
         return functools.reduce(broadcast_dim, (substitute(d, env) for d in atom.sizes))
-    return env.get(atom, symbol(atom))  # type: ignore[arg-type]
+    return env.get(atom, _of_atom(atom))  # type: ignore[arg-type]
 
 
 Naming = Callable[[Unknown], str]

@@ -24,7 +24,7 @@ from onnxtfl.ir.dims import Common, Dim, FloorDiv, Symbol, substitute, symbol
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import TensorType
 
-Sizes = Mapping[Symbol, Dim]
+Sizes = Mapping[Symbol | Common, Dim]
 
 
 def fix_features(graph: Graph) -> None:
@@ -32,7 +32,7 @@ def fix_features(graph: Graph) -> None:
 
     Raises InvalidModelError where two kernels fix different ones, or another op's operands do not fit then.
     """
-    sizes: dict[Symbol, Dim] = {}
+    sizes: dict[Symbol | Common, Dim] = {}
     for name, size, node in _fixed(graph):
         if sizes.setdefault(name, size) != size:
             message = f"the size {symbol(name)} would have to be {sizes[name]} and {size}"
@@ -43,8 +43,8 @@ def fix_features(graph: Graph) -> None:
             check(node)
 
 
-def _fixed(graph: Graph) -> Iterator[tuple[Symbol, int, Node]]:
-    """Each symbol that the feature axis or the bias of a convolution has in its size, its value, and the node."""
+def _fixed(graph: Graph) -> Iterator[tuple[Symbol | Common, int, Node]]:
+    """Each symbol, or size to which several broadcast, that the feature axis or the bias of a convolution has in its size, its value, and the node."""
     exact = {d for node in graph.walk() if node.op is ops.DepthToSpace for d in node.result.tensor_type.shape or ()}
     for node in graph.walk():
         if node.op not in (ops.Conv, ops.ConvTranspose) or node.operand(0).tensor_type.shape is None:
@@ -64,7 +64,7 @@ def _size_of(vector: Value | None) -> Dim:
     return shape[0] if shape else 0
 
 
-def _solved(dim: Dim, size: int, exact: Collection[Dim]) -> tuple[Symbol, int] | None:
+def _solved(dim: Dim, size: int, exact: Collection[Dim]) -> tuple[Symbol | Common, int] | None:
     """The symbol and its value for which ``dim`` is ``size``: of a multiple of one symbol plus a constant.
 
     Also of a quotient in ``exact``, which has no remainder. None for all others.
@@ -76,7 +76,7 @@ def _solved(dim: Dim, size: int, exact: Collection[Dim]) -> tuple[Symbol, int] |
     if len(terms) != 1 or len(terms[0][0]) != 1 or rest < 0 or rest % terms[0][1]:
         return None
     (((atom, power),), factor) = terms[0]
-    if power != 1 or isinstance(atom, Common):
+    if power != 1:
         return None
     if not isinstance(atom, FloorDiv):
         return atom, rest // factor

@@ -29,7 +29,7 @@ from onnxtfl.ir.quantized import picked, quantization_of, selected
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Target
 
-_COARSEST = 2.1
+_COARSEST = 2.0
 """The largest scale of results that are rounded to another quantization first, over the scale of that."""
 _STORED = (0.0, math.inf, -math.inf)
 """Bounds that all quantized types store, or saturate to."""

@@ -164,7 +164,8 @@ class Scan(Op):
         elements: list[list[Array]] = []
         for i in range(rounds):
             indices = [-1 - i if back else i for back in attributes["reversed"]]
-            slices = [np.take(x, j, axis) for x, j, axis in zip(scanned, indices, axes, strict=True)]
+            picked = zip(scanned, indices, axes, strict=True)
+            slices = [np.asarray(np.take(x, j, axis), x.dtype) for x, j, axis in picked]
             outputs = run(attributes["body"], [*carried, *slices, *captures])
             carried = outputs[:count]
             elements.append(outputs[count:])

@@ -36,8 +36,9 @@ class Gather(Op):
     def compute(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
         axis, places = normalize_axis(axis, x.ndim), indices.astype(np.int64)
         if not batch_dims:
-            return np.asarray(np.take(x, places, axis))
-        parts = [np.take(x[i], places[i], axis - batch_dims) for i in np.ndindex(*x.shape[:batch_dims])]
+            return np.asarray(np.take(x, places, axis), x.dtype)
+        rows = np.ndindex(*x.shape[:batch_dims])
+        parts = [np.asarray(np.take(x[i], places[i], axis - batch_dims), x.dtype) for i in rows]
         if not parts:
             return np.empty((*x.shape[:axis], *indices.shape[batch_dims:], *x.shape[axis + 1 :]), x.dtype)
         return np.stack(parts).reshape(*x.shape[:batch_dims], *parts[0].shape)
