@@ -44,7 +44,9 @@ def fix_features(graph: Graph) -> None:
 
 
 def _fixed(graph: Graph) -> Iterator[tuple[Symbol | Common, int, Node]]:
-    """Each symbol, or size to which several broadcast, that the feature axis or the bias of a convolution has in its size, its value, and the node."""
+    """Each symbol, or size to which several broadcast, that the feature axis or the bias of a convolution has in its
+    size, its value, and the node.
+    """
     exact = {d for node in graph.walk() if node.op is ops.DepthToSpace for d in node.result.tensor_type.shape or ()}
     for node in graph.walk():
         if node.op not in (ops.Conv, ops.ConvTranspose) or node.operand(0).tensor_type.shape is None:
