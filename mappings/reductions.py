@@ -177,14 +177,16 @@ decompose(ops.Reduce, "tfl", "axes")(by_halving)
 @decompose(ops.Reduce)
 def _reduce_nothing(b: Builder, node: Node) -> Value | None:
     """Over no axes: the operand; over axes of size 0: the neutral element."""
-    axes = ops.reduced_axes(node)
+    axes, x = ops.reduced_axes(node), node.operand(0)
+    if node.optional(1) is None and x.tensor_type.shape is None and not node.attr("keepdims"):
+        return b(ops.Reduce, b(ops.Reshape, x, [-1]), [0], **node.attributes)  # all axes of an unknown number
     if axes is None:
         return _sum_of_nothing(b, node) if _lacks_neutral(node) else None
     if axes and not _nothing_to_reduce(node, axes):
         return None
     if not axes:
-        return b(ops.Copy, node.operand(0))
-    return broadcast(b, constant(_neutral(node)), node.result.shape, node.operand(0))
+        return b(ops.Copy, x)
+    return broadcast(b, constant(_neutral(node)), node.result.shape, x)
 
 
 @decompose(ops.Reduce, "tfl")

@@ -67,25 +67,27 @@ def _squeeze(b: Builder, node: Node) -> Value:
 
 
 def _without_unit_axes(b: Builder, node: Node) -> Value:
-    """Without the axes known to be 1.
+    """Without the axes known to be 1, and without those that a run finds to be 1.
 
-    Where others may be 1 and the file declares no rank: UnsupportedError if these are sizes of inputs, which users can
-    fix; sizes that are computed inside are assumed to be larger.
+    Sizes that are computed inside are assumed to be larger where the file declares no rank. Of those of inputs, the run
+    looks at each: the result has the rank that the file declares, else a rank that only the run knows.
     """
     x, declared = node.operand(0), node.results[0].type
     kept = [d for d in x.shape if d != 1]
+    doubtful = [d for d in kept if may_be_one(d)]
     rank = declared.rank if isinstance(declared, TensorType) else None
-    doubtful = [] if rank == len(kept) else [d for d in kept if may_be_one(d)]
-    shown = ", ".join(map(str, x.shape))
-    if doubtful and not any(_is_of_input(d, b.graph) for d in doubtful):
+    if rank is not None and not len(kept) - len(doubtful) <= rank <= len(kept):
+        rank = None  # ONNX Runtime does not mind it
+    if not doubtful or rank == len(kept):
+        return reshape(b, x, kept)
+    if rank is None and not any(_is_of_input(d, b.graph) for d in doubtful):
+        shown = ", ".join(map(str, x.shape))
         assume(f"no other size of [{shown}], of which Squeeze {node.name!r} removes the ones, is 1")
-    elif doubtful:
-        raise UnsupportedError(
-            f"which axes of [{shown}] a Squeeze without axes removes depends on sizes known only at run time",
-            hint="give the Squeeze its axes, or fix the sizes of the inputs (`input_shapes`)",
-            code="E-SHAPE-001",
-        )
-    return reshape(b, x, kept)
+        return reshape(b, x, kept)
+    sizes = dim_vector(b, kept, x)
+    larger = b(ops.Compare, sizes, b.scalar(1, sizes), comparison_direction="NE")
+    places = b(ops.Reshape, b(ops.NonZero, larger), [-1 if rank is None else rank])
+    return b(ops.Reshape, x, b(ops.Gather, sizes, places, axis=0))
 
 
 def _is_of_input(dim: Dim, graph: Graph) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
@@ -151,13 +152,29 @@ def test_squeeze_with_an_empty_list_of_axes() -> None:
 
 
 @pytest.mark.parametrize("size", ["n", None])
-def test_squeeze_without_axes_where_a_symbol_may_be_1(size: str | None) -> None:
-    """What it removes depends on the size, named or not, unless the file declares the rank of the result."""
+@pytest.mark.parametrize("declared", [None, 1, 2, 7])
+def test_squeeze_without_axes_where_a_symbol_may_be_1(size: str | None, declared: int | None) -> None:
+    """What it removes depends on the size, named or not: the run decides, unless the file declares the rank."""
     model = model_of("Squeeze", [([size, 3, 1], FLOAT)])
-    with pytest.raises(UnsupportedError, match="a Squeeze without axes removes depends on sizes"):
-        onnx_to_tflite(model, check=False)
-    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, [size, 3]))
-    check(model, _counting(2, 3, 1))
+    if declared is not None:
+        shape = [None] * declared
+        model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, shape))
+    for number in (1, 2, 0):
+        if declared not in (1, 2) or (number == 1) == (declared == 1):
+            check(model, _counting(number, 3, 1))
+
+
+def test_ops_after_a_squeeze_without_axes() -> None:
+    """Those that ask no rank, or say it, convert; the others are refused, since no kernel has two ranks."""
+    head = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, m, 1] x0) => (float[] y) { s = Squeeze (x0) '
+    for body in ("y = Relu (s)", "y = ReduceMax <keepdims = 0> (s)", "y = Mul (s, s)", "y = Softmax <axis = -1> (s)"):
+        sizes = ((2, 3, 1), (1, 3, 1), (2, 1, 1)) + ((1, 1, 1),) * ("Softmax" not in body)
+        for size in sizes:
+            check(onnx.parser.parse_model(head + body + " }"), _counting(*size))
+    check(onnx.parser.parse_model(head + "y = Transpose <perm = [1, 0]> (s) }"), _counting(2, 3, 1))
+    for body in ("y = Transpose (s)", "y = ReduceMax <keepdims = 1> (s)"):
+        with pytest.raises(UnsupportedError, match=r"the rank of .* is (unknown|known only at run time)"):
+            onnx_to_tflite(onnx.parser.parse_model(head + body + " }"), check=False)
 
 
 @pytest.mark.parametrize("rank", [2, 5, 6])

@@ -261,7 +261,9 @@ class _RefusedError(UnsupportedError):
 
 def _refused(node: Node, target: Target, refusals: Sequence[Refusal]) -> _RefusedError:
     shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
-    reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or "no form of it exists there"
+    unranked = any(isinstance(v.type, TensorType) and v.type.shape is None for v in node.operands if v is not None)
+    missing = "the rank of an operand is known only at run time" if unranked else "no form of it exists there"
+    reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or missing
     message = f"{target.title} cannot run this: {reason}"
     error = _RefusedError(message, node=source_name(node), op=node.op.name, type_=shown, code="E-OP-004")
     error.hint = target.advice(node)
