@@ -274,3 +274,44 @@ def test_distances() -> None:
     assert distance(x, x[:2]) == distance(x, np.float32([1, 2, 3])) == distance(x, np.int32([1, 2, 3])) == np.inf
     assert distance(np.int32([1, 2, 3, 4]), np.int64([1, 2, 0, 4])) == 0.25
     assert distance(np.array(["a", "b"], object), np.array(["a", "c"], object)) == 0.5
+
+
+@pytest.mark.parametrize("op", ["Sub", "Div"])
+def test_tensors_without_a_finite_value_say_nothing(op: str) -> None:
+    """The difference and the quotient of two infinities are NaN."""
+
+    def infinite(op: str) -> ModelProto:
+        model = without(network(), "y")
+        tail = [
+            node("Div", "m7 none", "i"),
+            node("Abs", "i", "j"),
+            node(op, "j j", "n"),
+            node("Concat", "n m7", "y", axis=0),
+        ]
+        model.graph.node.extend(tail)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0, np.float32), "none"))
+        model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 2 * SIZE
+        return model
+
+    report = against(infinite("Sub"), infinite(op))
+    assert report.status == "failed", report
+    assert any("no finite value" in note for note in report.notes)
+
+
+def test_saturated_activations_are_compared_on_smaller_values_too() -> None:
+    """Where all values are large, a Sigmoid is 0 or 1, and so is a HardSigmoid."""
+
+    def saturated(op: str) -> ModelProto:
+        model = network()
+        last = model.graph.node[-1]
+        last.output[0] = "s7"
+        large = np.array([1e5], np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(large, "large"))
+        model.graph.node.extend([node("Mul", "s7 large", "l"), node(op, "l", "g"), node("Add", "g s7", "y")])
+        return model
+
+    report = onnx_to_tflite(saturated("Sigmoid")).check
+    assert report is not None and report.ok, report
+    report = against(saturated("Sigmoid"), saturated("HardSigmoid"))
+    assert report.status == "failed" and report.first_difference is not None, report
+    assert report.first_difference.a == "g"

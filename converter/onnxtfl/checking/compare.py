@@ -17,6 +17,7 @@ from onnxtfl.ir.small_types import from_held, holds_bits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+NOT_FINITE = "no finite value to compare"
 FINEST = {"bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}
 
 
@@ -132,7 +133,7 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
     message = _judge(errors, step is not None, a, b)
     steps = errors.largest / step if step else None
     share = (errors.within / a.size if a.size else 1.0) if step else None
-    note = note if exact or not a.size or np.isfinite(a).any() else "no finite value to compare"
+    note = note if exact or not a.size or np.isfinite(a).any() else NOT_FINITE
     return OutputCheck(
         name,
         not message,

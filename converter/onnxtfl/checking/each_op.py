@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from onnxtfl.checking.compare import NOT_FINITE
 from onnxtfl.checking.corresponding import Match
 from onnxtfl.checking.depth import Depth, Layer
 from onnxtfl.checking.inner_values import InnerModel
@@ -28,6 +30,8 @@ from onnxtfl.ir.types import TensorType
 
 BATCH = 128 << 20
 """Bytes of tensors of one model that are computed at a time."""
+LARGE = 30.0
+"""The largest value beyond which activations are constant."""
 KEPT = 1 << 30
 """Bytes of tensors of either model that are kept for later ops; beyond it the oldest are computed again."""
 
@@ -66,6 +70,7 @@ class EachOp(Depth):
             self._judge(layer, known.get(layer.match.b), alone.get(layer.match.b), known)
         self._values |= values
         self._judge_again([layer for layer in layers if layer.check is not None and not layer.check.ok], alone, known)
+        self._judge_on_smaller(layers, known)
         self.layers += layers
         self._kept |= {m.b: known[m.b] for m in resolved if m.b in known}
         _drop(self._values, self._last_a, batch[-1].b)
@@ -92,6 +97,48 @@ class EachOp(Depth):
             self._judge(layer, expected, alone[b], known)
             if layer.check is None or not layer.check.ok:
                 layer.own, layer.check = before
+
+    def _judge_on_smaller(self, layers: Sequence[Layer], known: Mapping[int, Array]) -> None:
+        """Judge layers that read one tensor of large values on smaller ones too, on which both models run.
+
+        An activation of large values is constant: of another one it may be the same.
+        """
+        judged = [layer for layer in layers if layer.check is not None and layer.check.ok and self._alone(layer, known)]
+        if not judged:
+            return
+        read = {layer.read[0] for layer in judged}
+        small = {self._resolved[i].a: _smaller(self._values[self._resolved[i].a]) for i in read}
+        values = self.a.isolated(small, {layer.match.a for layer in judged})
+        fed = {i: self.converter.made(self._resolved[i], small[self._resolved[i].a], known[i]) for i in read}
+        got = self.b.isolated({i: v for i, v in fed.items() if v is not None}, {layer.match.b for layer in judged})
+        for layer in judged:
+            b, array = layer.match.b, values.get(layer.match.a)
+            expected = None if array is None or b not in got else self.converter.made(layer.match, array, got[b])
+            if expected is None or not np.isfinite(expected).all():
+                continue
+            before = layer.own, layer.check
+            self._judge(layer, expected, got[b], {**known})
+            if layer.check is not None and layer.check.ok:
+                layer.own, layer.check = before
+
+    def _alone(self, layer: Layer, known: Mapping[int, Array]) -> bool:
+        """Whether a layer reads one tensor of large real values in both models, and nothing else."""
+        if len(layer.read) != 1 or layer.read[0] not in self._resolved or layer.read[0] not in known:
+            return False
+        before, stops = self._resolved[layer.read[0]].a, {match.a for match in self._resolved.values()}
+        array = self._values.get(before)
+        if array is None or not _is_large(array) or known[layer.read[0]].dtype.kind != "f":
+            return False
+        return self.a.between(layer.match.a, stops)[1] == [before]
+
+
+def _is_large(array: Array) -> bool:
+    return array.dtype.kind == "f" and LARGE < np.abs(array).max(initial=0.0) < np.inf
+
+
+def _smaller(array: Array) -> Array:
+    """An array of values up to 4, which are the same multiple of those of ``array``."""
+    return np.ldexp(array, 2 - int(np.frexp(np.abs(array).max())[1]))
 
 
 def _expected_form(b: InnerModel, match: Match, array: Array) -> Array | None:
@@ -132,10 +179,10 @@ class Coverage:
     layers: list[Layer]
     missing: list[int]
 
-    @property
+    @cached_property
     def wrong(self) -> list[Layer]:
-        """The layers that differ, or that could not be compared."""
-        return [layer for layer in self.layers if layer.fails or layer.own is None or layer.check is None]
+        """The layers that differ, or that say nothing."""
+        return [layer for layer in self.layers if layer.fails or says_nothing(layer)]
 
     @property
     def agrees(self) -> bool:
@@ -146,6 +193,11 @@ class Coverage:
     def largest(self) -> float:
         """The largest error, relative to the largest value of its tensor."""
         return max((layer.own for layer in self.layers if layer.own is not None), default=0.0)
+
+
+def says_nothing(layer: Layer) -> bool:
+    """Whether a layer could not be compared, or has no finite value, so that any op agrees."""
+    return layer.check is None or layer.check.note == NOT_FINITE
 
 
 def coverage(layers: Sequence[Layer], outputs: Collection[int]) -> Coverage:

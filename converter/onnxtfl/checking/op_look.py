@@ -19,7 +19,7 @@ import numpy as np
 from onnxtfl.checking import naming
 from onnxtfl.checking.compare import Expectation
 from onnxtfl.checking.corresponding import Match, Way
-from onnxtfl.checking.each_op import Coverage, EachOp, coverage, needed_matches
+from onnxtfl.checking.each_op import Coverage, EachOp, coverage, needed_matches, says_nothing
 from onnxtfl.checking.first_difference import known_matches
 from onnxtfl.checking.inner_values import InnerModel
 from onnxtfl.checking.match import Pair, is_moved
@@ -65,9 +65,8 @@ class OpLook:
         Where an op does not agree, it is the first difference. "not checked" where an earlier look ``spent`` more
         seconds than the patience.
         """
-        keeps_state = self.a.keeps_state or self.b.keeps_state
-        inputs = all(spec.ok for spec in report.inputs)
-        if report.status != "failed" or all(out.ok for out in report.outputs) or not inputs or keeps_state:
+        differ = report.status == "failed" and any(not out.ok for out in report.outputs)
+        if not differ or not all(spec.ok for spec in report.inputs) or not all(map(_is_exact, (self.a, self.b))):
             return report
         options = replace(self.options, kernels=kernels)
         try:
@@ -169,6 +168,11 @@ class OpLook:
         return needed_matches(b, [known[number] for number in sorted(known)], [end.b for end in ends])
 
 
+def _is_exact(side: Side) -> bool:
+    """Whether ops that agree say something: each run begins anew, and no kernel rounds what it reads."""
+    return not side.keeps_state and not side.info.hybrid
+
+
 def _accepted(report: CheckReport, found: Sequence[Coverage], why: str) -> CheckReport:
     count, largest = max(len(one.layers) for one in found), max(one.largest for one in found)
     note = (
@@ -181,9 +185,9 @@ def _accepted(report: CheckReport, found: Sequence[Coverage], why: str) -> Check
 
 def _refused(report: CheckReport, each: EachOp, found: Coverage, why: str) -> CheckReport:
     """The report, still failed, with the first op that differs where ops could be compared."""
-    wrong = next((layer for layer in found.wrong if layer.check is not None), None)
+    wrong = next((layer for layer in found.wrong if not says_nothing(layer)), None)
     if wrong is None:
-        said = "not compared op by op: not all ops between the inputs and the outputs can be run on their own"
+        said = f"not compared op by op: {_uncompared(each, found)}"
         return replace(report, notes=(*report.notes, said))
     ends = {each.b.number[value] for value in each.b.graph.outputs}
     if len(wrong.nodes) > 1 and all(layer.match.b in ends for layer in found.layers):
@@ -193,3 +197,12 @@ def _refused(report: CheckReport, each: EachOp, found: Coverage, why: str) -> Ch
     difference = replace(difference, error_in=0.0)  # both read the same values
     said = f"op by op on the source's values, {len(found.wrong)} of {len(found.layers)} tensors differ"
     return replace(report, first_difference=difference, notes=(*report.notes, why, said))
+
+
+def _uncompared(each: EachOp, found: Coverage) -> str:
+    """What could not be compared, in words."""
+    if not found.wrong:
+        return "an output has no counterpart"
+    layer = found.wrong[0]
+    name = each.b.values[layer.match.b].name
+    return f"tensor {name!r} cannot be computed on its own" if layer.check is None else f"{name!r} has no finite value"
