@@ -226,8 +226,10 @@ def _is_doubtful(model: onnx.ModelProto, fed: Arrays, expected: Arrays) -> bool:
 def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
     """Whether a node makes integers of what is no number, such as a mean of no elements (ONNX Runtime has 0), or a
     variance as a difference of squares that is below 0 by rounding.
+
+    Also the sums of a ConvInteger over no channels, which ONNX Runtime does not write.
     """
-    if _has_negative_variance(model, fed):
+    if _has_negative_variance(model, fed) or _has_sums_unwritten(model, fed):
         return True
     source, ops = Source(model), [(node.input, node.output) for node in model.graph.node]
     for values in (source.values, source.evaluated):
@@ -237,6 +239,11 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
         except Exception:  # it cannot evaluate everything
             continue
     return False
+
+
+def _has_sums_unwritten(model: onnx.ModelProto, fed: Arrays) -> bool:
+    values: Arrays = Source(model).values(fed) if any(n.op_type == "ConvInteger" for n in model.graph.node) else {}
+    return any(values[n.input[1]].size == 0 for n in model.graph.node if n.op_type == "ConvInteger")
 
 
 def _has_negative_variance(model: onnx.ModelProto, fed: Arrays) -> bool:
