@@ -16,9 +16,17 @@ from onnxtfl.rules import *
 
 @upgrade("Attention", since=(23, 24, 25))
 def _attention_of_onnx(b: Builder, node: Node) -> None:
-    """ONNX defines it by a function; ONNX Runtime's kernel ignores a `softcap` that is not above 0."""
+    """ONNX defines it by a function, whose product needs values of the queries' type, though the op allows another.
+
+    ONNX Runtime's kernel ignores a `softcap` that is not above 0.
+    """
     if node.attr("softcap", 0.0) <= 0:
         node.attributes.pop("softcap", None)
+    query, value = node.operand(0), node.operand(2)
+    if value.dtype is not query.dtype and len(node.results) == 1:
+        node.set_operand(2, b(ops.Convert, value, dtype=query.dtype))
+        if (past := node.optional(5)) is not None:
+            node.set_operand(5, b(ops.Convert, past, dtype=query.dtype))
 
 
 @lift_onnx("QAttention", since=(1,), domain=MICROSOFT)

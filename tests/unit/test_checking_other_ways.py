@@ -65,6 +65,16 @@ def test_inputs_that_both_models_refuse_are_no_failure(tmp_path: Path) -> None:
     assert onnxtfl.check(*paths, inputs=given).ok
 
 
+def test_a_top_k_that_need_not_sort_is_compared_in_order(tmp_path: Path) -> None:
+    """Any order is right; ONNX Runtime's is that of a heap."""
+    text = "g (float[4,50] x) => (float[4,9] v, int64[4,9] i) { k = Constant <value_ints = [9]> () "
+    for body in ("v, i = TopK <sorted = 0> (x, k) }", "n = Neg (x) m, i = TopK <sorted = 0> (n, k) v = Neg (m) }"):
+        assert onnxtfl.onnx_to_tflite(parsed(text + body, 17), tmp_path / "a.tflite", check="require").check.ok
+    other = saved(parsed(text + body, 17), tmp_path / "b.onnx")
+    largest = saved(parsed(text + "v, i = TopK (x, k) }", 17), tmp_path / "c.onnx")
+    assert onnxtfl.check(other, largest).status == "failed"
+
+
 def test_what_runs_nowhere_is_not_checked(tmp_path: Path) -> None:
     path = saved(onnx_unknown_op(), tmp_path / "a.onnx")
     report = onnxtfl.check(path, saved(tflite_scale(), tmp_path / "b.tflite"))

@@ -319,6 +319,15 @@ def test_boxes_that_drop_no_box_are_chosen_once(frozen: bool, count: Any, center
         check(_boxes(count, centered), boxes, scores, *limits)
 
 
+@pytest.mark.parametrize("types", [(FLOAT, TensorProto.FLOAT16), (TensorProto.FLOAT16, FLOAT)])
+def test_attention_to_values_of_another_type(types: tuple[int, int]) -> None:
+    """As the op allows, though neither its definition by a function nor ONNX Runtime takes it: onnx.reference does."""
+    shapes = [([1, 2, 3, 4], types[0])] * 2 + [([1, 2, 3, 4], types[1])]
+    made = onnx_to_tflite(model_of("Attention", shapes, result=types[0], opset=23), check="require")
+    assert made.check is not None and made.check.ok
+
+
+
 @pytest.mark.parametrize("kernels", ["default", "builtin"])
 def test_rows_of_attention_that_see_no_key_are_zero(kernels: str) -> None:
     """Builtin kernels make -infinity the lowest number where they add it, so sums are not compared with it."""

@@ -119,7 +119,7 @@ class Facts:
     ``shapes``: what the shapes inside say about sizes of the inputs. ``logits``: the tensor that the Sigmoid reads, of
     outputs that are one. ``halves``: whether the model computes in float16 or bfloat16.
     ``float16``: whether one of its ops does more with float16 than move or convert it. ``rounds``: whether it rounds
-    real values, at scales that are computed too.
+    real values, at scales that are computed too. ``unsorted``: whether an op of it need not sort its results.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -133,6 +133,7 @@ class Facts:
     halves: bool = False
     float16: bool = False
     rounds: bool = False
+    unsorted: bool = False
 
 
 def analyze(graph: Graph) -> Facts:
@@ -158,6 +159,7 @@ def analyze(graph: Graph) -> Facts:
         computes_in_halves(graph),
         any(map(computes_in_float16, graph.walk())),
         any(map(_rounds, graph.walk())),
+        any(node.op is ops.TopK and not node.attr("sorted") for node in graph.walk()),
     )
 
 

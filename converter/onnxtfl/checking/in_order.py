@@ -1,0 +1,27 @@
+"""A source of which an op leaves the order of its results open, run with a defined order.
+
+A TopK that need not sort returns its elements in any order; conversions sort them, as TFLite's kernel does.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+from onnxtfl.checking.part import temporary_directory
+from onnxtfl.checking.sides import Side
+from onnxtfl.formats import files
+from onnxtfl.formats.onnx.flags import sort_results
+
+LARGEST = 1 << 30
+"""Bytes of the largest model that is written again for it."""
+
+
+def run_in_order(side: Side, stack: ExitStack) -> None:
+    """Let `side` run a copy whose results are sorted, where an op of it leaves their order open."""
+    if not side.facts.unsorted or side.info.format != "onnx" or side.summary is None or side.summary.size > LARGEST:
+        return
+    model = files.read(side.info.path)
+    if sort_results(model):
+        path = files.write(model, temporary_directory(stack) / "sorted.onnx")
+        side.info = replace(side.info, path=path)
