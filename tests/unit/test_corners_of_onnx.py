@@ -327,7 +327,6 @@ def test_attention_to_values_of_another_type(types: tuple[int, int]) -> None:
     assert made.check is not None and made.check.ok
 
 
-
 @pytest.mark.parametrize("kernels", ["default", "builtin"])
 def test_rows_of_attention_that_see_no_key_are_zero(kernels: str) -> None:
     """Builtin kernels make -infinity the lowest number where they add it, so sums are not compared with it."""
