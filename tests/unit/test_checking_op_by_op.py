@@ -16,11 +16,15 @@ from onnxtfl.checking import CheckReport, Settings, check_models, each_op
 from onnxtfl.checking.corresponding import Match
 from onnxtfl.checking.depth import Layer
 from onnxtfl.checking.each_op import coverage
+from onnxtfl.checking.first_difference import first_failure
+from onnxtfl.checking.inner_values import InnerModel
 from onnxtfl.checking.noise import distance
 from onnxtfl.checking.op_look import DYNAMIC, EACH_OP
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.running import exit_code
+from onnxtfl.runtimes import RunOptions
+from onnxtfl.runtimes.adapters import ONNXRUNTIME
 from tests.unit.test_per_layer import renamed
 from tests.unit.tiny_models import onnx_model, saved
 
@@ -265,6 +269,27 @@ def test_all_ops_up_to_an_output_have_to_be_covered() -> None:
     for ok in (False, None):
         assert not coverage([*right[:1], layer(2, [1], ok), right[2]], [3]).agrees
         assert coverage([*right, layer(5, [2], ok)], [3]).agrees  # no output is computed of it
+
+
+def test_the_rounding_of_an_op_is_no_first_difference() -> None:
+    """The largest of errors that are all rounding says nothing."""
+    layers = [layer(number, []) for number in range(5)]
+    for found, error in zip(layers, (0.0, 0.0, 1e-7, 0.0, 0.0), strict=True):
+        found.own = error
+    assert first_failure(layers) is None
+    layers[3].own = 1e-3
+    assert first_failure(layers) is layers[3]
+
+
+def test_the_size_of_tensors_with_open_sizes(tmp_path: Path) -> None:
+    """By it, batches of tensors fit into memory."""
+    model = onnx_model(
+        [node("Exp", "x", "h"), node("Abs", "h", "y")], [("x", FLOAT, ("n", 4))], [("y", FLOAT, ("n", 4))]
+    )
+    x = np.zeros((50, 4), np.float32)
+    with ONNXRUNTIME.worker() as worker:
+        inner = InnerModel(saved(model, tmp_path / "m.onnx"), "onnx", worker, [x], RunOptions(), tmp_path)
+        assert [inner.nbytes(number) for number in range(3)] == [x.nbytes] * 3
 
 
 def test_distances() -> None:

@@ -28,7 +28,7 @@ from onnxtfl.checking.inner_values import InnerModel
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.types import TensorType
 
-BATCH = 128 << 20
+BATCH = 64 << 20
 """Bytes of tensors of one model that are computed at a time."""
 LARGE = 30.0
 """The largest value beyond which activations are constant."""

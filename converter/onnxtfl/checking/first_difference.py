@@ -27,6 +27,8 @@ from onnxtfl.runtimes import RunOptions
 
 FEW = 0.6
 """Tensors are also matched by value where fewer than this part of those of the second model have a match."""
+ROUNDING = 1e-5
+"""The largest own error, over the largest value, that rounding in float32 alone makes of an op."""
 SMALL, FACTOR = 1e-2, 30.0
 """An own error below `SMALL` is that of a kernel where another one is more than `FACTOR` times as large."""
 
@@ -113,7 +115,8 @@ def _with_outputs(
 
 
 def first_failure(layers: Sequence[Layer]) -> Layer | None:
-    """The first layer whose own error is beyond the tolerance; if there is none, that with the largest.
+    """The first layer whose own error is beyond the tolerance; if there is none, that with the largest, if it is larger
+    than rounding and much larger than others.
 
     A small error is no failure where another layer has one that is much larger.
     """
@@ -123,7 +126,7 @@ def first_failure(layers: Sequence[Layer]) -> Layer | None:
             return layer
     known = sorted((layer for layer in layers if layer.own is not None), key=lambda layer: layer.own or 0.0)
     usual = known[len(known) // 2].own or 0.0 if known else 0.0
-    return known[-1] if known and (known[-1].own or 0.0) > FACTOR * usual else None
+    return known[-1] if known and (known[-1].own or 0.0) > max(FACTOR * usual, ROUNDING) else None
 
 
 def refuted(layers: Sequence[Layer]) -> set[int]:

@@ -21,6 +21,7 @@ from onnxtfl.checking.sides import Side
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Symbol, evaluate, symbol, symbols
 from onnxtfl.ir.dtypes import dtype_of
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import FormatName, Model
@@ -29,6 +30,8 @@ from onnxtfl.passes.cleanup import remove_unreached
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.runtimes import RunError, RunOptions, Worker
 
+_UNKNOWN_SIZE = 8
+"""The size that a dimension is expected to have which depends on more than the inputs."""
 _UNKNOWN_BYTES = 1 << 20
 """The size that a tensor of unknown shape is expected to have."""
 _MOST_FAILURES = 24
@@ -103,11 +106,22 @@ class InnerModel:
         return type_.rank if isinstance(type_, TensorType) else None
 
     def nbytes(self, number: int) -> int:
-        """How many bytes a tensor is expected to have."""
+        """How many bytes a tensor is expected to have, open sizes being those of the inputs."""
         type_ = self.type_of(number)
-        if not isinstance(type_, TensorType) or not type_.is_static:
+        if not isinstance(type_, TensorType) or type_.shape is None:
             return _UNKNOWN_BYTES
-        return math.prod(int(str(d)) for d in type_.shape or ()) * max(1, type_.storage.bits // 8)
+        sizes = [evaluate(d, self._sizes, _UNKNOWN_SIZE) for d in type_.shape]
+        return max(0, math.prod(sizes)) * max(1, type_.storage.bits // 8)
+
+    @cached_property
+    def _sizes(self) -> dict[Symbol, int]:
+        """The sizes of the given inputs by their symbols."""
+        found = dict[Symbol, int]()
+        for value, array in zip(self.graph.inputs, self.given, strict=False):
+            shape = value.type.shape if isinstance(value.type, TensorType) else None
+            for dim, size in zip(shape or (), array.shape if isinstance(array, np.ndarray) else (), strict=False):
+                found |= {name: size for name in symbols(dim) if dim == symbol(name)}
+        return found
 
     def fetch(self, wanted: Collection[int]) -> dict[int, Array]:
         """The values of tensors; those of which the runtime has none are left out."""
