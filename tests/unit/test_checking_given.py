@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -50,6 +51,48 @@ def test_fractions_are_no_integers() -> None:
     assert by_input({"ids": np.array([1.0, 2.0])}, ids, ids, [])["ids"].tolist() == [1, 2]
     with pytest.raises(UsageError, match="has fractions"):
         by_input({"ids": np.array([1.5, 2.0])}, ids, ids, [])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "message"),
+    [
+        ("uint8", np.array([1, 300]), "values that do not fit"),
+        ("uint8", np.array([-1.0, 3.0]), "values that do not fit"),
+        ("int32", np.array([2**40, 0]), "values that do not fit"),
+        ("float16", np.array([1e6, 0], np.float32), "values that do not fit"),
+        (
+            "float32",
+            np.array(["2020-01-01", "2020-01-02"], "datetime64[D]"),
+            r"float32, the array for it datetime64\[D\]",
+        ),
+    ],
+)
+def test_values_that_do_not_fit_the_type(dtype: str, value: np.ndarray, message: str) -> None:
+    """They became other values, and both models agreed on those."""
+    infos = [TensorInfo("x", dtype, (2,))]
+    with pytest.raises(UsageError, match=message):
+        by_input({"x": value}, infos, infos, [])
+
+
+def test_values_at_the_end_of_the_range() -> None:
+    infos = [TensorInfo("x", dtype, (2,)) for dtype in ("uint8", "float16", "bool")]
+    given = [np.array([0, 255]), np.array([65504, np.inf], np.float32), np.array([0, 2])]
+    found = [by_input({"x": value}, [info], [info], [])["x"] for value, info in zip(given, infos, strict=True)]
+    assert [array.tolist() for array in found] == [[0, 255], [65504, np.inf], [False, True]]
+
+
+def test_bfloat16_from_a_file(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.array([1, -2], ml_dtypes.bfloat16))
+    infos = [TensorInfo("x", "bfloat16", (2,))]
+    (case,) = cases_of(tmp_path / "x.npz", 1, 0)
+    assert by_input(case.arrays(), infos, infos, [])["x"].astype(float).tolist() == [1, -2]
+
+
+def test_a_file_without_arrays(tmp_path: Path) -> None:
+    """A check with generated inputs instead would not be what was asked for."""
+    np.savez(tmp_path / "none.npz")
+    with pytest.raises(UsageError, match="has no arrays"):
+        cases_of(tmp_path / "none.npz", 1, 0)[0].arrays()
 
 
 def test_each_file_of_a_directory_is_a_set(tmp_path: Path) -> None:

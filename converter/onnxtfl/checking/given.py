@@ -59,11 +59,14 @@ def _arrays(file: Path) -> dict[str, Array]:
         if isinstance(loaded, np.ndarray):  # an .npy file
             return {"arr_0": loaded}
         with loaded as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            found = {name: arrays[name] for name in arrays.files}
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror or error}") from error
     except (ValueError, zipfile.BadZipFile, EOFError) as error:
         raise UsageError(f"{file} is not an .npz file of numbers", hint="write it with numpy.savez") from error
+    if not found:
+        raise UsageError(f"{file} has no arrays", hint="write it with numpy.savez, with an array for each input")
+    return found
 
 
 def random_cases(count: int, seed: int) -> list[Case]:
@@ -146,6 +149,19 @@ def _fitting(array: Array, info: TensorInfo) -> Array:
     wanted = numpy_type(info.dtype)
     if array.dtype.kind == "f" and wanted.kind in "iub" and not np.array_equal(array, np.trunc(array)):
         raise UsageError(f"input {info.name!r} is {info.dtype}, the array for it has fractions")
-    if array.dtype.kind in "OSUc" and array.dtype.kind != wanted.kind:
+    if array.dtype.type is np.void and wanted.kind == "V" and array.dtype.itemsize == wanted.itemsize:
+        array = array.view(wanted)  # types of ml_dtypes, as NumPy reads them from a file
+    if array.dtype.kind != wanted.kind and (array.dtype.kind in "OSUcMm" or array.dtype.type is np.void):
         raise UsageError(f"input {info.name!r} is {info.dtype}, the array for it {array.dtype.name}")
+    if _is_beyond(array, wanted):
+        raise UsageError(f"input {info.name!r} is {info.dtype}, the array for it has values that do not fit")
     return array.transpose(ways[0]).astype(wanted, copy=False)
+
+
+def _is_beyond(array: Array, wanted: np.dtype[Any]) -> bool:
+    """Whether numbers are beyond the range of a type of integers or floats."""
+    if not array.size or array.dtype == wanted or wanted.kind not in "iuf" or array.dtype.kind not in "biuf":
+        return False
+    finite = array[np.isfinite(array)]
+    limits = np.finfo(wanted) if wanted.kind == "f" else np.iinfo(wanted)
+    return bool(finite.size and (finite.min() < limits.min or finite.max() > limits.max))
