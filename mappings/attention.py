@@ -23,7 +23,8 @@ def _attention_of_onnx(b: Builder, node: Node) -> None:
     if node.attr("softcap", 0.0) <= 0:
         node.attributes.pop("softcap", None)
     query, value = node.operand(0), node.operand(2)
-    if value.dtype is not query.dtype and len(node.results) == 1:
+    present = node.results[2:3]  # of the values' own type
+    if value.dtype is not query.dtype and not any(v.uses or b.graph.is_output(v) for v in present):
         node.set_operand(2, b(ops.Convert, value, dtype=query.dtype))
         if (past := node.optional(5)) is not None:
             node.set_operand(5, b(ops.Convert, past, dtype=query.dtype))

@@ -1,12 +1,42 @@
-"""Ops of com.microsoft that generate text, or serve many requests at once: refused, with what to convert instead.
+"""Ops of com.microsoft that generate text, or serve many requests at once.
 
-com.microsoft: BeamSearch, WhisperBeamSearch, GreedySearch, Sampling; SparseAttention, PagedAttention,
-SparsePagedAttention, VarlenCausalConvWithState; MatMulFpQ4, SparseToDenseMatMul
+com.microsoft: NGramRepeatBlock; refused, with what to convert instead: BeamSearch, WhisperBeamSearch, GreedySearch,
+Sampling; SparseAttention, PagedAttention, SparsePagedAttention, VarlenCausalConvWithState; MatMulFpQ4,
+SparseToDenseMatMul
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxtfl.rules import *
+
+
+@lift_onnx("NGramRepeatBlock", since=(1,), domain=MICROSOFT)
+def _n_gram_repeat_block(b: Builder, node: Node) -> Value:
+    """Scores [batch, words] with -inf for each word that would repeat a run of `ngram_size` of the ids [batch, length].
+
+    Source: ONNX Runtime, contrib_ops/cpu/bert/ngram_repeat_block.h.
+    """
+    ids, scores = node.operand(0), Term(b, node.operand(1))
+    size = int(node.attr("ngram_size"))
+    if size < 1:
+        raise InvalidModelError(f"ngram_size is {size}", code="E-FILE-009")
+    ids = b(
+        ops.Pad, ids, np.asarray([[0, 0], [max(size - 1, 0), 0]]), b.scalar(-1, ids), mode="constant"
+    )  # short texts
+    banned = Term(b, sliced(b, ids, {1: slice(size - 1, None)}))
+    for j in range(size - 1):  # the words before, of each place and of the next one
+        before = Term(b, sliced(b, ids, {1: slice(j, j - size + 1)}))
+        last = Term(b, sliced(b, ids, {1: slice(j - size + 1, j - size + 2 or None)}))
+        matches = before.equals(last)
+        found = matches if j == 0 else found & matches
+    lowest = scores.constant(float("-inf"))
+    updates = (
+        banned.to(scores.dtype) * 0.0 + lowest if size == 1 else found.choose(lowest, scores.constant(float("inf")))
+    )
+    return b(ops.ScatterElements, scores.value, banned.value, updates.value, axis=1, kind="min")
+
 
 refuse_onnx(
     *("BeamSearch", "WhisperBeamSearch", "GreedySearch", "Sampling"),

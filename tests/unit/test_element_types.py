@@ -117,3 +117,18 @@ def test_what_is_refused_is_valid_and_can_be_cast(message: str) -> None:
         onnxtfl.onnx_to_tflite(model(signature, body), check=False)
     hint: Any = caught.value.hint
     assert "cast" in hint
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'y = ScatterElements <reduction = "add"> (x, i, x)',
+        'y = ScatterND <reduction = "max"> (x, j, x)',
+        "y = Unique (x)",
+    ],
+)
+def test_complex_numbers_that_no_kernel_has_are_refused_as_such(body: str) -> None:
+    """The model is valid, so the error is none of the file."""
+    source = model("(complex64[4] x, int64[4] i, int64[4,1] j) => (complex64[n] y)", body)
+    with pytest.raises(UnsupportedError, match=r"cannot be complex64 in .*cut the model around it"):
+        onnxtfl.onnx_to_tflite(source, check=False)

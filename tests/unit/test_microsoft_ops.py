@@ -57,6 +57,17 @@ def normal(*shape: int) -> Array:
 B, S, H, N = 2, 4, 16, 2
 
 
+@pytest.mark.parametrize("open_", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("length", [1, 2, 4, 12])
+def test_words_that_would_repeat_a_run_are_banned(size: int, length: int, open_: bool) -> None:
+    inputs = {"ids": np.random.default_rng(length).integers(0, 3, (2, length)), "scores": normal(2, 8)}
+    model = made("NGramRepeatBlock", inputs, ngram_size=size, open_=open_)
+    wanted = run_onnx(model, inputs)["y0"]
+    ((_, found),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", inputs)
+    np.testing.assert_array_equal(found, wanted)
+
+
 # --- products --------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current
-from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.builder import Builder, ElementTypeError
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import Effect
@@ -169,6 +169,18 @@ def _in_float(node: Node, target: Target, refusals: Sequence[Refusal]) -> Remark
     return Remark("island", node.op.name, "; ".join(dict.fromkeys(said)) or f"{target.title} has no op like it")
 
 
+def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
+    """The error of an element type that the ops of a rule do not have: `node` has it, so the model is valid."""
+    if not isinstance(error.__cause__, ElementTypeError):
+        return error
+    said, hint = f"{error.__cause__} in {error.op}", "cast it to another type, or cut the model around it"
+    return UnsupportedError(said, node=error.node, op=node.op.name, type_=_shown(node), hint=hint, code="E-TYPE-002")
+
+
+def _shown(node: Node) -> str:
+    return ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
+
+
 def _moves(node: Node) -> bool:
     """Whether `node` keeps quantized elements as they are, or computes shapes."""
     return node.op.moves is not None or not any(r.tensor_type.dtype.is_float for r in node.results)
@@ -194,7 +206,7 @@ def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | No
             values = rule(builder, node)
         except OnnxtflError as error:
             error.node = error.node or source_name(node)
-            raise
+            raise _of_type(error, node) from error
         if values is not None:
             return [values] if isinstance(values, Value) else list(values)
     return None
@@ -260,12 +272,11 @@ class _RefusedError(UnsupportedError):
 
 
 def _refused(node: Node, target: Target, refusals: Sequence[Refusal]) -> _RefusedError:
-    shown = ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
     unranked = any(isinstance(v.type, TensorType) and v.type.shape is None for v in node.operands if v is not None)
     missing = "the rank of an operand is known only at run time" if unranked else "no form of it exists there"
     reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or missing
     message = f"{target.title} cannot run this: {reason}"
-    error = _RefusedError(message, node=source_name(node), op=node.op.name, type_=shown, code="E-OP-004")
+    error = _RefusedError(message, node=source_name(node), op=node.op.name, type_=_shown(node), code="E-OP-004")
     error.hint = target.advice(node)
     error.reason = reason
     return error
