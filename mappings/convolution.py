@@ -228,7 +228,7 @@ def _by_planes(b: Builder, node: Node, window: Window, sizes: Sequence[Dim]) -> 
         planes = sliced(b, x, {1: slice(begin, begin + (count - 1) * window.strides[0] + 1, window.strides[0])})
         planes = reshape(b, planes, (product(planes.shape[:2]), *planes.shape[2:]))
         tap = reshape(b, sliced(b, kernel, {2: slice(k, k + 1)}), (*kernel.shape[:2], *kernel.shape[3:]))
-        made = b(ops.Conv, planes, tap, node.optional(2) if total is None else None, **flat)
+        made = b(ops.Conv, planes, tap, _first(node, total), **flat)
         total = made if total is None else b(ops.Add, total, made)
     assert total is not None
     spread = reshape(b, total, (x.shape[0], count, *total.shape[1:]))
@@ -253,7 +253,7 @@ def _integers(b: Builder, node: Node, window: Window) -> Value | None:
         return None
     step = min(depth, terms // math.prod(window.shape))
     if step == 0:
-        return None
+        return _by_taps(b, node, window, terms)
     if step < depth and attributes["feature_group_count"] > 1:
         return _groups_apart(b, node)
     axes = attributes["input_feature_dimension"], attributes["kernel_input_feature_dimension"]
@@ -262,6 +262,36 @@ def _integers(b: Builder, node: Node, window: Window) -> Value | None:
         total = reshape(b, total, (*total.shape, *[1] * (x.rank - 1 - attributes["output_feature_dimension"])))
     multiply = partial(b, ops.Conv, **attributes)
     return summed_in_float(b, list(zip((x, kernel), axes, strict=True)), step, multiply, total)
+
+
+def _by_taps(b: Builder, node: Node, window: Window, terms: int) -> Value | None:
+    """A convolution of integers whose window has more than `terms` positions: the sum of those over its parts.
+
+    The largest axis of the window is divided, after the padding::
+
+        y[n] = sum over parts [k, l) of Conv(x[k * dilation : size - (window - l) * dilation], kernel[k:l])
+    """
+    i = max(range(window.rank), key=lambda axis: window.shape[axis])
+    length = max(1, terms * window.shape[i] // math.prod(window.shape))
+    if terms == 0 or window.shape[i] == 1:
+        return None
+    if any(window.padding) or window.auto_pad != "NOTSET":
+        return _pad_apart(b, node, window)
+    (x, kernel), attributes = node.operands[:2], attributes_of(node)
+    assert x is not None and kernel is not None
+    axes = [attributes[f"{side}_spatial_dimensions"][i] for side in ("input", "kernel")]
+    total: Value | None = None
+    for k in range(0, window.shape[i], length):
+        rest = max(0, window.shape[i] - k - length) * window.dilations[i]
+        read = sliced(b, x, {axes[0]: slice(k * window.dilations[i], -rest or None)})
+        part = b(ops.Conv, read, sliced(b, kernel, {axes[1]: slice(k, k + length)}), _first(node, total), **attributes)
+        total = part if total is None else b(ops.Add, total, part)
+    return total
+
+
+def _first(node: Node, total: Value | None) -> Value | None:
+    """The bias of a Conv, for the first one of several that are added."""
+    return node.optional(2) if total is None else None
 
 
 def _pad_apart(b: Builder, node: Node, window: Window) -> Value:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -15,7 +18,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 600)).astype(np.float32)
 
 
-def model(nodes: list[onnx.NodeProto], x: Array, shape: list[int], constants: dict[str, Array]) -> bytes:
+def model(nodes: list[onnx.NodeProto], x: Array, shape: Sequence[int | None], constants: dict[str, Array]) -> bytes:
     given, result = helper.make_tensor_value_info("x", F, x.shape), helper.make_tensor_value_info("y", F, shape)
     initializers = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
@@ -86,6 +89,30 @@ def test_convolutions_add_up_as_much_as_is_exact(channels: int, window: int, par
     data = model(integer_product("ConvInteger", scale), x, [1, 8, 29 - window, 29 - window], stored)
     converted = onnxtfl.onnx_to_tflite(data, check=False)
     assert converted.report.ops_after["CONV_2D"] == parts
+    found = run_tflite(converted.data or b"", [x])[0][1]
+    np.testing.assert_allclose(found, run_onnx(data, {"x": x})["y"], rtol=1e-6, atol=1e-6)
+
+
+LARGE = [
+    ({"strides": [32, 32]}, (3, 64, 64), (4, 3, 32, 32)),
+    ({"dilations": [2, 1], "pads": [3, 0, 2, 1], "strides": [3, 2]}, (1, 50, 40), (4, 1, 20, 20)),
+    ({"auto_pad": "SAME_UPPER", "group": 2}, (2, 30, 30), (2, 1, 19, 19)),
+    ({}, (2, 700), (4, 2, 600)),
+]
+
+
+@pytest.mark.parametrize(("attributes", "image", "kernel"), LARGE, ids=["patches", "padded", "groups", "1-D"])
+def test_convolutions_with_large_windows(
+    attributes: dict[str, Any], image: tuple[int, ...], kernel: tuple[int, ...]
+) -> None:
+    """Windows of more positions than float32 adds up exactly: patches of 32 x 32 (CLIP) are computed in parts."""
+    x = RNG.standard_normal((2, *image)).astype(np.float32)
+    scale = np.asarray(0.01, np.float32)
+    stored = weights(kernel, scale, np.uint8)
+    nodes = integer_product("ConvInteger", scale)
+    nodes[1].attribute.extend(helper.make_attribute(k, v) for k, v in attributes.items())
+    data = model(nodes, x, [None] * x.ndim, stored)
+    converted = onnxtfl.onnx_to_tflite(data, check=False)
     found = run_tflite(converted.data or b"", [x])[0][1]
     np.testing.assert_allclose(found, run_onnx(data, {"x": x})["y"], rtol=1e-6, atol=1e-6)
 
