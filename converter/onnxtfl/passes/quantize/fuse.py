@@ -56,7 +56,7 @@ def quantize_early(graph: Graph) -> None:
 
 def _dequantize_small_constant(graph: Graph, node: Node) -> None:
     """A small constant that float ops read is computed now, so that what depends on it can be folded."""
-    source = _source(node.result) if node.op is ops.Convert else None
+    source = _source_of_bias(node.result) if node.op is ops.Convert else None
     if source is not None and source.data is not None and source.data.size <= _FOLDED:
         graph.replace(node, [constant(source.numpy(), node.result.dtype)])
 
@@ -120,7 +120,7 @@ def requantization(b: Builder, node: Node) -> Value | None:
 
         Convert(Convert(%q: int8 0.5:1) : float32) : int8 0.25:3    ->    Convert(%q: int8 0.5:1) : int8 0.25:3
     """
-    source = _source(node.operand(0))
+    source = _source_of_bias(node.operand(0))
     if source is None or not node.result.is_quantized or source.dtype is not node.result.dtype:
         return None
     return converted(b, source, quantization_of(node.result))
@@ -186,6 +186,17 @@ def _moved(graph: Graph, node: Node) -> bool:
 
 
 def _source(value: Value | None) -> Value | None:
+    """The quantized value that `value` is converted from, of 16 bits at most: kernels read more in a bias only."""
+    source = _source_of_bias(value)
+    return None if source is None or _is_wide(source) else source
+
+
+def _is_wide(value: Value) -> bool:
+    quantization = value.tensor_type.quantization
+    return quantization is not None and quantization.dtype.bits > 16
+
+
+def _source_of_bias(value: Value | None) -> Value | None:
     """The quantized value that `value` is converted from."""
     node = value.producer if value is not None else None
     if node is None or node.op is not ops.Convert or node.result.is_quantized or not node.operand(0).is_quantized:
@@ -302,7 +313,7 @@ def _rescaled(node: Node, operands: Sequence[Value | None]) -> Remark | None:
     index = next((i for i, o in enumerate(node.op.operands) if o.name == "bias"), len(operands))
     if index >= len(operands):
         return None
-    before, after = quantization_of(_source(node.operands[index])), quantization_of(operands[index])
+    before, after = quantization_of(_source_of_bias(node.operands[index])), quantization_of(operands[index])
     if before is None or after is None or (before.scales, before.zero_points) == (after.scales, after.zero_points):
         return None
     return Remark("bias", node.op.name, short(f"{before} became {after}"))
@@ -336,7 +347,7 @@ def _exact(number: np.float32, storage: str) -> tuple[Quantization, int]:
 
 def _is_by_output(node: Node, index: int, value: Value | None) -> bool:
     """Whether per-axis parameters of operand `index` belong to the weights' output features, as kernels need them."""
-    source = _source(value)
+    source = _source_of_bias(value)
     quantization = source.tensor_type.quantization if source is not None else None
     if quantization is None or quantization.per_tensor:
         return True
@@ -355,7 +366,7 @@ def _bias(value: Value, operands: Sequence[Value | None], wanted: Quantization |
 
     None if it cannot be rounded to these with an error below a quarter of a step of `wanted`, the result's.
     """
-    source = _source(value) or value
+    source = _source_of_bias(value) or value
     x, w = (v.tensor_type.quantization if v is not None else None for v in operands[:2])
     if source.data is None or source.data.size > _SMALL or x is None or w is None or not x.per_tensor:
         return None
