@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import NodeProto, TensorProto, helper, parser
+from onnx import NodeProto, TensorProto, helper, numpy_helper, parser
 
 import onnxtfl
 from tests.fuzz.test_mutants_found import node, onnx_file
+from tests.harness.litert import run_onnx, run_tflite
 
 F = np.float32
 _RNN = {"w": np.ones((1, 4, 1), F), "r": np.ones((1, 4, 1), F)}
@@ -186,3 +187,28 @@ def test_int32_constants_are_not_moved_as_integers(body: str) -> None:
     model.graph.output[1].type.tensor_type.ClearField("shape")
     conversion = onnxtfl.onnx_to_tflite(model)
     assert conversion.check is not None and conversion.check.status == "passed"
+
+
+@pytest.mark.parametrize(("storage", "count", "zero"), [("int8", 127, 0), ("uint8", 255, 255), ("uint16", 65535, 65535)])
+@pytest.mark.parametrize("form", ["QDQ", "QLinearMul"])
+def test_masks_of_the_lowest_float(storage: str, count: int, zero: int, form: str) -> None:
+    """The lowest float as an integer times a scale is -infinity: times 0 it is NaN, which QuantizeLinear makes the
+    lowest integer; QLinearMul multiplies the integers first, and has 0."""
+    if form == "QLinearMul" and storage == "uint16":
+        pytest.skip("no such op")
+    low = -count if storage == "int8" else 0
+    body = "q = com.microsoft.QLinearMul (xq, s, z, c, h, cz, s, z)"
+    if form == "QDQ":
+        body = "d = DequantizeLinear (c, h, cz)  m = Mul (xd, d)  q = QuantizeLinear (m, s, z)"
+    text = f"""<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]> g (float[4] x) => (float[4] p, float[4] y)
+      <float s = {{1}}, {storage} z = {{5}}, {storage} c = {{{low}}}, {storage} cz = {{{zero}}}, float h = {{1}}> {{
+        xq = QuantizeLinear (x, s, z)  xd = DequantizeLinear (xq, s, z)  p = Identity (xd)
+        {body}  y = DequantizeLinear (q, s, z) }}"""
+    model = parser.parse_model(text)
+    lowest = np.nextafter(np.float32(np.finfo(np.float32).max / count), np.float32(np.inf))
+    model.graph.initializer[4].CopyFrom(numpy_helper.from_array(lowest, "h"))
+    x = np.asarray([0, 1, 0, 2], np.float32)
+    conversion = onnxtfl.onnx_to_tflite(model, check=False)
+    wanted = run_onnx(model.SerializeToString(), {"x": x}, optimized=False)["y"]
+    for kernels in ("default", "builtin"):
+        np.testing.assert_array_equal(run_tflite(conversion.data or b"", [x], kernels=kernels)[1][1], wanted)

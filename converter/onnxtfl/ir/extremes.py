@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import scalar
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.signs import never_negative
@@ -49,7 +49,7 @@ def _operand(value: Value | None, known: Mapping[Value, Extremes]) -> Extremes:
     if value is None or not isinstance(value.type, TensorType):
         return ORDINARY
     quantization = value.type.quantization
-    if quantization is not None:
+    if quantization is not None and (value.data is None or value.data.size > 1):
         return Extremes(max(1.0, max(quantization.scales) * 2.0 ** min(quantization.dtype.bits, 16)))
     if value.data is not None and value.dtype.is_float:
         return _of_constant(value)
@@ -68,6 +68,8 @@ def _of_node(node: Node, operands: Sequence[Extremes]) -> Extremes:
     op, largest, nan = node.op, max((x.largest for x in operands), default=1.0), any(x.nan for x in operands)
     if op is ops.Select:
         return _of_select(node, operands)
+    if op is ops.DequantizeLinear:
+        return _of_dequantized(node)
     if op in _BOUNDED:
         return Extremes(1.0, nan or (op is ops.Softmax and math.isinf(largest)))
     if op is ops.Clamp:
@@ -92,6 +94,19 @@ _SELECTS: frozenset[type[Op]] = frozenset(
 )
 _OF_NONNEGATIVE: frozenset[type[Op]] = frozenset({ops.Sqrt, ops.Log})
 _PRODUCTS: frozenset[type[Op]] = frozenset({ops.Mul, ops.DotGeneral, ops.Conv, ops.ConvTranspose})
+
+
+def _of_dequantized(node: Node) -> Extremes:
+    """Of constants what they are in float32, where the lowest float becomes -infinity; else a bound by the type."""
+    x, scale, zero = node.operand(0), node.operand(1), node.optional(2)
+    if scale.data is None or scale.data.size > _READ or not x.dtype.is_integer:
+        return ORDINARY
+    scales = scale.numpy().astype(np.float32)
+    if x.data is None or scales.size != 1 or x.data.size > _READ or (zero is not None and zero.data is None):
+        return Extremes(max(1.0, float(scales.max(initial=0.0)) * 2.0 ** min(x.dtype.bits, 16)))
+    steps = x.numpy().astype(np.float32) - np.float32(0 if zero is None else zero.numpy().reshape(-1)[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _of_constant(constant(steps * scales.reshape(-1)[0]))
 
 
 def _of_select(node: Node, operands: Sequence[Extremes]) -> Extremes:

@@ -117,7 +117,23 @@ def dequantized(b: Builder, node: Node, operand: Quantized) -> Value:
     x, scale, zero = node.operand(operand.elements), node.operand(operand.scale), node.optional(operand.zero)
     if zero is not None and zero.dtype is not x.dtype:
         raise ValueError(f"a zero point of type {zero.type} for elements of type {x.type}")
-    return b(ops.DequantizeLinear, x, scale, zero, axis=_axis(x, scale, operand.axis))
+    return b(ops.DequantizeLinear, x, _finite(x, scale, zero), zero, axis=_axis(x, scale, operand.axis))
+
+
+def _finite(x: Value, scale: Value, zero: Value | None) -> Value:
+    """The scale of a constant of one element; the next lower float where the product of both is infinite.
+
+    Kernels multiply the integers first: 0 times a mask of the lowest float, as its scale times -127, is 0 and not NaN.
+    Source: ONNX Runtime, core/mlas/lib/qlmul.cpp.
+    """
+    parameters = [v for v in (x, scale, zero) if v is not None]
+    if any(v.data is None or v.data.size != 1 for v in parameters) or scale.dtype is not DType.FLOAT32:
+        return scale
+    size = np.abs(np.float64(x.numpy().item()) - (0 if zero is None else zero.numpy().item()))
+    step, most = scale.numpy(), np.finfo(np.float32).max
+    while np.isfinite(step).all() and size * np.float64(step.item()) > most:
+        step = np.nextafter(step, np.float32(0))
+    return constant(np.asarray(step).reshape(scale.numpy().shape), scale.dtype)
 
 
 def quantized(b: Builder, real: Value, scale: Value, zero: Value | None, dtype: DType) -> Value:

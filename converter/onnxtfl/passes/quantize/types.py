@@ -12,12 +12,14 @@ selects elements (Reshape, Concatenate, MaxPool) is moved before it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.extremes import ORDINARY, Extremes, extremes
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.packed import is_packed
@@ -54,9 +56,10 @@ def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = Fals
         if node.op is ops.QuantizeLinear:
             _widen(graph, node, kinds)
     if target.name == "tfl":
+        known = extremes(graph)
         for node in list(graph.nodes):
             if node.op is ops.QuantizeLinear:
-                _without_kernels(graph, node, kinds)
+                _without_kernels(graph, node, kinds, known)
     for node in list(graph.nodes):
         if node.graph is not graph:
             continue
@@ -91,7 +94,7 @@ def _widen(graph: Graph, node: Node, kinds: _Kinds) -> None:
     graph.remove(node)
 
 
-def _without_kernels(graph: Graph, node: Node, kinds: _Kinds) -> None:
+def _without_kernels(graph: Graph, node: Node, kinds: _Kinds, known: Mapping[Value, Extremes]) -> None:
     """Store uint16 as int16, and where that has a zero point, compute the real values: no kernel has such integers."""
     quantization, x = quantization_of(node), node.operand(0)
     if quantization is None or quantization.dtype not in _WIDE or quantization.block or node.result in kinds.fixed:
@@ -104,7 +107,7 @@ def _without_kernels(graph: Graph, node: Node, kinds: _Kinds) -> None:
     if stored is not quantization and kinds.converts(x.tensor_type.stored_as(stored)):
         store_as_int16(graph, node, stored)
     elif x.tensor_type.rank is not None:
-        round_in_float(graph, node, quantization, kinds.target.title)
+        round_in_float(graph, node, quantization, kinds.target.title, nan=known.get(x, ORDINARY).nan)
 
 
 class _Kinds:

@@ -40,7 +40,7 @@ def store_as_int16(graph: Graph, node: Node, stored: Quantization) -> None:
     graph.remove(node)
 
 
-def round_in_float(graph: Graph, node: Node, quantization: Quantization, title: str) -> None:
+def round_in_float(graph: Graph, node: Node, quantization: Quantization, title: str, *, nan: bool) -> None:
     """Compute the real values that the QuantizeLinear `node` stores, and that its users dequantize.
 
     ::
@@ -48,13 +48,16 @@ def round_in_float(graph: Graph, node: Node, quantization: Quantization, title: 
         DequantizeLinear(QuantizeLinear(%x)) : int16 0.5:3
         ->  Mul(Sub(Clamp(Add(RoundNearestEven(Div(%x, 0.5)), 3), -32768, 32767), 3), 0.5)
 
-    The zero point is added and subtracted, so that a negative zero becomes a positive one.
+    The zero point is added and subtracted, so that a negative zero becomes a positive one. `nan`: whether elements may
+    be NaN, which is stored as the lowest integer.
     """
     b, rank = Builder(graph, node, maker=_MAKER), node.operand(0).rank
     scales = _along(np.asarray(quantization.scales, np.float32), quantization, rank)
     zeros = _along(np.asarray(quantization.zero_points, np.float32), quantization, rank)
     low, high = limits(quantization.dtype)
-    rounded = Term(b, node.operand(0)).apply(ops.Div, scales).apply(ops.RoundNearestEven)
+    steps = Term(b, node.operand(0)).apply(ops.Div, scales)
+    steps = steps.differs(steps).choose(steps.constant(float(2 * low - high)), steps) if nan else steps
+    rounded = steps.apply(ops.RoundNearestEven)
     assert rounded.value.producer is not None
     text = f"{title} has no {quantization.storage} with this zero point: quantize symmetrically (ActivationSymmetric)"
     rounded.value.producer.remarks += (Remark("island", ops.QuantizeLinear.name, text),)
