@@ -212,3 +212,15 @@ def test_masks_of_the_lowest_float(storage: str, count: int, zero: int, form: st
     wanted = run_onnx(model.SerializeToString(), {"x": x}, optimized=False)["y"]
     for kernels in ("default", "builtin"):
         np.testing.assert_array_equal(run_tflite(conversion.data or b"", [x], kernels=kernels)[1][1], wanted)
+
+
+@pytest.mark.parametrize("storage", ["float8e4m3fn", "int4"])
+def test_a_relu_that_onnxruntime_drops(storage: str) -> None:
+    """ONNX Runtime's optimizer takes a zero point of 0 for the lowest value, also of types with negative ones."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[64] x) => (float[64] y) <float s = {1}> {
+      r = Relu (x)  q = QuantizeLinear (r, s, z)  y = DequantizeLinear (q, s, z) }"""
+    model = parser.parse_model(text)
+    model.graph.initializer.append(helper.make_tensor("z", getattr(TensorProto, storage.upper()), [], [0]))
+    check = onnxtfl.onnx_to_tflite(model).check
+    assert check is not None and check.status == "passed"
+    assert any("drop a Relu" in note for note in check.notes)

@@ -17,6 +17,7 @@ from onnxtfl.checking.half import computes_in_halves
 from onnxtfl.checking.sizes import ShapeFacts, shape_facts
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
@@ -120,6 +121,7 @@ class Facts:
     outputs that are one. ``halves``: whether the model computes in float16 or bfloat16.
     ``float16``: whether one of its ops does more with float16 than move or convert it. ``rounds``: whether it rounds
     real values, at scales that are computed too. ``unsorted``: whether an op of it need not sort its results.
+    ``dropped``: whether ONNX Runtime's graph optimizations drop a Relu of it.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -134,6 +136,7 @@ class Facts:
     float16: bool = False
     rounds: bool = False
     unsorted: bool = False
+    dropped: bool = False
 
 
 def analyze(graph: Graph) -> Facts:
@@ -160,6 +163,7 @@ def analyze(graph: Graph) -> Facts:
         any(map(computes_in_float16, graph.walk())),
         any(map(_rounds, graph.walk())),
         any(node.op is ops.TopK and not node.attr("sorted") for node in graph.walk()),
+        any(map(_drops_relu, graph.walk())),
     )
 
 
@@ -168,6 +172,17 @@ def _rounds(node: Node) -> bool:
     if node.op is ops.QuantizeLinear:
         return not node.operand(1).is_constant
     return node.op is ops.RoundNearestEven and not node.operand(0).is_constant
+
+
+def _drops_relu(node: Node) -> bool:
+    """Whether this quantizes what a Relu makes to a type that also has negative values, without a zero point.
+
+    Source: ONNX Runtime 1.32, core/optimizer/relu_quant_fusion.cc, which knows int8, uint8, int16 and uint16 only.
+    """
+    if node.op is not ops.QuantizeLinear or made_by(node.operand(0), ops.Relu) is None:
+        return False
+    dtype: DType = node.attr("dtype")
+    return dtype.is_float or (dtype.is_signed and dtype.bits < 8)
 
 
 def _input_range(value: Value) -> Range | None:

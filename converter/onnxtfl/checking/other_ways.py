@@ -35,18 +35,19 @@ def other_ways(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
     """
     if error.kind in HOPELESS:
         return
-    kept = side.info, side.worker, dict(side.run_options)
+    kept = side.info, side.way, side.worker, dict(side.run_options)
     side.refused = error
     for way in (_onnx_ways if side.info.format == "onnx" else _tflite_ways)(side, error, stack):
         side.way = way
         yield way
-    side.way = ""
-    side.info, side.worker, side.run_options = kept
+    side.info, side.way, side.worker, side.run_options = kept
 
 
 def in_words(which: str, side: Side) -> str:
     """How the first or second model ran, and why not by default."""
-    why = f" ({one_line(side.refused.message, 160)})" if side.refused is not None else ""
+    if side.refused is None:
+        return f"the {which} model ran {side.way}"
+    why = f" ({one_line(side.refused.message, 160)})"
     return f"the {which} model does not run by default, {side.way}{why}"
 
 

@@ -22,6 +22,8 @@ from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
 PathLike = str | os.PathLike[str]
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
+WITHOUT_OPTIMIZATIONS = "without graph optimizations, which drop a Relu before QuantizeLinear to 4 bits or float8"
+"""How a model ran whose `Facts.dropped` are true."""
 _EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
 """Kinds of `RunError` that say nothing about whether the second model is valid."""
 
@@ -61,7 +63,10 @@ class Side:
         info = describe(Path(path), model)  # before the graph is changed
         summary = ModelSummary(os.fspath(path), info.format, files.bytes_on_disk(model, path), count_ops(model.main))
         graph = lifted_where_possible(model)
-        return cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states), summary=summary)
+        side = cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states), summary=summary)
+        if side.facts.dropped and info.format == "onnx":
+            side.run_options, side.way = {"kernels": "builtin"}, WITHOUT_OPTIMIZATIONS
+        return side
 
     def hide(self, others: Collection[str]) -> None:
         """Hide the states that are none of the inputs `others` of the other model."""
