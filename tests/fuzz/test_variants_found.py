@@ -180,7 +180,8 @@ def test_blocks_of_4_bits(block: int, message: str) -> None:
 def test_int32_constants_are_not_moved_as_integers(body: str) -> None:
     """A bias of which another op reads the elements: no kernel dequantizes int32, other than as a constant."""
     text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[3] x, int64[2] ids) => (float[?] p, float y)
-      <int32[3] b = {{1000, -20, 3}}, float sb = {{0.001}}, float s = {{0.01}}, int8 z = {{3}}, int64[2] sizes = {{2, 3}}> {{
+      <int32[3] b = {{1000, -20, 3}}, float sb = {{0.001}}, float s = {{0.01}}, int8 z = {{3}},
+       int64[2] sizes = {{2, 3}}> {{
         xq = QuantizeLinear (x, s, z)  xd = DequantizeLinear (xq, s, z)  p = Identity (xd)
         d = DequantizeLinear (b, sb)  {body} }}"""
     model = parser.parse_model(text)
@@ -189,7 +190,10 @@ def test_int32_constants_are_not_moved_as_integers(body: str) -> None:
     assert conversion.check is not None and conversion.check.status == "passed"
 
 
-@pytest.mark.parametrize(("storage", "count", "zero"), [("int8", 127, 0), ("uint8", 255, 255), ("uint16", 65535, 65535)])
+LOWEST = [("int8", 127, 0), ("uint8", 255, 255), ("uint16", 65535, 65535)]
+
+
+@pytest.mark.parametrize(("storage", "count", "zero"), LOWEST)
 @pytest.mark.parametrize("form", ["QDQ", "QLinearMul"])
 def test_masks_of_the_lowest_float(storage: str, count: int, zero: int, form: str) -> None:
     """The lowest float as an integer times a scale is -infinity: times 0 it is NaN, which QuantizeLinear makes the

@@ -124,17 +124,20 @@ def test_a_pool_selects_integers_for_all_that_read_it() -> None:
     assert found.integer_ops == {"MAX_POOL_2D": 1}
 
 
-def _int16(op: str, scale: str) -> QuantizationSummary:
+def _int16(op: str, scale: str, columns: int = 3) -> QuantizationSummary:
     return report(f"""%s = Convert(%xf) {{dtype = !float32}} : tensor<4x3xfloat32, quant<int16 0.25:0>>
-      %a = {op} : tensor<4x3xfloat32, quant<int16 {scale}:0>>
-      %y = Convert(%a) {{dtype = !float32}} : tensor<4x3xfloat32>""")
+      %ax = constant tensor<1xint64> [1]
+      %a = {op} : tensor<4x{columns}xfloat32, quant<int16 {scale}:0>>
+      %y = Convert(%a) {{dtype = !float32}} : tensor<4x{columns}xfloat32>""")
 
 
 def test_kernels_that_are_several_steps_off_are_named() -> None:
-    found = _int16("Softmax(%s) {axis = 1}", "0.000030517578125")
-    assert found.coarse_ops.keys() == {"SOFTMAX"} and found.coarse_ops["SOFTMAX"] > 1
+    found = _int16('Reduce(%s, %ax) {kind = "prod", keepdims = true}', "0.25", columns=1)
+    assert found.coarse_ops.keys() == {"REDUCE_PROD"} and found.coarse_ops["REDUCE_PROD"] > 1
 
 
 def test_an_op_whose_kernel_interpolates_is_an_island() -> None:
     found = _int16("Tanh(%s)", "0.000030517578125")
     assert [(op.op, op.reason) for op in found.islands] == [("TANH", "TANH of qint16 interpolates, several steps off")]
+    found = _int16("Softmax(%s) {axis = 1}", "0.000030517578125")
+    assert [op.op for op in found.islands] == ["SOFTMAX"]

@@ -60,11 +60,13 @@ def on_integers(op: str, dtype: str, scales: tuple[float, float, float]) -> bool
     return "DEQUANTIZE" not in conversion.report.ops_after
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e5, 1e34])
+@pytest.mark.parametrize("scale", [1e-4, 3e-4, 1.0, 1e5, 1e34])
 def test_softmax_of_int16(scale: float) -> None:
-    """A mask of the lowest float makes the scale 1e34; the kernel's table of exponentials is of no use then."""
+    """The kernel takes exp(-10) for all that is further below the largest, and is 20 steps off for 16 elements.
+
+    A mask of the lowest float makes the scale 1e34.
+    """
     assert not on_integers("Softmax", "int16", (scale, 1.0, 1 / 32768))
-    assert on_integers("Softmax", "int16", (1e-4, 1.0, 1 / 32768))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
