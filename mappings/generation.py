@@ -22,19 +22,14 @@ def _n_gram_repeat_block(b: Builder, node: Node) -> Value:
     size = int(node.attr("ngram_size"))
     if size < 1:
         raise InvalidModelError(f"ngram_size is {size}", code="E-FILE-009")
-    ids = b(
-        ops.Pad, ids, np.asarray([[0, 0], [max(size - 1, 0), 0]]), b.scalar(-1, ids), mode="constant"
-    )  # short texts
+    short = np.asarray([[0, 0], [size - 1, 0]])  # texts shorter than a run
+    ids = b(ops.Pad, ids, short, b.scalar(-1, ids), mode="constant")
     banned = Term(b, sliced(b, ids, {1: slice(size - 1, None)}))
+    updates = banned.to(scores.dtype) * 0.0 + float("-inf")
     for j in range(size - 1):  # the words before, of each place and of the next one
         before = Term(b, sliced(b, ids, {1: slice(j, j - size + 1)}))
         last = Term(b, sliced(b, ids, {1: slice(j - size + 1, j - size + 2 or None)}))
-        matches = before.equals(last)
-        found = matches if j == 0 else found & matches
-    lowest = scores.constant(float("-inf"))
-    updates = (
-        banned.to(scores.dtype) * 0.0 + lowest if size == 1 else found.choose(lowest, scores.constant(float("inf")))
-    )
+        updates = before.equals(last).choose(updates, scores.constant(float("inf")))
     return b(ops.ScatterElements, scores.value, banned.value, updates.value, axis=1, kind="min")
 
 
