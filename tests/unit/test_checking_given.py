@@ -11,7 +11,8 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.checking.describe import TensorInfo
-from onnxtfl.checking.given import by_input, cases_of
+from onnxtfl.checking.facts import Range
+from onnxtfl.checking.given import asked_range, by_input, cases_of
 from onnxtfl.checking.match import match
 from onnxtfl.errors import UsageError
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
@@ -79,6 +80,20 @@ def test_values_at_the_end_of_the_range() -> None:
     given = [np.array([0, 255]), np.array([65504, np.inf], np.float32), np.array([0, 2])]
     found = [by_input({"x": value}, [info], [info], [])["x"] for value, info in zip(given, infos, strict=True)]
     assert [array.tolist() for array in found] == [[0, 255], [65504, np.inf], [False, True]]
+
+
+def test_a_range_of_whole_numbers_has_its_end() -> None:
+    """`--input-range mask:0,1` generated zeros only."""
+    assert asked_range(TensorInfo("x", "int64", (2,)), 0, 1) == Range("range", 0, 2)
+    assert asked_range(TensorInfo("x", "bool", (2,)), 0, 1) == Range("range", 0, 2)
+    assert asked_range(TensorInfo("x", "float32", (2,)), 0, 1) == Range("range", 0, 1)
+    with pytest.raises(UsageError, match="uint8, which does not have all values from 0 to 256"):
+        asked_range(TensorInfo("x", "uint8", (2,)), 0, 256)
+
+
+def test_inputs_that_are_given_are_not_generated() -> None:
+    with pytest.raises(UsageError, match="gives them"):
+        cases_of({"x": np.zeros(3)}, 3, 0)
 
 
 def test_bfloat16_from_a_file(tmp_path: Path) -> None:

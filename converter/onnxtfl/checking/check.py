@@ -16,7 +16,7 @@ from onnxtfl.checking.describe import TensorInfo, with_fixed_sizes
 from onnxtfl.checking.facts import Range
 from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_infos
 from onnxtfl.checking.first_difference import PerLayer
-from onnxtfl.checking.given import Case, by_input, combined, unknown_names
+from onnxtfl.checking.given import Case, asked_range, by_input, combined, unknown_names
 from onnxtfl.checking.in_order import run_in_order
 from onnxtfl.checking.inputs import UnknownInputError, make_input
 from onnxtfl.checking.looks import Looks
@@ -280,7 +280,7 @@ class Check:
     def _asked(self, info: TensorInfo, other: TensorInfo) -> Range | None:
         """The values that the user wants for an input."""
         asked = self.settings.input_ranges.get(info.name) or self.settings.input_ranges.get(other.name)
-        return None if asked is None else Range("range", *asked)
+        return None if asked is None else asked_range(info, *asked)
 
     def _run_b(self, attempt: int) -> CheckReport:
         """Run the second model on the inputs of the first and compare.

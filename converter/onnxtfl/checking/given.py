@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.describe import TensorInfo
+from onnxtfl.checking.facts import Range
 from onnxtfl.checking.inputs import numpy_type
 from onnxtfl.checking.match import Pair, permutations, shape_text
 from onnxtfl.checking.report import CheckReport
@@ -78,6 +80,8 @@ def cases_of(inputs: Inputs, count: int, seed: int) -> list[Case]:
     """The sets of inputs of a check. ``inputs``: see `onnxtfl.check`; ``count``: how many are generated without."""
     if inputs is None:
         return random_cases(count, seed)
+    if count > 1:
+        raise UsageError("`random` says how many sets of inputs are generated, and `inputs` gives them")
     if isinstance(inputs, str | os.PathLike):
         return read_cases(inputs)
     if isinstance(inputs, Mapping):
@@ -96,6 +100,23 @@ def unknown_names(names: Iterable[str], *sides: Sequence[TensorInfo]) -> None:
 def _unknown(name: str, known: Sequence[str]) -> UsageError:
     hint = suggestion(name, known, "the inputs")
     return UsageError(f"the model has no input {name!r}", hint=hint, code="E-USE-003")
+
+
+def asked_range(info: TensorInfo, low: float, high: float) -> Range:
+    """The values of an input from ``low`` to ``high``, which whole numbers may be too.
+
+    Raises `UsageError` where its type does not have these.
+    """
+    if (
+        info.dtype != "string"
+        and info.quantization is None
+        and _is_beyond(np.array([low, high]), numpy_type(info.dtype))
+    ):
+        raise UsageError(
+            f"input {info.name!r} is {info.dtype}, which does not have all values from {low:g} to {high:g}"
+        )
+    whole = info.quantization is None and info.dtype.startswith(("int", "uint", "bool"))
+    return Range("range", low, math.floor(high) + 1 if whole else high)
 
 
 def combined(reports: Sequence[CheckReport]) -> CheckReport:
