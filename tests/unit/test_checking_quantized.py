@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxtfl import check, onnx_to_tflite, tflite_to_onnx
-from onnxtfl.checking import op_by_op
+from onnxtfl.checking import op_by_op, second_look
 from onnxtfl.checking.compare import Expectation, compare
 from onnxtfl.checking.describe import describe
 from onnxtfl.checking.emulation import Three, measure
 from onnxtfl.checking.facts import analyze
 from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
+from onnxtfl.checking.second_look import SecondLook
 from onnxtfl.formats import files
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
@@ -201,3 +204,27 @@ def test_values_are_shaped_where_several_sizes_are_open(
     """A failing check of a quantized transformer with open batch and length ended in an internal error."""
     found = op_by_op._shaped(np.zeros(own), shape)
     assert (None if found is None else found.shape) == wanted
+
+
+def test_ops_are_compared_on_the_kernels_that_run_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XNNPACK refuses a RESIZE_BILINEAR to sizes computed in the model, alone as in the whole model."""
+    chosen: list[str] = []
+
+    def compared(*values: object) -> None:
+        chosen.extend(v.kernels for v in values if isinstance(v, RunOptions))
+
+    monkeypatch.setattr(second_look, "compare_ops", compared)
+    for of_tflite, kernels in (({}, "default"), ({"kernels": "builtin"}, "builtin")):
+        onnx, tflite = (
+            SimpleNamespace(
+                info=SimpleNamespace(format=name, path=Path(name)),
+                worker=object(),
+                hidden=SimpleNamespace(given=list),
+                run_options=changed,
+            )
+            for name, changed in (("onnx", {}), ("tflite", of_tflite))
+        )
+        sides: Any = (tflite, onnx)
+        look = SecondLook(*sides, [], lambda _: ([], []), [], "default", RunOptions(), Expectation(), lambda: 0.0)
+        assert look._op_by_op(0) is None
+        assert chosen.pop() == kernels

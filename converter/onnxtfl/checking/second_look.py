@@ -71,7 +71,7 @@ class SecondLook:
         values = {id(side): side.hidden.given(given) for side, given in zip((self.a, self.b), fed, strict=True)}
         sides = self._sides
         onnx, tflite = (RunnableModel(s.info.path, s.worker, values[id(s)]) for s in sides if s.worker is not None)
-        options = replace(self.options, kernels=self.kernels)
+        options = replace(self.options, **{"kernels": self.kernels, **sides[1].run_options})
         return compare_ops(onnx, tflite, self.tensors, sides[0] is self.a, options, self.expect)
 
     def _distances(self) -> list[Distances]:
