@@ -6,7 +6,8 @@ ONNX            MaxPool 1 8 10 11 12 22, AveragePool 1 7 10 11 19 22, GlobalMaxP
 TFLite          MAX_POOL_2D, AVERAGE_POOL_2D, L2_POOL_2D
 ==============  =============================================================================================
 
-A window that covers the whole input is a Reduce (MEAN, REDUCE_MAX): such pools are what ONNX calls global."""
+A window that covers the whole input is a Reduce (MEAN, REDUCE_MAX): such pools are what ONNX calls global.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +19,6 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.rules import *
-
-
-@lift_onnx("MaxUnpool", since=(9, 11, 22))
-def _max_unpool(b: Builder, node: Node) -> Value:
-    """The elements put back at their numbers in a map of zeros, which `output_shape` may grow at its ends."""
-    x, indices, wanted = node.operand(0), node.operand(1), node.optional(2)
-    window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
-    axes = zip(x.shape[2:], window.strides, window.shape, window.before, window.after, strict=True)
-    shape = (*x.shape[:2], *((n - 1) * stride + k - before - after for n, stride, k, before, after in axes))
-    if not static(shape):
-        raise UnsupportedError("unpooling to a size that is not known", code="E-SHAPE-001")
-    count = product(x.shape)
-    places, values = reshape(b, indices, (count, 1)), reshape(b, x, (count,))
-    flat = b(ops.ScatterND, None, places, values, dim_vector(b, [product(shape)]), kind="none")
-    full = reshape(b, flat, shape)
-    if wanted is None:
-        return full
-    more = b(ops.Sub, wanted, dim_vector(b, shape))
-    columns = reshape(b, more, (len(shape), 1))
-    table = b(ops.Concatenate, np.zeros((len(shape), 1), np.int64), columns, axis=1)
-    return b(ops.Pad, full, table, None, mode="constant")
 
 
 def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:
@@ -304,7 +284,7 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
         return None
     if attributes.get("return_indices") and tuple(attributes["dims"]) != (*range(2, x.rank),):
         return None  # the layout pass does not move the axes that indices count along
-    if window.auto_pad != "NOTSET" and any(s - k > 1 for s, k in zip(window.strides, window.shape, strict=True)):
+    if window.auto_pad != "NOTSET" and any(s > k for s, k in zip(window.strides, window.shape, strict=True)):
         return None  # SAME would be negative padding there
     average = node.op is ops.AveragePool
     options = {**onnx_attributes(window), "ceil_mode": int(window.ceil)}
@@ -320,14 +300,17 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
 @decompose(ops.MaxPool, "onnx")
 @decompose(ops.AveragePool, "onnx")
 def _pool_of_every_nth(b: Builder, node: Node) -> Value | None:
-    """SAME over open sizes where a window of one element skips some: every n-th element, by a Slice."""
+    """SAME over open sizes where strides skip elements: by a Slice where the window has one, else padded apart."""
     x, window, dims = node.operand(0), ops.pool_window(attributes_of(node)), node.attr("dims")
-    skips = [k == 1 and s > 1 for k, s in zip(window.shape, window.strides, strict=True)]
-    if window.auto_pad == "NOTSET" or not any(skips) or node.attr("return_indices", False):
+    sides = list(zip(dims, window.shape, window.strides, strict=True))
+    if window.auto_pad == "NOTSET" or node.attr("return_indices", False) or all(k >= s for _, k, s in sides):
         return None
-    steps = {a: slice(0, None, s) for a, s, skip in zip(dims, window.strides, skips, strict=True) if skip}
-    strides = tuple(1 if skip else s for s, skip in zip(window.strides, skips, strict=True))
-    attributes = {**attributes_of(node), "strides": strides}
+    steps = {a: slice(0, None, s) for a, k, s in sides if k == 1 < s}
+    if not steps and node.op is ops.AveragePool:
+        return _sum_over_count(b, node, window, [x.shape[a] for a in dims])
+    if not steps:
+        return _pad_apart(b, node, window, _padding_number(x))
+    attributes = {**attributes_of(node), "strides": tuple(1 if k == 1 else s for _, k, s in sides)}
     return as_declared(b, b(node.op, sliced(b, x, steps), **attributes), node.result.type)
 
 

@@ -386,3 +386,13 @@ def test_a_slice_backward_from_the_first_element_of_an_open_axis_that_may_be_emp
         [(2, 0)],
         [(3, 5)],
     )
+
+
+@pytest.mark.parametrize(("window", "stride"), [(1, 2), (1, 3), (2, 3), (2, 4), (3, 5)])
+@pytest.mark.parametrize("op", ["MAX_POOL_2D", "AVERAGE_POOL_2D"])
+def test_pools_of_open_sizes_whose_strides_skip_elements(op: str, window: int, stride: int) -> None:
+    x = np.random.default_rng(0).uniform(-3, 3, (1, 8, 6, 2)).astype(np.float32)
+    options = {"filter_height": 3, "filter_width": window, "stride_h": 3, "stride_w": stride, "padding": "SAME"}
+    shapes = [[(1, n, 5, 2)] for n in (1, 3, 4, 9)]
+    check(lambda g: g.op(op, [g.given(x, open_axes=[1])], **options, fused_activation_function="RELU"))
+    check(lambda g: g.op(op, [g.given(x, open_axes=[1, 2])], **options, fused_activation_function="RELU"), *shapes)
