@@ -228,3 +228,15 @@ def test_ops_are_compared_on_the_kernels_that_run_the_model(monkeypatch: pytest.
         look = SecondLook(*sides, [], lambda _: ([], []), [], "default", RunOptions(), Expectation(), lambda: 0.0)
         assert look._op_by_op(0) is None
         assert chosen.pop() == kernels
+
+
+def test_real_tensors_have_the_steps_of_what_is_dequantized() -> None:
+    """A DEQUANTIZE of what only the TFLite model has: the integer kernel before it may be a step off."""
+    graph = parse_graph("""graph main(%x: tensor<4xfloat32, quant<int8 0.5:0>>) -> (%y) {
+      %a = tfl.ABS@1(%x) : tensor<4xfloat32, quant<int8 0.5:0>>
+      %y = tfl.DEQUANTIZE@2(%a) : tensor<4xfloat32>
+    }""")
+    y = graph.outputs[0]
+    a = y.producer.operand(0) if y.producer is not None else y
+    assert op_by_op._expectation(y, {}, Expectation()).step == 0.5
+    assert op_by_op._expectation(y, {a: np.zeros(4, np.int8)}, Expectation()).step is None

@@ -212,7 +212,7 @@ def _isolate(model: Model, values: Mapping[Value, Array]) -> list[Array]:
 
 def _expectation(value: Value, values: Mapping[Value, Array], expect: Expectation) -> Expectation:
     """How close `value` has to be: one step of its own (more where its kernel was measured to be coarser), and one of
-    what it is requantized from, also rounded here.
+    what it is requantized from, also rounded here. A real value has the steps of what it is dequantized from.
     """
     quantization, node = quantization_of(value), value.producer
     source = node.operands[0] if node is not None and len(node.operands) == 1 else None
@@ -220,7 +220,8 @@ def _expectation(value: Value, values: Mapping[Value, Array], expect: Expectatio
     roundings = max(1.0, 0.0 if node is None else _MEASURED.steps_off(as_form(node), node.results))
     if quantization is not None and inner is not None and quantization.per_tensor and inner.per_tensor:
         roundings += inner.scales[0] / quantization.scales[0]
-    return Expectation(expect.rtol, expect.atol, None, False, quantization, quantization, roundings)
+    step = inner.scales[0] if quantization is None and inner is not None and inner.per_tensor else None
+    return Expectation(expect.rtol, expect.atol, step, False, quantization, quantization, roundings)
 
 
 def in_words(checks: Sequence[OpCheck]) -> str:
